@@ -128,7 +128,7 @@ fn read(file: &str) -> Result<DagRequest, Failure> {
     let whole = serde_yaml_ng::from_str(&text).map_err(|error| wrong(error.to_string()))?;
     yaml::all_finite(&whole).map_err(|error| wrong(error.to_string()))?;
     let read = DagRequest::deserialize(&whole);
-    read.map_err(|error| wrong(of_member(&whole).unwrap_or_else(|| mended(&error.to_string()))))
+    read.map_err(|error| wrong(of_member(&whole).unwrap_or_else(|| readable(&error.to_string()))))
 }
 
 /// The first member that cannot be read, and why.
@@ -140,14 +140,14 @@ fn of_member(whole: &Value) -> Option<String> {
         let name = name.map_or_else(String::new, |name| format!(" ({name})"));
         Some(format!(
             "members[{place}]{name}: {}",
-            mended(&error.to_string())
+            readable(&error.to_string())
         ))
     })
 }
 
 /// An error of reading as people understand it: what may stand there instead of the name of a type, and instead of
 /// all fields that there are the one that is meant.
-fn mended(error: &str) -> String {
+fn readable(error: &str) -> String {
     let unknown = error.strip_prefix("unknown field `");
     if let Some((field, known)) = unknown.and_then(|rest| rest.split_once('`')) {
         let known = known.split('`').skip(1).step_by(2).chain(["after"]);

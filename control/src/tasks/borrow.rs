@@ -211,7 +211,7 @@ impl Borrow {
             } = view.movement_of(&record.home);
             let grace_over_at = since.after(lend.return_grace_ms);
             let back_by = grace_over_at.after(checkpoint.deadlines(false).longest_ms());
-            let ends_itself = ends_at(held)
+            let ends_itself = over_at(held)
                 .is_some_and(|ends_at| ends_at <= back_by && now < ends_at.after(OVERRUN_MS));
             let is_due = now >= grace_over_at && !moves.withdrawn.contains(&record.id);
             if !is_due || ends_itself {
@@ -325,8 +325,8 @@ fn gives_back(held: &Allocation, node: &NodeId) -> bool {
     ranks.any(|rank| rank.node == *node && !rank.phase.stays())
 }
 
-/// When its walltime is over, by its nodes' clocks.
-fn ends_at(held: &Allocation) -> Option<UnixMillis> {
+/// When the walltime of what has begun is over, by its nodes' clocks. Of what has not, no end is waited for.
+fn over_at(held: &Allocation) -> Option<UnixMillis> {
     Some(held.attempt_began_at()?.after(held.walltime_left_ms()?))
 }
 
