@@ -6,8 +6,8 @@
 //! 1. **What is one's own.** A job that would fit on its vCluster's own nodes, were its loans back, gets them:
 //!    those that are idle at home, those that come back already, those that are lent and idle. What is missing
 //!    still is taken back from borrowers, as cheaply as can be. All such jobs are served before anything is lent.
-//! 2. **Sooner otherwise.** Where such a job finds nodes that its vCluster has borrowed and does not use, or can
-//!    borrow what is missing, nobody is stopped for it.
+//! 2. **Sooner otherwise.** Where such a job can start at once with nodes that its vCluster has borrowed and does
+//!    not use, or can borrow, nobody is stopped for it.
 //! 3. **Loans.** A job that does not fit on its vCluster's own nodes gets what it has and borrows the rest: of
 //!    whoever has the smallest backlog first, and all that is missing or nothing.
 //! 4. **Home.** What is borrowed, idle and of no use to its borrower goes home.

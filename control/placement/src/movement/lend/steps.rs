@@ -1,7 +1,7 @@
 //! The four steps of a decision.
 
 use super::{
-    Input, Loan, Moves, Reclaim, Return,
+    Input, Loan, Moves, NotLent, Reclaim, Return,
     ledger::{Ledger, Pools, Wants},
     reclaim::cheapest,
 };
@@ -12,8 +12,10 @@ use std::collections::BTreeMap;
 /// What a job gets that fits on its vCluster's own nodes.
 struct Claim<'a> {
     job: Wants<'a>,
-    /// At home already, or on their way.
+    /// At home already.
     own: Vec<usize>,
+    /// Lent, in use and asked back.
+    coming: Vec<usize>,
     /// Lent and idle.
     idle: Vec<usize>,
     /// Lent and in use.
@@ -76,23 +78,22 @@ fn claim<'a>(ledger: &mut Ledger<'a>, job: Wants<'a>) -> Option<Claim<'a>> {
     if all < needed {
         return None;
     }
-    let mut own = first(&pools.own, needed);
-    own.extend(first(&pools.coming, needed - own.len()));
+    let own = first(&pools.own, needed);
+    let mut missing = needed - own.len();
     let mut idle: Vec<usize> = pools.idle_loans.iter().collect();
     idle.sort_by_key(|n| (ledger.is_planned(*n), *n));
-    idle.truncate(needed - own.len());
-    let busy = stop(
-        ledger,
-        &pools.busy_loans,
-        needed - own.len() - idle.len(),
-        job.vcluster,
-    );
-    [&own, &idle, &busy]
+    idle.truncate(missing);
+    missing -= idle.len();
+    let coming = first(&pools.coming, missing);
+    missing -= coming.len();
+    let busy = stop(ledger, &pools.busy_loans, missing, job.vcluster);
+    [&own, &coming, &idle, &busy]
         .into_iter()
         .for_each(|nodes| ledger.take(nodes));
     Some(Claim {
         job,
         own,
+        coming,
         idle,
         busy,
     })
@@ -110,39 +111,17 @@ fn stop(ledger: &Ledger<'_>, busy: &BitSet, needed: usize, owner: usize) -> Vec<
     given
 }
 
-/// Stops nobody for a job, and asks nothing back, if there is another way.
-fn settle(ledger: &mut Ledger<'_>, claim: Claim<'_>, told: &mut Told) {
-    let Claim {
-        job,
-        own,
-        mut idle,
-        mut busy,
-    } = claim;
-    let has_borrowed = first(&ledger.pools(&job).borrowed, idle.len() + busy.len());
-    ledger.take(&has_borrowed);
-    ledger.untake(&busy);
-    let spared = has_borrowed.len().min(busy.len());
-    let before = BitSet::collect(ledger.size(), busy.iter().copied());
-    busy = stop(ledger, &before, busy.len() - spared, job.vcluster);
-    let not_needed = idle.split_off(idle.len() - (has_borrowed.len() - spared));
-    ledger.untake(&not_needed);
-    if !busy.is_empty() {
-        let beside: Vec<usize> = own
-            .iter()
-            .chain(&has_borrowed)
-            .chain(&idle)
-            .copied()
-            .collect();
-        let missing = u32::try_from(busy.len()).unwrap_or(u32::MAX);
-        match ledger.offer(&job, missing, &beside) {
-            Ok(nodes) => {
-                told.lend(ledger, &job, nodes);
-                busy.clear();
-            }
-            Err(why) => drop(told.moves.refused.insert(job.id(), why)),
-        }
+/// Stops nobody for a job if it can start at once with what is idle elsewhere.
+///
+/// If it has to wait for any of its vCluster's own nodes it gets all of them: what it has borrowed could be asked
+/// back before it starts, and then its own would come later than was promised.
+fn settle(ledger: &mut Ledger<'_>, mut claim: Claim<'_>, told: &mut Told) {
+    if let Err(why) = spare(ledger, &mut claim, told) {
+        told.moves.refused.insert(claim.job.id(), why);
     }
-    ledger.take(&busy);
+    let Claim {
+        job, idle, busy, ..
+    } = claim;
     told.recall(ledger, &job, &idle);
     for n in busy {
         if let Some(holder) = ledger.holder(n) {
@@ -150,6 +129,35 @@ fn settle(ledger: &mut Ledger<'_>, claim: Claim<'_>, told: &mut Told) {
             nodes.push((n, job.id()));
         }
     }
+}
+
+/// Gives a job what its vCluster has borrowed and does not use, and borrows what is missing, in place of all that is
+/// in use, and then of what is lent and idle; or nothing.
+///
+/// What was asked back for it before stays so until the job has started.
+fn spare(ledger: &mut Ledger<'_>, claim: &mut Claim<'_>, told: &mut Told) -> Result<(), NotLent> {
+    let Claim {
+        job,
+        own,
+        coming,
+        idle,
+        busy,
+    } = claim;
+    let in_use = coming.len() + busy.len();
+    let borrowed = first(&ledger.pools(job).borrowed, idle.len() + in_use);
+    let missing = in_use.saturating_sub(borrowed.len());
+    if missing > 0 {
+        let missing = u32::try_from(missing).unwrap_or(u32::MAX);
+        let beside = [own.as_slice(), &borrowed, idle].concat();
+        let nodes = ledger.offer(job, missing, &beside)?;
+        told.lend(ledger, job, nodes);
+    }
+    ledger.take(&borrowed);
+    ledger.untake(busy);
+    busy.clear();
+    let instead_of_idle = borrowed.len().saturating_sub(in_use);
+    ledger.untake(&idle.split_off(idle.len() - instead_of_idle));
+    Ok(())
 }
 
 /// Gives a job what its vCluster has, and lends it the rest; or nothing.

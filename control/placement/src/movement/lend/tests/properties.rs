@@ -380,8 +380,12 @@ proptest! {
         let rights = own + cluster.count(job, |node, place| cluster.is_loan(v, node, place));
         let idle = cluster.count(job, |node, place| {
             let settled = place.planned_for.is_none() && cluster.now.since(place.moved_at) >= 30_000;
-            let idle = node.holder.is_none() && (rights >= needed || settled);
-            cluster.is_loan(v, node, place) && (idle || (node.holder.is_some() && place.recalled_at.is_some()))
+            // Who could wait for its own borrows to start at once.
+            let usable = match node.holder {
+                None => rights >= needed || settled,
+                Some(_) => rights < needed && place.recalled_at.is_some(),
+            };
+            cluster.is_loan(v, node, place) && usable
         });
         let missing = needed.saturating_sub(has + idle);
         let headroom = |limit: Option<u32>, used: usize| limit.map_or(usize::MAX, |l| (l as usize).saturating_sub(used));

@@ -457,6 +457,36 @@ fn nobody_is_stopped_while_the_owner_can_borrow_or_has_borrowed() {
     assert!(moves.loans.is_empty());
 }
 
+/// What it has borrowed may be gone by the time the others are there.
+#[test]
+fn who_waits_for_its_own_nodes_gets_all_of_them() {
+    let mut cluster = Cluster::new(&[("a", 3), ("b", 0), ("c", 1)]);
+    cluster
+        .lend(&["a000", "a001"], "b")
+        .run(90, &["a000"], 60)
+        .run(91, &["a001"], 60)
+        .lend(&["c000"], "a")
+        .want("a", 1, 3);
+    assert_eq!(
+        reclaims(&cluster.decide()),
+        [(90, vec!["a000"]), (91, vec!["a001"])]
+    );
+    // The same while one of them is on its way.
+    cluster.places.get_mut(&id("a000")).unwrap().recalled_at = Some(NOW);
+    assert_eq!(reclaims(&cluster.decide()), [(91, vec!["a001"])]);
+    // A second idle node, and it can start.
+    cluster.add("c001", "c", "c");
+    let moves = cluster.decide();
+    assert_eq!(
+        (loans(&moves), moves.reclaims.len()),
+        (vec![("c001", "a")], 0)
+    );
+    // Until it has, nobody is told to stay.
+    cluster.apply(&moves);
+    cluster.now = cluster.now.after(60_000);
+    assert!(cluster.decide().withdrawn.is_empty());
+}
+
 #[test]
 fn work_of_a_higher_class_gives_back_too_but_not_what_nobody_stops() {
     let mut cluster = Cluster::new(&[("a", 1), ("b", 0)]);
