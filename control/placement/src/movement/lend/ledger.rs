@@ -262,11 +262,6 @@ impl<'a> Ledger<'a> {
         by_holder.into_iter().map(item).collect()
     }
 
-    /// Nodes in all.
-    pub(super) fn size(&self) -> usize {
-        self.machine.index.size()
-    }
-
     /// Gives nodes to a job of this decision.
     pub(super) fn take(&mut self, nodes: &[usize]) {
         nodes.iter().for_each(|n| self.taken.insert(*n));
