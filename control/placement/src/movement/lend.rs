@@ -4,7 +4,7 @@
 //! does four things in this order:
 //!
 //! 1. **What is one's own.** A job that would fit on its vCluster's own nodes, were its loans back, gets them:
-//!    those that are idle at home, those that come back already, those that are lent and idle. What is missing
+//!    those that are idle at home, those that are lent and idle, those that come back already. What is missing
 //!    still is taken back from borrowers, as cheaply as can be. All such jobs are served before anything is lent.
 //! 2. **Sooner otherwise.** Where such a job can start at once with nodes that its vCluster has borrowed and does
 //!    not use, or can borrow, nobody is stopped for it.
