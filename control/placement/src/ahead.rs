@@ -34,6 +34,8 @@ pub(crate) struct Ahead<'a> {
     held: Vec<u32>,
     /// From when until when a node is held back, by start. Windows may overlap what else there is.
     spans: Vec<Spans>,
+    /// Nodes that something holds back.
+    held_nodes: BitSet,
     /// Every node that a job with a reservation could use: work without an end stays off all of them.
     contested: BitSet,
     /// Sets of nodes that fit such jobs, by number, each with the latest start of one.
@@ -51,6 +53,7 @@ impl<'a> Ahead<'a> {
             made: Vec::new(),
             held: vec![NONE; nodes],
             spans: Vec::new(),
+            held_nodes: BitSet::empty(nodes),
             contested: BitSet::empty(nodes),
             contests: Vec::new(),
             contested_until: vec![0; nodes],
@@ -80,6 +83,11 @@ impl<'a> Ahead<'a> {
     /// What windows hold back now.
     pub(crate) fn kept_now(&self) -> Option<&BitSet> {
         self.kept_now.as_ref()
+    }
+
+    /// Nodes that are held back, now or later; `None`: none are.
+    pub(crate) fn held(&self) -> Option<&BitSet> {
+        (!self.is_empty()).then_some(&self.held_nodes)
     }
 
     /// Whether nothing is held back.
@@ -167,6 +175,7 @@ impl<'a> Ahead<'a> {
             let held = &mut self.spans[self.held[*n] as usize];
             let place = held.partition_point(|(start, _)| *start < starts_at);
             held.insert(place, (starts_at, until));
+            self.held_nodes.insert(*n);
             self.contested.insert(*n);
         }
         let place = self

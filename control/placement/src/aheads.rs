@@ -64,6 +64,11 @@ impl<'a> Aheads<'a> {
         &self.each[self.number(set)]
     }
 
+    /// Nodes that are held back from somebody, for who names no reservation; `None`: none are.
+    pub(crate) fn held(&self) -> Option<&BitSet> {
+        self.each.first().and_then(Ahead::held)
+    }
+
     /// The same, to be settled.
     pub(crate) fn settle(&mut self, set: usize) {
         let number = self.number(set);

@@ -60,6 +60,13 @@ impl BitSet {
         Self { words }
     }
 
+    /// All others below `size`, which is the set's own.
+    pub(crate) fn complement(&self, size: usize) -> Self {
+        let mut others = Self::full(size);
+        others.drop_all(self);
+        others
+    }
+
     pub(crate) fn collect(size: usize, members: impl IntoIterator<Item = usize>) -> Self {
         let mut set = Self::empty(size);
         for member in members {

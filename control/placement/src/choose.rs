@@ -6,7 +6,10 @@
 
 use crate::{bits::BitSet, factors, index::Index, paid, policy::Weights, power::PowerLeft};
 use lattice_quorum_types::spec::Spread;
-use std::cmp::{Ordering, Reverse};
+use std::{
+    cmp::{Ordering, Reverse},
+    ops::Range,
+};
 
 /// What a job asks of its node set.
 #[derive(Debug, Clone, Copy)]
@@ -48,16 +51,19 @@ impl Chosen {
 struct Gaps<'a> {
     index: &'a Index,
     open: &'a BitSet,
+    /// Of equally good nodes these are taken first.
+    first: Option<&'a BitSet>,
     /// Counted when first asked for: of all, and of each conformance group.
     of_all: Option<Vec<u32>>,
     of_key: Vec<Option<Vec<u32>>>,
 }
 
 impl<'a> Gaps<'a> {
-    fn new(index: &'a Index, open: &'a BitSet) -> Self {
+    fn new(index: &'a Index, open: &'a BitSet, first: Option<&'a BitSet>) -> Self {
         Self {
             index,
             open,
+            first,
             of_all: None,
             of_key: vec![None; index.conforming.len()],
         }
@@ -163,19 +169,29 @@ fn choose(
     best
 }
 
+/// What decides between sets of nodes that are equally good.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Between<'a> {
+    /// Nodes that rarer requests fit, which are left to them where that is possible: each has what the one
+    /// before has.
+    pub(crate) wanted: &'a [BitSet],
+    /// Of a group that is not taken whole these are taken first.
+    pub(crate) first: Option<&'a BitSet>,
+}
+
 /// The best node set within `candidates` that `power` does for (`None`: nobody counts it); of sets that are
 /// equally good, one of nodes with the least hardware, and of those one that leaves what others need more.
-/// Each of `wanted` has what the one before has. A set that is modest already stays: another would break a
-/// larger gap for nothing.
+/// A set that is modest already stays: another would break a larger gap for nothing.
 pub(crate) fn choose_modest(
     index: &Index,
     candidates: &BitSet,
-    wanted: &[BitSet],
+    between: Between<'_>,
     ask: Ask,
     weights: &Weights,
     power: Option<&PowerLeft>,
 ) -> Option<Chosen> {
-    let mut gaps = Gaps::new(index, candidates);
+    let Between { wanted, first } = between;
+    let mut gaps = Gaps::new(index, candidates, first);
     let mut best = choose(&mut gaps, candidates, ask, weights, power)?;
     let mut as_good = |best: &Chosen, among: &BitSet| {
         let set = choose(&mut gaps, among, ask, weights, power)?;
@@ -254,7 +270,7 @@ fn pick(
     ask: Ask,
     power: Option<&PowerLeft>,
 ) -> Option<Chosen> {
-    let index = gaps.index;
+    let (index, first) = (gaps.index, gaps.first);
     let nodes = match power {
         None => lay_out(gaps, offer, ask)?,
         Some(power) => {
@@ -271,7 +287,7 @@ fn pick(
                     key: None,
                     are_all: true,
                 };
-                lay_out(&mut Gaps::new(index, &paid), of_paid, ask)
+                lay_out(&mut Gaps::new(index, &paid, first), of_paid, ask)
             };
             tight.or_else(cheapest)?
         }
@@ -288,7 +304,7 @@ fn pick(
 }
 
 fn lay_out(gaps: &mut Gaps<'_>, offer: Offer<'_>, ask: Ask) -> Option<Vec<usize>> {
-    let (index, candidates) = (gaps.index, offer.nodes);
+    let (index, first, candidates) = (gaps.index, gaps.first, offer.nodes);
     let rooms = gaps.rooms(candidates, offer.key, offer.are_all);
     let total: u32 = rooms.iter().map(|room| room.nodes).sum();
     if ask.nodes == 0 || total < ask.nodes {
@@ -297,13 +313,19 @@ fn lay_out(gaps: &mut Gaps<'_>, offer: Offer<'_>, ask: Ask) -> Option<Vec<usize>
     Some(match ask.spread {
         Spread::Tight => {
             let takes = fewest_groups(&rooms, ask.nodes);
-            take_alike(index, candidates, &takes)
+            take_alike(index, candidates, &takes, first)
         }
         Spread::Spread => {
             let takes = most_groups(&rooms, ask.nodes);
-            take_first(index, candidates, &takes)
+            take_first(index, candidates, &takes, first)
         }
-        Spread::Any => candidates.iter().take(ask.nodes as usize).collect(),
+        Spread::Any => {
+            let mut nodes: Vec<usize> = in_order(index, candidates, 0..index.size(), first)
+                .take(ask.nodes as usize)
+                .collect();
+            nodes.sort_unstable();
+            nodes
+        }
     })
 }
 
@@ -382,13 +404,37 @@ fn most_groups(rooms: &[Room], needed: u32) -> Vec<Take> {
         .collect()
 }
 
+/// Candidates among the nodes of a range, those of `first` before the others.
+fn in_order<'a>(
+    index: &Index,
+    candidates: &'a BitSet,
+    range: Range<usize>,
+    first: Option<&'a BitSet>,
+) -> impl Iterator<Item = usize> + 'a {
+    let range = range.start..range.end.min(index.size());
+    let preferred = first.map(|first| {
+        let these = candidates.iter_in(range.clone());
+        these.filter(|n| first.contains(*n))
+    });
+    let others = candidates.iter_in(range);
+    let others = others.filter(move |n| !first.is_some_and(|first| first.contains(*n)));
+    preferred.into_iter().flatten().chain(others)
+}
+
 /// The first nodes of each group.
-fn take_first(index: &Index, candidates: &BitSet, takes: &[Take]) -> Vec<usize> {
+fn take_first(
+    index: &Index,
+    candidates: &BitSet,
+    takes: &[Take],
+    first: Option<&BitSet>,
+) -> Vec<usize> {
     let count: u32 = takes.iter().map(|take| take.nodes).sum();
     let mut nodes = Vec::with_capacity(count as usize);
     for take in takes {
         let range = index.groups[take.group].range.clone();
-        nodes.extend(candidates.iter_in(range).take(take.nodes as usize));
+        let first = first.filter(|_| take.partial);
+        let found = in_order(index, candidates, range, first);
+        nodes.extend(found.take(take.nodes as usize));
     }
     nodes.sort_unstable();
     nodes
@@ -396,11 +442,16 @@ fn take_first(index: &Index, candidates: &BitSet, takes: &[Take]) -> Vec<usize> 
 
 /// Like [`take_first`], but where a group is not taken whole, nodes are chosen so that the whole
 /// set has the largest conformance group possible, and then few others.
-fn take_alike(index: &Index, candidates: &BitSet, takes: &[Take]) -> Vec<usize> {
+fn take_alike(
+    index: &Index,
+    candidates: &BitSet,
+    takes: &[Take],
+    first: Option<&BitSet>,
+) -> Vec<usize> {
     let Some(last) = takes.last().filter(|take| take.partial) else {
-        return take_first(index, candidates, takes);
+        return take_first(index, candidates, takes, first);
     };
-    let mut nodes = take_first(index, candidates, &takes[..takes.len() - 1]);
+    let mut nodes = take_first(index, candidates, &takes[..takes.len() - 1], first);
     nodes.reserve(last.nodes as usize);
     let mut whole = vec![0_u32; index.conforming.len()];
     for key in nodes.iter().filter_map(|n| index.conformance[*n]) {
@@ -416,10 +467,13 @@ fn take_alike(index: &Index, candidates: &BitSet, takes: &[Take]) -> Vec<usize> 
     let main = (0..here.len())
         .filter(|key| here[*key] > 0)
         .max_by_key(|key| (whole[*key] + here[*key].min(last.nodes), Reverse(*key)));
-    let preference = |n: &usize| match index.conformance[*n] {
-        Some(key) if Some(key) == main => (0, Reverse(0), key, *n),
-        Some(key) => (1, Reverse(whole[key] + here[key]), key, *n),
-        None => (2, Reverse(0), 0, *n),
+    let preference = |n: &usize| {
+        let is_last = first.is_some_and(|first| !first.contains(*n));
+        match index.conformance[*n] {
+            Some(key) if Some(key) == main => (0, Reverse(0), key, is_last, *n),
+            Some(key) => (1, Reverse(whole[key] + here[key]), key, is_last, *n),
+            None => (2, Reverse(0), 0, is_last, *n),
+        }
     };
     let mut ordered = offered;
     ordered.sort_unstable_by_key(preference);

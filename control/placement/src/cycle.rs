@@ -8,7 +8,7 @@ use crate::{
     ahead::{By, Gap},
     aheads::{self, Aheads},
     bits::BitSet,
-    choose::{Ask, Chosen, choose_modest},
+    choose::{Ask, Between, Chosen, choose_modest},
     eligible::{Eligible, EligibleSets},
     explain::Blocker,
     factors::Score,
@@ -48,6 +48,8 @@ pub(crate) struct Cycle<'a> {
     given: Given<'a>,
     now: u64,
     free: BitSet,
+    /// The others.
+    busy: BitSet,
     /// Of each node, as in the machine; what is placed is not free before its end.
     free_at: Vec<u64>,
     rivals: Rivals,
@@ -103,6 +105,7 @@ impl<'a> Cycle<'a> {
         Self {
             now: now.0,
             free: machine.free.clone(),
+            busy: machine.free.complement(machine.index.size()),
             free_at: free_at(machine, now.0),
             rivals: Rivals::new(sets),
             headroom: Headroom::new(view.limit_policy, &view.levels, given.paths),
@@ -419,11 +422,33 @@ impl<'a> Cycle<'a> {
 
     /// The best set for a job that starts now and ends at `end`.
     fn choose(&self, open: &BitSet, ask: Ask, end: Option<u64>) -> Option<Chosen> {
-        self.choose_for(open, ask, self.now, end)
+        // What is held back from a later time on is left to nobody else for so long.
+        self.choose_for(open, self.aheads.held(), ask, self.now, end)
+    }
+
+    /// The best set for a job of `set` that is to start at `from`, when `open` are.
+    fn choose_later(
+        &self,
+        set: usize,
+        open: &BitSet,
+        ask: Ask,
+        from: u64,
+        end: Option<u64>,
+    ) -> Option<Chosen> {
+        // What its user has claimed costs no room; then what is busy till then, and holds nobody up.
+        let first = self.eligible(set).own.as_ref().unwrap_or(&self.busy);
+        self.choose_for(open, Some(first), ask, from, end)
     }
 
     /// The best set without deprioritised nodes; where there is none, the best with them.
-    fn choose_for(&self, open: &BitSet, ask: Ask, from: u64, end: Option<u64>) -> Option<Chosen> {
+    fn choose_for(
+        &self,
+        open: &BitSet,
+        first: Option<&BitSet>,
+        ask: Ask,
+        from: u64,
+        end: Option<u64>,
+    ) -> Option<Chosen> {
         let Given {
             machine, policy, ..
         } = self.given;
@@ -432,8 +457,11 @@ impl<'a> Cycle<'a> {
             false => Some(self.power.left(from, end)),
         };
         let (index, weights, power) = (&machine.index, &policy.weights, power.as_ref());
-        let wanted = self.rivals.rarer_than(ask.fit);
-        let choose = |among: &BitSet| choose_modest(index, among, wanted, ask, weights, power);
+        let between = Between {
+            wanted: self.rivals.rarer_than(ask.fit),
+            first,
+        };
+        let choose = |among: &BitSet| choose_modest(index, among, between, ask, weights, power);
         if machine.deprioritised.is_empty() {
             return choose(open);
         }
@@ -452,6 +480,7 @@ impl<'a> Cycle<'a> {
         }
         for n in &chosen.nodes {
             self.free.remove(*n);
+            self.busy.insert(*n);
             self.free_at[*n] = end.unwrap_or(NEVER);
             self.open.take(*n);
             self.power.take(&machine.index, *n, None, end);

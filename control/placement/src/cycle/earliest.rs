@@ -58,7 +58,7 @@ impl Cycle<'_> {
             let size = self.given.machine.index.size();
             let open = self.gaps.iter().filter(|gap| gap.start <= at);
             let open = BitSet::collect(size, open.map(|gap| gap.n));
-            if let Some(chosen) = self.choose_for(&open, ask, at, job.end(at)) {
+            if let Some(chosen) = self.choose_later(set, &open, ask, at, job.end(at)) {
                 return Some((at, chosen));
             }
             // Enough nodes, and no set of them that can be paid: till power or nodes come back, if enough do.

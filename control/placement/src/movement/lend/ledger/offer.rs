@@ -3,7 +3,7 @@
 use super::{Ledger, Wants};
 use crate::{
     bits::BitSet,
-    choose::{Ask, choose_modest},
+    choose::{Ask, Between, choose_modest},
     movement::lend::NotLent,
 };
 
@@ -85,7 +85,14 @@ impl Ledger<'_> {
             fit: eligible.count,
         };
         let choose = |among: &BitSet| {
-            let chosen = choose_modest(index, among, &[], ask, &self.input.solver.weights, None);
+            let chosen = choose_modest(
+                index,
+                among,
+                Between::default(),
+                ask,
+                &self.input.solver.weights,
+                None,
+            );
             chosen.map(|chosen| chosen.nodes)
         };
         let groups = near
