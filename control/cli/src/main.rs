@@ -14,6 +14,7 @@ mod host;
 mod node;
 mod output;
 mod project;
+mod replay;
 mod reservation;
 mod submit;
 mod web_tls;
@@ -67,6 +68,8 @@ enum Command {
     /// What was written down for ever: who joined, who was thrown out, what was forced.
     #[command(subcommand)]
     Audit(audit::AuditCommand),
+    #[command(subcommand)]
+    Replay(replay::ReplayCommand),
     /// Print a completion script for a shell.
     Completions {
         /// The shell.
@@ -133,6 +136,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
     match cli.command {
         Command::Demo(args) => return demo::run(args, cli.format),
         Command::Host(command) => host::run(command, cli.format)?,
+        Command::Replay(command) => return replay::run(command, cli.format),
         Command::Completions { shell } => {
             let mut command = Cli::command();
             let mut script = Vec::new();

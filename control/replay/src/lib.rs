@@ -7,5 +7,17 @@
 //! Begin with [`swf::Trace`], or with [`day::run`].
 #![forbid(unsafe_code)]
 
+pub mod check;
+pub mod cluster;
 pub mod day;
+pub mod generate;
+pub mod live;
+pub mod metrics;
+pub mod policy;
+mod rng;
+pub mod run;
+pub mod schedule;
 pub mod swf;
+pub mod textbook;
+pub mod trace;
+pub mod workload;

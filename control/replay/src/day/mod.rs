@@ -16,7 +16,6 @@ mod machine;
 mod nature;
 mod plant;
 mod report;
-mod rng;
 mod scene;
 mod site;
 #[cfg(test)]

@@ -2,10 +2,8 @@
 //! what goes wrong.
 #![expect(clippy::expect_used, reason = "names that are written here are names")]
 
-use super::{
-    nature::{Answers, Nature},
-    rng::Rng,
-};
+use super::nature::{Answers, Nature};
+use crate::rng::Rng;
 use lattice_quorum_types::{
     NodeId, ProjectPath, UnixMillis, VclusterName,
     checkpoint::CheckpointMode,

@@ -6,10 +6,10 @@ use super::{
     machine::Machine,
     plant::Plant,
     report::{Counts, Report},
-    rng::Rng,
     scene::{START, Scene},
     truth::Truth,
 };
+use crate::rng::Rng;
 use lattice_quorum_state::State;
 use lattice_quorum_types::{
     Applied, Command, Envelope, Event, NodeId, Outcome, Refusal, UnixMillis,

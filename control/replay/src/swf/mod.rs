@@ -11,8 +11,10 @@ mod replayable;
 mod tests;
 
 pub use parse::{COLUMNS, SwfError};
+pub(crate) use parse::{add_comment, parse_record};
 pub use replayable::{ReplayJob, SkipReason, Skipped};
 
+use crate::trace::InputError;
 use std::{io::Read, path::Path};
 
 /// How a job ended, column 11.
@@ -102,30 +104,27 @@ impl Trace {
     /// # Errors
     /// When the file cannot be read, or a line is not in the format.
     pub fn open(path: impl AsRef<Path>) -> Result<Trace, SwfError> {
-        let file = std::fs::File::open(path.as_ref()).map_err(SwfError::Read)?;
-        Trace::read(file)
+        let file = std::fs::File::open(path.as_ref());
+        Trace::read(file.map_err(|error| SwfError::Read(InputError::Read(error)))?)
     }
 
     /// Reads a log. Gzip is recognised by its first two bytes, not by a name.
     ///
     /// # Errors
     /// When the input cannot be read, or a line is not in the format.
-    pub fn read(input: impl Read) -> Result<Trace, SwfError> {
+    pub fn read(input: impl Read + Send + 'static) -> Result<Trace, SwfError> {
         parse::read(input)
     }
 
     /// The value of the first header comment with this key, compared without case.
     pub fn header(&self, key: &str) -> Option<&str> {
-        self.header
-            .iter()
-            .find(|h| h.key.eq_ignore_ascii_case(key))
-            .map(|h| h.value.as_str())
+        header(&self.header, key)
     }
 
     /// A header value as a number (`MaxNodes`, `MaxProcs`, `UnixStartTime`), when it begins with
     /// one.
     pub fn header_number(&self, key: &str) -> Option<u64> {
-        self.header(key)?.split_whitespace().next()?.parse().ok()
+        header_number(&self.header, key)
     }
 
     /// The jobs that can be replayed, in submit order (file order within one second), and why the
@@ -133,4 +132,13 @@ impl Trace {
     pub fn replayable(&self) -> (Vec<ReplayJob>, Vec<Skipped>) {
         replayable::split(&self.records)
     }
+}
+
+fn header<'a>(lines: &'a [HeaderLine], key: &str) -> Option<&'a str> {
+    let found = lines.iter().find(|line| line.key.eq_ignore_ascii_case(key));
+    found.map(|line| line.value.as_str())
+}
+
+pub(crate) fn header_number(lines: &[HeaderLine], key: &str) -> Option<u64> {
+    header(lines, key)?.split_whitespace().next()?.parse().ok()
 }

@@ -1,12 +1,8 @@
 //! From bytes to records. Every mistake names its line and column.
 
 use super::{HeaderLine, Status, SwfRecord, Trace};
-use flate2::read::MultiGzDecoder;
-use std::{
-    fmt,
-    io::{self, BufRead, BufReader, Read},
-    str::FromStr,
-};
+use crate::trace::{InputError, Lines};
+use std::{fmt, io::Read, str::FromStr};
 
 /// The columns' names, in order; an error names the one it is about.
 pub const COLUMNS: [&str; 18] = [
@@ -30,15 +26,12 @@ pub const COLUMNS: [&str; 18] = [
     "think time",
 ];
 
-/// First bytes of a gzip stream.
-const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
-
 /// Why a log could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum SwfError {
     /// The input failed (no such file, broken gzip stream).
     #[error("the trace could not be read")]
-    Read(#[source] io::Error),
+    Read(#[source] InputError),
     /// The line is not text.
     #[error("line {line} is not UTF-8 text")]
     NotText {
@@ -46,10 +39,7 @@ pub enum SwfError {
         line: u64,
     },
     /// Too few columns.
-    #[error(
-        "line {line} has {found} columns, 18 are needed; the first missing one is \"{}\"",
-        COLUMNS[*.found]
-    )]
+    #[error("line {line}: {}", self.without_line())]
     MissingColumn {
         /// From 1.
         line: u64,
@@ -57,7 +47,7 @@ pub enum SwfError {
         found: usize,
     },
     /// A column that does not hold what it must.
-    #[error("line {line}, column {column} (\"{name}\"): {text:?} is not {wanted}")]
+    #[error("line {line}: {}", self.without_line())]
     BadColumn {
         /// From 1.
         line: u64,
@@ -72,55 +62,50 @@ pub enum SwfError {
     },
 }
 
-pub(super) fn read(mut input: impl Read) -> Result<Trace, SwfError> {
-    let mut first = Vec::with_capacity(GZIP_MAGIC.len());
-    input
-        .by_ref()
-        .take(GZIP_MAGIC.len() as u64)
-        .read_to_end(&mut first)
-        .map_err(SwfError::Read)?;
-    let packed = first == GZIP_MAGIC;
-    let input = io::Cursor::new(first).chain(input);
-    if packed {
-        read_lines(BufReader::new(MultiGzDecoder::new(input)))
-    } else {
-        read_lines(BufReader::new(input))
+impl SwfError {
+    /// What is wrong, for who says the line already.
+    pub(crate) fn without_line(&self) -> String {
+        match self {
+            Self::Read(error) => error.to_string(),
+            Self::NotText { .. } => "it is not UTF-8 text".to_owned(),
+            Self::MissingColumn { found, .. } => format!(
+                "it has {found} columns, 18 are needed; the first missing one is \"{}\"",
+                COLUMNS[*found]
+            ),
+            Self::BadColumn {
+                column,
+                name,
+                text,
+                wanted,
+                ..
+            } => format!("column {column} (\"{name}\"): {text:?} is not {wanted}"),
+        }
     }
 }
 
-fn read_lines(mut input: impl BufRead) -> Result<Trace, SwfError> {
+pub(super) fn read(input: impl Read + Send + 'static) -> Result<Trace, SwfError> {
+    let mut lines = Lines::read(input).map_err(SwfError::Read)?;
     let mut trace = Trace::default();
-    let mut bytes = Vec::new();
-    let mut line = 0;
-    loop {
-        bytes.clear();
-        if input
-            .read_until(b'\n', &mut bytes)
-            .map_err(SwfError::Read)?
-            == 0
-        {
-            return Ok(trace);
-        }
-        line += 1;
+    let mut lossy = String::new();
+    while let Some(line) = lines.next(&mut lossy).map_err(SwfError::Read)? {
         // Some logs carry Latin-1 names in their comments; only records must be text.
-        let lossy = String::from_utf8_lossy(&bytes);
-        let text = lossy.trim();
-        if let Some(comment) = text.strip_prefix(';') {
+        if let Some(comment) = line.text.strip_prefix(';') {
             add_comment(&mut trace.header, comment);
-        } else if !text.is_empty() {
-            if matches!(lossy, std::borrow::Cow::Owned(_)) {
-                return Err(SwfError::NotText { line });
+        } else if !line.text.is_empty() {
+            if line.is_lossy {
+                return Err(SwfError::NotText { line: line.number });
             }
-            let (record, extra) = parse_record(line, text)?;
+            let (record, extra) = parse_record(line.number, line.text)?;
             trace.records.push(record);
             trace.lines_with_extra_columns += u64::from(extra);
         }
     }
+    Ok(trace)
 }
 
 /// A key is what stands before the first colon at the comment's own margin; a line indented
 /// deeper, or without a colon, continues the previous value (a URL's colon is no key).
-fn add_comment(header: &mut Vec<HeaderLine>, comment: &str) {
+pub(crate) fn add_comment(header: &mut Vec<HeaderLine>, comment: &str) {
     let indent = comment.len() - comment.trim_start().len();
     let text = comment.trim();
     if text.is_empty() {
@@ -211,7 +196,7 @@ impl<'a> Fields<'a> {
 }
 
 /// The record, and whether the line had more than 18 columns.
-fn parse_record(line: u64, text: &str) -> Result<(SwfRecord, bool), SwfError> {
+pub(crate) fn parse_record(line: u64, text: &str) -> Result<(SwfRecord, bool), SwfError> {
     let mut fields = Fields {
         line,
         at: 0,

@@ -12,7 +12,7 @@ const FIXTURE: &str = concat!(
 const JOB: &str = "7 100 20 30 4 1.5 600 8 3600 700 1 3 2 9 1 5 6 77";
 
 fn read(text: &str) -> Result<Trace, SwfError> {
-    Trace::read(text.as_bytes())
+    Trace::read(std::io::Cursor::new(text.to_owned()))
 }
 
 fn message(text: &str) -> String {
@@ -124,7 +124,10 @@ fn gzip_crlf_blank_lines_and_extra_columns_are_read() {
     let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
     packer.write_all(text.as_bytes()).unwrap();
     let packed = packer.finish().unwrap();
-    assert_eq!(Trace::read(packed.as_slice()).unwrap(), plain);
+    assert_eq!(
+        Trace::read(std::io::Cursor::new(packed.clone())).unwrap(),
+        plain
+    );
 
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(&packed).unwrap();
@@ -142,8 +145,18 @@ fn a_truncated_gzip_stream_is_an_error() {
         writeln!(packer, "{JOB}").unwrap();
     }
     let packed = packer.finish().unwrap();
-    let cut = &packed[..packed.len() - 12];
-    assert!(matches!(Trace::read(cut), Err(SwfError::Read(_))));
+    let cut = packed[..packed.len() - 12].to_vec();
+    let error = Trace::read(std::io::Cursor::new(cut)).unwrap_err();
+    assert!(
+        matches!(
+            &error,
+            SwfError::Read(InputError::CutOff {
+                packing: "gzip",
+                ..
+            })
+        ),
+        "{error:?}"
+    );
 }
 
 #[test]
@@ -164,19 +177,19 @@ fn a_comment_that_is_not_utf_8_is_kept_as_well_as_it_can_be() {
 fn errors_name_line_and_column() {
     assert_eq!(
         message(&format!("; a: b\n{JOB}\n1 2 x")),
-        "line 3, column 3 (\"wait time\"): \"x\" is not a whole number, or -1"
+        "line 3: column 3 (\"wait time\"): \"x\" is not a whole number, or -1"
     );
     assert_eq!(
         message("1 2 3 4"),
-        "line 1 has 4 columns, 18 are needed; the first missing one is \"allocated processors\""
+        "line 1: it has 4 columns, 18 are needed; the first missing one is \"allocated processors\""
     );
     assert_eq!(
         message("1 2 3 4 5 nan 7 8 9 10 1 12 13 14 15 16 17 18"),
-        "line 1, column 6 (\"average CPU time\"): \"NaN\" is not a number of seconds, or -1"
+        "line 1: column 6 (\"average CPU time\"): \"NaN\" is not a number of seconds, or -1"
     );
     assert_eq!(
         message("1 2 3 4 5 6 7 8 9 10 6 12 13 14 15 16 17 18"),
-        "line 1, column 11 (\"status\"): \"6\" is not a status from 0 to 5, or -1"
+        "line 1: column 11 (\"status\"): \"6\" is not a status from 0 to 5, or -1"
     );
     assert!(message("-2 2 3").contains("column 1 (\"job number\")"));
     assert!(message("99999999999999999999 2").contains("column 1"));

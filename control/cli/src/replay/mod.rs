@@ -1,0 +1,26 @@
+//! `lattice replay`: what a policy would have made of recorded work.
+
+mod run;
+mod source;
+
+use crate::{failure::Failure, output::Format};
+use clap::Subcommand;
+use std::process::ExitCode;
+
+/// Replay recorded work on a machine of your choice, offline: no cluster is asked.
+///
+/// A trace is in the Standard Workload Format, an export of `sacct --parsable2`, a log in Argonne's six columns, or
+/// tasks of Alibaba's GPU trace; plain, gzip or zstd. `lattice` is this product: the solver that places work and the
+/// rules that the quorum holds, on a clock of their own. `easy`, `conservative`, `fcfs` and `sjbf` are schedulers of
+/// the literature, on processors that are all alike.
+#[derive(Subcommand)]
+pub enum ReplayCommand {
+    Run(Box<run::RunArgs>),
+}
+
+/// Does what was asked.
+pub fn run(command: ReplayCommand, format: Format) -> Result<ExitCode, Failure> {
+    match command {
+        ReplayCommand::Run(args) => run::run(&args, format),
+    }
+}

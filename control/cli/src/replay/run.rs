@@ -1,0 +1,354 @@
+//! `lattice replay run`.
+
+use super::source::{MachineArgs, NodeArgs, Source, TraceArgs};
+use crate::{
+    failure::Failure,
+    output::{self, Columns, Format},
+};
+use anyhow::Context as _;
+use clap::{Args, ValueEnum};
+use lattice_api::duration;
+use lattice_replay::{
+    live::Deeds,
+    metrics::{CONVENTIONS, Metrics, SizeClass},
+    run::{self as replay, Decider, How, Outcome},
+    schedule::SameInstant,
+    trace::Skip,
+};
+use serde::Serialize;
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    io::{BufWriter, Write as _},
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::Instant,
+};
+
+/// Serve recorded work by one policy, and say what that was worth.
+///
+/// Skipped lines and jobs are told on standard error, with their numbers and why.
+#[derive(Args)]
+pub struct RunArgs {
+    #[command(flatten)]
+    trace: TraceArgs,
+    #[command(flatten)]
+    machine: MachineArgs,
+    #[command(flatten)]
+    nodes: NodeArgs,
+    /// Who decides: easy, conservative, fcfs, sjbf, lattice, or recorded (as it was).
+    #[arg(long, value_name = "POLICY", default_value = "lattice")]
+    policy: String,
+    /// What lattice goes by: hpc-batch, ml-training, service, sensitive, interactive, balanced, none, or a file of
+    /// weights.
+    #[arg(long, value_name = "PROFILE|FILE")]
+    weights: Option<String>,
+    #[command(flatten)]
+    how: HowArgs,
+    /// Write the schedule to a file (CSV): job, submit, start and end in seconds, size, and nodes where they have
+    /// names.
+    #[arg(long, value_name = "FILE")]
+    schedule: Option<PathBuf>,
+}
+
+/// How it is replayed.
+#[derive(Args)]
+pub struct HowArgs {
+    /// Events of one instant: a decision after each, or after all of them. lattice always takes them together.
+    #[arg(long, value_enum)]
+    same_instant: Option<OrderArg>,
+    /// lattice plans at least so often while somebody waits, such as 5s, as the live system does; when something
+    /// happens when not given.
+    #[arg(long, value_name = "DURATION")]
+    every: Option<String>,
+    /// Check the schedule for what must hold of every one, and that doing it again gives the same.
+    #[arg(long)]
+    pub check: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum OrderArg {
+    OneByOne,
+    Together,
+}
+
+impl HowArgs {
+    /// As the simulator takes it.
+    pub fn read(&self) -> Result<How, Failure> {
+        let every_ms = match &self.every {
+            None => None,
+            Some(text) => {
+                let wrong = |error| Failure::usage(format!("--every: {error}"));
+                Some(duration::parse(text).map_err(wrong)?.max(1))
+            }
+        };
+        Ok(How {
+            order: self.same_instant.map(|order| match order {
+                OrderArg::OneByOne => SameInstant::OneByOne,
+                OrderArg::Together => SameInstant::Together,
+            }),
+            every_ms,
+            checks: self.check,
+            ..How::default()
+        })
+    }
+}
+
+/// What is printed.
+#[derive(Serialize)]
+struct Report<'a> {
+    trace: &'a str,
+    policy: String,
+    machine_size: u64,
+    unit: &'static str,
+    #[serde(flatten)]
+    metrics: &'a Metrics,
+    skipped: BTreeMap<Skip, u64>,
+    overran: u64,
+    without_estimate: u64,
+    wall_s: f64,
+    jobs_per_s: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    deeds: Option<&'a Deeds>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    checked: Option<Checked>,
+    schedule_digest: String,
+    order: &'static str,
+    conventions: [&'static str; 7],
+    notes: &'a [String],
+}
+
+#[derive(Serialize)]
+struct Checked {
+    faults: u64,
+    same_again: bool,
+}
+
+/// Runs it.
+pub fn run(args: &RunArgs, format: Format) -> Result<ExitCode, Failure> {
+    let decider = decider(&args.policy, args.weights.as_deref())?;
+    let how = How {
+        keeps_nodes: args.schedule.is_some(),
+        ..args.how.read()?
+    };
+    let source = Source::open(&args.trace, &args.machine, &args.nodes)?;
+    let begin = Instant::now();
+    let outcome = served(&source, &decider, how)?;
+    let wall_s = begin.elapsed().as_secs_f64();
+    for told in outcome.skipped.told() {
+        eprintln!("lattice: {told}");
+    }
+    if let Some(path) = &args.schedule {
+        write_schedule(path, &source, &outcome)?;
+    }
+    let checked = match &outcome.faults {
+        None => None,
+        Some(faults) => {
+            faults
+                .told
+                .iter()
+                .for_each(|told| eprintln!("lattice: check: {told}"));
+            let again = served(&source, &decider, how)?;
+            Some(Checked {
+                faults: faults.count,
+                same_again: again.schedule.digest() == outcome.schedule.digest(),
+            })
+        }
+    };
+    let is_sound = checked
+        .as_ref()
+        .is_none_or(|checked| checked.faults == 0 && checked.same_again);
+    let mut skipped = source.workload.skipped.clone();
+    skipped.extend(&outcome.skipped);
+    let report = Report {
+        trace: &source.name,
+        policy: named(&decider, &args.policy, args.weights.as_deref()),
+        machine_size: source.machine.size(),
+        unit: source.workload.unit.name(),
+        metrics: &outcome.metrics,
+        skipped: skipped.counts().clone(),
+        overran: source.fitted.overran,
+        without_estimate: source.fitted.without_estimate,
+        wall_s,
+        jobs_per_s: source.workload.jobs.len() as f64 / wall_s.max(f64::MIN_POSITIVE),
+        deeds: outcome.deeds.as_ref(),
+        checked,
+        schedule_digest: outcome.schedule.digest().to_hex().to_string(),
+        order: outcome.order.told(),
+        conventions: CONVENTIONS,
+        notes: &source.workload.notes,
+    };
+    print(&report, format)?;
+    match is_sound {
+        true => Ok(ExitCode::SUCCESS),
+        false => Err(Failure::refused(
+            "the schedule is not as it must be; see above",
+        )),
+    }
+}
+
+/// Who decides, by the command line.
+pub fn decider(policy: &str, weights: Option<&str>) -> Result<Decider, Failure> {
+    if weights.is_some() && policy != "lattice" {
+        return Err(Failure::usage(
+            "--weights: only --policy lattice has weights",
+        ));
+    }
+    let wrong = |unknown: replay::Unknown| Failure::usage(format!("--policy {unknown}"));
+    replay::decider(policy, weights).map_err(wrong)
+}
+
+fn named(decider: &Decider, policy: &str, weights: Option<&str>) -> String {
+    match (decider, weights) {
+        (Decider::Lattice(_), Some(weights)) => format!("{policy}:{weights}"),
+        _ => policy.to_owned(),
+    }
+}
+
+/// Replays it.
+pub fn served(source: &Source, decider: &Decider, how: How) -> Result<Outcome, Failure> {
+    let run = replay::run(&source.workload, &source.machine, decider, how);
+    Ok(run.map_err(anyhow::Error::from)?)
+}
+
+fn write_schedule(path: &Path, source: &Source, outcome: &Outcome) -> Result<(), Failure> {
+    let about = || format!("--schedule {}", path.display());
+    let write = || -> anyhow::Result<()> {
+        let mut writer = csv::Writer::from_writer(BufWriter::new(File::create(path)?));
+        writer.write_record(["job", "submit", "start", "end", "procs", "nodes"])?;
+        let nodes = outcome.schedule.nodes.as_ref();
+        let pairs = source.workload.jobs.iter().zip(&outcome.schedule.served);
+        for (place, (job, served)) in pairs.enumerate() {
+            let seconds = |ms: u64| (ms as f64 / 1000.0).to_string();
+            let started = served.has_started();
+            let if_started = |ms: u64| if started { seconds(ms) } else { String::new() };
+            writer.write_record([
+                job.number.to_string(),
+                seconds(job.submit_ms),
+                if_started(served.start_ms),
+                if_started(served.end_ms(job)),
+                job.size.to_string(),
+                nodes.map(|nodes| nodes.hostlist(place)).unwrap_or_default(),
+            ])?;
+        }
+        writer.flush()?;
+        writer
+            .into_inner()
+            .map_err(|error| anyhow::anyhow!("{}", error.error()))?
+            .flush()?;
+        Ok(())
+    };
+    Ok(write().with_context(about)?)
+}
+
+fn print(report: &Report<'_>, format: Format) -> Result<(), Failure> {
+    let m = report.metrics;
+    let title = format!(
+        "{} by {} on {} {}",
+        report.trace, report.policy, report.machine_size, report.unit
+    );
+    output::title(format, &title)?;
+    let mut rows: Vec<(String, String)> = Vec::new();
+    let mut add = |name: &str, value: String| rows.push((name.to_owned(), value));
+    add("jobs", m.jobs.to_string());
+    if m.never_started > 0 {
+        add("never started", m.never_started.to_string());
+    }
+    let skipped: u64 = report.skipped.values().sum();
+    add("skipped", skipped.to_string());
+    add("wait, mean", time(m.mean_wait_s));
+    add("wait, p50", time(m.p50_wait_s));
+    add("wait, p95", time(m.p95_wait_s));
+    add("wait, p99", time(m.p99_wait_s));
+    add("wait, longest", time(m.max_wait_s));
+    add("wait, weighted by work", time(m.weighted_wait_s));
+    add("flow, mean", time(m.mean_flow_s));
+    add("flow, longest", time(m.max_flow_s));
+    add(
+        "bounded slowdown, mean",
+        format!("{:.3}", m.mean_bounded_slowdown),
+    );
+    add(
+        "bounded slowdown, weighted by work",
+        format!("{:.3}", m.weighted_bounded_slowdown),
+    );
+    add(
+        "bounded slowdown, largest",
+        format!("{:.1}", m.max_bounded_slowdown),
+    );
+    add("utilization", format!("{:.2} %", 100.0 * m.utilization));
+    add(
+        "utilization, without first and last 5 %",
+        format!("{:.2} %", 100.0 * m.utilization_window),
+    );
+    add("makespan", time(m.makespan_s));
+    add("queue, mean", format!("{:.2}", m.mean_queue));
+    add("fairness (Jain)", format!("{:.4}", m.jain_fairness));
+    add(
+        "fairness (Jain), by day",
+        format!("{:.4}", m.jain_fairness_by_day),
+    );
+    add(
+        "largest deficit",
+        format!("{:.2} %", 100.0 * m.largest_deficit),
+    );
+    if let Some(met) = m.qos_met_fraction {
+        add("started within target", format!("{:.2} %", 100.0 * met));
+    }
+    add("backfilled", m.backfilled.to_string());
+    add("preempted", m.preempted.to_string());
+    if let Some(span) = m.group_span_mean {
+        add("groups a job, mean", format!("{span:.3}"));
+    }
+    for SizeClass {
+        from,
+        to,
+        jobs,
+        max_wait_s,
+        ..
+    } in &m.starvation
+    {
+        let size = if from == to {
+            from.to_string()
+        } else {
+            format!("{from}-{to}")
+        };
+        add(
+            &format!("longest wait, size {size}"),
+            format!("{} ({jobs} jobs)", time(*max_wait_s)),
+        );
+    }
+    if let Some(checked) = &report.checked {
+        let again = if checked.same_again {
+            "the same"
+        } else {
+            "ANOTHER SCHEDULE"
+        };
+        add(
+            "checked",
+            format!("{} faults; done again: {again}", checked.faults),
+        );
+    }
+    add(
+        "took",
+        format!("{:.2} s ({:.0} jobs/s)", report.wall_s, report.jobs_per_s),
+    );
+    let rows = rows.into_iter().map(|(name, value)| vec![name, value]);
+    output::print(format, report, Columns::only(&["what", "value"]), rows)?;
+    if matches!(format, Format::Table | Format::Wide) {
+        output::line("")?;
+        for convention in report.conventions.iter().chain([&report.order]) {
+            output::line(convention)?;
+        }
+    }
+    Ok(())
+}
+
+/// Seconds for people.
+pub fn time(seconds: f64) -> String {
+    match seconds {
+        s if s < 600.0 => format!("{s:.2} s"),
+        s if s < 36_000.0 => format!("{s:.0} s ({:.1} min)", s / 60.0),
+        s => format!("{s:.0} s ({:.1} h)", s / 3600.0),
+    }
+}

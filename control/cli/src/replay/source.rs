@@ -1,0 +1,244 @@
+//! Which work is replayed, and on which machine: what all replays are told alike.
+
+use crate::failure::Failure;
+use anyhow::Context as _;
+use clap::{Args, ValueEnum};
+use lattice_replay::{
+    cluster::{self, Cluster, Machines},
+    run::Machine,
+    trace::{self, Unit, Workload},
+    workload::{self, Fitted, Overrun},
+};
+use std::path::{Path, PathBuf};
+
+/// The work.
+#[derive(Args)]
+pub struct TraceArgs {
+    /// The recorded work: a file, plain, gzip or zstd.
+    #[arg(long, value_name = "FILE")]
+    trace: PathBuf,
+    /// Its kind; found out by its first line when not given.
+    #[arg(long, value_enum)]
+    trace_format: Option<TraceFormat>,
+    /// What a job's size counts; as is usual for the kind of trace when not given.
+    #[arg(long, value_enum)]
+    unit: Option<UnitArg>,
+    /// Refuse a trace with a line that cannot be read, in place of skipping that line.
+    #[arg(long)]
+    strict: bool,
+    /// Replay the first so many jobs alone.
+    #[arg(long, value_name = "N")]
+    first: Option<usize>,
+    /// What becomes of jobs that ran longer than they had asked for: they are ended there, or had asked for as long
+    /// as they ran.
+    #[arg(long, value_enum, default_value_t)]
+    overrun: OverrunArg,
+}
+
+/// The machine.
+#[derive(Args)]
+#[group(required = false, multiple = false)]
+pub struct MachineArgs {
+    /// So many processors or nodes that are all alike; as the trace says when nothing is given.
+    #[arg(long, value_name = "N", help_heading = "Machine")]
+    procs: Option<u64>,
+    /// A description of the cluster (YAML), or Alibaba's list of nodes (CSV).
+    #[arg(long, value_name = "FILE", help_heading = "Machine")]
+    cluster: Option<PathBuf>,
+    /// A real machine by name.
+    #[arg(long, value_enum, help_heading = "Machine")]
+    machine: Option<MachineName>,
+    /// A dragonfly of GROUPS groups of NODES nodes each: 12x366.
+    #[arg(long, value_name = "GROUPSxNODES", value_parser = dragonfly, help_heading = "Machine")]
+    dragonfly: Option<(u64, u64)>,
+}
+
+/// What of the machine goes with any of these.
+#[derive(Args)]
+pub struct NodeArgs {
+    /// Count a trace of processors in nodes of so many each, rounded up.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Machine")]
+    procs_per_node: Option<u32>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum TraceFormat {
+    Swf,
+    Sacct,
+    Alcf,
+    Openb,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum UnitArg {
+    Processors,
+    Nodes,
+}
+
+#[derive(Clone, Copy, Default, ValueEnum)]
+enum OverrunArg {
+    #[default]
+    End,
+    Extend,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum MachineName {
+    Frontier,
+    Perlmutter,
+    Alps,
+}
+
+fn dragonfly(text: &str) -> Result<(u64, u64), String> {
+    let wrong = || format!("{text:?} is not groups and nodes such as 12x366");
+    let (groups, nodes) = text.split_once('x').ok_or_else(wrong)?;
+    let number = |text: &str| {
+        text.parse::<u64>()
+            .ok()
+            .filter(|n| *n > 0)
+            .ok_or_else(wrong)
+    };
+    Ok((number(groups)?, number(nodes)?))
+}
+
+/// What is replayed.
+pub struct Source {
+    /// The work, as it fits the machine.
+    pub workload: Workload,
+    /// The machine.
+    pub machine: Machine,
+    /// What was changed to make it fit.
+    pub fitted: Fitted,
+    /// What the trace is called.
+    pub name: String,
+}
+
+impl Source {
+    /// Reads it, and says on standard error what was skipped and what one must know.
+    pub fn open(
+        trace: &TraceArgs,
+        machine: &MachineArgs,
+        nodes: &NodeArgs,
+    ) -> Result<Self, Failure> {
+        let mut workload = trace.read()?;
+        if let Some(per_node) = nodes.procs_per_node {
+            workload::count_in_nodes(&mut workload, per_node);
+        }
+        let machine = machine.read(&mut workload)?;
+        let fitted = workload::fit(&mut workload, machine.size(), trace.overrun());
+        if let Some(first) = trace.first {
+            workload.jobs.truncate(first);
+        }
+        if workload.jobs.is_empty() {
+            let (unit, size) = (workload.unit.name(), machine.size());
+            tell(&workload, Fitted::default());
+            return Err(Failure::refused(format!(
+                "{}: no job fits a machine of {size} {unit}",
+                trace.trace.display()
+            )));
+        }
+        tell(&workload, fitted);
+        let name = trace.trace.file_name().unwrap_or(trace.trace.as_os_str());
+        Ok(Self {
+            workload,
+            machine,
+            fitted,
+            name: name.to_string_lossy().into_owned(),
+        })
+    }
+}
+
+fn tell(workload: &Workload, fitted: Fitted) {
+    for told in workload.skipped.told() {
+        eprintln!("lattice: {told}");
+    }
+    for note in workload.notes.iter().cloned().chain(fitted.told()) {
+        eprintln!("lattice: note: {note}");
+    }
+}
+
+impl TraceArgs {
+    fn read(&self) -> Result<Workload, Failure> {
+        let options = trace::Options {
+            format: self.trace_format.map(|format| match format {
+                TraceFormat::Swf => trace::Format::Swf,
+                TraceFormat::Sacct => trace::Format::Sacct,
+                TraceFormat::Alcf => trace::Format::Alcf,
+                TraceFormat::Openb => trace::Format::Openb,
+            }),
+            is_strict: self.strict,
+            unit: self.unit.map(|unit| match unit {
+                UnitArg::Processors => Unit::Processors,
+                UnitArg::Nodes => Unit::Nodes,
+            }),
+        };
+        let read = trace::open(&self.trace, options);
+        if let Err(trace::TraceError::Empty { skipped, .. }) = &read {
+            skipped
+                .told()
+                .iter()
+                .for_each(|told| eprintln!("lattice: {told}"));
+        }
+        Ok(read.map_err(anyhow::Error::from)?)
+    }
+
+    fn overrun(&self) -> Overrun {
+        match self.overrun {
+            OverrunArg::End => Overrun::End,
+            OverrunArg::Extend => Overrun::Extend,
+        }
+    }
+}
+
+impl MachineArgs {
+    fn read(&self, workload: &mut Workload) -> Result<Machine, Failure> {
+        if let Some(path) = &self.cluster {
+            return Ok(boxed(open(path)?));
+        }
+        if let Some(name) = self.machine {
+            let name = match name {
+                MachineName::Frontier => cluster::Machine::Frontier,
+                MachineName::Perlmutter => cluster::Machine::Perlmutter,
+                MachineName::Alps => cluster::Machine::Alps,
+            };
+            let made = Machines::known().and_then(|known| known.cluster(name));
+            return Ok(boxed(made.map_err(anyhow::Error::from)?));
+        }
+        if let Some((groups, nodes)) = self.dragonfly {
+            let made = Cluster::dragonfly(groups, nodes).map_err(anyhow::Error::from)?;
+            return Ok(boxed(made));
+        }
+        let size = self.procs.or_else(|| {
+            let said = workload.machine?;
+            let unit = workload.unit.name();
+            workload
+                .notes
+                .push(format!("the machine has {said} {unit}, as the trace says"));
+            Some(said)
+        });
+        let Some(size) = size else {
+            return Err(Failure::usage(
+                "the trace does not say how large its machine was: name one with --procs, --cluster, --machine or \
+                 --dragonfly",
+            ));
+        };
+        match size {
+            0 => Err(Failure::usage(
+                "--procs: a machine has at least one processor",
+            )),
+            _ if u32::try_from(size).is_err() => Err(Failure::usage(format!(
+                "--procs: {size} is more than {}",
+                u32::MAX
+            ))),
+            _ => Ok(Machine::Alike(size)),
+        }
+    }
+}
+
+fn open(path: &Path) -> Result<Cluster, Failure> {
+    Ok(Cluster::open(path).context("the cluster's description")?)
+}
+
+fn boxed(cluster: Cluster) -> Machine {
+    Machine::Cluster(Box::new(cluster))
+}

@@ -1,0 +1,207 @@
+//! What must hold of every schedule, whoever made it. Nothing here knows how a scheduler decides.
+
+#[cfg(test)]
+mod tests;
+
+use crate::{
+    schedule::{NodeSets, Promise, Served},
+    trace::Workload,
+};
+use std::collections::BTreeMap;
+
+/// Of each kind more is wrong than anybody reads.
+const MOST: u64 = 5;
+
+/// What was found.
+#[derive(Debug, Default)]
+pub struct Faults {
+    /// The first of each kind.
+    pub told: Vec<String>,
+    /// How many there are.
+    pub count: u64,
+    by_kind: BTreeMap<Kind, u64>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    TooEarly,
+    TooMuch,
+    Promise,
+    Size,
+    TwoOwners,
+}
+
+impl Faults {
+    fn add(&mut self, kind: Kind, what: impl FnOnce() -> String) {
+        self.count += 1;
+        let of_kind = self.by_kind.entry(kind).or_default();
+        *of_kind += 1;
+        if *of_kind <= MOST {
+            self.told.push(what());
+        }
+    }
+}
+
+/// What is known of a schedule beside starts.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Known<'a> {
+    /// Which nodes jobs had.
+    pub nodes: Option<&'a NodeSets>,
+    /// What the first job that waited was promised, in the order in which it was said.
+    pub promises: Option<&'a [Promise]>,
+    /// The first that waits stays the first until it has started. Where other factors than age count, another one
+    /// may overtake it.
+    pub keeps_order: bool,
+}
+
+/// Looks at a schedule on a machine of `size`.
+pub fn check(workload: &Workload, served: &[Served], size: u64, known: Known<'_>) -> Faults {
+    let mut faults = Faults::default();
+    for (job, served) in workload.jobs.iter().zip(served) {
+        if served.has_started() && served.start_ms < job.submit_ms {
+            let number = job.number;
+            faults.add(Kind::TooEarly, || {
+                format!(
+                    "job {number} starts at {} and comes at {}",
+                    served.start_ms, job.submit_ms
+                )
+            });
+        }
+    }
+    in_use(workload, served, size, &mut faults);
+    if let Some(promises) = known.promises {
+        kept(workload, served, promises, known.keeps_order, &mut faults);
+    }
+    if let Some(nodes) = known.nodes {
+        owned_once(workload, served, nodes, &mut faults);
+    }
+    faults
+}
+
+/// Never more in use than there is.
+fn in_use(workload: &Workload, served: &[Served], size: u64, faults: &mut Faults) {
+    let pairs = workload
+        .jobs
+        .iter()
+        .zip(served)
+        .filter(|(_, served)| served.has_started());
+    let mut steps: Vec<(u64, i64)> = pairs
+        .flat_map(|(job, served)| {
+            let procs = i64::from(job.size);
+            [(served.start_ms, procs), (served.end_ms(job), -procs)]
+        })
+        .collect();
+    // What is given back is there for who starts in the same instant.
+    steps.sort_unstable();
+    let mut used = 0_i64;
+    for (at, change) in steps {
+        used += change;
+        if change > 0 && used > i64::try_from(size).unwrap_or(i64::MAX) {
+            faults.add(Kind::TooMuch, || {
+                format!("{used} are in use at {at}, of {size}")
+            });
+        }
+    }
+}
+
+/// Nobody who was promised a start as the first that waits starts later than that, or is promised a later one, as
+/// long as they are the first; unless another one was served in turn meanwhile, where the order may change.
+fn kept(
+    workload: &Workload,
+    served: &[Served],
+    promises: &[Promise],
+    keeps_order: bool,
+    faults: &mut Faults,
+) {
+    let mut in_turn: Vec<u64> = served
+        .iter()
+        .filter(|served| served.has_started() && !served.is_backfilled)
+        .map(|served| served.start_ms)
+        .collect();
+    in_turn.sort_unstable();
+    // Whether somebody was served in turn from one time to another.
+    let overtaken = |from: u64, until: u64| {
+        let next = in_turn.partition_point(|at| *at < from);
+        !keeps_order && in_turn.get(next).is_some_and(|at| *at <= until)
+    };
+    let number = |job: u32| workload.jobs[job as usize].number;
+    let start = |promise: &Promise| served[promise.job as usize].start_ms;
+    for pair in promises.windows(2) {
+        let (before, after) = (pair[0], pair[1]);
+        if before.job == after.job
+            && after.starts_ms > before.starts_ms
+            && !overtaken(before.at_ms, after.at_ms)
+        {
+            faults.add(Kind::Promise, || {
+                format!(
+                    "job {} was promised a start at {} ms when it was {} ms, and at {} ms only one at {} ms",
+                    number(before.job),
+                    before.starts_ms,
+                    before.at_ms,
+                    after.at_ms,
+                    after.starts_ms
+                )
+            });
+        }
+    }
+    let ends = (1..promises.len())
+        .map(|next| promises[next].at_ms)
+        .chain([u64::MAX]);
+    for (promise, until) in promises.iter().zip(ends) {
+        let start = start(promise);
+        // As long as it is the first; where the order is kept that is till it starts.
+        let is_first = keeps_order || start <= until;
+        let earlier_in_turn = || overtaken(promise.at_ms, start.saturating_sub(1));
+        if start > promise.starts_ms && is_first && !earlier_in_turn() {
+            faults.add(Kind::Promise, || {
+                let (number, promised) = (number(promise.job), promise.starts_ms);
+                format!(
+                    "job {number} was promised a start at {promised} ms, and starts at {start} ms"
+                )
+            });
+        }
+    }
+}
+
+/// Each job has as many nodes as it asks for, and no node is two jobs' at once.
+fn owned_once(workload: &Workload, served: &[Served], nodes: &NodeSets, faults: &mut Faults) {
+    let mut held: BTreeMap<u32, Vec<(u64, u64, u32)>> = BTreeMap::new();
+    for (place, (job, served)) in workload.jobs.iter().zip(served).enumerate() {
+        if !served.has_started() {
+            continue;
+        }
+        let set = nodes.of_job(place);
+        if set.len() != job.size as usize {
+            faults.add(Kind::Size, || {
+                format!(
+                    "job {} has {} nodes, and asked for {}",
+                    job.number,
+                    set.len(),
+                    job.size
+                )
+            });
+        }
+        for node in set {
+            // There are not 2^32 jobs.
+            let hold = (served.start_ms, served.end_ms(job), place as u32);
+            held.entry(*node).or_default().push(hold);
+        }
+    }
+    for (node, mut holds) in held {
+        holds.sort_unstable();
+        for pair in holds.windows(2) {
+            let ((_, end, first), (start, _, second)) = (pair[0], pair[1]);
+            if start < end {
+                let number = |place: u32| workload.jobs[place as usize].number;
+                faults.add(Kind::TwoOwners, || {
+                    let name = nodes.name(node);
+                    format!(
+                        "node {name} is job {}'s until {end} and job {}'s from {start}",
+                        number(first),
+                        number(second)
+                    )
+                });
+            }
+        }
+    }
+}

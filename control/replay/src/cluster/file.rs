@@ -1,0 +1,379 @@
+//! A cluster's description in YAML. Everything but `groups` may be left out:
+//!
+//! ```yaml
+//! groups:                        # topology groups
+//!   - name: g0
+//!     nodes: "gpu[001-128]"      # a hostlist
+//!     model: gh200               # of `models`
+//!     conformance: a             # who is alike: one name, one group; by default all of a model are
+//!     vcluster: batch            # of `vclusters`; `default` when there is none
+//!     power_domain: row1         # of `power_domains`
+//! models:
+//!   gh200: {gpus: 4, gpu_model: "NVIDIA GH200 120GB", gpu_memory_gib: 384, memory_gib: 480, features: [nvlink], work_w: 2200}
+//! power_domains:
+//!   hall: {budget_kw: 4000}
+//!   row1: {parent: hall, budget_kw: 900}
+//! vclusters:
+//!   batch: {profile: hpc-batch, queues: [normal]}          # or weights: {wait_time: 0.4, …}
+//!   debug: {weights: {wait_time: 1}, reservations: all, reference_wait_s: 600, queues: [debug]}
+//! projects:
+//!   physics: {max_nodes: 500, share: 0.3}
+//!   physics/higgs: {max_nodes: 200, max_concurrent_allocations: 20}
+//! accounts: {ph01: physics/higgs}                          # which project an account of the trace is
+//! classes: {debug: 8, low: 2}                              # priority of queues and qualities of service
+//! targets_s: {8: 60, 5: 86400}                             # by class, when work is meant to have started
+//! ```
+
+use super::{Cluster, ClusterError, Domain, Host, Queue, charge, conformance, sound};
+use crate::policy::{PolicyText, ReservationsText, read_policy};
+use lattice_placement::NodeFacts;
+use lattice_quorum_types::{
+    ProjectPath, VclusterName, hostlist,
+    limit::{LimitPolicy, Limits},
+    vcluster::DEFAULT_VCLUSTER,
+};
+use serde::Deserialize;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+};
+
+const GIB: u64 = 1 << 30;
+const MAX_CLASS: u8 = 10;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    groups: Vec<GroupText>,
+    #[serde(default)]
+    models: BTreeMap<String, ModelText>,
+    #[serde(default)]
+    power_domains: BTreeMap<String, DomainText>,
+    #[serde(default)]
+    vclusters: BTreeMap<String, VclusterText>,
+    #[serde(default)]
+    limit_policy: LimitPolicy,
+    #[serde(default)]
+    projects: BTreeMap<String, ProjectText>,
+    #[serde(default)]
+    accounts: BTreeMap<String, String>,
+    #[serde(default)]
+    classes: BTreeMap<String, u8>,
+    #[serde(default)]
+    targets_s: BTreeMap<u8, f64>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct GroupText {
+    name: Option<String>,
+    nodes: String,
+    model: Option<String>,
+    conformance: Option<String>,
+    vcluster: Option<String>,
+    power_domain: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct ModelText {
+    gpus: Option<u32>,
+    gpu_model: Option<String>,
+    gpu_memory_gib: Option<u64>,
+    memory_gib: Option<u64>,
+    features: BTreeSet<String>,
+    work_w: u64,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DomainText {
+    parent: Option<String>,
+    budget_kw: f64,
+}
+
+/// A [`PolicyText`] and the queues; written out, since unknown fields of a flattened one are not refused.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct VclusterText {
+    profile: Option<String>,
+    weights: BTreeMap<String, f64>,
+    reservations: Option<ReservationsText>,
+    reference_wait_s: Option<f64>,
+    checkpoint_gb_s: Option<f64>,
+    queues: BTreeSet<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct ProjectText {
+    max_nodes: Option<u64>,
+    max_concurrent_allocations: Option<u64>,
+    share: Option<f64>,
+}
+
+pub(super) fn read(text: &str, path: &Path) -> Result<Cluster, ClusterError> {
+    let file: File = serde_yaml_ng::from_str(text).map_err(|error| ClusterError::Form {
+        path: path.to_owned(),
+        reason: error.to_string(),
+    })?;
+    let mut reading = Reading::default();
+    reading.read(file);
+    match reading.faults.is_empty() {
+        true => Ok(reading.cluster),
+        false => Err(ClusterError::Faults {
+            path: path.to_owned(),
+            faults: reading.faults,
+        }),
+    }
+}
+
+/// What is read so far, and all that is wrong.
+#[derive(Default)]
+struct Reading {
+    cluster: Cluster,
+    faults: Vec<String>,
+}
+
+impl Reading {
+    fn wrong(&mut self, field: impl std::fmt::Display, reason: impl std::fmt::Display) {
+        self.faults.push(format!("{field}: {reason}"));
+    }
+
+    /// What was made, or why not, under the field's name.
+    fn named<T, E: std::fmt::Display>(
+        &mut self,
+        field: impl std::fmt::Display,
+        made: Result<T, E>,
+    ) -> Option<T> {
+        match made {
+            Ok(made) => Some(made),
+            Err(error) => {
+                self.wrong(field, error);
+                None
+            }
+        }
+    }
+
+    fn read(&mut self, file: File) {
+        self.cluster.limit_policy = file.limit_policy;
+        self.domains(&file.power_domains);
+        self.vclusters(file.vclusters);
+        for (place, group) in file.groups.iter().enumerate() {
+            self.group(place, group, &file.models);
+        }
+        if self.cluster.nodes.is_empty() && self.faults.is_empty() {
+            self.wrong("groups", "there is no node");
+        }
+        self.projects(file.projects);
+        for (account, project) in file.accounts {
+            let field = format!("accounts.{account}");
+            if let Some(project) = self.named(&field, ProjectPath::new(&project)) {
+                self.cluster.accounts.insert(account, project);
+            }
+        }
+        for (name, class) in &file.classes {
+            if *class > MAX_CLASS {
+                self.wrong(
+                    format!("classes.{name}"),
+                    format!("{class} is above {MAX_CLASS}"),
+                );
+            }
+        }
+        self.cluster.classes = file.classes;
+        for (class, seconds) in file.targets_s {
+            let field = format!("targets_s.{class}");
+            match seconds.is_finite() && seconds >= 0.0 {
+                true => drop(
+                    self.cluster
+                        .targets_ms
+                        .insert(class, (seconds * 1000.0) as u64),
+                ),
+                false => self.wrong(field, "it must be a number of seconds of at least 0"),
+            }
+        }
+    }
+
+    fn domains(&mut self, domains: &BTreeMap<String, DomainText>) {
+        for (name, domain) in domains {
+            let field = format!("power_domains.{name}");
+            if !domain.budget_kw.is_finite() || domain.budget_kw < 0.0 {
+                self.wrong(
+                    format!("{field}.budget_kw"),
+                    "it must be a number of at least 0",
+                );
+            }
+            if let Some(parent) = &domain.parent {
+                let mut up = domains.get(parent);
+                if up.is_none() {
+                    self.wrong(
+                        format!("{field}.parent"),
+                        format!("there is no power domain {parent:?}"),
+                    );
+                }
+                let mut steps = 0;
+                while let Some(parent) = up.and_then(|up| up.parent.as_ref()) {
+                    steps += 1;
+                    if steps > domains.len() {
+                        self.wrong(format!("{field}.parent"), "it is part of itself");
+                        break;
+                    }
+                    up = domains.get(parent);
+                }
+            }
+            let domain = Domain {
+                parent: domain.parent.clone(),
+                budget_mw: (domain.budget_kw.max(0.0) * 1e6) as u64,
+            };
+            self.cluster.power.insert(name.clone(), domain);
+        }
+    }
+
+    fn vclusters(&mut self, vclusters: BTreeMap<String, VclusterText>) {
+        for (name, text) in vclusters {
+            let field = format!("vclusters.{name}");
+            let policy = PolicyText {
+                profile: text.profile,
+                weights: text.weights,
+                reservations: text.reservations,
+                reference_wait_s: text.reference_wait_s,
+                checkpoint_gb_s: text.checkpoint_gb_s,
+            };
+            let policy = match policy.says_nothing() {
+                true => None,
+                false => self.named(&field, read_policy(&policy)),
+            };
+            if let Some(name) = self.named(&field, VclusterName::new(&name)) {
+                let queues = text.queues;
+                self.cluster
+                    .vclusters
+                    .insert(name, Queue { policy, queues });
+            }
+        }
+        if self.cluster.vclusters.is_empty()
+            && let Some(name) = self.named("vclusters", VclusterName::new(DEFAULT_VCLUSTER))
+        {
+            self.cluster.vclusters.insert(name, Queue::default());
+        }
+    }
+
+    fn group(&mut self, place: usize, group: &GroupText, models: &BTreeMap<String, ModelText>) {
+        let field = format!("groups[{place}]");
+        let Some(names) = self.named(
+            format!("{field}.nodes"),
+            hostlist::expand_distinct(&group.nodes),
+        ) else {
+            return;
+        };
+        let nothing = ModelText::default();
+        let model = match &group.model {
+            None => &nothing,
+            Some(name) => match models.get(name) {
+                Some(model) => model,
+                None => {
+                    return self.wrong(
+                        format!("{field}.model"),
+                        format!("there is no model {name:?}"),
+                    );
+                }
+            },
+        };
+        let only = self.cluster.vclusters.keys().next().cloned();
+        let vcluster = match &group.vcluster {
+            Some(name) => VclusterName::new(name)
+                .ok()
+                .filter(|name| self.cluster.vclusters.contains_key(name)),
+            None => only.filter(|_| self.cluster.vclusters.len() == 1),
+        };
+        let Some(vcluster) = vcluster else {
+            let known: Vec<&str> = self
+                .cluster
+                .vclusters
+                .keys()
+                .map(VclusterName::as_str)
+                .collect();
+            let known = known.join(", ");
+            return self.wrong(
+                format!("{field}.vcluster"),
+                format!("it must be one of {known}"),
+            );
+        };
+        if let Some(domain) = &group.power_domain
+            && !self.cluster.power.contains_key(domain)
+        {
+            return self.wrong(
+                format!("{field}.power_domain"),
+                format!("there is no power domain {domain:?}"),
+            );
+        }
+        let alike = group.conformance.as_ref().or(group.model.as_ref());
+        let gib = |gib: Option<u64>| gib.and_then(|gib| gib.checked_mul(GIB));
+        let facts = NodeFacts {
+            group: Some(group.name.clone().unwrap_or_else(|| format!("g{place:03}"))),
+            conformance: conformance(alike.map_or("alike", String::as_str)),
+            gpu_count: model.gpus,
+            gpu_model: model.gpu_model.clone(),
+            gpu_memory_bytes: gib(model.gpu_memory_gib),
+            memory_bytes: gib(model.memory_gib),
+            features: model.features.clone(),
+            charge: group
+                .power_domain
+                .as_ref()
+                .map(|domain| charge(domain, model.work_w)),
+            ..sound()
+        };
+        for name in names {
+            let host = Host {
+                vcluster: vcluster.clone(),
+                facts: facts.clone(),
+            };
+            if self.cluster.nodes.insert(name.clone(), host).is_some() {
+                self.wrong(format!("{field}.nodes"), format!("{name} is in two groups"));
+            }
+        }
+    }
+
+    fn projects(&mut self, projects: BTreeMap<String, ProjectText>) {
+        let mut shares = 0.0;
+        for (name, text) in projects {
+            let field = format!("projects.{name}");
+            let Some(path) = self.named(&field, ProjectPath::new(&name)) else {
+                continue;
+            };
+            if let Some(share) = text.share {
+                shares += share;
+                match share.is_finite() && (0.0..=1.0).contains(&share) {
+                    true => drop(self.cluster.shares.insert(name.clone(), share)),
+                    false => {
+                        self.wrong(format!("{field}.share"), "it must be a number from 0 to 1")
+                    }
+                }
+            }
+            let limits = Limits {
+                max_nodes: text.max_nodes,
+                max_concurrent_allocations: text.max_concurrent_allocations,
+            };
+            self.cluster.projects.insert(path, limits);
+        }
+        // As people add them up: ten times 0.1 is 1.
+        if shares > 1.0 + 1e-9 {
+            self.wrong(
+                "projects",
+                format!("shares add up to {shares}, more than the machine"),
+            );
+        }
+        let missing: BTreeSet<ProjectPath> = self
+            .cluster
+            .projects
+            .keys()
+            .flat_map(|path| path.ancestors().skip(1))
+            .filter(|up| !self.cluster.projects.contains_key(up))
+            .collect();
+        for path in missing {
+            self.wrong(
+                format!("projects.{path}"),
+                "it is not there, and projects below it are",
+            );
+        }
+    }
+}

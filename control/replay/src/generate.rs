@@ -1,0 +1,106 @@
+//! A workload made of a seed: for sizes of machines and traces of which nobody publishes one.
+//!
+//! Sizes are powers of two with some in between, run times log-uniform from a minute to a day, estimates one to five
+//! times as long and rounded up to what people write; arrivals are a Poisson process that swings with the day. Not a
+//! model of any site: Lublin and Feitelson (JPDC 63(11), 2003) have one.
+
+use crate::{
+    rng::Rng,
+    trace::{Job, Request, UNKNOWN, Unit, Workload},
+};
+use std::f64::consts::TAU;
+
+const MINUTE_MS: u64 = 60_000;
+const DAY_MS: u64 = 24 * 60 * MINUTE_MS;
+/// What people write for an estimate.
+const ROUND_MS: [u64; 10] = [
+    5 * MINUTE_MS,
+    15 * MINUTE_MS,
+    30 * MINUTE_MS,
+    60 * MINUTE_MS,
+    120 * MINUTE_MS,
+    240 * MINUTE_MS,
+    480 * MINUTE_MS,
+    720 * MINUTE_MS,
+    DAY_MS,
+    5 * DAY_MS,
+];
+
+/// What is made.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Plan {
+    /// Of what it is made.
+    pub seed: u64,
+    /// How many jobs.
+    pub jobs: u32,
+    /// Nodes of the machine.
+    pub nodes: u32,
+    /// Work over what the machine can do: at 1 the queue grows without end.
+    pub load: f64,
+    /// The largest job, nodes.
+    pub largest: u32,
+    /// How many tenants submit.
+    pub tenants: u32,
+}
+
+/// Makes it.
+pub fn generate(plan: Plan) -> Workload {
+    let mut rng = Rng::new(plan.seed, "workload");
+    let mut jobs: Vec<Job> = Vec::with_capacity(plan.jobs as usize);
+    let mut work = 0.0;
+    for number in 1..=u64::from(plan.jobs) {
+        let size = size(&mut rng, plan.largest.clamp(1, plan.nodes));
+        let run_ms = rng.spread(MINUTE_MS, DAY_MS) / 1000 * 1000;
+        let asked = run_ms as f64 * (1.0 + 4.0 * rng.part());
+        let rounded = ROUND_MS.into_iter().find(|ms| *ms as f64 >= asked);
+        work += f64::from(size) * run_ms as f64;
+        let tenant = rng.range(0, u64::from(plan.tenants.max(1))) as u32;
+        jobs.push(Job {
+            number,
+            line: number,
+            submit_ms: 0,
+            run_ms,
+            estimate_ms: rounded.unwrap_or(5 * DAY_MS),
+            waited_ms: UNKNOWN,
+            size,
+            user: tenant,
+            tenant,
+            request: 0,
+        });
+    }
+    let span_ms = work / (f64::from(plan.nodes) * plan.load.max(f64::MIN_POSITIVE));
+    let mean_gap_ms = span_ms / f64::from(plan.jobs.max(1));
+    let mut at = 0.0;
+    for job in &mut jobs {
+        // Twice as many by day as by night.
+        let by_day = 1.0 + 0.33 * (TAU * at / DAY_MS as f64).sin();
+        at += -(1.0 - rng.part()).ln() * mean_gap_ms / by_day;
+        job.submit_ms = at as u64 / 1000 * 1000;
+    }
+    let names = |kind: &str| {
+        (0..plan.tenants.max(1))
+            .map(|n| format!("{kind}{n}"))
+            .collect()
+    };
+    Workload {
+        jobs,
+        unit: Unit::Nodes,
+        machine: Some(plan.nodes.into()),
+        users: names("user"),
+        tenants: names("tenant"),
+        requests: vec![Request::default()],
+        lines: plan.jobs.into(),
+        ..Workload::default()
+    }
+}
+
+/// Three of four are powers of two.
+fn size(rng: &mut Rng, largest: u32) -> u32 {
+    let size = rng
+        .spread(1, u64::from(largest) + 1)
+        .clamp(1, u64::from(largest)) as u32;
+    match rng.chance(750) {
+        true => 1 << size.ilog2(),
+        false => size,
+    }
+}

@@ -1,0 +1,224 @@
+//! Who owns what, written down and judged by nobody: for thousands of replays of one trace. It counts; the rules are the
+//! solver's, which asks the same limits ([`lattice_quorum_types::limit::Rules`]) of the same numbers. What comes out
+//! is the same as with the quorum as long as that refuses nothing, and it refuses what exceeds a limit on the day of
+//! its submit: here such work waits. So it is for finding out, and not for the last word.
+
+use super::ledger::{Ledger, News, Power, delta_of};
+use crate::cluster::Cluster;
+use lattice_placement::{ClusterView, LevelView, NodeView, PendingView, RunningView};
+use lattice_quorum_types::{
+    AllocationId, NodeId, ProjectPath, Refusal, UnixMillis, VclusterName,
+    command::ExpectedNode,
+    limit::{Limits, Usage},
+    spec::AllocationSpec,
+};
+use std::collections::BTreeMap;
+
+/// See the module.
+pub(super) struct Books<'a> {
+    cluster: &'a Cluster,
+    last_id: u64,
+    waiting: BTreeMap<AllocationId, PendingView>,
+    running: BTreeMap<AllocationId, Held>,
+    levels: BTreeMap<ProjectPath, LevelView>,
+    versions: BTreeMap<NodeId, u64>,
+    power: Power<'a>,
+    news: News,
+}
+
+struct Held {
+    project: ProjectPath,
+    vcluster: VclusterName,
+    nodes: Vec<NodeId>,
+}
+
+impl<'a> Books<'a> {
+    pub(super) fn new(cluster: &'a Cluster, more: Vec<ProjectPath>) -> Self {
+        let level = |limits: Limits| LevelView {
+            limits,
+            own: Usage::default(),
+            subtree: Usage::default(),
+        };
+        let known = cluster
+            .projects
+            .iter()
+            .map(|(path, limits)| (path.clone(), level(*limits)));
+        let open = Limits {
+            max_nodes: None,
+            max_concurrent_allocations: None,
+        };
+        let more = more.into_iter().map(|path| (path, level(open)));
+        Self {
+            cluster,
+            last_id: 0,
+            waiting: BTreeMap::new(),
+            running: BTreeMap::new(),
+            levels: known.chain(more).collect(),
+            versions: cluster.nodes.keys().map(|name| (name.clone(), 1)).collect(),
+            power: Power::new(cluster),
+            news: News::new(),
+        }
+    }
+
+    fn count(&mut self, project: &ProjectPath, of: impl Fn(Usage) -> Usage) {
+        for path in project.ancestors() {
+            let is_own = path == *project;
+            let Some(level) = self.levels.get_mut(&path) else {
+                continue;
+            };
+            let counted = if is_own {
+                &mut level.own
+            } else {
+                &mut level.subtree
+            };
+            *counted = of(*counted);
+            for vcluster in self.cluster.vclusters.keys() {
+                let delta = delta_of(&mut self.news, vcluster);
+                delta.levels.insert(path.clone(), Some(*level));
+            }
+        }
+    }
+
+    fn hold(&mut self, vcluster: &VclusterName, node: &NodeId, holder: Option<AllocationId>) {
+        let version = self.versions.entry(node.clone()).or_default();
+        *version += 1;
+        let version = *version;
+        self.power.draw(node, holder.is_some(), &mut self.news);
+        let view = self.node(node, version, holder);
+        delta_of(&mut self.news, vcluster)
+            .nodes
+            .insert(node.clone(), view);
+    }
+
+    fn node(&self, node: &NodeId, version: u64, holder: Option<AllocationId>) -> Option<NodeView> {
+        let host = self.cluster.nodes.get(node)?;
+        Some(NodeView {
+            version,
+            in_service: true,
+            promised: false,
+            holder,
+            owner: None,
+            borrowed: false,
+            facts: host.facts.clone(),
+        })
+    }
+}
+
+impl Ledger for Books<'_> {
+    fn submit(
+        &mut self,
+        user: &str,
+        spec: AllocationSpec,
+        at: UnixMillis,
+    ) -> Result<AllocationId, Refusal> {
+        self.last_id += 1;
+        let id = AllocationId(self.last_id);
+        let vcluster = spec.vcluster.clone();
+        let waits = PendingView {
+            user: user.to_owned(),
+            project: spec.project,
+            nodes: spec.nodes,
+            walltime_ms: spec.walltime_ms,
+            class: spec.class,
+            sensitive: spec.sensitive,
+            constraints: spec.constraints,
+            submitted_at: at,
+            eligible_at: at,
+            data_ready: None,
+            checkpoint_ms: None,
+            storage_mb_s: BTreeMap::new(),
+            reservation: None,
+            home_only: false,
+        };
+        self.waiting.insert(id, waits.clone());
+        delta_of(&mut self.news, &vcluster)
+            .pending
+            .insert(id, Some(waits));
+        Ok(id)
+    }
+
+    fn assign(
+        &mut self,
+        id: AllocationId,
+        nodes: Vec<ExpectedNode>,
+        vcluster: &VclusterName,
+        at: UnixMillis,
+    ) -> Result<(), Refusal> {
+        let waited = self
+            .waiting
+            .remove(&id)
+            .ok_or(Refusal::UnknownAllocation { id })?;
+        let nodes: Vec<NodeId> = nodes.into_iter().map(|expected| expected.node).collect();
+        for node in &nodes {
+            self.hold(vcluster, node, Some(id));
+        }
+        let runs = RunningView {
+            ends_at: waited.walltime_ms.map(|ms| at.after(ms)),
+            walltime_ms: waited.walltime_ms,
+            storage_mb_s: BTreeMap::new(),
+        };
+        let delta = delta_of(&mut self.news, vcluster);
+        delta.pending.insert(id, None);
+        delta.running.insert(id, Some(runs));
+        let (count, project) = (nodes.len() as u64, waited.project);
+        self.count(&project, |used| Usage {
+            nodes: used.nodes + count,
+            allocations: used.allocations + 1,
+        });
+        let vcluster = vcluster.clone();
+        self.running.insert(
+            id,
+            Held {
+                project,
+                vcluster,
+                nodes,
+            },
+        );
+        Ok(())
+    }
+
+    fn end(&mut self, id: AllocationId, _: UnixMillis) -> Result<(), Refusal> {
+        let held = self
+            .running
+            .remove(&id)
+            .ok_or(Refusal::UnknownAllocation { id })?;
+        for node in &held.nodes {
+            self.hold(&held.vcluster, node, None);
+        }
+        delta_of(&mut self.news, &held.vcluster)
+            .running
+            .insert(id, None);
+        let count = held.nodes.len() as u64;
+        self.count(&held.project, |used| Usage {
+            nodes: used.nodes - count,
+            allocations: used.allocations - 1,
+        });
+        Ok(())
+    }
+
+    fn view(&self, vcluster: &VclusterName) -> ClusterView {
+        let nodes = self.cluster.nodes.iter();
+        let nodes = nodes.filter(|(_, host)| host.vcluster == *vcluster);
+        ClusterView {
+            nodes: nodes
+                .filter_map(|(name, _)| Some((name.clone(), self.node(name, 1, None)?)))
+                .collect(),
+            levels: self.levels.clone(),
+            limit_policy: self.cluster.limit_policy,
+            power: self.power.domains().collect(),
+            ..ClusterView::default()
+        }
+    }
+
+    fn take_news(&mut self) -> News {
+        let mut news = std::mem::take(&mut self.news);
+        for delta in news.values_mut() {
+            delta.limit_policy = self.cluster.limit_policy;
+        }
+        news
+    }
+
+    fn commands(&self) -> u64 {
+        0
+    }
+}

@@ -1,0 +1,453 @@
+//! A workload as the product would serve it: the solver of `control/placement` plans, the state machine of
+//! `quorum/state` judges every submit, every assignment and every end, and only clock, nodes and network are made.
+//!
+//! Everything that happens in one instant is taken together, ends before submits; then each vCluster with news plans
+//! once, as its scheduler does, and what it places is proposed in the order of the plan. Work starts when it is
+//! assigned and runs for as long as the trace says, by its estimate at most. `0002-replay.md` says what is left out.
+
+mod books;
+mod ledger;
+mod quorum;
+#[cfg(test)]
+mod tests;
+
+use crate::{
+    cluster::{Cluster, ClusterError, Queue},
+    schedule::{Promise, Served, Watch},
+    trace::{Job, Skip, Skipped, Workload},
+};
+use lattice_placement::{ClusterView, NodeFacts, Planner, Policy, check_possible};
+use lattice_quorum_types::{
+    AllocationId, NodeId, ProjectPath, Refusal, UnixMillis, VclusterName,
+    spec::{AllocationSpec, Constraints, Workload as Runs},
+};
+use ledger::Ledger;
+use serde::{Deserialize, Serialize};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BinaryHeap},
+};
+
+/// Where a replay's clock begins where the trace has no epoch: in 2024, Unix milliseconds.
+const EPOCH_MS: u64 = 1_704_067_200_000;
+
+/// How a workload is served.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Options {
+    /// How vClusters decide that say nothing themselves.
+    pub policy: Policy,
+    /// Who judges.
+    pub judge: Judge,
+    /// Plans are made so often at least while somebody waits, milliseconds; `None`: when something happens.
+    pub every_ms: Option<u64>,
+}
+
+/// Who judges what schedulers propose.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Judge {
+    /// The replicated state machine, every command.
+    #[default]
+    Quorum,
+    /// Nobody: what the solver places is written down. For many replays of one trace.
+    Nobody,
+}
+
+/// What was done beside the schedule.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Deeds {
+    /// Plans that were made.
+    pub plans: u64,
+    /// Instants at which none was needed: nothing that waits could have started.
+    pub rests: u64,
+    /// Placements that the quorum refused.
+    pub refused: u64,
+    /// Commands that were applied.
+    pub commands: u64,
+}
+
+/// Why a workload cannot be served.
+#[derive(Debug, thiserror::Error)]
+pub enum LiveError {
+    /// A name in the trace or the cluster cannot be one.
+    #[error(transparent)]
+    Cluster(#[from] ClusterError),
+    /// The cluster as it is described is refused.
+    #[error("the quorum refuses the cluster as it is described: {0}")]
+    Furnish(Refusal),
+    /// An end that was certain was refused: a bug of ours.
+    #[error("job {job}: the quorum refuses that it ends: {refusal}")]
+    End {
+        /// Its number in the trace.
+        job: u64,
+        /// Why.
+        refusal: Refusal,
+    },
+}
+
+/// Serves a workload on a cluster. Jobs that cannot be served are added to `skipped`.
+///
+/// # Errors
+/// When the cluster is refused as it is described.
+pub fn run(
+    cluster: &Cluster,
+    workload: &Workload,
+    options: &Options,
+    watch: &mut dyn Watch,
+    skipped: &mut Skipped,
+) -> Result<Deeds, LiveError> {
+    let begin = workload.jobs.first().map_or(0, |job| job.submit_ms);
+    // What counts is differences; state time must not be 0.
+    let shift = match workload.epoch_ms {
+        Some(epoch) if epoch.saturating_add(begin) >= EPOCH_MS / 2 => epoch,
+        _ => EPOCH_MS,
+    };
+    let more = projects_of(cluster, workload);
+    match options.judge {
+        Judge::Quorum => {
+            let ledger =
+                quorum::Quorum::new(cluster, more, UnixMillis(begin.saturating_add(shift)))?;
+            serve(cluster, workload, options, shift, ledger, watch, skipped)
+        }
+        Judge::Nobody => {
+            let ledger = books::Books::new(cluster, more);
+            serve(cluster, workload, options, shift, ledger, watch, skipped)
+        }
+    }
+}
+
+fn serve(
+    cluster: &Cluster,
+    workload: &Workload,
+    options: &Options,
+    shift: u64,
+    ledger: impl Ledger,
+    watch: &mut dyn Watch,
+    skipped: &mut Skipped,
+) -> Result<Deeds, LiveError> {
+    let mut serving = Serving {
+        cluster,
+        workload,
+        shift,
+        parts: BTreeMap::new(),
+        specs: Specs::default(),
+        jobs: BTreeMap::new(),
+        ends: BinaryHeap::new(),
+        started: 0,
+        deeds: Deeds::default(),
+        skipped,
+        ledger,
+    };
+    serving.parts(options)?;
+    serving.run(options, watch)?;
+    serving.deeds.commands = serving.ledger.commands();
+    Ok(serving.deeds)
+}
+
+/// One vCluster as its scheduler knows it.
+struct Part {
+    planner: Planner,
+    /// Nodes that nobody holds.
+    free: u32,
+    /// How many of what waits ask for so many nodes.
+    waiting: BTreeMap<u32, u32>,
+    has_news: bool,
+}
+
+impl Part {
+    /// Whether anybody who waits asks for no more nodes than are free: else no plan places anything.
+    fn may_start(&self) -> bool {
+        let least = self.waiting.first_key_value();
+        least.is_some_and(|(least, _)| *least <= self.free)
+    }
+
+    fn waits_no_more(&mut self, nodes: u32) {
+        if let Some(count) = self.waiting.get_mut(&nodes) {
+            *count -= 1;
+            if *count == 0 {
+                self.waiting.remove(&nodes);
+            }
+        }
+    }
+}
+
+/// What jobs ask for, made once for all that ask for the same.
+#[derive(Default)]
+struct Specs {
+    by_kind: BTreeMap<(u32, u32), Result<Kind, String>>,
+    possible: BTreeMap<(u32, u32), Result<(), String>>,
+}
+
+/// What jobs of one tenant and one request have in common.
+#[derive(Clone)]
+struct Kind {
+    project: ProjectPath,
+    vcluster: VclusterName,
+    class: u8,
+    constraints: Constraints,
+}
+
+struct Serving<'a, L> {
+    cluster: &'a Cluster,
+    workload: &'a Workload,
+    /// Unix milliseconds less the trace's own.
+    shift: u64,
+    parts: BTreeMap<VclusterName, Part>,
+    specs: Specs,
+    /// What waits or runs, by allocation: its place in the workload.
+    jobs: BTreeMap<AllocationId, u32>,
+    ends: BinaryHeap<Reverse<(u64, u64, AllocationId)>>,
+    started: u64,
+    deeds: Deeds,
+    skipped: &'a mut Skipped,
+    ledger: L,
+}
+
+impl<L: Ledger> Serving<'_, L> {
+    fn parts(&mut self, options: &Options) -> Result<(), LiveError> {
+        for (name, Queue { policy, .. }) in &self.cluster.vclusters {
+            let view: ClusterView = self.ledger.view(name);
+            let free = view
+                .nodes
+                .values()
+                .filter(|node| node.holder.is_none())
+                .count();
+            let part = Part {
+                planner: Planner::with_policy(view, policy.unwrap_or(options.policy)),
+                free: u32::try_from(free).unwrap_or(u32::MAX),
+                waiting: BTreeMap::new(),
+                has_news: false,
+            };
+            self.parts.insert(name.clone(), part);
+        }
+        self.ledger.take_news();
+        Ok(())
+    }
+
+    fn run(&mut self, options: &Options, watch: &mut dyn Watch) -> Result<(), LiveError> {
+        let jobs = &self.workload.jobs;
+        let mut next = 0;
+        let mut last = 0;
+        loop {
+            let submit = jobs.get(next).map(|job| job.submit_ms);
+            let end = self.ends.peek().map(|Reverse((at, ..))| *at);
+            let waits = self.parts.values().any(Part::may_start);
+            // While nothing happens and nothing will, another plan is the same again.
+            let is_over = submit.is_none() && end.is_none();
+            let wake = options.every_ms.filter(|_| waits && !is_over);
+            let wake = wake.map(|every| last + every.max(1));
+            let Some(now) = submit.into_iter().chain(end).chain(wake).min() else {
+                return Ok(());
+            };
+            let is_wake = wake == Some(now);
+            last = now;
+            while let Some(Reverse((at, _, id))) = self.ends.peek().copied()
+                && at == now
+            {
+                self.ends.pop();
+                self.end(id, now)?;
+            }
+            while let Some(job) = jobs.get(next)
+                && job.submit_ms == now
+            {
+                // There are not 2^32 of them.
+                self.submit(next as u32, job);
+                next += 1;
+            }
+            self.hear();
+            let names: Vec<VclusterName> = self.parts.keys().cloned().collect();
+            for name in names {
+                self.plan(&name, now, is_wake, watch);
+            }
+        }
+    }
+
+    fn at(&self, ms: u64) -> UnixMillis {
+        UnixMillis(ms.saturating_add(self.shift))
+    }
+
+    fn submit(&mut self, place: u32, job: &Job) {
+        let spec = match self.spec(job) {
+            Ok(spec) => spec,
+            Err((why, reason)) => return self.skipped.add(job.line, why, || reason),
+        };
+        let user = &self.workload.users[job.user as usize];
+        let (at, nodes) = (self.at(job.submit_ms), spec.nodes);
+        let vcluster = spec.vcluster.clone();
+        match self.ledger.submit(user, spec, at) {
+            Ok(id) => {
+                self.jobs.insert(id, place);
+                if let Some(part) = self.parts.get_mut(&vcluster) {
+                    *part.waiting.entry(nodes).or_default() += 1;
+                }
+            }
+            Err(refusal) => {
+                let told = || refusal.to_string().lines().collect::<Vec<_>>().join("; ");
+                self.skipped.add(job.line, Skip::Refused, told);
+            }
+        }
+    }
+
+    fn spec(&mut self, job: &Job) -> Result<AllocationSpec, (Skip, String)> {
+        let (cluster, workload) = (self.cluster, self.workload);
+        let key = (job.tenant, job.request);
+        let kind = self
+            .specs
+            .by_kind
+            .entry(key)
+            .or_insert_with(|| kind(cluster, workload, job));
+        let kind = kind.clone().map_err(|reason| (Skip::Refused, reason))?;
+        let key = (job.request, job.size);
+        let possible = self.specs.possible.entry(key).or_insert_with(|| {
+            let nodes = cluster.nodes.iter();
+            let nodes = nodes.filter(|(_, host)| host.vcluster == kind.vcluster);
+            let nodes = nodes.map(|(name, host)| (name, &host.facts));
+            let facts = |facts: &NodeFacts| facts.clone();
+            check_possible(&kind.vcluster, nodes, facts, &kind.constraints, job.size)
+                .map_err(|error| error.to_string())
+        });
+        possible
+            .clone()
+            .map_err(|reason| (Skip::Impossible, reason))?;
+        let runs = Runs {
+            argv: vec!["job".to_owned()],
+            ..Runs::default()
+        };
+        Ok(AllocationSpec {
+            walltime_ms: Some(job.planned_ms().max(1)),
+            class: kind.class,
+            constraints: kind.constraints,
+            ..AllocationSpec::new(kind.project, kind.vcluster, job.size, runs)
+        })
+    }
+
+    fn end(&mut self, id: AllocationId, now: u64) -> Result<(), LiveError> {
+        let Some(place) = self.jobs.remove(&id) else {
+            return Ok(());
+        };
+        let ended = self.ledger.end(id, self.at(now));
+        ended.map_err(|refusal| LiveError::End {
+            job: self.workload.jobs[place as usize].number,
+            refusal,
+        })
+    }
+
+    /// Tells schedulers what has changed since.
+    fn hear(&mut self) {
+        for (vcluster, delta) in self.ledger.take_news() {
+            let Some(part) = self.parts.get_mut(&vcluster) else {
+                continue;
+            };
+            for (name, node) in &delta.nodes {
+                let was_free = |known: &ClusterView| {
+                    known
+                        .nodes
+                        .get(name)
+                        .is_some_and(|node| node.holder.is_none())
+                };
+                let is_free = node.as_ref().is_some_and(|node| node.holder.is_none());
+                match (was_free(part.planner.view()), is_free) {
+                    (false, true) => part.free += 1,
+                    (true, false) => part.free -= 1,
+                    _ => {}
+                }
+            }
+            part.planner.update(delta);
+            part.has_news = true;
+        }
+    }
+
+    fn plan(&mut self, vcluster: &VclusterName, now: u64, is_wake: bool, watch: &mut dyn Watch) {
+        let at = self.at(now);
+        let Some(part) = self.parts.get_mut(vcluster) else {
+            return;
+        };
+        if !std::mem::take(&mut part.has_news) && !is_wake {
+            return;
+        }
+        if !part.may_start() {
+            self.deeds.rests += 1;
+            return;
+        }
+        self.deeds.plans += 1;
+        let plan = part.planner.plan(at);
+        if let Some(first) = plan.reservations.first()
+            && let Some(job) = self.jobs.get(&first.id)
+        {
+            watch.promised(Promise {
+                job: *job,
+                at_ms: now,
+                starts_ms: first.starts_at.0.saturating_sub(self.shift),
+            });
+        }
+        for placed in plan.placements {
+            let Some(place) = self.jobs.get(&placed.id).copied() else {
+                continue;
+            };
+            let job = &self.workload.jobs[place as usize];
+            let span = placed.layout.span();
+            let nodes: Vec<NodeId> = placed
+                .nodes
+                .iter()
+                .map(|expected| expected.node.clone())
+                .collect();
+            if self
+                .ledger
+                .assign(placed.id, placed.nodes, vcluster, at)
+                .is_err()
+            {
+                self.deeds.refused += 1;
+                continue;
+            }
+            part.waits_no_more(job.size);
+            self.started += 1;
+            let end = now.saturating_add(job.run_ms);
+            self.ends.push(Reverse((end, self.started, placed.id)));
+            let served = Served {
+                start_ms: now,
+                is_backfilled: placed.backfilled,
+                preempted: 0,
+                span,
+            };
+            watch.started(place, served);
+            watch.placed(place, &nodes);
+        }
+        self.hear();
+        // What it did itself is no news to it.
+        if let Some(part) = self.parts.get_mut(vcluster) {
+            part.has_news = false;
+        }
+    }
+}
+
+/// What jobs of this tenant and request ask the quorum for.
+fn kind(cluster: &Cluster, workload: &Workload, job: &Job) -> Result<Kind, String> {
+    let tenant = &workload.tenants[job.tenant as usize];
+    let request = &workload.requests[job.request as usize];
+    let project = match cluster.accounts.get(tenant) {
+        Some(project) => project.clone(),
+        None => ProjectPath::new(tenant).map_err(|error| error.to_string())?,
+    };
+    let vcluster = cluster.vcluster_of(request).cloned();
+    let queue = || request.queue.clone().unwrap_or_else(|| "-".to_owned());
+    let vcluster =
+        vcluster.ok_or_else(|| format!("no vCluster takes work of queue {:?}", queue()))?;
+    Ok(Kind {
+        project,
+        vcluster,
+        class: cluster.class_of(request),
+        constraints: Constraints::from(&request.constraints),
+    })
+}
+
+/// Projects that a replay has: those of the cluster, and each tenant of the trace that is none of them.
+fn projects_of(cluster: &Cluster, workload: &Workload) -> Vec<ProjectPath> {
+    let of = |tenant: &String| ProjectPath::new(tenant).ok();
+    let unknown = workload
+        .tenants
+        .iter()
+        .filter(|tenant| !cluster.accounts.contains_key(*tenant));
+    let unknown = unknown.filter_map(of);
+    unknown
+        .filter(|path| !cluster.projects.contains_key(path))
+        .collect()
+}

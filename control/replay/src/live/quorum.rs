@@ -1,0 +1,302 @@
+//! The replicated state machine as the ledger: every change is a command that it judges, and what schedulers hear is
+//! made of its events.
+
+use super::{
+    LiveError,
+    ledger::{Ledger, News, Power, delta_of},
+};
+use crate::cluster::{Cluster, ClusterError};
+use lattice_placement::{ClusterView, LevelView, NodeFacts, NodeView, PendingView, RunningView};
+use lattice_quorum_state::{MAX_FORWARD_MS, MAX_LEASE_MS, State};
+use lattice_quorum_types::{
+    AllocationId, AllocationState, Applied, Command, Envelope, Event, NodeId, Outcome, ProjectPath,
+    Refusal, UnixMillis, VclusterName,
+    allocation::RankExit,
+    command::{ExpectedNode, Fence, Power as Role, Principal, RankReport, SCHEMA},
+    event::EventKind,
+    id::LeaseName,
+    limit::Limits,
+    node::Lifecycle,
+    spec::AllocationSpec,
+};
+use std::collections::BTreeMap;
+
+const ADMIN: &str = "replay";
+const SERVICE: &str = "service:control/replay";
+/// More nodes than any machine has.
+const NO_LIMIT: u64 = 1 << 40;
+/// A lease is renewed when it has so long to go, milliseconds.
+const RENEWED_BEFORE_MS: u64 = 1000;
+/// So many records of what has ended are taken out of the state at once: nobody reads them again.
+const FORGOTTEN_AFTER: u64 = 4096;
+
+/// See the module.
+pub(super) struct Quorum<'a> {
+    cluster: &'a Cluster,
+    state: State,
+    index: u64,
+    news: News,
+    power: Power<'a>,
+    leases: BTreeMap<VclusterName, (Fence, UnixMillis)>,
+    service: Principal,
+    /// A lease that nobody needs, by which the clock is moved.
+    clock: LeaseName,
+}
+
+impl<'a> Quorum<'a> {
+    pub(super) fn new(
+        cluster: &'a Cluster,
+        more: Vec<ProjectPath>,
+        now: UnixMillis,
+    ) -> Result<Self, LiveError> {
+        let principal = |name: &str, power| Principal {
+            name: name.to_owned(),
+            power,
+        };
+        let mut quorum = Self {
+            cluster,
+            state: State::with_policy(cluster.limit_policy),
+            index: 0,
+            news: News::new(),
+            power: Power::new(cluster),
+            leases: BTreeMap::new(),
+            service: principal(SERVICE, Role::Service),
+            clock: LeaseName::new("replay").map_err(ClusterError::from)?,
+        };
+        let admin = principal(ADMIN, Role::Admin);
+        for (path, limits) in &cluster.projects {
+            quorum.furnish(&admin, new_project(path.clone(), *limits), now)?;
+        }
+        // A tenant's limit is finite; nobody reaches this one.
+        let open = Limits {
+            max_nodes: Some(NO_LIMIT),
+            max_concurrent_allocations: None,
+        };
+        for path in more {
+            quorum.furnish(&admin, new_project(path, open), now)?;
+        }
+        for (node, host) in &cluster.nodes {
+            let register = Command::RegisterNode {
+                node: node.clone(),
+                vcluster: host.vcluster.clone(),
+            };
+            quorum.furnish(&admin, register, now)?;
+            let ready = Command::SetLifecycle {
+                node: node.clone(),
+                lifecycle: Lifecycle::Ready,
+            };
+            quorum.furnish(&admin, ready, now)?;
+        }
+        Ok(quorum)
+    }
+
+    fn furnish(
+        &mut self,
+        admin: &Principal,
+        command: Command,
+        at: UnixMillis,
+    ) -> Result<(), LiveError> {
+        let applied = self.apply(admin.clone(), None, command, at);
+        applied.map(drop).map_err(LiveError::Furnish)
+    }
+
+    fn apply(
+        &mut self,
+        principal: Principal,
+        fence: Option<Fence>,
+        command: Command,
+        at: UnixMillis,
+    ) -> Result<Outcome, Refusal> {
+        self.catch_up(at)?;
+        self.index += 1;
+        let envelope = Envelope {
+            schema: SCHEMA,
+            principal,
+            key: None,
+            at,
+            fence,
+            command,
+        };
+        let Applied {
+            outcome, events, ..
+        } = self.state.apply(self.index, &envelope)?;
+        for event in events {
+            self.hear(event);
+        }
+        if self.index.is_multiple_of(FORGOTTEN_AFTER) {
+            drop(self.state.take_sealed());
+        }
+        Ok(outcome)
+    }
+
+    /// Under which lease a vCluster's scheduler acts.
+    fn fence(&mut self, vcluster: &VclusterName, at: UnixMillis) -> Result<Fence, Refusal> {
+        if let Some((fence, until)) = self.leases.get(vcluster)
+            && at.after(RENEWED_BEFORE_MS) < *until
+        {
+            return Ok(fence.clone());
+        }
+        let lease = LeaseName::of_scheduler(vcluster);
+        let epoch = self.acquire(&lease, at)?;
+        let fence = Fence { lease, epoch };
+        self.leases
+            .insert(vcluster.clone(), (fence.clone(), at.after(MAX_LEASE_MS)));
+        Ok(fence)
+    }
+
+    fn acquire(&mut self, lease: &LeaseName, at: UnixMillis) -> Result<u64, Refusal> {
+        let command = Command::AcquireLease {
+            lease: lease.clone(),
+            holder: SERVICE.to_owned(),
+            ttl_ms: MAX_LEASE_MS,
+        };
+        self.apply(self.service.clone(), None, command, at)?;
+        Ok(self
+            .state
+            .lease(lease.as_str())
+            .map_or(0, |(epoch, _)| epoch))
+    }
+
+    /// After a long time in which nothing happened its clock follows in steps: one command moves it a day at most.
+    fn catch_up(&mut self, at: UnixMillis) -> Result<(), Refusal> {
+        let is_new = self.state.now() == UnixMillis(0);
+        while !is_new && self.state.now().after(MAX_FORWARD_MS) < at {
+            let step = self.state.now().after(MAX_FORWARD_MS);
+            self.acquire(&self.clock.clone(), step)?;
+        }
+        Ok(())
+    }
+
+    fn facts(&self, node: &NodeId) -> NodeFacts {
+        let host = self.cluster.nodes.get(node);
+        host.map_or_else(NodeFacts::default, |host| host.facts.clone())
+    }
+
+    fn hear(&mut self, event: Event) {
+        match event.kind {
+            EventKind::Node { record } => {
+                let (id, vcluster) = (record.id.clone(), record.current.clone());
+                let facts = self.facts(&id);
+                self.power
+                    .draw(&id, record.holder.is_some(), &mut self.news);
+                let delta = delta_of(&mut self.news, &vcluster);
+                delta.nodes.insert(id, Some(NodeView::new(&record, facts)));
+            }
+            EventKind::Allocation { record, .. } => {
+                let delta = delta_of(&mut self.news, &record.spec.vcluster);
+                let waits = record.state == AllocationState::Pending;
+                delta
+                    .pending
+                    .insert(record.id, waits.then(|| PendingView::from(&*record)));
+                let holds = record.state.holds();
+                delta
+                    .running
+                    .insert(record.id, holds.then(|| RunningView::from(&*record)));
+            }
+            EventKind::Project { record } => {
+                for vcluster in self.cluster.vclusters.keys() {
+                    let delta = delta_of(&mut self.news, vcluster);
+                    delta
+                        .levels
+                        .insert(record.path.clone(), Some(LevelView::from(&record)));
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+fn new_project(path: ProjectPath, limits: Limits) -> Command {
+    Command::CreateProject {
+        path,
+        limits: Some(limits),
+        admins: Vec::new(),
+        description: String::new(),
+    }
+}
+
+impl Ledger for Quorum<'_> {
+    fn submit(
+        &mut self,
+        user: &str,
+        spec: AllocationSpec,
+        at: UnixMillis,
+    ) -> Result<AllocationId, Refusal> {
+        let user = Principal {
+            name: user.to_owned(),
+            power: Role::User,
+        };
+        let spec = Box::new(spec);
+        match self.apply(user, None, Command::Submit { spec }, at)? {
+            Outcome::Submitted { id } => Ok(id),
+            // A submit has no other.
+            _ => Ok(AllocationId(0)),
+        }
+    }
+
+    fn assign(
+        &mut self,
+        id: AllocationId,
+        nodes: Vec<ExpectedNode>,
+        vcluster: &VclusterName,
+        at: UnixMillis,
+    ) -> Result<(), Refusal> {
+        let fence = self.fence(vcluster, at)?;
+        let command = Command::Assign { id, nodes };
+        self.apply(self.service.clone(), Some(fence), command, at)
+            .map(drop)
+    }
+
+    fn end(&mut self, id: AllocationId, at: UnixMillis) -> Result<(), Refusal> {
+        let held = self
+            .state
+            .allocation(id)
+            .ok_or(Refusal::UnknownAllocation { id })?;
+        let attempt = held.attempt;
+        let nodes: Vec<NodeId> = held.ranks.iter().map(|rank| rank.node.clone()).collect();
+        for node in nodes {
+            let report = RankReport::Ended {
+                at,
+                exit: RankExit::Exited { code: 0 },
+                fault: None,
+            };
+            let command = Command::Report {
+                id,
+                attempt,
+                node,
+                report,
+            };
+            self.apply(self.service.clone(), None, command, at)?;
+        }
+        Ok(())
+    }
+
+    fn view(&self, vcluster: &VclusterName) -> ClusterView {
+        let records = ClusterView::of_records(
+            vcluster,
+            self.state.nodes(),
+            self.state.live_allocations(),
+            self.state.projects(),
+            |node| self.facts(node),
+        );
+        ClusterView {
+            revision: self.state.revision(),
+            limit_policy: self.cluster.limit_policy,
+            power: self.power.domains().collect(),
+            ..records
+        }
+    }
+
+    fn take_news(&mut self) -> News {
+        let mut news = std::mem::take(&mut self.news);
+        for delta in news.values_mut() {
+            delta.revision = self.state.revision();
+            delta.limit_policy = self.cluster.limit_policy;
+        }
+        news
+    }
+
+    fn commands(&self) -> u64 {
+        self.index
+    }
+}

@@ -1,0 +1,269 @@
+//! The product on recorded and made work.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use super::*;
+use crate::{
+    check::{Known, check},
+    generate::{Plan, generate},
+    policy,
+    run::{self, Decider, How, Machine},
+    schedule::{NodeSets, SameInstant, Schedule},
+    textbook::{self, Textbook},
+    trace,
+    workload::{Overrun, fit},
+};
+use std::path::Path;
+
+const TRACES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/traces/");
+
+fn recorded(name: &str, size: u32, first: usize) -> Workload {
+    let path = Path::new(TRACES).join(name);
+    let mut workload = trace::open(&path, trace::Options::default()).unwrap();
+    fit(&mut workload, size.into(), Overrun::End);
+    workload.jobs.truncate(first);
+    workload
+}
+
+fn options(weights: &str, judge: Judge) -> Options {
+    Options {
+        policy: policy::named(weights).unwrap(),
+        judge,
+        every_ms: None,
+    }
+}
+
+fn served(cluster: &Cluster, workload: &Workload, options: Options) -> (Schedule, Skipped, Deeds) {
+    let mut schedule = Schedule::of(workload.jobs.len(), true);
+    schedule.nodes = Some(NodeSets::of(workload.jobs.len(), cluster.nodes.keys()));
+    let mut skipped = Skipped::default();
+    let deeds = run(cluster, workload, &options, &mut schedule, &mut skipped).unwrap();
+    (schedule, skipped, deeds)
+}
+
+fn starts(schedule: &Schedule) -> Vec<u64> {
+    schedule
+        .served
+        .iter()
+        .map(|served| served.start_ms)
+        .collect()
+}
+
+/// With all weights 0 the product is EASY: every job starts when it does there.
+#[test]
+fn without_weights_it_is_easy() {
+    for (name, size, first) in [
+        ("KTH-SP2-1996-2.swf.gz", 100, 2_500),
+        ("lublin_256.swf.gz", 256, 700),
+        ("NASA-iPSC-1993-3.1-cln.swf.gz", 128, 1_500),
+    ] {
+        let workload = recorded(name, size, first);
+        let mut easy = Schedule::of(first, false);
+        textbook::run(
+            Textbook::Easy,
+            size,
+            SameInstant::Together,
+            &workload.jobs,
+            &mut easy,
+        );
+        let cluster = Cluster::alike(size.into()).unwrap();
+        let (found, skipped, deeds) = served(&cluster, &workload, options("none", Judge::Quorum));
+        assert_eq!(starts(&found), starts(&easy), "{name}");
+        let backfilled = |of: &Schedule| {
+            of.served
+                .iter()
+                .filter(|served| served.is_backfilled)
+                .count()
+        };
+        assert_eq!(backfilled(&found), backfilled(&easy), "{name}");
+        assert_eq!((skipped.total(), deeds.refused), (0, 0), "{name}");
+        assert!(
+            deeds.commands > 3 * first as u64,
+            "every end is told by each node: {deeds:?}"
+        );
+    }
+}
+
+/// The same with made work under a high load, of which nobody has published anything.
+#[test]
+fn without_weights_it_is_easy_on_random_work_too() {
+    for seed in 0..12 {
+        let workload = made(seed, 48, 250);
+        let mut easy = Schedule::of(workload.jobs.len(), false);
+        textbook::run(
+            Textbook::Easy,
+            48,
+            SameInstant::Together,
+            &workload.jobs,
+            &mut easy,
+        );
+        let cluster = Cluster::alike(48).unwrap();
+        let (found, ..) = served(&cluster, &workload, options("none", Judge::Nobody));
+        assert_eq!(starts(&found), starts(&easy), "seed {seed}");
+    }
+}
+
+fn made(seed: u64, nodes: u32, jobs: u32) -> Workload {
+    generate(Plan {
+        seed,
+        jobs,
+        nodes,
+        load: 0.9 + 0.05 * (seed % 5) as f64,
+        largest: nodes,
+        tenants: 4,
+    })
+}
+
+/// Who judges makes no difference where nobody is refused, nor does doing it again; and what must hold of every
+/// schedule does.
+#[test]
+fn the_books_say_what_the_quorum_says() {
+    for (seed, weights) in (0..).zip([
+        "hpc-batch",
+        "balanced",
+        "ml-training",
+        "none",
+        "interactive",
+    ]) {
+        let workload = made(seed, 48, 200);
+        let cluster = Cluster::dragonfly(6, 8).unwrap();
+        let quorum = served(&cluster, &workload, options(weights, Judge::Quorum));
+        let books = served(&cluster, &workload, options(weights, Judge::Nobody));
+        assert_eq!(quorum.0, books.0, "{weights}");
+        let again = served(&cluster, &workload, options(weights, Judge::Quorum));
+        assert_eq!(quorum.0.digest(), again.0.digest(), "{weights}");
+        let known = Known {
+            nodes: quorum.0.nodes.as_ref(),
+            promises: quorum.0.promises.as_deref(),
+            keeps_order: weights == "none",
+        };
+        let faults = check(&workload, &quorum.0.served, 48, known);
+        assert_eq!(faults.told, Vec::<String>::new(), "{weights}");
+    }
+}
+
+fn clusters_file(text: &str) -> Cluster {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), text).unwrap();
+    Cluster::open(file.path()).unwrap()
+}
+
+const SITE: &str = "
+groups:
+  - {name: a, nodes: 'a[01-08]', model: big, vcluster: batch, power_domain: row}
+  - {name: b, nodes: 'b[01-08]', model: small, vcluster: batch, power_domain: row}
+  - {name: c, nodes: 'c[01-04]', model: small, vcluster: debug}
+models:
+  big: {gpus: 8, gpu_model: NVIDIA H100, work_w: 4000}
+  small: {gpus: 0, work_w: 500}
+power_domains:
+  hall: {budget_kw: 30}
+  row: {parent: hall, budget_kw: 26}
+vclusters:
+  batch: {}
+  debug: {weights: {wait_time: 1}, reservations: all, queues: [queue0]}
+projects:
+  phys: {max_nodes: 6, share: 0.5}
+accounts: {group1: phys, group2: phys}
+classes: {queue0: 8}
+targets_s: {8: 60}
+";
+
+/// (submit, run, size, group, queue), seconds.
+fn lines(of: &[(u64, u64, u32, u32, u32)]) -> Workload {
+    let line = |(number, (submit, run, size, group, queue)): (u64, &(u64, u64, u32, u32, u32))| {
+        format!(
+            "{number} {submit} 0 {run} {size} -1 -1 {size} {run} -1 1 1 {group} -1 {queue} -1 -1 -1\n"
+        )
+    };
+    let text: String = (1..).zip(of).map(line).collect();
+    let lines = trace::Lines::read(std::io::Cursor::new(text)).unwrap();
+    trace::read(lines, Path::new("trace"), trace::Options::default()).unwrap()
+}
+
+#[test]
+fn limits_queues_and_power_of_a_site_hold() {
+    let cluster = clusters_file(SITE);
+    let workload = lines(&[
+        // Of phys: 4 of 6; the next does not fit now, and the quorum has no queue for it; a third is too large.
+        (0, 100, 4, 1, 1),
+        (1, 100, 4, 2, 1),
+        (2, 100, 7, 1, 1),
+        // Of others: there are as many nodes, and not the power for them.
+        (3, 100, 12, 3, 1),
+        // In debug.
+        (4, 100, 2, 4, 0),
+        // More than debug has.
+        (5, 100, 5, 4, 0),
+    ]);
+    let (found, skipped, _) = served(&cluster, &workload, options("balanced", Judge::Quorum));
+    let told = skipped.told();
+    assert!(
+        told.iter()
+            .any(|told| told.starts_with("line 2: ") && told.contains("max_nodes quota")),
+        "{told:?}"
+    );
+    assert!(
+        told.iter()
+            .any(|told| told.starts_with("line 3: ") && told.contains("limit: 6")),
+        "{told:?}"
+    );
+    assert!(
+        told.iter()
+            .any(|told| told.contains("line 6") && told.contains("no nodes")),
+        "{told:?}"
+    );
+    let nodes = found.nodes.as_ref().unwrap();
+    let at = |job: usize| found.served[job].start_ms / 1000;
+    // Modest nodes first: 4 of b draw 2 kW.
+    assert_eq!((at(0), nodes.hostlist(0).as_str()), (0, "b[01-04]"));
+    // 4 of b and 8 of a would draw 34 kW beside the 2 that are drawn, of 26; all of b and 4 of a draw 20.
+    assert_eq!(
+        (at(3), nodes.hostlist(3).as_str()),
+        (100, "a[01-04],b[01-08]")
+    );
+    assert_eq!((at(4), nodes.hostlist(4).as_str()), (4, "c[01-02]"));
+    // Who is to start within a minute did.
+    let outcome = run::run(
+        &workload,
+        &Machine::Cluster(Box::new(cluster)),
+        &Decider::Lattice(Policy::default()),
+        How::default(),
+    )
+    .unwrap();
+    assert_eq!(outcome.metrics.qos_met_fraction, Some(0.5));
+    assert_eq!(outcome.metrics.never_started, 3);
+}
+
+#[test]
+fn a_year_of_nothing_is_no_hindrance() {
+    let year = 366 * 86_400;
+    let workload = lines(&[
+        (0, 50, 1, 1, 1),
+        (year, 50, 2, 1, 1),
+        (year + 1, 3, 2, 1, 1),
+    ]);
+    let cluster = Cluster::alike(2).unwrap();
+    let (found, skipped, _) = served(&cluster, &workload, options("balanced", Judge::Quorum));
+    assert_eq!(starts(&found), [0, year * 1000, (year + 50) * 1000]);
+    assert_eq!(skipped.total(), 0);
+}
+
+/// Between events the order may change, and with it who starts: who plans more often sees it.
+#[test]
+fn plans_may_be_made_more_often() {
+    let workload = made(3, 48, 200);
+    let cluster = Cluster::dragonfly(6, 8).unwrap();
+    let by_events = served(&cluster, &workload, options("balanced", Judge::Nobody));
+    let often = Options {
+        every_ms: Some(60_000),
+        ..options("balanced", Judge::Nobody)
+    };
+    let often = served(&cluster, &workload, often);
+    assert!(
+        often.2.plans > by_events.2.plans,
+        "{:?} {:?}",
+        often.2,
+        by_events.2
+    );
+    assert!(often.0.served.iter().all(Served::has_started));
+}

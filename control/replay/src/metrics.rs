@@ -1,0 +1,383 @@
+//! What a schedule is worth, by the conventions of the field. Every report says them; see [`CONVENTIONS`].
+
+#[cfg(test)]
+mod tests;
+
+use crate::{
+    schedule::Served,
+    trace::{Job, Workload},
+};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Runs shorter than this count as so long in the bounded slowdown, seconds (Feitelson et al., JSSPP 1997).
+const BOUND_S: f64 = 10.0;
+/// The part at either end that a window of utilization leaves out: the machine fills up and runs dry.
+const DROPPED: f64 = 0.05;
+/// Over which fairness is looked at while time passes, milliseconds.
+const DAY_MS: u64 = 86_400_000;
+
+/// The definitions, for reports.
+pub const CONVENTIONS: [&str; 7] = [
+    "wait = start - submit; flow = end - submit",
+    "bounded slowdown = max(1, (wait + run) / max(run, 10 s))",
+    "utilization = work / (size x makespan), makespan = last end - first submit; the window drops the first and last \
+     5 % of it",
+    "percentiles are the smallest value that so many of a hundred jobs do not exceed",
+    "weighted = each job counts by size x run time",
+    "fairness = Jain's index over tenants of (share used / share meant) in the window; shares are meant to be equal \
+     unless the cluster says otherwise; by day: over tenants with work waiting or running that day, days weighted by \
+     work; largest deficit = meant - used, the largest over tenants",
+    "starvation = the longest wait of each size class",
+];
+
+/// What was measured of one schedule.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Metrics {
+    /// Jobs that started.
+    pub jobs: u64,
+    /// Jobs that never did.
+    pub never_started: u64,
+    /// Mean wait, seconds.
+    pub mean_wait_s: f64,
+    /// Median of waits, seconds.
+    pub p50_wait_s: f64,
+    /// 95 of a hundred waits are no longer, seconds.
+    pub p95_wait_s: f64,
+    /// 99 of a hundred waits are no longer, seconds.
+    pub p99_wait_s: f64,
+    /// Longest wait, seconds.
+    pub max_wait_s: f64,
+    /// Mean wait weighted by work, seconds.
+    pub weighted_wait_s: f64,
+    /// Mean flow time, seconds.
+    pub mean_flow_s: f64,
+    /// Longest flow time, seconds.
+    pub max_flow_s: f64,
+    /// Mean bounded slowdown.
+    pub mean_bounded_slowdown: f64,
+    /// Mean bounded slowdown weighted by work.
+    pub weighted_bounded_slowdown: f64,
+    /// Largest bounded slowdown.
+    pub max_bounded_slowdown: f64,
+    /// Work over size times makespan.
+    pub utilization: f64,
+    /// The same in the window.
+    pub utilization_window: f64,
+    /// From the first submit to the last end, seconds.
+    pub makespan_s: f64,
+    /// Mean number of jobs that wait.
+    pub mean_queue: f64,
+    /// See [`CONVENTIONS`].
+    pub jain_fairness: f64,
+    /// See [`CONVENTIONS`].
+    pub jain_fairness_by_day: f64,
+    /// See [`CONVENTIONS`].
+    pub largest_deficit: f64,
+    /// The part of jobs that started within the target of their class; `None` where no class has one.
+    pub qos_met_fraction: Option<f64>,
+    /// Jobs that started ahead of one with a reservation.
+    pub backfilled: u64,
+    /// How often jobs were taken off their nodes.
+    pub preempted: u64,
+    /// Mean number of topology groups that a job of more than one node touches; `None` where nodes have no place.
+    pub group_span_mean: Option<f64>,
+    /// Longest wait by size class, seconds.
+    pub starvation: Vec<SizeClass>,
+}
+
+/// Jobs of about the same size.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SizeClass {
+    /// The smallest size.
+    pub from: u32,
+    /// The largest size.
+    pub to: u32,
+    /// How many.
+    pub jobs: u64,
+    /// Mean wait, seconds.
+    pub mean_wait_s: f64,
+    /// Longest wait, seconds.
+    pub max_wait_s: f64,
+}
+
+/// What metrics are judged by.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Terms {
+    /// How large the machine is, in the workload's unit.
+    pub size: u64,
+    /// Whether nodes lie in groups.
+    pub has_groups: bool,
+    /// Between whom shares are compared; empty: between the workload's tenants.
+    pub parties: Vec<Party>,
+    /// By tenant of the workload, which of them it is.
+    pub party_of: Vec<u32>,
+    /// By request of the workload, within what time its jobs are to start, milliseconds.
+    pub targets_ms: Vec<Option<u64>>,
+}
+
+/// Who is meant to have a share.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Party {
+    /// A name for people.
+    pub name: String,
+    /// Of the machine, from 0 to 1; `None`: an equal part of what the others leave.
+    pub share: Option<f64>,
+}
+
+impl Terms {
+    fn parties(&self, workload: &Workload) -> usize {
+        match self.parties.len() {
+            0 => workload.tenants.len(),
+            some => some,
+        }
+    }
+
+    fn party_of(&self, tenant: u32) -> u32 {
+        self.party_of
+            .get(tenant as usize)
+            .copied()
+            .unwrap_or(tenant)
+    }
+}
+
+/// Seconds of milliseconds.
+pub(crate) fn seconds(ms: u64) -> f64 {
+    ms as f64 / 1000.0
+}
+
+/// The bounded slowdown of a job.
+pub fn bounded_slowdown(wait_ms: u64, run_ms: u64) -> f64 {
+    let (wait, run) = (seconds(wait_ms), seconds(run_ms));
+    ((wait + run) / run.max(BOUND_S)).max(1.0)
+}
+
+/// Measures a schedule; `served` is by job.
+pub fn measure(workload: &Workload, served: &[Served], terms: &Terms) -> Metrics {
+    let started = || {
+        let pairs = workload.jobs.iter().zip(served);
+        pairs.filter(|(_, served)| served.has_started())
+    };
+    let mut waits: Vec<u64> = started().map(|(job, served)| served.wait_ms(job)).collect();
+    waits.sort_unstable();
+    let jobs = waits.len();
+    let mean = |of: &dyn Fn(&Job, &Served) -> f64| {
+        let sum: f64 = started().map(|(job, served)| of(job, served)).sum();
+        sum / jobs.max(1) as f64
+    };
+    let max = |of: &dyn Fn(&Job, &Served) -> f64| {
+        started()
+            .map(|(job, served)| of(job, served))
+            .fold(0.0, f64::max)
+    };
+    let work = |job: &Job| f64::from(job.size) * seconds(job.run_ms);
+    let all_work: f64 = started().map(|(job, _)| work(job)).sum();
+    let weighted = |of: &dyn Fn(&Job, &Served) -> f64| {
+        let sum: f64 = started()
+            .map(|(job, served)| work(job) * of(job, served))
+            .sum();
+        if all_work > 0.0 { sum / all_work } else { 0.0 }
+    };
+    let percentile = |of_a_hundred: usize| {
+        let place = (jobs * of_a_hundred).div_ceil(100).saturating_sub(1);
+        waits.get(place).map_or(0.0, |ms| seconds(*ms))
+    };
+    let wait = |job: &Job, served: &Served| seconds(served.wait_ms(job));
+    let flow = |job: &Job, served: &Served| seconds(served.wait_ms(job) + job.run_ms);
+    let slowdown = |job: &Job, served: &Served| bounded_slowdown(served.wait_ms(job), job.run_ms);
+    let begin = started().map(|(job, _)| job.submit_ms).min().unwrap_or(0);
+    let end = started()
+        .map(|(job, served)| served.end_ms(job))
+        .max()
+        .unwrap_or(0);
+    let makespan_ms = end - begin;
+    let dropped = (makespan_ms as f64 * DROPPED) as u64;
+    let window = (begin + dropped, end - dropped);
+    let within = work_within(workload, served, terms, window);
+    let capacity = |ms: u64| terms.size as f64 * seconds(ms);
+    let part = |work: f64, of: f64| if of > 0.0 { work / of } else { 0.0 };
+    let shares = meant(workload, terms);
+    let spread: Vec<f64> = started()
+        .filter(|(job, _)| job.size > 1)
+        .map(|(_, served)| f64::from(served.span))
+        .collect();
+    let total_wait: f64 = started().map(|(job, served)| wait(job, served)).sum();
+    Metrics {
+        jobs: jobs as u64,
+        never_started: (workload.jobs.len() - jobs) as u64,
+        mean_wait_s: mean(&wait),
+        p50_wait_s: percentile(50),
+        p95_wait_s: percentile(95),
+        p99_wait_s: percentile(99),
+        max_wait_s: max(&wait),
+        weighted_wait_s: weighted(&wait),
+        mean_flow_s: mean(&flow),
+        max_flow_s: max(&flow),
+        mean_bounded_slowdown: mean(&slowdown),
+        weighted_bounded_slowdown: weighted(&slowdown),
+        max_bounded_slowdown: max(&slowdown),
+        utilization: part(all_work, capacity(makespan_ms)),
+        utilization_window: part(
+            within.iter().sum(),
+            capacity(window.1.saturating_sub(window.0)),
+        ),
+        makespan_s: seconds(makespan_ms),
+        mean_queue: part(total_wait, seconds(makespan_ms)),
+        jain_fairness: jain(&within, &shares),
+        jain_fairness_by_day: by_day(workload, served, terms, &shares, (begin, end)),
+        largest_deficit: largest_deficit(&within, &shares),
+        qos_met_fraction: qos(workload, served, terms),
+        backfilled: started().filter(|(_, served)| served.is_backfilled).count() as u64,
+        preempted: started()
+            .map(|(_, served)| u64::from(served.preempted))
+            .sum(),
+        group_span_mean: (terms.has_groups && !spread.is_empty())
+            .then(|| spread.iter().sum::<f64>() / spread.len() as f64),
+        starvation: starvation(workload, served),
+    }
+}
+
+/// By party, what ran within a time, in seconds of one processor or node.
+pub(crate) fn work_within(
+    workload: &Workload,
+    served: &[Served],
+    terms: &Terms,
+    (from, until): (u64, u64),
+) -> Vec<f64> {
+    let mut used = vec![0.0; terms.parties(workload)];
+    for (job, served) in workload.jobs.iter().zip(served) {
+        if served.has_started() {
+            let (start, end) = (served.start_ms.max(from), served.end_ms(job).min(until));
+            used[terms.party_of(job.tenant) as usize] +=
+                f64::from(job.size) * seconds(end.saturating_sub(start));
+        }
+    }
+    used
+}
+
+/// By party, the share that it is meant to have; adds up to 1 where that is not said of all.
+pub(crate) fn meant(workload: &Workload, terms: &Terms) -> Vec<f64> {
+    let said = terms.parties.iter().map(|party| party.share);
+    let nothing = std::iter::repeat_n(None, terms.parties(workload) - terms.parties.len());
+    let shares: Vec<Option<f64>> = said.chain(nothing).collect();
+    let sum: f64 = shares.iter().flatten().sum();
+    let others = shares.iter().filter(|share| share.is_none()).count();
+    let each = if others > 0 {
+        (1.0 - sum).max(0.0) / others as f64
+    } else {
+        0.0
+    };
+    shares
+        .into_iter()
+        .map(|share| share.unwrap_or(each))
+        .collect()
+}
+
+/// (sum of x)^2 / (n x sum of x^2) of x = used / meant: 1 where all get the same part of what they are meant to (Jain,
+/// Chiu, Hawe 1984). Of nobody 1.
+fn jain(used: &[f64], meant: &[f64]) -> f64 {
+    let ratios: Vec<f64> = used
+        .iter()
+        .zip(meant)
+        .filter(|(_, meant)| **meant > 0.0)
+        .map(|(used, meant)| used / meant)
+        .collect();
+    let (sum, squares) = ratios
+        .iter()
+        .fold((0.0, 0.0), |(sum, squares), x| (sum + x, squares + x * x));
+    if squares > 0.0 {
+        sum * sum / (ratios.len() as f64 * squares)
+    } else {
+        1.0
+    }
+}
+
+fn largest_deficit(used: &[f64], meant: &[f64]) -> f64 {
+    let all: f64 = used.iter().sum();
+    if all <= 0.0 {
+        return 0.0;
+    }
+    let deficits = used
+        .iter()
+        .zip(meant)
+        .map(|(used, meant)| meant - used / all);
+    deficits.fold(0.0, f64::max)
+}
+
+/// Jain's index of each day, of tenants that had work there or wanted to; the mean weighted by work.
+fn by_day(
+    workload: &Workload,
+    served: &[Served],
+    terms: &Terms,
+    meant: &[f64],
+    (begin, end): (u64, u64),
+) -> f64 {
+    let days = (end - begin).div_ceil(DAY_MS).max(1);
+    // By day and party: what ran, and whether anything was there.
+    let mut used: BTreeMap<(u64, u32), f64> = BTreeMap::new();
+    for (job, served) in workload.jobs.iter().zip(served) {
+        if !served.has_started() {
+            continue;
+        }
+        let day = |at: u64| ((at - begin) / DAY_MS).min(days - 1);
+        let ends = served.end_ms(job);
+        for day in day(job.submit_ms)..=day(ends.max(job.submit_ms + 1) - 1) {
+            let (from, until) = (begin + day * DAY_MS, begin + (day + 1) * DAY_MS);
+            let ran = ends.min(until).saturating_sub(served.start_ms.max(from));
+            *used.entry((day, terms.party_of(job.tenant))).or_default() +=
+                f64::from(job.size) * seconds(ran);
+        }
+    }
+    let (mut sum, mut weight) = (0.0, 0.0);
+    let mut entries = used.into_iter().peekable();
+    while let Some(((day, _), _)) = entries.peek().copied() {
+        let (mut of, mut share) = (Vec::new(), Vec::new());
+        while let Some(((_, party), work)) = entries.next_if(|((at, _), _)| *at == day) {
+            of.push(work);
+            share.push(meant[party as usize]);
+        }
+        let work: f64 = of.iter().sum();
+        sum += work * jain(&of, &share);
+        weight += work;
+    }
+    if weight > 0.0 { sum / weight } else { 1.0 }
+}
+
+fn qos(workload: &Workload, served: &[Served], terms: &Terms) -> Option<f64> {
+    let target = |job: &Job| *terms.targets_ms.get(job.request as usize)?;
+    let (mut met, mut of) = (0_u64, 0_u64);
+    for (job, served) in workload.jobs.iter().zip(served) {
+        if let Some(target) = target(job) {
+            of += 1;
+            met += u64::from(served.has_started() && served.wait_ms(job) <= target);
+        }
+    }
+    (of > 0).then(|| met as f64 / of as f64)
+}
+
+/// By powers of two.
+fn starvation(workload: &Workload, served: &[Served]) -> Vec<SizeClass> {
+    let mut classes: BTreeMap<u32, SizeClass> = BTreeMap::new();
+    for (job, served) in workload.jobs.iter().zip(served) {
+        if !served.has_started() {
+            continue;
+        }
+        let power = job.size.max(1).ilog2();
+        let class = classes.entry(power).or_insert_with(|| SizeClass {
+            from: 1 << power,
+            to: ((1_u64 << (power + 1)) - 1) as u32,
+            jobs: 0,
+            mean_wait_s: 0.0,
+            max_wait_s: 0.0,
+        });
+        let wait = seconds(served.wait_ms(job));
+        class.jobs += 1;
+        class.mean_wait_s += wait;
+        class.max_wait_s = class.max_wait_s.max(wait);
+    }
+    let mean = |class: SizeClass| SizeClass {
+        mean_wait_s: class.mean_wait_s / class.jobs as f64,
+        ..class
+    };
+    classes.into_values().map(mean).collect()
+}

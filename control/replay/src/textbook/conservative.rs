@@ -1,0 +1,156 @@
+//! Everybody has a reservation; it moves to earlier times only.
+
+use super::{Decide, Entry};
+use crate::schedule::{Promise, Watch};
+
+/// Free processors over time: from each time on so many, until the next.
+struct Free {
+    steps: Vec<(u64, u32)>,
+}
+
+impl Free {
+    /// The place of the step in which `at` lies.
+    fn place(&self, at: u64) -> usize {
+        self.steps.partition_point(|(from, _)| *from <= at) - 1
+    }
+
+    /// Splits the step at `at`, and says the place of the later part.
+    fn split(&mut self, at: u64) -> usize {
+        let place = self.place(at);
+        let (from, free) = self.steps[place];
+        if from == at {
+            return place;
+        }
+        self.steps.insert(place + 1, (at, free));
+        place + 1
+    }
+
+    /// Takes from `from` until `until`, or gives back.
+    fn change(&mut self, from: u64, until: u64, of: impl Fn(u32) -> u32) {
+        if from >= until {
+            return;
+        }
+        let (begin, end) = (self.split(from), self.split(until));
+        for (_, free) in &mut self.steps[begin..end] {
+            *free = of(*free);
+        }
+        // Within it steps differ as before; at both ends they may not any more.
+        for place in [end, begin] {
+            let is_step = |place: usize| self.steps[place - 1].1 != self.steps[place].1;
+            if place > 0 && !is_step(place) {
+                self.steps.remove(place);
+            }
+        }
+    }
+
+    /// The first time from `now` on at which so many are free for so long.
+    fn first(&self, size: u32, lasts: u64, now: u64) -> u64 {
+        let mut at = now;
+        for place in self.place(now)..self.steps.len() {
+            let (from, free) = self.steps[place];
+            if from >= at.saturating_add(lasts) {
+                return at;
+            }
+            if free < size {
+                // After the last step everything is free.
+                at = self
+                    .steps
+                    .get(place + 1)
+                    .map_or(u64::MAX, |(next, _)| *next);
+            }
+        }
+        at
+    }
+
+    /// What is over by now is forgotten.
+    fn forget(&mut self, now: u64) {
+        let place = self.place(now);
+        self.steps.drain(..place);
+    }
+}
+
+/// See the module.
+pub(super) struct Conservative {
+    free: Free,
+    /// With the start that each is promised, in the order in which they came.
+    queue: Vec<(Entry, u64)>,
+    /// Processors that nobody holds now. Of ends of this instant some may not have been told yet.
+    idle: u32,
+    /// Room came back before it was expected.
+    has_room: bool,
+}
+
+impl Conservative {
+    pub(super) fn new(procs: u32) -> Self {
+        Self {
+            free: Free {
+                steps: vec![(0, procs)],
+            },
+            queue: Vec::new(),
+            idle: procs,
+            has_room: false,
+        }
+    }
+
+    fn reserve(&mut self, entry: Entry, at: u64) {
+        let until = at.saturating_add(entry.planned_ms);
+        self.free.change(at, until, |free| free - entry.size);
+    }
+}
+
+impl Decide for Conservative {
+    fn came(&mut self, entry: Entry, now: u64) {
+        let at = self.free.first(entry.size, entry.planned_ms, now);
+        self.reserve(entry, at);
+        self.queue.push((entry, at));
+    }
+
+    fn ended(&mut self, _: u32, size: u32, expected_ms: u64, now: u64) {
+        self.idle += size;
+        self.free.change(now, expected_ms, |free| free + size);
+        self.has_room |= now < expected_ms;
+    }
+
+    fn wakes_at(&self) -> Option<u64> {
+        self.queue.iter().map(|(_, at)| *at).min()
+    }
+
+    fn decide(&mut self, now: u64, start: &mut dyn FnMut(Entry, bool), watch: &mut dyn Watch) {
+        self.free.forget(now);
+        if std::mem::take(&mut self.has_room) {
+            // Who was promised the earliest start moves first: what it leaves helps those behind it.
+            let mut order: Vec<usize> = (0..self.queue.len()).collect();
+            order.sort_by_key(|place| self.queue[*place].1);
+            for place in order {
+                let (entry, at) = self.queue[place];
+                if at <= now {
+                    continue;
+                }
+                let until = at.saturating_add(entry.planned_ms);
+                self.free.change(at, until, |free| free + entry.size);
+                let sooner = self.free.first(entry.size, entry.planned_ms, now);
+                self.reserve(entry, sooner);
+                self.queue[place].1 = sooner;
+            }
+        }
+        let mut first_waits = None;
+        let idle = &mut self.idle;
+        self.queue.retain(|(entry, at)| {
+            let starts = *at <= now && entry.size <= *idle;
+            if starts {
+                *idle -= entry.size;
+                start(*entry, first_waits.is_some());
+            } else {
+                first_waits.get_or_insert((entry.job, *at));
+            }
+            !starts
+        });
+        if let Some((job, starts_ms)) = first_waits {
+            watch.promised(Promise {
+                job,
+                at_ms: now,
+                starts_ms,
+            });
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! First come, first served, and who goes ahead of the first that waits.
+
+use super::{Decide, Entry};
+use crate::schedule::{Promise, Watch};
+
+/// Who goes ahead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ahead {
+    Nobody,
+    AsTheyCame,
+    ShortestFirst,
+}
+
+/// See the module.
+pub(super) struct Easy {
+    ahead: Ahead,
+    free: u32,
+    /// In the order in which they came.
+    queue: Vec<Entry>,
+    /// By when each is expected to end: with the job, and what it holds.
+    running: Vec<(u64, u32, u32)>,
+    /// Since the last decision.
+    came: usize,
+    has_ended: bool,
+    /// What the first that waits was found to be promised, as long as nobody ends.
+    shadow: Option<Shadow>,
+}
+
+/// When the first that waits can start, and how many processors are left then.
+#[derive(Debug, Clone, Copy)]
+struct Shadow {
+    at: u64,
+    extra: u32,
+}
+
+impl Easy {
+    pub(super) fn new(procs: u32, ahead: Ahead) -> Self {
+        Self {
+            ahead,
+            free: procs,
+            queue: Vec::new(),
+            running: Vec::new(),
+            came: 0,
+            has_ended: false,
+            shadow: None,
+        }
+    }
+
+    fn start(&mut self, entry: Entry, now: u64) {
+        self.free -= entry.size;
+        let ends = (now.saturating_add(entry.planned_ms), entry.job, entry.size);
+        let place = self.running.partition_point(|known| *known < ends);
+        self.running.insert(place, ends);
+    }
+
+    /// Ends come in the order in which they are expected; the first one with enough is the shadow time.
+    fn shadow(&self, head: Entry) -> Shadow {
+        let mut free = self.free;
+        let mut at = 0;
+        for (end, _, size) in &self.running {
+            if free >= head.size && *end > at {
+                break;
+            }
+            free += size;
+            at = *end;
+        }
+        Shadow {
+            at,
+            extra: free - head.size,
+        }
+    }
+
+    /// Whether one that comes behind the first may start: it is over by then, or leaves enough.
+    fn fits(&self, entry: Entry, now: u64, shadow: Shadow) -> Option<Shadow> {
+        if entry.size > self.free {
+            return None;
+        }
+        if now.saturating_add(entry.planned_ms) <= shadow.at {
+            return Some(shadow);
+        }
+        let extra = shadow.extra.checked_sub(entry.size)?;
+        Some(Shadow { extra, ..shadow })
+    }
+}
+
+impl Decide for Easy {
+    fn came(&mut self, entry: Entry, _: u64) {
+        self.queue.push(entry);
+        self.came += 1;
+    }
+
+    fn ended(&mut self, job: u32, size: u32, expected_ms: u64, _: u64) {
+        self.free += size;
+        let key = (expected_ms, job, size);
+        let place = self.running.partition_point(|known| *known < key);
+        debug_assert_eq!(self.running.get(place), Some(&key));
+        self.running.remove(place);
+        self.has_ended = true;
+    }
+
+    fn decide(&mut self, now: u64, start: &mut dyn FnMut(Entry, bool), watch: &mut dyn Watch) {
+        let (came, has_ended) = (self.came, self.has_ended);
+        (self.came, self.has_ended) = (0, false);
+        let served = self.queue.iter().scan(self.free, |free, entry| {
+            *free = free.checked_sub(entry.size)?;
+            Some(())
+        });
+        let served = served.count();
+        for place in 0..served {
+            let entry = self.queue[place];
+            self.start(entry, now);
+            start(entry, false);
+        }
+        self.queue.drain(..served);
+        if has_ended || served > 0 {
+            self.shadow = None;
+        }
+        let Some(head) = self.queue.first().copied() else {
+            return;
+        };
+        if self.ahead == Ahead::Nobody {
+            return;
+        }
+        // Nothing of it changes while nobody ends and the first stays: who goes ahead keeps to it.
+        let known = self.shadow;
+        let mut shadow = known.unwrap_or_else(|| self.shadow(head));
+        watch.promised(Promise {
+            job: head.job,
+            at_ms: now,
+            starts_ms: shadow.at,
+        });
+        // Who did not fit before fits no better while nobody ends.
+        let from = match known {
+            Some(_) => self.queue.len() - came.min(self.queue.len() - 1),
+            None => 1,
+        };
+        let mut candidates: Vec<u32> = Vec::new();
+        if self.free > 0 {
+            let fit = self.queue.iter().enumerate().skip(from);
+            let fit = fit.filter(|(_, entry)| self.fits(**entry, now, shadow).is_some());
+            // Places in the queue, of which there are not 2^32.
+            candidates.extend(fit.map(|(place, _)| place as u32));
+        }
+        if self.ahead == Ahead::ShortestFirst {
+            candidates.sort_by_key(|place| self.queue[*place as usize].planned_ms);
+        }
+        let mut gone = Vec::new();
+        for place in candidates {
+            let entry = self.queue[place as usize];
+            if let Some(left) = self.fits(entry, now, shadow) {
+                shadow = left;
+                self.start(entry, now);
+                start(entry, true);
+                gone.push(place);
+            }
+        }
+        self.shadow = Some(shadow);
+        if gone.is_empty() {
+            return;
+        }
+        gone.sort_unstable();
+        let mut gone = gone.into_iter().peekable();
+        let mut place = 0;
+        self.queue.retain(|_| {
+            let leaves = gone.next_if_eq(&place).is_some();
+            place += 1;
+            !leaves
+        });
+    }
+}

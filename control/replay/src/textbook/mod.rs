@@ -1,0 +1,145 @@
+//! The schedulers of the literature, on processors that are all alike: what others publish numbers of, and what the
+//! product's own solver is held against.
+//!
+//! Nothing has a place here, so nothing is fragmented: a job needs a number of processors, whichever they are.
+//! Estimates are what is planned with; they are never too short, since who runs past its own is ended there
+//! ([`crate::workload::fit`]).
+
+mod conservative;
+mod easy;
+#[cfg(test)]
+mod tests;
+
+use crate::{
+    schedule::{SameInstant, Served, Watch},
+    trace::Job,
+};
+use serde::{Deserialize, Serialize};
+use std::{cmp::Reverse, collections::BinaryHeap};
+
+/// A scheduler of the literature.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Textbook {
+    /// First come, first served: nobody goes ahead.
+    Fcfs,
+    /// EASY backfilling (Lifka 1995; Mu'alem and Feitelson 2001): the first that waits gets a reservation, others go
+    /// ahead in the order in which they came where they do not delay it.
+    Easy,
+    /// EASY, with the shortest estimate first among those that go ahead (EASY-SJBF, Tsafrir et al. 2007).
+    Sjbf,
+    /// Conservative backfilling: everybody gets a reservation on arrival; it moves to earlier times only.
+    Conservative,
+}
+
+/// What of a job is planned with.
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    job: u32,
+    size: u32,
+    planned_ms: u64,
+}
+
+/// Who decides, between events.
+trait Decide {
+    /// A job came.
+    fn came(&mut self, entry: Entry, now: u64);
+
+    /// A job has ended that held so many, and was expected to until `expected_ms`.
+    fn ended(&mut self, job: u32, size: u32, expected_ms: u64, now: u64);
+
+    /// When it must be asked though nothing happens.
+    fn wakes_at(&self) -> Option<u64> {
+        None
+    }
+
+    /// Whoever starts now does.
+    fn decide(&mut self, now: u64, start: &mut dyn FnMut(Entry, bool), watch: &mut dyn Watch);
+}
+
+/// Serves jobs, which are in the order of their submits and none larger than the machine.
+pub fn run(policy: Textbook, procs: u32, order: SameInstant, jobs: &[Job], watch: &mut dyn Watch) {
+    match policy {
+        Textbook::Fcfs => serve(
+            easy::Easy::new(procs, easy::Ahead::Nobody),
+            order,
+            jobs,
+            watch,
+        ),
+        Textbook::Easy => serve(
+            easy::Easy::new(procs, easy::Ahead::AsTheyCame),
+            order,
+            jobs,
+            watch,
+        ),
+        Textbook::Sjbf => serve(
+            easy::Easy::new(procs, easy::Ahead::ShortestFirst),
+            order,
+            jobs,
+            watch,
+        ),
+        Textbook::Conservative => serve(conservative::Conservative::new(procs), order, jobs, watch),
+    }
+}
+
+fn serve(mut decider: impl Decide, order: SameInstant, jobs: &[Job], watch: &mut dyn Watch) {
+    // Ends, by time and then by who started first.
+    let mut ends: BinaryHeap<Reverse<(u64, u64, u32)>> = BinaryHeap::new();
+    let mut expected = vec![0; jobs.len()];
+    let mut started = 0_u64;
+    let (mut next, mut last) = (0, 0);
+    loop {
+        let submit = jobs.get(next).map(|job| job.submit_ms);
+        let end = ends.peek().map(|Reverse((at, ..))| *at);
+        let wake = decider.wakes_at().map(|at| at.max(last));
+        let Some(now) = submit.into_iter().chain(end).chain(wake).min() else {
+            return;
+        };
+        last = now;
+        loop {
+            if let Some(Reverse((at, _, job))) = ends.peek().copied()
+                && at == now
+            {
+                ends.pop();
+                let size = jobs[job as usize].size;
+                decider.ended(job, size, expected[job as usize], now);
+            } else if let Some(job) = jobs.get(next)
+                && job.submit_ms == now
+            {
+                let entry = Entry {
+                    // There are not 2^32 of them.
+                    job: next as u32,
+                    size: job.size,
+                    planned_ms: job.planned_ms(),
+                };
+                decider.came(entry, now);
+                next += 1;
+            } else {
+                break;
+            }
+            if order == SameInstant::OneByOne {
+                break;
+            }
+        }
+        let mut starts = Vec::new();
+        decider.decide(now, &mut |entry, ahead| starts.push((entry, ahead)), watch);
+        for (entry, is_backfilled) in starts {
+            let job = &jobs[entry.job as usize];
+            started += 1;
+            ends.push(Reverse((
+                now.saturating_add(job.run_ms),
+                started,
+                entry.job,
+            )));
+            expected[entry.job as usize] = now.saturating_add(entry.planned_ms);
+            watch.started(
+                entry.job,
+                Served {
+                    start_ms: now,
+                    is_backfilled,
+                    ..Served::default()
+                },
+            );
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! Against what others have published, and small cases by hand.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use super::*;
+use crate::{
+    metrics::{Metrics, Terms, measure},
+    schedule::Schedule,
+    trace::{self, UNKNOWN, Workload},
+    workload::{Overrun, fit},
+};
+use serde::Deserialize;
+use std::path::Path;
+
+const TRACES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/traces/");
+
+fn measured(name: &str, procs: u32, policy: Textbook, order: SameInstant) -> Metrics {
+    let mut workload =
+        trace::open(&Path::new(TRACES).join(name), trace::Options::default()).unwrap();
+    fit(&mut workload, procs.into(), Overrun::End);
+    let mut schedule = Schedule::of(workload.jobs.len(), false);
+    run(policy, procs, order, &workload.jobs, &mut schedule);
+    let terms = Terms {
+        size: procs.into(),
+        ..Terms::default()
+    };
+    measure(&workload, &schedule.served, &terms)
+}
+
+fn is_within(found: f64, wanted: f64, part: f64) -> bool {
+    (found - wanted).abs() <= wanted * part
+}
+
+#[derive(Deserialize)]
+struct File {
+    published: Published,
+}
+
+#[derive(Deserialize)]
+struct Published {
+    jobs: u64,
+    avgft_s: f64,
+    maxft_s: f64,
+    avgbsld: f64,
+    maxbsld: f64,
+}
+
+/// Gaussier, Glesser, Reis, Trystram (SC'15) on this very file.
+#[test]
+fn easy_is_as_published() {
+    let file = Path::new(TRACES).join("KTH-SP2-1996-2.published-easy.json");
+    let file: File = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+    let published = file.published;
+    for order in [SameInstant::OneByOne, SameInstant::Together] {
+        let found = measured("KTH-SP2-1996-2.swf.gz", 100, Textbook::Easy, order);
+        assert_eq!((found.jobs, found.never_started), (published.jobs, 0));
+        assert_eq!(found.max_flow_s, published.maxft_s);
+        assert_eq!(found.max_bounded_slowdown, published.maxbsld);
+        assert!(
+            is_within(found.mean_flow_s, published.avgft_s, 0.001),
+            "{}",
+            found.mean_flow_s
+        );
+        assert!(
+            is_within(found.mean_bounded_slowdown, published.avgbsld, 0.005),
+            "{}",
+            found.mean_bounded_slowdown
+        );
+    }
+}
+
+/// The same paper's EASY-SJBF.
+#[test]
+fn shortest_first_is_as_published() {
+    let found = measured(
+        "KTH-SP2-1996-2.swf.gz",
+        100,
+        Textbook::Sjbf,
+        SameInstant::OneByOne,
+    );
+    assert!(
+        is_within(found.mean_flow_s, 14_764.00, 0.001),
+        "{}",
+        found.mean_flow_s
+    );
+    assert!(
+        is_within(found.mean_bounded_slowdown, 69.4054, 0.005),
+        "{}",
+        found.mean_bounded_slowdown
+    );
+}
+
+/// What a quick simulator of somebody else gave (`fixtures/traces/README.md` has the logs).
+#[test]
+fn easy_is_as_another_simulator_has_it() {
+    for (name, procs, jobs, wait_s, slowdown, utilization) in [
+        (
+            "NASA-iPSC-1993-3.1-cln.swf.gz",
+            128,
+            18_066,
+            4.07,
+            1.0119,
+            0.4661,
+        ),
+        (
+            "UniLu-Gaia-2014-2.swf.gz",
+            2_004,
+            51_859,
+            180.72,
+            1.6116,
+            0.4524,
+        ),
+    ] {
+        let found = measured(name, procs, Textbook::Easy, SameInstant::OneByOne);
+        assert_eq!(found.jobs, jobs, "{name}");
+        for (found, wanted) in [
+            (found.mean_wait_s, wait_s),
+            (found.mean_bounded_slowdown, slowdown),
+            (found.utilization, utilization),
+        ] {
+            assert!(
+                is_within(found, wanted, 0.01),
+                "{name}: {found} for {wanted}"
+            );
+        }
+    }
+}
+
+/// Jobs of (submit, run, estimate, size), seconds.
+fn jobs(of: &[(u64, u64, u64, u32)]) -> Vec<Job> {
+    let job = |(number, (submit, run, estimate, size)): (u64, &(u64, u64, u64, u32))| Job {
+        number,
+        line: number,
+        submit_ms: submit * 1000,
+        run_ms: run * 1000,
+        estimate_ms: estimate * 1000,
+        waited_ms: UNKNOWN,
+        size: *size,
+        user: 0,
+        tenant: 0,
+        request: 0,
+    };
+    (1..).zip(of).map(job).collect()
+}
+
+fn starts(policy: Textbook, procs: u32, of: &[(u64, u64, u64, u32)]) -> Vec<u64> {
+    let jobs = jobs(of);
+    let mut schedule = Schedule::of(jobs.len(), false);
+    run(policy, procs, SameInstant::Together, &jobs, &mut schedule);
+    schedule
+        .served
+        .iter()
+        .map(|served| served.start_ms / 1000)
+        .collect()
+}
+
+/// One of 6 runs till 100 by its estimate and till 50 in fact; 8 wait; then a long one, a short one, one of 2.
+const CASE: [(u64, u64, u64, u32); 5] = [
+    (0, 50, 100, 6),
+    (1, 10, 10, 8),
+    (2, 300, 300, 2),
+    (3, 40, 40, 3),
+    (4, 20, 20, 2),
+];
+
+#[test]
+fn who_goes_ahead_is_as_each_policy_says() {
+    // Nobody before the one of 8; then in turn.
+    assert_eq!(starts(Textbook::Fcfs, 10, &CASE), [0, 50, 50, 60, 60]);
+    // The long one takes the 2 that are left when the one of 8 starts; the one of 3 does not fit beside it.
+    assert_eq!(starts(Textbook::Easy, 10, &CASE), [0, 50, 2, 60, 4]);
+    assert_eq!(starts(Textbook::Conservative, 10, &CASE), [0, 50, 2, 60, 4]);
+}
+
+#[test]
+fn among_those_that_go_ahead_the_shortest_is_first() {
+    let case = [
+        (0, 100, 100, 8),
+        (1, 10, 10, 9),
+        (1, 90, 90, 2),
+        (1, 20, 20, 2),
+        (1, 30, 30, 2),
+    ];
+    // In the instant in which they come only one fits.
+    assert_eq!(starts(Textbook::Easy, 10, &case), [0, 100, 1, 110, 110]);
+    assert_eq!(starts(Textbook::Sjbf, 10, &case), [0, 100, 110, 1, 21]);
+}
+
+#[test]
+fn everybody_keeps_a_promise_of_conservative_and_the_first_one_of_easy() {
+    // The third has the second's room behind it; easy lets the fourth delay it.
+    let case = [
+        (0, 100, 100, 6),
+        (1, 100, 100, 10),
+        (2, 100, 100, 8),
+        (3, 250, 250, 4),
+    ];
+    assert_eq!(
+        starts(Textbook::Conservative, 10, &case),
+        [0, 100, 200, 300]
+    );
+    let case = [
+        (0, 100, 100, 6),
+        (1, 100, 100, 5),
+        (2, 100, 100, 9),
+        (3, 250, 250, 4),
+    ];
+    assert_eq!(starts(Textbook::Easy, 10, &case), [0, 100, 253, 3]);
+    assert_eq!(
+        starts(Textbook::Conservative, 10, &case),
+        [0, 100, 200, 300]
+    );
+}
+
+/// Whatever the work, every policy serves all of it, keeps what it promised the first that waits, and never uses more
+/// than there is.
+#[test]
+fn what_must_hold_holds_of_random_work() {
+    for seed in 0..40 {
+        let workload = crate::generate::generate(crate::generate::Plan {
+            seed,
+            jobs: 400,
+            nodes: 64,
+            load: 0.8 + 0.01 * seed as f64,
+            largest: 64,
+            tenants: 3,
+        });
+        for policy in [
+            Textbook::Fcfs,
+            Textbook::Easy,
+            Textbook::Sjbf,
+            Textbook::Conservative,
+        ] {
+            for order in [SameInstant::OneByOne, SameInstant::Together] {
+                holds(&workload, policy, order);
+            }
+        }
+    }
+}
+
+fn holds(workload: &Workload, policy: Textbook, order: SameInstant) {
+    let mut schedule = Schedule::of(workload.jobs.len(), true);
+    run(policy, 64, order, &workload.jobs, &mut schedule);
+    assert!(
+        schedule.served.iter().all(Served::has_started),
+        "{policy:?} {order:?}"
+    );
+    let known = crate::check::Known {
+        promises: schedule.promises.as_deref(),
+        keeps_order: true,
+        ..crate::check::Known::default()
+    };
+    let faults = crate::check::check(workload, &schedule.served, 64, known);
+    assert_eq!(faults.told, Vec::<String>::new(), "{policy:?} {order:?}");
+}

@@ -1,0 +1,348 @@
+//! What `sacct --parsable2` (or `--parsable`) prints: a header line that names the columns, then one job or job step a
+//! line, columns separated by `|`. Any columns in any order; needed are `JobID`, `Submit`, a size, and what tells the
+//! run time (`ElapsedRaw`, `Elapsed`, or `Start` and `End`).
+//!
+//! Times are Slurm's local ones without a zone, or Unix seconds (`SLURM_TIME_FORMAT=%s`).
+
+use super::{
+    Builder, Job, Line, Reader, Request, RequestConstraints, Skip, UNKNOWN, Unit, Workload,
+};
+use jiff::civil::DateTime;
+
+const SECOND_MS: u64 = 1000;
+const MINUTE_MS: u64 = 60 * SECOND_MS;
+
+/// What of it is read. Where several columns tell the same, the first one that says something counts.
+const JOB_ID: &str = "JobID";
+const SUBMIT: &str = "Submit";
+const NODES: [&str; 3] = ["AllocNodes", "NNodes", "ReqNodes"];
+const CPUS: [&str; 3] = ["AllocCPUS", "NCPUS", "ReqCPUS"];
+const TRES: [&str; 2] = ["AllocTRES", "ReqTRES"];
+/// What is there in place of a value.
+const NOTHING: [&str; 5] = ["", "Unknown", "None", "N/A", "INVALID"];
+
+pub(super) fn is_header(line: &str) -> bool {
+    line.split('|')
+        .any(|name| name.eq_ignore_ascii_case(JOB_ID))
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Sacct {
+    columns: Vec<String>,
+    unit: Unit,
+    has_local_times: bool,
+    steps: u64,
+}
+
+impl Sacct {
+    pub(super) fn new(unit: Option<Unit>) -> Self {
+        Self {
+            unit: unit.unwrap_or(Unit::Nodes),
+            ..Self::default()
+        }
+    }
+}
+
+/// The cells of one line.
+struct Row<'a> {
+    columns: &'a [String],
+    cells: Vec<&'a str>,
+}
+
+impl<'a> Row<'a> {
+    /// What stands in a column; `None` where it is not there, or says that nothing is known.
+    fn get(&self, name: &str) -> Option<&'a str> {
+        let place = self
+            .columns
+            .iter()
+            .position(|column| column.eq_ignore_ascii_case(name))?;
+        let cell = self.cells.get(place)?.trim();
+        (!NOTHING.contains(&cell)).then_some(cell)
+    }
+
+    fn first<'n>(&self, names: &[&'n str]) -> Option<(&'n str, &'a str)> {
+        names.iter().find_map(|name| Some((*name, self.get(name)?)))
+    }
+
+    fn number(&self, names: &[&str]) -> Result<Option<u64>, String> {
+        let Some((name, text)) = self.first(names) else {
+            return Ok(None);
+        };
+        let wrong = |_| format!("{name}: {text:?} is not a whole number");
+        text.parse().map(Some).map_err(wrong)
+    }
+
+    fn text(&self, name: &str) -> Option<String> {
+        self.get(name).map(str::to_owned)
+    }
+}
+
+impl Reader for Sacct {
+    fn line(&mut self, line: &Line<'_>, into: &mut Builder) -> Result<(), String> {
+        if is_header(line.text) {
+            return self.header(line.text);
+        }
+        if self.columns.is_empty() {
+            return Err(
+                "the first line must name the columns (sacct without --noheader)".to_owned(),
+            );
+        }
+        if line.is_lossy {
+            return Err("it is not UTF-8 text".to_owned());
+        }
+        let mut cells: Vec<&str> = line.text.split('|').collect();
+        // With --parsable a line ends in a separator.
+        if cells.len() == self.columns.len() + 1 && cells.last() == Some(&"") {
+            cells.pop();
+        }
+        if cells.len() != self.columns.len() {
+            let (found, wanted) = (cells.len(), self.columns.len());
+            return Err(format!("it has {found} columns, the header {wanted}"));
+        }
+        let columns = std::mem::take(&mut self.columns);
+        let row = Row {
+            columns: &columns,
+            cells,
+        };
+        let job = self.job(line.number, &row, into);
+        self.columns = columns;
+        match job? {
+            Ok(job) => into.push(job),
+            // Steps are no jobs, and nobody misses them.
+            Err(Skip::PartOfAJob) => self.steps += 1,
+            Err(why) => into.skip(line.number, why, String::new),
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, workload: &mut Workload) {
+        workload.unit = self.unit;
+        // Without a zone they are taken as they stand: differences between them are what counts.
+        workload.epoch_ms = Some(0);
+        if self.has_local_times {
+            let note = "times have no zone: an hour that a summer time takes or gives is in them";
+            workload.notes.push(note.to_owned());
+        }
+        if self.steps > 0 {
+            let steps = self.steps;
+            let note = format!("{steps} lines are steps of jobs; their jobs are replayed");
+            workload.notes.push(note);
+        }
+    }
+}
+
+impl Sacct {
+    fn header(&mut self, line: &str) -> Result<(), String> {
+        let names: Vec<String> = line
+            .trim_end_matches('|')
+            .split('|')
+            .map(str::to_owned)
+            .collect();
+        let has = |name: &str| names.iter().any(|column| column.eq_ignore_ascii_case(name));
+        let sizes: &[&str] = match self.unit {
+            Unit::Nodes => &NODES,
+            Unit::Processors => &CPUS,
+        };
+        let runs = has("ElapsedRaw") || has("Elapsed") || (has("Start") && has("End"));
+        let missing = [
+            (has(SUBMIT), SUBMIT.to_owned()),
+            (sizes.iter().any(|name| has(name)), sizes.join(" or ")),
+            (runs, "ElapsedRaw or Elapsed, or Start and End".to_owned()),
+        ];
+        let missing: Vec<String> = missing
+            .into_iter()
+            .filter(|(is, _)| !is)
+            .map(|(_, name)| name)
+            .collect();
+        if !missing.is_empty() {
+            let missing = missing.join("; ");
+            return Err(format!(
+                "columns are missing: {missing}. Export with: sacct --parsable2 --allusers --format \
+                 JobID,User,Account,Partition,QOS,Submit,Eligible,Start,End,ElapsedRaw,TimelimitRaw,AllocNodes,\
+                 AllocCPUS,AllocTRES,State"
+            ));
+        }
+        self.columns = names;
+        Ok(())
+    }
+
+    fn job(
+        &mut self,
+        line: u64,
+        row: &Row<'_>,
+        into: &mut Builder,
+    ) -> Result<Result<Job, Skip>, String> {
+        let id = row.get(JOB_ID).unwrap_or_default();
+        // 123.batch, 123.0: what runs within a job.
+        if id.contains('.') {
+            return Ok(Err(Skip::PartOfAJob));
+        }
+        let Some(submit_ms) = self.time(row, SUBMIT)? else {
+            return Ok(Err(Skip::NoSubmitTime));
+        };
+        let (start, end) = (self.time(row, "Start")?, self.time(row, "End")?);
+        let state = row.get("State").unwrap_or_default();
+        if ["RUNNING", "PENDING", "SUSPENDED"]
+            .iter()
+            .any(|is| state.starts_with(is))
+        {
+            return Ok(Err(Skip::StillRunning));
+        }
+        let Some(run_ms) = run_ms(row, start, end)? else {
+            return Ok(Err(Skip::NoRunTime));
+        };
+        let sizes = match self.unit {
+            Unit::Nodes => NODES,
+            Unit::Processors => CPUS,
+        };
+        let size = row.number(&sizes)?.unwrap_or(0);
+        let size = match u32::try_from(size) {
+            Ok(0) => return Ok(Err(Skip::NoSize)),
+            Ok(size) => size,
+            Err(_) => return Ok(Err(Skip::TooLarge)),
+        };
+        if run_ms == 0 {
+            // Cancelled before it started, as a rule.
+            let never_ran = start.is_none();
+            return Ok(Err(if never_ran {
+                Skip::NoRunTime
+            } else {
+                Skip::ZeroRunTime
+            }));
+        }
+        let user = row.get("User").unwrap_or("unknown");
+        let tenant = row.get("Account").unwrap_or(user);
+        let request = Request {
+            queue: row.text("Partition"),
+            qos: row.text("QOS"),
+            constraints: tres(row),
+        };
+        let digits = id.split(|c: char| !c.is_ascii_digit()).next();
+        Ok(Ok(Job {
+            number: digits
+                .and_then(|digits| digits.parse().ok())
+                .unwrap_or(line),
+            line,
+            submit_ms,
+            run_ms,
+            estimate_ms: limit_ms(row)?.unwrap_or(UNKNOWN),
+            waited_ms: start.map_or(UNKNOWN, |start| start.saturating_sub(submit_ms)),
+            size,
+            user: into.users.number(user),
+            tenant: into.tenants.number(tenant),
+            request: into.requests.number(&request),
+        }))
+    }
+
+    fn time(&mut self, row: &Row<'_>, name: &str) -> Result<Option<u64>, String> {
+        let Some(text) = row.get(name) else {
+            return Ok(None);
+        };
+        if let Ok(seconds) = text.parse::<u64>() {
+            return Ok(seconds.checked_mul(SECOND_MS));
+        }
+        self.has_local_times = true;
+        let wrong =
+            || format!("{name}: {text:?} is no time such as 2026-01-31T23:59:59, nor Unix seconds");
+        let at: DateTime = text.parse().map_err(|_| wrong())?;
+        let at = at.to_zoned(jiff::tz::TimeZone::UTC).map_err(|_| wrong())?;
+        u64::try_from(at.timestamp().as_millisecond())
+            .map(Some)
+            .map_err(|_| wrong())
+    }
+}
+
+fn run_ms(row: &Row<'_>, start: Option<u64>, end: Option<u64>) -> Result<Option<u64>, String> {
+    if let Some(seconds) = row.number(&["ElapsedRaw"])? {
+        return Ok(seconds.checked_mul(SECOND_MS));
+    }
+    if let Some(text) = row.get("Elapsed") {
+        return duration_ms(text)
+            .map(Some)
+            .ok_or_else(|| not_a_duration("Elapsed", text));
+    }
+    Ok(match (start, end) {
+        (Some(start), Some(end)) => end.checked_sub(start),
+        _ => None,
+    })
+}
+
+fn limit_ms(row: &Row<'_>) -> Result<Option<u64>, String> {
+    for name in ["TimelimitRaw", "Timelimit"] {
+        let Some(text) = row.get(name) else { continue };
+        if ["UNLIMITED", "Partition_Limit", "INFINITE"].contains(&text) {
+            return Ok(None);
+        }
+        // Raw ones are minutes.
+        return match text.parse::<u64>() {
+            Ok(minutes) => Ok(minutes.checked_mul(MINUTE_MS).filter(|ms| *ms > 0)),
+            Err(_) => duration_ms(text)
+                .map(Some)
+                .ok_or_else(|| not_a_duration(name, text)),
+        };
+    }
+    Ok(None)
+}
+
+fn not_a_duration(name: &str, text: &str) -> String {
+    format!("{name}: {text:?} is no duration such as 1-02:03:04")
+}
+
+/// `[days-]hours:minutes:seconds`, `minutes:seconds`; seconds may have a fraction.
+fn duration_ms(text: &str) -> Option<u64> {
+    let (days, clock) = match text.split_once('-') {
+        Some((days, clock)) => (days.parse::<u64>().ok()?, clock),
+        None => (0, text),
+    };
+    let whole = clock.split('.').next()?;
+    let parts: Vec<u64> = whole
+        .split(':')
+        .map(|part| part.parse().ok())
+        .collect::<Option<_>>()?;
+    let (hours, minutes, seconds) = match parts[..] {
+        [hours, minutes, seconds] => (hours, minutes, seconds),
+        // With days in front the first is hours.
+        [hours, minutes] if text.contains('-') => (hours, minutes, 0),
+        [minutes, seconds] => (0, minutes, seconds),
+        _ => return None,
+    };
+    let hours = days.checked_mul(24)?.checked_add(hours)?;
+    let seconds = hours
+        .checked_mul(3600)?
+        .checked_add(minutes.checked_mul(60)?)?
+        .checked_add(seconds)?;
+    seconds.checked_mul(SECOND_MS)
+}
+
+/// GPUs of each node, as `billing=64,cpu=64,gres/gpu:a100=8,gres/gpu=8,mem=1T,node=2` tells them.
+fn tres(row: &Row<'_>) -> RequestConstraints {
+    let mut asked = RequestConstraints::default();
+    let Some((_, text)) = row.first(&TRES) else {
+        return asked;
+    };
+    let count = |wanted: &str| {
+        let of = |part: &str| {
+            part.split_once('=')
+                .filter(|(name, _)| *name == wanted)?
+                .1
+                .parse::<u32>()
+                .ok()
+        };
+        text.split(',').find_map(of)
+    };
+    let (Some(gpus), nodes) = (count("gres/gpu"), count("node").unwrap_or(1).max(1)) else {
+        return asked;
+    };
+    asked.gpus_per_node = (gpus > 0).then(|| gpus.div_ceil(nodes));
+    let model = |part: &str| {
+        Some(
+            part.strip_prefix("gres/gpu:")?
+                .split_once('=')?
+                .0
+                .to_owned(),
+        )
+    };
+    asked.gpu_models = text.split(',').filter_map(model).collect();
+    asked
+}

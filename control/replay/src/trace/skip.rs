@@ -1,0 +1,141 @@
+//! What of a trace is not replayed, and why.
+
+use crate::swf;
+use serde::{Deserialize, Serialize};
+use std::{collections::BTreeMap, fmt};
+
+/// Why a line of a trace is no job to replay.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Skip {
+    /// The line cannot be read.
+    NotRead,
+    /// No submit time.
+    NoSubmitTime,
+    /// Neither asked for nor given anything to run on.
+    NoSize,
+    /// No run time: it never ran, or that was not recorded.
+    NoRunTime,
+    /// It ran for no time at all.
+    ZeroRunTime,
+    /// It had not ended when the trace was written.
+    StillRunning,
+    /// One part of a job that has a line of its own.
+    PartOfAJob,
+    /// It asks for more than the machine has.
+    TooLarge,
+    /// No node of the machine is what it asks for, or not as many.
+    Impossible,
+    /// The quorum refuses it: by a limit, or for what it asks.
+    Refused,
+}
+
+impl fmt::Display for Skip {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NotRead => "cannot be read",
+            Self::NoSubmitTime => "has no submit time",
+            Self::NoSize => "has no size, asked for or given",
+            Self::NoRunTime => "has no run time: it never ran, or that was not recorded",
+            Self::ZeroRunTime => "ran for 0 s",
+            Self::StillRunning => "had not ended when the trace was written",
+            Self::PartOfAJob => "is a part of a job that has its own line",
+            Self::TooLarge => "asks for more than the machine has",
+            Self::Impossible => "asks for what no nodes of the machine are",
+            Self::Refused => "is refused by the quorum",
+        })
+    }
+}
+
+impl From<swf::SkipReason> for Skip {
+    fn from(reason: swf::SkipReason) -> Self {
+        match reason {
+            swf::SkipReason::NoSubmitTime => Self::NoSubmitTime,
+            swf::SkipReason::NoSize => Self::NoSize,
+            swf::SkipReason::NoRunTime => Self::NoRunTime,
+            swf::SkipReason::PartOfAJob => Self::PartOfAJob,
+        }
+    }
+}
+
+/// Lines of which more is kept than their number.
+const KEPT: usize = 10;
+
+/// Everything that was skipped: how much of each kind, and the first lines of each with what is wrong there.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Skipped {
+    counts: BTreeMap<Skip, u64>,
+    #[serde(skip)]
+    first: BTreeMap<Skip, Vec<(u64, String)>>,
+}
+
+impl Skipped {
+    /// Takes one down.
+    pub fn add(&mut self, line: u64, why: Skip, detail: impl FnOnce() -> String) {
+        *self.counts.entry(why).or_default() += 1;
+        let first = self.first.entry(why).or_default();
+        if first.len() < KEPT {
+            first.push((line, detail()));
+        }
+    }
+
+    /// How many of each kind.
+    pub fn counts(&self) -> &BTreeMap<Skip, u64> {
+        &self.counts
+    }
+
+    /// How many in all.
+    pub fn total(&self) -> u64 {
+        self.counts.values().sum()
+    }
+
+    /// Adds what was skipped later.
+    pub fn extend(&mut self, later: &Self) {
+        for (why, count) in &later.counts {
+            *self.counts.entry(*why).or_default() += count;
+            let first = self.first.entry(*why).or_default();
+            let more = later.first.get(why).into_iter().flatten();
+            first.extend(more.take(KEPT - first.len().min(KEPT)).cloned());
+        }
+    }
+
+    /// For people: each kind with its first lines.
+    pub fn told(&self) -> Vec<String> {
+        let mut told = Vec::new();
+        for (why, count) in &self.counts {
+            let first = self.first.get(why).map_or(&[][..], Vec::as_slice);
+            match why {
+                // What is wrong there differs from line to line.
+                Skip::NotRead | Skip::Refused => {
+                    told.extend(
+                        first
+                            .iter()
+                            .map(|(line, detail)| format!("line {line}: {detail}")),
+                    );
+                    let more = count - first.len() as u64;
+                    if more > 0 {
+                        told.push(format!("and {more} more lines: each {why}"));
+                    }
+                }
+                _ => {
+                    let lines: Vec<String> =
+                        first.iter().map(|(line, _)| line.to_string()).collect();
+                    let goes_on = if *count > first.len() as u64 {
+                        ", …"
+                    } else {
+                        ""
+                    };
+                    let (jobs, lines) = (plural(*count, "job"), lines.join(", "));
+                    told.push(format!(
+                        "{jobs} skipped: each {why} (line {lines}{goes_on})"
+                    ));
+                }
+            }
+        }
+        told
+    }
+}
+
+fn plural(count: u64, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
