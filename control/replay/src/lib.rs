@@ -9,14 +9,18 @@
 
 pub mod check;
 pub mod cluster;
+pub mod compare;
 pub mod day;
 pub mod generate;
 pub mod live;
 pub mod metrics;
+pub mod parallel;
 pub mod policy;
+pub mod report;
 mod rng;
 pub mod run;
 pub mod schedule;
+pub mod sweep;
 pub mod swf;
 pub mod textbook;
 pub mod trace;

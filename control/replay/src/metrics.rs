@@ -32,7 +32,7 @@ pub const CONVENTIONS: [&str; 7] = [
 ];
 
 /// What was measured of one schedule.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Metrics {
     /// Jobs that started.
     pub jobs: u64,

@@ -42,6 +42,15 @@ pub enum ReservationsText {
     Word(String),
 }
 
+impl std::fmt::Display for ReservationsText {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::First(count) => write!(f, "{count}"),
+            Self::Word(word) => f.write_str(word),
+        }
+    }
+}
+
 /// Why a policy is none.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum PolicyError {

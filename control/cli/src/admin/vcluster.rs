@@ -6,6 +6,7 @@ use crate::{
     node::named::expand,
     output::{self, Columns, Format, or_dash},
 };
+use anyhow::Context as _;
 use clap::{ArgGroup, Args, Subcommand};
 use lattice_api::{
     duration,
@@ -15,6 +16,7 @@ use lattice_api::{
     vcluster::{VclusterNodesRequest, VclusterRequest, VclusterView},
 };
 use lattice_quorum_types::hostlist;
+use std::path::PathBuf;
 
 /// What is done with vClusters. All but looking is for administrators.
 #[derive(Subcommand)]
@@ -121,10 +123,14 @@ fn reservations(text: &str) -> Result<ReservationsView, String> {
 }
 
 #[derive(Args)]
-#[command(group = ArgGroup::new("what").args(WEIGHTS).arg("profile").required(true).multiple(true))]
+#[command(group = ArgGroup::new("what").args(WEIGHTS).args(["profile", "from"]).required(true).multiple(true))]
 pub struct WeightsArgs {
     /// Its name.
     name: String,
+    /// All that a file says (YAML): weights, and reservations and the reference wait where it names them, as
+    /// `lattice replay sweep --save` writes it.
+    #[arg(long, value_name = "FILE", conflicts_with_all = WEIGHTS, conflicts_with = "profile")]
+    from: Option<PathBuf>,
     /// All weights of one kind of work: hpc-batch, ml-training, service, sensitive, interactive, or
     /// balanced. Those named beside it are changed after it.
     #[arg(long, value_name = "KIND")]
@@ -252,7 +258,17 @@ impl SetArgs {
 }
 
 impl WeightsArgs {
-    fn request(self) -> VclusterRequest {
+    fn request(self) -> Result<VclusterRequest, Failure> {
+        if let Some(path) = &self.from {
+            let about = || format!("--from {}", path.display());
+            let text = std::fs::read_to_string(path).with_context(about)?;
+            let change: SchedulerChange = serde_yaml_ng::from_str(&text).with_context(about)?;
+            return Ok(VclusterRequest {
+                expected_version: self.expected_version,
+                scheduler: Some(change),
+                ..VclusterRequest::default()
+            });
+        }
         let weights = WeightsChange {
             priority: self.priority,
             wait_time: self.wait_time,
@@ -269,11 +285,11 @@ impl WeightsArgs {
             weights: (weights != WeightsChange::default()).then_some(weights),
             ..SchedulerChange::default()
         };
-        VclusterRequest {
+        Ok(VclusterRequest {
             expected_version: self.expected_version,
             scheduler: Some(change),
             ..VclusterRequest::default()
-        }
+        })
     }
 }
 
@@ -293,7 +309,7 @@ pub async fn run(command: VclusterCommand, connection: &Connection) -> Result<()
         }
         VclusterCommand::SetWeights(args) => {
             let name = args.name.clone();
-            let request = checked(args.request())?;
+            let request = checked(args.request()?)?;
             show(&client.set_vcluster(&name, &request, None).await?, format)
         }
         VclusterCommand::Assign(args) => {

@@ -1,7 +1,10 @@
 //! `lattice replay`: what a policy would have made of recorded work.
 
+mod compare;
+mod progress;
 mod run;
 mod source;
+mod sweep;
 
 use crate::{failure::Failure, output::Format};
 use clap::Subcommand;
@@ -16,11 +19,15 @@ use std::process::ExitCode;
 #[derive(Subcommand)]
 pub enum ReplayCommand {
     Run(Box<run::RunArgs>),
+    Compare(Box<compare::CompareArgs>),
+    Sweep(Box<sweep::SweepArgs>),
 }
 
 /// Does what was asked.
 pub fn run(command: ReplayCommand, format: Format) -> Result<ExitCode, Failure> {
     match command {
         ReplayCommand::Run(args) => run::run(&args, format),
+        ReplayCommand::Compare(args) => compare::run(&args, format),
+        ReplayCommand::Sweep(args) => sweep::run(&args, format),
     }
 }

@@ -1,0 +1,281 @@
+//! `lattice replay compare`.
+
+use super::{
+    progress::Progress,
+    run::{HowArgs, decider, time},
+    source::{MachineArgs, NodeArgs, Source, TraceArgs},
+};
+use crate::{
+    failure::Failure,
+    output::{self, Columns, Format},
+};
+use anyhow::Context as _;
+use clap::Args;
+use lattice_api::duration;
+use lattice_replay::{
+    compare::{Difference, Row, Verdict, compare},
+    metrics::Metrics,
+    parallel,
+    report::{Page, Side, page},
+    run::{self as replay, Decider, How, Outcome, RunError},
+    trace::Workload,
+    workload::shake,
+};
+use serde::Serialize;
+use std::{num::NonZero, path::PathBuf, process::ExitCode, thread};
+
+/// Put policies side by side on the same work: how they differ from the first one, and what of that is noise.
+///
+/// A policy is easy, conservative, fcfs, sjbf, lattice, lattice:PROFILE, lattice:FILE, or recorded. Each serves the work
+/// as it was recorded and, with --seeds, with its submits shaken; a difference is called better or worse where 95 of a
+/// hundred such experiments would find it on the same side.
+#[derive(Args)]
+pub struct CompareArgs {
+    /// The policies; the others are held against the first.
+    #[arg(value_name = "POLICY", required = true, num_args = 1..)]
+    policies: Vec<String>,
+    #[command(flatten)]
+    trace: TraceArgs,
+    #[command(flatten)]
+    machine: MachineArgs,
+    #[command(flatten)]
+    nodes: NodeArgs,
+    #[command(flatten)]
+    how: HowArgs,
+    /// Replays of each policy: one of the work as it was recorded, the others with its submits shaken.
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    seeds: u32,
+    /// By how much submits are moved at the most.
+    #[arg(long, value_name = "DURATION", default_value = "30s")]
+    shake: String,
+    /// Write a page with pictures of the schedules (HTML, one file that needs nothing else).
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Begin of the window of the page's last picture, after the first submit: where most jobs wait when not given.
+    #[arg(long, value_name = "DURATION", requires = "html")]
+    window: Option<String>,
+    /// How long that window is.
+    #[arg(
+        long,
+        value_name = "DURATION",
+        default_value = "1d",
+        requires = "window"
+    )]
+    window_length: String,
+}
+
+#[derive(Serialize)]
+struct Report<'a> {
+    trace: &'a str,
+    policies: &'a [String],
+    machine_size: u64,
+    unit: &'static str,
+    jobs: usize,
+    seeds: u32,
+    shaken_s: u64,
+    rows: &'a [Row],
+}
+
+/// Runs it.
+pub fn run(args: &CompareArgs, format: Format) -> Result<ExitCode, Failure> {
+    let deciders = args.policies.iter().map(|policy| decider(policy, None));
+    let deciders: Vec<Decider> = deciders.collect::<Result<_, _>>()?;
+    let shaken_ms = length("--shake", &args.shake)?;
+    let window = match &args.window {
+        None => None,
+        Some(from) => Some((
+            length("--window", from)?,
+            length("--window-length", &args.window_length)?,
+        )),
+    };
+    let how = How {
+        keeps_nodes: args.html.is_some(),
+        ..args.how.read()?
+    };
+    let source = Source::open(&args.trace, &args.machine, &args.nodes)?;
+    let outcomes = outcomes(args, &source, &deciders, how, shaken_ms)?;
+    let sides: Vec<Vec<Metrics>> = outcomes
+        .iter()
+        .map(|side| side.iter().map(|outcome| outcome.metrics.clone()).collect())
+        .collect();
+    let rows = compare(&sides);
+    let report = Report {
+        trace: &source.name,
+        policies: &args.policies,
+        machine_size: source.machine.size(),
+        unit: source.workload.unit.name(),
+        jobs: source.workload.jobs.len(),
+        seeds: args.seeds,
+        shaken_s: shaken_ms / 1000,
+        rows: &rows,
+    };
+    print(&report, format)?;
+    if let Some(path) = &args.html {
+        let html = html(args, &source, &outcomes, &rows, window);
+        let about = || format!("--html {}", path.display());
+        std::fs::write(path, html).with_context(about)?;
+        eprintln!("lattice: the page is in {}", path.display());
+    }
+    faults(args, &outcomes)
+}
+
+fn length(option: &str, text: &str) -> Result<u64, Failure> {
+    duration::parse(text).map_err(|error| Failure::usage(format!("{option}: {error}")))
+}
+
+/// By policy and seed.
+fn outcomes(
+    args: &CompareArgs,
+    source: &Source,
+    deciders: &[Decider],
+    how: How,
+    shaken_ms: u64,
+) -> Result<Vec<Vec<Outcome>>, Failure> {
+    // What was recorded is what it is: shaken submits would only make its waits wrong.
+    let seeds = |decider: &Decider| match decider {
+        Decider::Recorded => vec![0; args.seeds as usize],
+        _ => (0..args.seeds).collect(),
+    };
+    let shaken: Vec<Workload> = (1..args.seeds)
+        .map(|seed| shake(&source.workload, seed.into(), shaken_ms))
+        .collect();
+    let turns: Vec<(&Decider, u32)> = deciders
+        .iter()
+        .flat_map(|decider| seeds(decider).into_iter().map(move |seed| (decider, seed)))
+        .collect();
+    let progress = Progress::new(turns.len(), "replays");
+    let serve = |(decider, seed): &(&Decider, u32)| -> Result<Outcome, RunError> {
+        let workload = match seed.checked_sub(1) {
+            None => &source.workload,
+            Some(place) => &shaken[place as usize],
+        };
+        // Pictures are of the work as it was recorded.
+        let keeps_nodes = how.keeps_nodes && *seed == 0;
+        replay::run(
+            workload,
+            &source.machine,
+            decider,
+            How { keeps_nodes, ..how },
+        )
+    };
+    let threads = thread::available_parallelism().map_or(1, NonZero::get);
+    let served = parallel::map(&turns, threads, serve, |done| progress.is_at(done));
+    progress.end();
+    let mut served = served.into_iter();
+    let side = |_: &Decider| -> Result<Vec<Outcome>, Failure> {
+        let of = served.by_ref().take(args.seeds as usize);
+        let of: Result<Vec<Outcome>, RunError> = of.collect();
+        Ok(of.map_err(anyhow::Error::from)?)
+    };
+    deciders.iter().map(side).collect()
+}
+
+fn html(
+    args: &CompareArgs,
+    source: &Source,
+    outcomes: &[Vec<Outcome>],
+    rows: &[Row],
+    window: Option<(u64, u64)>,
+) -> String {
+    let sides: Vec<Side<'_>> = args
+        .policies
+        .iter()
+        .zip(outcomes)
+        .filter_map(|(name, side)| {
+            let first = side.first()?;
+            Some(Side {
+                name,
+                schedule: &first.schedule,
+                classes: &first.metrics.starvation,
+                order: first.order.told(),
+            })
+        })
+        .collect();
+    let title = format!("{}: {}", source.name, args.policies.join(", "));
+    let begin = source.workload.jobs.first().map_or(0, |job| job.submit_ms);
+    let shaken_s = length("--shake", &args.shake).unwrap_or(0) / 1000;
+    page(&Page {
+        title: &title,
+        workload: &source.workload,
+        terms: &replay::terms(&source.workload, &source.machine),
+        sides: &sides,
+        rows,
+        seeds: args.seeds as usize,
+        shaken_s,
+        window: window.map(|(from, long)| (begin + from, begin + from + long.max(1))),
+    })
+}
+
+fn print(report: &Report<'_>, format: Format) -> Result<(), Failure> {
+    let title = format!(
+        "{}: {} jobs on {} {}, {} replays of each policy, submits shaken by up to {} s",
+        report.trace, report.jobs, report.machine_size, report.unit, report.seeds, report.shaken_s
+    );
+    output::title(format, &title)?;
+    let mut columns = vec!["measure"];
+    columns.extend(report.policies.iter().map(String::as_str));
+    let rows = report.rows.iter().map(|row| {
+        let mut cells = vec![row.title.to_owned()];
+        for (place, value) in row.values.iter().enumerate() {
+            let shown = shown(row.unit, value.mean);
+            let difference = place
+                .checked_sub(1)
+                .and_then(|place| row.differences.get(place));
+            cells.push(match difference {
+                None => shown,
+                Some(difference) => format!("{shown} ({})", told(difference)),
+            });
+        }
+        cells
+    });
+    output::print(format, report, Columns::only(&columns), rows)?;
+    Ok(())
+}
+
+fn shown(unit: &str, value: f64) -> String {
+    match unit {
+        "s" => time(value)
+            .split(" (")
+            .next()
+            .unwrap_or_default()
+            .to_owned(),
+        _ if value.abs() >= 1000.0 => format!("{value:.0}"),
+        _ => format!("{value:.4}"),
+    }
+}
+
+fn told(difference: &Difference) -> String {
+    let relative = difference.relative.map_or_else(
+        || format!("{:+.4}", difference.mean),
+        |relative| format!("{:+.1} %", 100.0 * relative),
+    );
+    match difference.verdict {
+        Verdict::Same => "same".to_owned(),
+        Verdict::Noise => format!("{relative}, noise"),
+        Verdict::OneSeed => relative,
+        Verdict::Better => format!("{relative}, better"),
+        Verdict::Worse => format!("{relative}, worse"),
+    }
+}
+
+/// Says what does not hold of the schedules, where that was looked at.
+fn faults(args: &CompareArgs, outcomes: &[Vec<Outcome>]) -> Result<ExitCode, Failure> {
+    let mut count = 0;
+    for (policy, side) in args.policies.iter().zip(outcomes) {
+        for (seed, outcome) in side.iter().enumerate() {
+            let Some(faults) = &outcome.faults else {
+                continue;
+            };
+            count += faults.count;
+            for told in &faults.told {
+                eprintln!("lattice: check: {policy}, seed {seed}: {told}");
+            }
+        }
+    }
+    match count {
+        0 => Ok(ExitCode::SUCCESS),
+        _ => Err(Failure::refused(
+            "schedules are not as they must be; see above",
+        )),
+    }
+}

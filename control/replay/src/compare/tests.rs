@@ -1,0 +1,81 @@
+//! What is noise and what is not.
+use super::*;
+
+fn of(waits: &[f64], spans: Option<f64>) -> Vec<Metrics> {
+    let of = |wait: &f64| Metrics {
+        mean_wait_s: *wait,
+        utilization: wait / 1000.0,
+        group_span_mean: spans,
+        ..Metrics::default()
+    };
+    waits.iter().map(of).collect()
+}
+
+fn row(rows: &[Row], name: &str) -> Row {
+    rows.iter()
+        .find(|row| row.measure == name)
+        .cloned()
+        .into_iter()
+        .next_back()
+        .unwrap_or_else(|| panic!("{name}"))
+}
+
+#[test]
+fn a_difference_of_each_seed_is_none_of_noise() {
+    // Seeds differ by far more than policies do, but each in the same way.
+    let rows = compare(&[
+        of(&[100.0, 200.0, 300.0], None),
+        of(&[90.0, 191.0, 289.0], None),
+    ]);
+    let wait = row(&rows, "mean_wait_s");
+    assert_eq!(
+        (wait.values[0].mean, wait.values[0].deviation),
+        (200.0, 100.0)
+    );
+    let difference = wait.differences[0];
+    assert_eq!(difference.mean, -10.0);
+    assert_eq!(difference.relative, Some(-0.05));
+    // t of 2 degrees is 4.303, the deviation 1.
+    let within = 4.303 / 3_f64.sqrt();
+    assert!((difference.within.unwrap_or(0.0) - within).abs() < 1e-9);
+    assert_eq!(difference.verdict, Verdict::Better);
+    // Less in use is worse.
+    assert_eq!(
+        row(&rows, "utilization").differences[0].verdict,
+        Verdict::Worse
+    );
+    assert_eq!(
+        row(&rows, "p95_wait_s").differences[0].verdict,
+        Verdict::Same
+    );
+}
+
+#[test]
+fn a_difference_that_changes_its_sign_is_noise_and_one_seed_says_nothing() {
+    let rows = compare(&[
+        of(&[100.0, 200.0, 300.0], None),
+        of(&[90.0, 215.0, 289.0], None),
+    ]);
+    assert_eq!(
+        row(&rows, "mean_wait_s").differences[0].verdict,
+        Verdict::Noise
+    );
+    let rows = compare(&[of(&[100.0], None), of(&[90.0], None)]);
+    let difference = row(&rows, "mean_wait_s").differences[0];
+    assert_eq!(
+        (difference.within, difference.verdict),
+        (None, Verdict::OneSeed)
+    );
+}
+
+#[test]
+fn what_is_not_known_of_all_is_left_out() {
+    let has = |sides: &[Vec<Metrics>]| {
+        compare(sides)
+            .iter()
+            .any(|row| row.measure == "group_span_mean")
+    };
+    assert!(has(&[of(&[1.0], Some(2.0)), of(&[1.0], Some(3.0))]));
+    assert!(!has(&[of(&[1.0], Some(2.0)), of(&[1.0], None)]));
+    assert_eq!(compare(&[]).len(), 0);
+}

@@ -1,0 +1,180 @@
+//! Who has which part of the machine in a short window. Where nodes have names a row is a node; else jobs are laid
+//! where there is room, as a number of processors has no place.
+
+use super::{
+    Page, Side,
+    series::{queue, span},
+    svg::{Axis, Chart, colour, escaped},
+};
+use crate::schedule::NodeSets;
+use std::fmt::Write as _;
+
+/// How much of the whole time the window is.
+const PART: u64 = 60;
+/// At most so many boxes a chart: more nobody sees.
+const BOXES: usize = 6_000;
+
+/// A chart for each policy.
+pub(super) fn charts(page: &Page<'_>) -> String {
+    let (from, to) = page.window.unwrap_or_else(|| busiest(page));
+    let begin = page.workload.jobs.first().map_or(0, |job| job.submit_ms);
+    let hours = |ms: u64| ms.saturating_sub(begin) as f64 / 3_600_000.0;
+    let mut html = format!(
+        "<h2>A window</h2>\n<p>From {:.1} to {:.1} hours after the first submit: who has which part of the machine. \
+         The colour is the tenant's; what a job is, is in its tooltip.</p>\n",
+        hours(from),
+        hours(to)
+    );
+    for side in page.sides {
+        let chart = match &side.schedule.nodes {
+            Some(nodes) => on_nodes(page, side, nodes, (from, to), &hours),
+            None => anywhere(page, side, (from, to), &hours),
+        };
+        let _ = write!(html, "<h3>{}</h3>\n{chart}\n", escaped(side.name));
+    }
+    html
+}
+
+/// Around the time at which most jobs wait, by the first policy.
+fn busiest(page: &Page<'_>) -> (u64, u64) {
+    let Some(first) = page.sides.first() else {
+        return (0, 1);
+    };
+    let (begin, end) = span(page, first.schedule);
+    let series = queue(page, first.schedule);
+    let most = series.iter().max_by(|a, b| a.1.total_cmp(&b.1));
+    let middle = begin + most.map_or(0, |(at, _)| (at * 1000.0) as u64);
+    let half = ((end - begin) / PART / 2).max(1);
+    let from = middle.saturating_sub(half).max(begin);
+    (from, (from + 2 * half).min(end))
+}
+
+type Hours<'a> = &'a dyn Fn(u64) -> f64;
+
+fn chart<'a>(
+    page: &Page<'_>,
+    (from, to): (u64, u64),
+    hours: Hours<'_>,
+    rows: &'a str,
+) -> Chart<'a> {
+    let x = Axis::linear(hours(from), hours(to), "hours after the first submit");
+    Chart::new(x, Axis::linear(0.0, page.terms.size as f64, rows), 300.0)
+}
+
+/// Jobs that run in the window.
+fn within<'a>(
+    page: &'a Page<'_>,
+    side: &'a Side<'_>,
+    (from, to): (u64, u64),
+) -> impl Iterator<Item = usize> + 'a {
+    let jobs = page
+        .workload
+        .jobs
+        .iter()
+        .zip(&side.schedule.served)
+        .enumerate();
+    let runs = jobs.filter(move |(_, (job, served))| {
+        served.has_started() && served.start_ms < to && served.end_ms(job) > from
+    });
+    runs.map(|(place, _)| place)
+}
+
+fn title(page: &Page<'_>, side: &Side<'_>, place: usize) -> String {
+    let (job, served) = (&page.workload.jobs[place], &side.schedule.served[place]);
+    let tenant = page
+        .workload
+        .tenants
+        .get(job.tenant as usize)
+        .map_or("", String::as_str);
+    let how = if served.is_backfilled {
+        ", out of turn"
+    } else {
+        ""
+    };
+    format!(
+        "job {} of {tenant}: {} {}, ran {} s after {} s{how}",
+        job.number,
+        job.size,
+        page.workload.unit.name(),
+        job.run_ms / 1000,
+        served.wait_ms(job) / 1000
+    )
+}
+
+fn on_nodes(
+    page: &Page<'_>,
+    side: &Side<'_>,
+    nodes: &NodeSets,
+    window: (u64, u64),
+    hours: Hours<'_>,
+) -> String {
+    let mut chart = chart(page, window, hours, "nodes, by name");
+    let mut boxes = 0;
+    for place in within(page, side, window) {
+        let (job, served) = (&page.workload.jobs[place], &side.schedule.served[place]);
+        let left = hours(served.start_ms.max(window.0));
+        let right = hours(served.end_ms(job).min(window.1));
+        let title = title(page, side, place);
+        let mut set = nodes.of_job(place).to_vec();
+        set.sort_unstable();
+        // Nodes side by side are one box.
+        for run in set.chunk_by(|a, b| a + 1 == *b) {
+            let (Some(first), Some(last)) = (run.first(), run.last()) else {
+                continue;
+            };
+            boxes += 1;
+            if boxes > BOXES {
+                break;
+            }
+            let (bottom, top) = (f64::from(*first), f64::from(*last) + 1.0);
+            chart.area(
+                (left, bottom),
+                (right, top),
+                colour(job.tenant as usize),
+                &title,
+            );
+        }
+    }
+    with_rest(chart.done("who has which node", true), boxes)
+}
+
+fn anywhere(page: &Page<'_>, side: &Side<'_>, window: (u64, u64), hours: Hours<'_>) -> String {
+    let mut chart = chart(page, window, hours, page.workload.unit.name());
+    let mut places: Vec<usize> = within(page, side, window).collect();
+    places.sort_by_key(|place| (side.schedule.served[*place].start_ms, *place));
+    // Until when each row is taken; a job takes the lowest rows that are free, not always side by side.
+    let mut taken = vec![0_u64; usize::try_from(page.terms.size).unwrap_or(0).min(200_000)];
+    let mut boxes = 0;
+    for place in places {
+        let (job, served) = (&page.workload.jobs[place], &side.schedule.served[place]);
+        let (start, end) = (served.start_ms, served.end_ms(job));
+        let free = (0..taken.len())
+            .filter(|row| taken[*row] <= start)
+            .take(job.size as usize);
+        let rows: Vec<usize> = free.collect();
+        let title = title(page, side, place);
+        for run in rows.chunk_by(|a, b| a + 1 == *b) {
+            let (Some(first), Some(last)) = (run.first(), run.last()) else {
+                continue;
+            };
+            boxes += 1;
+            if boxes > BOXES {
+                break;
+            }
+            let left = (hours(start.max(window.0)), *first as f64);
+            let right = (hours(end.min(window.1)), *last as f64 + 1.0);
+            chart.area(left, right, colour(job.tenant as usize), &title);
+        }
+        rows.iter().for_each(|row| taken[*row] = end);
+    }
+    with_rest(chart.done("who has which part", true), boxes)
+}
+
+fn with_rest(svg: String, boxes: usize) -> String {
+    match boxes > BOXES {
+        true => {
+            format!("{svg}<p><small>Only the first {BOXES} of {boxes} boxes are drawn.</small></p>")
+        }
+        false => svg,
+    }
+}

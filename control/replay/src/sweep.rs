@@ -1,0 +1,295 @@
+//! Which weights to try, and which of those that were tried nobody beats.
+
+use crate::{
+    compare::{Better, Measure},
+    policy::{PolicyError, PolicyText, ReservationsText, read_policy},
+    rng::Rng,
+};
+use lattice_placement::{Policy, Weights};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+
+#[cfg(test)]
+mod tests;
+
+/// More than anybody waits for.
+pub const MAX_VECTORS: usize = 100_000;
+
+/// What is tried, as it is written:
+///
+/// ```yaml
+/// base: {profile: hpc-batch}             # what is not varied
+/// over:
+///   wait_time: [0.1, 0.2, 0.4]
+///   topology: {from: 0, to: 0.5, steps: 6}
+/// reservations: [1, 8, all]              # may be left out
+/// reference_wait_s: [600, 3600]          # may be left out
+/// sample: 200                            # so many of all, drawn by --seed; all when left out
+/// ```
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Space {
+    /// What is not varied.
+    pub base: PolicyText,
+    /// By weight, what it is.
+    pub over: BTreeMap<String, Values>,
+    /// How many blocked jobs get a reservation.
+    pub reservations: Vec<ReservationsText>,
+    /// Waits after which the wait time factor is ln 2, seconds.
+    pub reference_wait_s: Vec<f64>,
+    /// So many of all combinations.
+    pub sample: Option<usize>,
+}
+
+/// Numbers, or evenly from one to another.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(untagged)]
+pub enum Values {
+    /// These.
+    List(Vec<f64>),
+    /// Evenly, both ends too.
+    Range(Range),
+}
+
+/// Evenly from one number to another.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Range {
+    /// The first.
+    pub from: f64,
+    /// The last.
+    pub to: f64,
+    /// How many, 2 at least.
+    pub steps: usize,
+}
+
+/// Why nothing is tried.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum SpaceError {
+    /// Not in the form.
+    #[error("{0}")]
+    Form(String),
+    /// There is nothing to vary.
+    #[error("over: name at least one weight and its values; one of {}", Weights::NAMES.join(", "))]
+    Empty,
+    /// A weight without values, or too few steps.
+    #[error("over.{name}: {reason}")]
+    Values {
+        /// Which weight.
+        name: String,
+        /// What is wrong.
+        reason: &'static str,
+    },
+    /// One of them cannot be.
+    #[error("{0}")]
+    Policy(#[from] PolicyError),
+    /// Too many combinations.
+    #[error(
+        "there are more than {MAX_VECTORS} combinations; try fewer values, or some of them with `sample`"
+    )]
+    TooMany,
+}
+
+/// One that is tried.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Vector {
+    /// As it is written, with all nine weights.
+    pub text: PolicyText,
+    /// As the solver takes it.
+    pub policy: Policy,
+}
+
+impl Space {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// When it is not in the form.
+    pub fn read(text: &str) -> Result<Self, SpaceError> {
+        serde_yaml_ng::from_str(text).map_err(|error| SpaceError::Form(error.to_string()))
+    }
+
+    /// Names of the weights that are varied.
+    pub fn varied(&self) -> impl Iterator<Item = &str> {
+        self.over.keys().map(String::as_str)
+    }
+
+    /// All that are tried, each once.
+    ///
+    /// # Errors
+    /// When there is nothing to try, too much, or something that cannot be.
+    pub fn vectors(&self, seed: u64) -> Result<Vec<Vector>, SpaceError> {
+        let axes = self.axes()?;
+        let total = axes
+            .iter()
+            .try_fold(1_usize, |total, axis| total.checked_mul(axis.len()));
+        let sample = self.sample.unwrap_or(usize::MAX);
+        let total = total.filter(|total| *total <= MAX_VECTORS || sample <= MAX_VECTORS);
+        let total = total.ok_or(SpaceError::TooMany)?;
+        let places: BTreeSet<usize> = match sample < total {
+            false => (0..total).collect(),
+            true => {
+                let mut rng = Rng::new(seed, "sweep");
+                let mut drawn = BTreeSet::new();
+                while drawn.len() < sample {
+                    drawn.insert(rng.range(0, total as u64) as usize);
+                }
+                drawn
+            }
+        };
+        let mut vectors: Vec<Vector> = Vec::with_capacity(places.len());
+        for place in places {
+            let vector = self.vector(&axes, place)?;
+            if !vectors.iter().any(|known| known.policy == vector.policy) {
+                vectors.push(vector);
+            }
+        }
+        Ok(vectors)
+    }
+
+    fn axes(&self) -> Result<Vec<Axis<'_>>, SpaceError> {
+        if self.over.is_empty() {
+            return Err(SpaceError::Empty);
+        }
+        let mut axes = Vec::new();
+        for (name, values) in &self.over {
+            let wrong = |reason| SpaceError::Values {
+                name: name.clone(),
+                reason,
+            };
+            let values = match values {
+                Values::List(list) if list.is_empty() => return Err(wrong("it has no values")),
+                Values::List(list) => list.clone(),
+                Values::Range(Range { steps: 0 | 1, .. }) => {
+                    return Err(wrong("steps must be 2 at least"));
+                }
+                Values::Range(Range { from, to, steps }) => {
+                    let step = (to - from) / (*steps - 1) as f64;
+                    // As people write them: 0.30000000000000004 is 0.3.
+                    let round = |value: f64| (value * 1e9).round() / 1e9;
+                    (0..*steps).map(|n| round(from + n as f64 * step)).collect()
+                }
+            };
+            axes.push(Axis::Weight(name, values));
+        }
+        if !self.reservations.is_empty() {
+            axes.push(Axis::Reservations(&self.reservations));
+        }
+        if !self.reference_wait_s.is_empty() {
+            axes.push(Axis::ReferenceWait(&self.reference_wait_s));
+        }
+        Ok(axes)
+    }
+
+    fn vector(&self, axes: &[Axis<'_>], mut place: usize) -> Result<Vector, SpaceError> {
+        let mut text = self.base.clone();
+        for axis in axes {
+            let at = place % axis.len();
+            place /= axis.len();
+            match axis {
+                Axis::Weight(name, values) => {
+                    text.weights.insert((*name).to_owned(), values[at]);
+                }
+                Axis::Reservations(all) => text.reservations = Some(all[at].clone()),
+                Axis::ReferenceWait(all) => text.reference_wait_s = Some(all[at]),
+            }
+        }
+        let policy = read_policy(&text)?;
+        // All nine, so that what is set by it does not depend on what was there.
+        let weights = Weights::NAMES.into_iter().zip(policy.weights.to_array());
+        text.weights = weights
+            .map(|(name, weight)| (name.to_owned(), weight))
+            .collect();
+        text.profile = None;
+        Ok(Vector { text, policy })
+    }
+}
+
+/// What is varied, and its values.
+enum Axis<'a> {
+    Weight(&'a str, Vec<f64>),
+    Reservations(&'a [ReservationsText]),
+    ReferenceWait(&'a [f64]),
+}
+
+impl Axis<'_> {
+    fn len(&self) -> usize {
+        match self {
+            Self::Weight(_, values) => values.len(),
+            Self::Reservations(all) => all.len(),
+            Self::ReferenceWait(all) => all.len(),
+        }
+    }
+}
+
+/// Those of which no other one is as good in every objective and better in one. `values` are by vector and objective;
+/// of equal ones the first is kept.
+pub fn pareto(values: &[Vec<f64>], objectives: &[&Measure]) -> Vec<usize> {
+    let costs: Vec<Vec<f64>> = values
+        .iter()
+        .map(|values| costs(values, objectives))
+        .collect();
+    let beats = |a: &[f64], b: &[f64]| {
+        let mut pairs = a.iter().zip(b);
+        pairs.clone().all(|(a, b)| a <= b) && pairs.any(|(a, b)| a < b)
+    };
+    (0..costs.len())
+        .filter(|place| {
+            let own = &costs[*place];
+            let is_beaten = costs.iter().any(|other| beats(other, own));
+            let is_known = costs[..*place].contains(own);
+            !is_beaten && !is_known
+        })
+        .collect()
+}
+
+/// Less is better.
+fn costs(values: &[f64], objectives: &[&Measure]) -> Vec<f64> {
+    let cost = |(value, measure): (&f64, &&Measure)| match measure.better {
+        Better::Lower => *value,
+        Better::Higher => -value,
+    };
+    values.iter().zip(objectives).map(cost).collect()
+}
+
+/// The one of the `front` that is nearest to being best in every objective at once, each counted from the best to the
+/// worst of the front; of those that are as near, the better one in the first objective.
+pub fn best(values: &[Vec<f64>], front: &[usize], objectives: &[&Measure]) -> Option<usize> {
+    let of = |place: &usize| costs(&values[*place], objectives);
+    let all: Vec<Vec<f64>> = front.iter().map(of).collect();
+    let range = |objective: usize| {
+        let each = all.iter().map(|costs| costs[objective]);
+        (
+            each.clone().fold(f64::INFINITY, f64::min),
+            each.fold(f64::NEG_INFINITY, f64::max),
+        )
+    };
+    let ranges: Vec<(f64, f64)> = (0..objectives.len()).map(range).collect();
+    let distance = |costs: &Vec<f64>| {
+        let parts = costs
+            .iter()
+            .zip(&ranges)
+            .map(|(cost, (least, most))| match most > least {
+                true => (cost - least) / (most - least),
+                false => 0.0,
+            });
+        parts.map(|part| part * part).sum::<f64>()
+    };
+    let nearest = all.iter().enumerate().min_by(|(_, a), (_, b)| {
+        let by_distance = distance(a).total_cmp(&distance(b));
+        by_distance.then_with(|| a[0].total_cmp(&b[0]))
+    });
+    nearest.map(|(place, _)| front[place])
+}
+
+/// A point that nobody beats, for reports.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Point {
+    /// Its weights and what else was varied.
+    pub policy: PolicyText,
+    /// What it comes to, by objective.
+    pub values: BTreeMap<&'static str, f64>,
+    /// It is the one that is taken.
+    pub is_best: bool,
+    /// Served again with the quorum as the judge, every start is the same.
+    pub confirmed: bool,
+}
