@@ -6,6 +6,7 @@ use crate::{
     cells,
     config::Settings,
     core::{Core, Parts},
+    decisions::Decisions,
     edges::{Edges, check_identity},
     fold,
     history::History,
@@ -44,10 +45,12 @@ use lattice_mesh::{
     AskMembers, Clock, Expect, Mesh, MeshConfig, Pin, Renewal, RenewalSettings, Role, Router,
     keep_renewed,
 };
+use lattice_placement::record::{Line, RECORD_FORMAT};
 use lattice_quorum_client::{Addresses, QuorumClient};
 use lattice_quorum_types::id::LeaseName;
 use secrecy::{ExposeSecret, SecretString};
 use std::{
+    error::Error as _,
     fmt,
     future::Future,
     net::{SocketAddr, TcpListener},
@@ -196,6 +199,7 @@ impl App {
             mesh: self.mesh.clone(),
             timings: self.settings.timings,
             history: self.history.clone(),
+            decisions: self.decisions()?,
         });
         core.renews_with(renewal);
         if let Some(template) = &self.settings.scheduling.checkpoint_directory {
@@ -239,6 +243,26 @@ impl App {
             .spawn(http::watch_over(serving, cancel, unserved));
         self.running = Some(running);
         Ok(())
+    }
+
+    fn decisions(&self) -> Result<Decisions, StartError> {
+        let begin = Line::Begin {
+            format: RECORD_FORMAT,
+            cluster: self.settings.cluster.clone(),
+            control: self.name.clone(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            at: self.clock.now(),
+        };
+        let folder = self.settings.data_dir.as_deref();
+        let opened = Decisions::open(folder, self.settings.decisions_keep_bytes, begin);
+        opened.map_err(|error| StartError::File {
+            key: "data_dir",
+            path: folder.unwrap_or(Path::new("")).to_owned(),
+            reason: format!(
+                "{error}: {}",
+                error.source().map_or_else(String::new, ToString::to_string)
+            ),
+        })
     }
 
     /// Resolves when the interfaces are no longer served though [`App::stop`] was not called: the

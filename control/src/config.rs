@@ -2,7 +2,7 @@
 
 pub(crate) mod scheduling;
 
-use crate::timings::Timings;
+use crate::{decisions::KEEP_BYTES, timings::Timings};
 use lattice_config::{Check, Problems};
 use lattice_gossip::{CellName, Seed};
 use lattice_mesh::{MeshConfig, Role};
@@ -32,6 +32,9 @@ pub struct Config {
     /// Folder for what this control keeps of the nodes' history. Without one it is kept in memory,
     /// and read anew from the agents after a restart.
     pub data_dir: Option<PathBuf>,
+    /// What is kept of what schedulers were told and decided.
+    #[serde(default)]
+    pub decisions: DecisionsConfig,
     /// Mesh addresses of the quorum members.
     pub quorum: Vec<String>,
     /// Gossip cells to join.
@@ -69,6 +72,22 @@ pub struct JoinConfig {
     /// Take over a name that is enrolled already.
     #[serde(default)]
     pub replace: bool,
+}
+
+/// What is kept of what schedulers were told and decided, in `data_dir`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(default)]
+pub struct DecisionsConfig {
+    /// The oldest goes when all together takes more MiB than this. 0: nothing is kept.
+    pub keep_mib: u64,
+}
+
+impl Default for DecisionsConfig {
+    fn default() -> Self {
+        Self {
+            keep_mib: KEEP_BYTES >> 20,
+        }
+    }
 }
 
 /// One gossip cell.
@@ -189,6 +208,7 @@ impl Config {
         };
         settings.credentials = Some(self.credentials.clone());
         settings.data_dir.clone_from(&self.data_dir);
+        settings.decisions_keep_bytes = self.decisions.keep_mib.saturating_mul(1 << 20);
         settings.bmcs.clone_from(&self.bmcs);
         let members = self.quorum.iter().map(|addr| addr.parse().ok());
         settings.quorum = members.collect::<Option<_>>()?;
@@ -233,6 +253,8 @@ pub struct Settings {
     pub credentials: Option<PathBuf>,
     /// Folder of the nodes' history; `None` keeps it in memory.
     pub data_dir: Option<PathBuf>,
+    /// How much is kept of what schedulers were told and decided; 0: nothing.
+    pub decisions_keep_bytes: u64,
     /// File that names the nodes' BMCs; `None`: none is read.
     pub bmcs: Option<PathBuf>,
     /// Mesh addresses of the quorum members.
@@ -281,6 +303,7 @@ impl Settings {
             https,
             credentials: None,
             data_dir: None,
+            decisions_keep_bytes: KEEP_BYTES,
             bmcs: None,
             quorum: Vec::new(),
             cells: Vec::new(),

@@ -23,6 +23,7 @@ use crate::{
     agents::{Agents, LogChunks},
     bmc::Readings,
     checkpoint_storage::CheckpointStorage,
+    decisions::Decisions,
     error::{AgentError, LogError, ProposeError},
     feed::{Change, Feed, Subscription},
     history::History,
@@ -67,6 +68,7 @@ pub(crate) struct Parts {
     pub(crate) mesh: Mesh,
     pub(crate) timings: Timings,
     pub(crate) history: History,
+    pub(crate) decisions: Decisions,
 }
 
 /// See the module. Shared as `Arc<Core>`.
@@ -79,6 +81,8 @@ pub struct Core {
     pub(crate) preimages: Preimages,
     pub(crate) timings: Timings,
     pub(crate) history: History,
+    /// What schedulers were told and decided.
+    pub(crate) decisions: Decisions,
     /// What the BMCs say.
     pub(crate) bmc: Readings,
     /// Plans that were asked for.
@@ -124,6 +128,7 @@ impl Core {
             preimages: Preimages::new(),
             timings: parts.timings,
             history: parts.history,
+            decisions: parts.decisions,
             bmc: Readings::default(),
             asked: Asked::default(),
             scaling: Scaling::default(),
@@ -293,8 +298,16 @@ impl Core {
         command: Command,
     ) -> Result<Applied, ProposeError> {
         let key = key.unwrap_or_else(|| format!("{:032x}", rand::random::<u128>()));
+        let is_submit = matches!(command, Command::Submit { .. } | Command::SubmitDag { .. });
+        let user = is_submit.then(|| principal.name.clone());
         let envelope = self.envelope(principal, Some(key), None, command);
-        Ok(self.propose_one(envelope).await??)
+        let answer = self.propose_one(envelope).await?;
+        if let (Some(user), Err(refusal)) = (user, &answer) {
+            let at = self.now();
+            self.decisions
+                .refused_submit(at, &user, refusal.to_string());
+        }
+        Ok(answer?)
     }
 
     /// A linearizable read.

@@ -33,6 +33,7 @@ pub(crate) async fn follow(core: Arc<Core>) {
             core.heard();
             match item {
                 WatchItem::Events(events) => {
+                    core.decisions.heard(&events);
                     fold(&core, &events);
                     for event in &events {
                         if let EventKind::Trust { number } = event.kind {

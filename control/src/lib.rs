@@ -17,6 +17,7 @@ mod checkpoint_storage;
 mod compare;
 mod config;
 mod core;
+mod decisions;
 mod drift;
 mod edges;
 mod error;

@@ -136,7 +136,9 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
     match cli.command {
         Command::Demo(args) => return demo::run(args, cli.format),
         Command::Host(command) => host::run(command, cli.format)?,
-        Command::Replay(command) => return replay::run(command, cli.format),
+        Command::Replay(command) => {
+            return replay::run(command, cli.context.as_deref(), cli.format);
+        }
         Command::Completions { shell } => {
             let mut command = Cli::command();
             let mut script = Vec::new();

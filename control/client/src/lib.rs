@@ -32,6 +32,7 @@ mod baselines;
 mod certificates;
 mod conformance;
 mod dags;
+mod decisions;
 mod error;
 mod events;
 mod history;

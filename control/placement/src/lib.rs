@@ -42,6 +42,7 @@ mod possible;
 mod power;
 mod profile;
 mod queue;
+pub mod record;
 mod rivals;
 mod storage;
 #[cfg(test)]

@@ -135,6 +135,30 @@ impl Planner {
         })
     }
 
+    /// Plans with `promised` in the queue too, who wait for nodes that they are promised: where as many others are
+    /// free, they get those. Who is not placed stays out of the queue: it is promised enough, and nothing more is
+    /// held back for it.
+    pub fn plan_with_promised(
+        &mut self,
+        mut promised: BTreeMap<AllocationId, PendingView>,
+        now: UnixMillis,
+    ) -> Plan {
+        while !promised.is_empty() {
+            let coming = promised
+                .iter()
+                .map(|(id, known)| (*id, Some(known.clone())));
+            self.update_queue(coming.collect());
+            let plan = self.plan(now);
+            self.update_queue(promised.keys().map(|id| (*id, None)).collect());
+            let before = promised.len();
+            promised.retain(|id, _| plan.placements.iter().any(|placed| placed.id == *id));
+            if promised.len() == before {
+                return plan;
+            }
+        }
+        self.plan(now)
+    }
+
     /// Finds what all jobs have in common, and goes on with it and with the order of the cycle before.
     fn with_scorer<T>(
         &mut self,

@@ -24,4 +24,5 @@ pub mod sweep;
 pub mod swf;
 pub mod textbook;
 pub mod trace;
+pub mod verify;
 pub mod workload;

@@ -96,6 +96,7 @@ fn core(store: Arc<Scripted>) -> Arc<Core> {
         mesh: Mesh::bind(addr, credentials, MeshConfig::default()).unwrap(),
         timings: crate::Timings::default(),
         history: crate::history::History::open(None).unwrap(),
+        decisions: crate::decisions::Decisions::default(),
     })
 }
 

@@ -4,6 +4,7 @@
 
 use crate::{
     core::{Core, Wakes},
+    decisions::Planned as Written,
     feed::{Change, Observed},
     movement::Home,
     plans::Planned,
@@ -15,7 +16,7 @@ use crate::{
     },
     view::View,
 };
-use lattice_placement::{Blocker, ClusterView, Delta, Plan, Planner};
+use lattice_placement::{Blocker, ClusterView, Delta, Plan, Planner, record::Outcome};
 use lattice_quorum_types::{
     Allocation, AllocationId, Command, Envelope, NodeId, Refusal, Revision, VclusterName,
     command::{ExpectedNode, Fence},
@@ -172,7 +173,7 @@ impl Schedule {
         let may_rest = self.rest.is_some_and(rests);
         self.unassigned.follow(&view, since);
         self.keep_promises(&view, &fence).await;
-        let Some((plan, sought)) = self.plan(&view, may_rest).await else {
+        let Some((plan, sought)) = self.plan(&view, may_rest, epoch).await else {
             return ScheduleReport::default();
         };
         self.make_room(sought, &fence).await;
@@ -205,6 +206,7 @@ impl Schedule {
         fence: &Fence,
     ) -> Vec<(Of<'a>, Envelope)> {
         let (core, claims) = (&self.core, &mut self.claims);
+        let vcluster = &self.vcluster;
         let mut ready = Vec::new();
         for placed in &plan.placements {
             let Some(held) = pending(view, placed.id) else {
@@ -232,6 +234,10 @@ impl Schedule {
                     ready.push((of, core.envelope(core.service(), None, fence, command)));
                 }
                 Err(why) => {
+                    let outcome = Outcome::HeldBack {
+                        reason: why.to_string(),
+                    };
+                    core.decisions.outcome(vcluster, plan.made_at, id, outcome);
                     tracing::debug!(%id, %why, "not assigned yet");
                     self.unassigned.hold_back(of, &why);
                 }
@@ -282,6 +288,16 @@ impl Schedule {
             }
         };
         for (of, answer) in proposed.into_iter().zip(answers) {
+            let outcome = match &answer {
+                Ok(applied) => Outcome::Assigned {
+                    revision: applied.revision,
+                },
+                Err(refusal) => Outcome::Refused {
+                    refusal: refusal.to_string(),
+                },
+            };
+            let (decisions, planned_at) = (&self.core.decisions, of.plan.made_at);
+            decisions.outcome(&self.vcluster, planned_at, of.placed.id, outcome);
             match answer {
                 Ok(applied) => {
                     report.assigned += 1;
@@ -320,7 +336,12 @@ impl Schedule {
     /// Plans on a thread of its own; it may take a while. `None` while the process ends, and where it
     /// `may_rest` and nothing that a plan depends on has changed: on a large cluster another node answers
     /// all the time.
-    async fn plan(&mut self, view: &Arc<View>, may_rest: bool) -> Option<(Plan, Vec<Sought>)> {
+    async fn plan(
+        &mut self,
+        view: &Arc<View>,
+        may_rest: bool,
+        epoch: u64,
+    ) -> Option<(Plan, Vec<Sought>)> {
         let (core, vcluster, view) = (self.core.clone(), self.vcluster.clone(), view.clone());
         let turn = core.planning.clone().acquire_owned().await.ok()?;
         let asides = self.unassigned.asides();
@@ -332,6 +353,8 @@ impl Schedule {
         let planning = tokio::task::spawn_blocking(move || {
             let (now, age_ms) = (core.now(), core.view_age_ms().unwrap_or(0));
             let policy = settings.policy;
+            let is_kept = core.decisions.is_kept();
+            let mut heard = None;
             let (mut planner, mut turns, rests) = match warm {
                 Some(Warm {
                     mut planner,
@@ -343,6 +366,7 @@ impl Schedule {
                     let is_same = *planner.policy() == policy && !changes(&delta, planner.view());
                     let rests = may_rest && is_same;
                     if !rests {
+                        heard = is_kept.then(|| delta.clone());
                         planner.update(delta);
                     }
                     (planner, turns, rests)
@@ -355,7 +379,19 @@ impl Schedule {
             };
             planner.set_policy(policy);
             let plan = (!rests).then(|| {
-                let plan = sooner::plan(&mut planner, &view, &vcluster, now);
+                let promised = sooner::waiting(&view, &vcluster, now);
+                let written = is_kept.then(|| Written {
+                    vcluster: &vcluster,
+                    at: now,
+                    epoch,
+                    policy,
+                    delta: heard,
+                    promised: promised.clone(),
+                });
+                let plan = planner.plan_with_promised(promised, now);
+                if let Some(written) = written {
+                    core.decisions.planned(written, planner.view(), &plan);
+                }
                 let late = turns.late(&mut planner, &view, &plan, &rules, now);
                 let search = Search {
                     core: &core,

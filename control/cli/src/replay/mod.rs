@@ -2,15 +2,17 @@
 
 mod compare;
 mod progress;
+mod record;
 mod run;
 mod source;
 mod sweep;
+mod verify;
 
-use crate::{failure::Failure, output::Format};
+use crate::{answered, connect::Connection, failure::Failure, output::Format};
 use clap::Subcommand;
-use std::process::ExitCode;
+use std::{path::Path, process::ExitCode};
 
-/// Replay recorded work on a machine of your choice, offline: no cluster is asked.
+/// Replay recorded work on a machine of your choice, offline: a cluster is asked for its record alone.
 ///
 /// A trace is in the Standard Workload Format, an export of `sacct --parsable2`, a log in Argonne's six columns, or
 /// tasks of Alibaba's GPU trace; plain, gzip or zstd. `lattice` is this product: the solver that places work and the
@@ -21,13 +23,25 @@ pub enum ReplayCommand {
     Run(Box<run::RunArgs>),
     Compare(Box<compare::CompareArgs>),
     Sweep(Box<sweep::SweepArgs>),
+    Verify(verify::VerifyArgs),
+    Record(record::RecordArgs),
 }
 
-/// Does what was asked.
-pub fn run(command: ReplayCommand, format: Format) -> Result<ExitCode, Failure> {
+/// Does what was asked; a cluster is asked for its record alone.
+pub fn run(
+    command: ReplayCommand,
+    context: Option<&Path>,
+    format: Format,
+) -> Result<ExitCode, Failure> {
     match command {
         ReplayCommand::Run(args) => run::run(&args, format),
         ReplayCommand::Compare(args) => compare::run(&args, format),
         ReplayCommand::Sweep(args) => sweep::run(&args, format),
+        ReplayCommand::Verify(args) => verify::run(&args, format),
+        ReplayCommand::Record(args) => {
+            let connection = Connection::open(context, format)?;
+            answered(record::run(&args, &connection))?;
+            Ok(ExitCode::SUCCESS)
+        }
     }
 }

@@ -47,6 +47,8 @@ pub struct Lines {
     packing: Option<&'static str>,
     number: u64,
     bytes: Vec<u8>,
+    /// What is longer is cut.
+    longest: u64,
 }
 
 /// One line.
@@ -97,7 +99,14 @@ impl Lines {
             packing,
             number: 0,
             bytes: Vec::new(),
+            longest: MAX_LINE,
         })
+    }
+
+    /// With lines of so many bytes at the most.
+    #[must_use]
+    pub fn as_long_as(self, longest: u64) -> Self {
+        Self { longest, ..self }
     }
 
     /// The next line; `None` after the last one. `text` holds what must outlive the call where the bytes are not
@@ -107,7 +116,7 @@ impl Lines {
     /// When there is none although the file goes on.
     pub fn next<'a>(&'a mut self, text: &'a mut String) -> Result<Option<Line<'a>>, InputError> {
         self.bytes.clear();
-        let most = MAX_LINE + 1;
+        let most = self.longest + 1;
         let mut limited = (&mut self.input).take(most);
         let found = limited.read_until(b'\n', &mut self.bytes);
         let mut is_cut = false;

@@ -12,6 +12,7 @@ pub(crate) mod claims;
 pub(crate) mod compared;
 pub(crate) mod conformance;
 pub(crate) mod dags;
+pub(crate) mod decisions;
 pub(crate) mod drains;
 pub(crate) mod elements;
 pub(crate) mod explain;

@@ -8,6 +8,7 @@ mod certificates;
 mod claims;
 mod conformance;
 mod dags;
+mod decisions;
 mod document;
 mod events;
 mod health;
@@ -96,6 +97,7 @@ fn documented() -> OpenApiRouter<Api> {
         .routes(routes!(dags::list, dags::submit))
         .routes(routes!(dags::get, dags::cancel))
         .routes(routes!(dags::graph))
+        .routes(routes!(decisions::list))
         .routes(routes!(reservations::list))
         .routes(routes!(
             reservations::get,

@@ -219,6 +219,7 @@ impl Bed {
             mesh: mesh(&authority, Role::Control, "c1"),
             timings: crate::Timings::default(),
             history: crate::history::History::open(None).unwrap(),
+            decisions: crate::decisions::Decisions::default(),
         });
         let (tls, ca_pem) = server_tls();
         let port = TcpSocket::new_v4().unwrap();

@@ -243,6 +243,7 @@ pub(super) fn core(store: Arc<Told>, clock: Arc<dyn Clock>) -> Arc<Core> {
         mesh: Mesh::bind(addr, credentials, MeshConfig::default()).unwrap(),
         timings: crate::Timings::default(),
         history: crate::history::History::open(None).unwrap(),
+        decisions: crate::decisions::Decisions::default(),
     })
 }
 

@@ -6,35 +6,13 @@ use super::{
     promises::{self, Promise},
 };
 use crate::{movement::Home, view::View};
-use lattice_placement::{Health, Liveness, PendingView, Plan, Planner};
+use lattice_placement::{Health, Liveness, PendingView};
 use lattice_quorum_types::{AllocationId, UnixMillis, VclusterName};
 use std::collections::BTreeMap;
 
-/// Plans with those in the queue too who wait for what they are promised, where as many other nodes are free. Who is
-/// not placed stays out of the queue: it is promised enough, and nothing more is held back for it. Who is loses its
-/// promise with the assignment.
-pub(super) fn plan(
-    planner: &mut Planner,
-    view: &View,
-    vcluster: &VclusterName,
-    now: UnixMillis,
-) -> Plan {
-    let mut waiting = waiting(view, vcluster, now);
-    while !waiting.is_empty() {
-        let coming = waiting.iter().map(|(id, known)| (*id, Some(known.clone())));
-        planner.update_queue(coming.collect());
-        let plan = planner.plan(now);
-        planner.update_queue(waiting.keys().map(|id| (*id, None)).collect());
-        let before = waiting.len();
-        waiting.retain(|id, _| plan.placements.iter().any(|placed| placed.id == *id));
-        if waiting.len() == before {
-            return plan;
-        }
-    }
-    planner.plan(now)
-}
-
-fn waiting(
+/// Who waits for what they are promised, where as many other nodes may be free. Who is placed loses its promise with
+/// the assignment.
+pub(super) fn waiting(
     view: &View,
     vcluster: &VclusterName,
     now: UnixMillis,

@@ -353,7 +353,7 @@ async fn sensitive_work_whose_claims_do_not_fit_says_so_and_stops_no_other() {
     let placed = async |schedule: &mut Schedule| {
         let view = world.core.view();
         schedule.unassigned.follow(&view, Instant::now());
-        let (plan, _) = schedule.plan(&view, false).await.unwrap();
+        let (plan, _) = schedule.plan(&view, false, 1).await.unwrap();
         let placed = plan.placements.iter().map(|p| p.id);
         placed.collect::<Vec<_>>()
     };
@@ -461,7 +461,7 @@ async fn settings_that_nobody_can_read_are_written_down_when_they_change() {
     let mut lines = async || {
         for _ in 0..3 {
             let view = world.core.view();
-            assert!(schedule.plan(&view, false).await.is_some());
+            assert!(schedule.plan(&view, false, 1).await.is_some());
             view.policy_of(&vcluster());
         }
         let written = log.0.lock().unwrap();

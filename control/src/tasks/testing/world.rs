@@ -159,6 +159,7 @@ impl World {
                 ..Timings::default()
             },
             history: crate::history::History::open(None).unwrap(),
+            decisions: crate::decisions::Decisions::default(),
         });
         store.core.set(Arc::downgrade(&core)).unwrap();
         let lease = LeaseName::new("schedule.default").unwrap();

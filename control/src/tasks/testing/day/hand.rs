@@ -113,6 +113,7 @@ impl Hand {
             mesh: office.mesh(),
             timings: Timings::default(),
             history: crate::history::History::open(None).unwrap(),
+            decisions: crate::decisions::Decisions::default(),
         });
         desk.core.set(Arc::downgrade(&core)).unwrap();
         core.checkpoints_go("/scratch/{tenant}/{project}/{allocation}".to_owned());

@@ -1,0 +1,83 @@
+//! `lattice replay verify`.
+
+use super::run::time;
+use crate::{
+    failure::Failure,
+    output::{self, Columns, Format},
+};
+use clap::Args;
+use lattice_api::text;
+use lattice_replay::verify::{self, Verdict};
+use std::{path::PathBuf, process::ExitCode};
+
+/// Decide a record of the live system again, and compare with what really happened.
+///
+/// Each plan is made again on what its scheduler knew then; the first one that places otherwise is named with its
+/// cause. Then all plans are made in a row, where what follows from a placement follows from ours: starts, nodes,
+/// makespan and waits are compared. It fails where anything is not as it was.
+#[derive(Args)]
+pub struct VerifyArgs {
+    /// The record, as `lattice replay record` has written it.
+    file: PathBuf,
+}
+
+/// Runs it.
+pub fn run(args: &VerifyArgs, format: Format) -> Result<ExitCode, Failure> {
+    let record = verify::open(&args.file).map_err(anyhow::Error::from)?;
+    let verdict = verify::verify(&record).map_err(anyhow::Error::from)?;
+    print(&verdict, format)?;
+    if let Some(cut_off) = &verdict.cut_off {
+        eprintln!("lattice: {}: {cut_off}", args.file.display());
+    }
+    if let Some(first) = &verdict.first_divergence {
+        let at = text::time(first.at);
+        eprintln!(
+            "lattice: plan {} (line {}, vCluster {}, {at}) is another one: {}\nlattice: cause: {}",
+            first.cycle, first.line, first.vcluster, first.what, first.cause
+        );
+    }
+    match verdict.is_same() {
+        true => Ok(ExitCode::SUCCESS),
+        false => Err(Failure::refused(
+            "the record is not decided again as it was",
+        )),
+    }
+}
+
+fn print(verdict: &Verdict, format: Format) -> Result<(), Failure> {
+    let v = verdict;
+    let title = format!(
+        "{} by control {} ({}), {} to {}",
+        v.cluster,
+        v.control,
+        v.recorded_by,
+        output::time(&text::time(v.from)),
+        output::time(&text::time(v.until))
+    );
+    output::title(format, &title)?;
+    let of = |part: u64, whole: u64| format!("{part} of {whole}");
+    let rows = [
+        ("plans that place the same", of(v.cycles_equal, v.cycles)),
+        ("started in the same plan", of(v.same_start, v.allocations)),
+        (
+            "started there on the same nodes",
+            of(v.same_nodes, v.allocations),
+        ),
+        ("start difference, mean", time(v.mean_start_difference_s)),
+        ("start difference, largest", time(v.max_start_difference_s)),
+        ("makespan, recorded", time(v.makespan_recorded_s)),
+        ("makespan, replayed", time(v.makespan_replayed_s)),
+        (
+            "distance of waits (Kolmogorov-Smirnov)",
+            format!("{:.4}", v.wait_distance),
+        ),
+        ("submits refused then", v.refused_submits.to_string()),
+        ("placements refused then", v.refused.to_string()),
+        ("placements held back then", v.held_back.to_string()),
+    ];
+    let rows = rows
+        .into_iter()
+        .map(|(name, value)| vec![name.to_owned(), value]);
+    output::print(format, verdict, Columns::only(&["what", "value"]), rows)?;
+    Ok(())
+}

@@ -1,0 +1,407 @@
+//! All cycles in a row: what follows from a placement follows from ours. What comes from outside (who submits, how long
+//! work takes, what nodes are, limits, weights, in which instants it is planned) is the record's.
+
+use super::Record;
+use lattice_placement::{
+    ClusterView, Delta, LevelView, NodeView, PendingView, Planner, RunningView,
+    record::{Cycle, Line, Outcome},
+};
+use lattice_quorum_types::{
+    AllocationId, AllocationState, NodeId, ProjectPath, UnixMillis, VclusterName,
+    event::AllocationChange, limit::Usage,
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What became of one allocation then.
+#[derive(Debug, Clone, Default)]
+struct Then {
+    submitted_at: Option<UnixMillis>,
+    /// The instant of the plan that placed it, and its nodes in rank order. Of its last attempt.
+    started: Option<(UnixMillis, Vec<NodeId>)>,
+    ended_at: Option<UnixMillis>,
+}
+
+/// The same now.
+#[derive(Debug, Clone)]
+struct Now {
+    vcluster: VclusterName,
+    project: ProjectPath,
+    started_at: UnixMillis,
+    nodes: Vec<NodeId>,
+    walltime_ms: Option<u64>,
+    /// It started as it did then, so it ends as it did then.
+    is_as_then: bool,
+    has_ended: bool,
+}
+
+/// See the module.
+pub(super) struct Again {
+    planners: BTreeMap<VclusterName, Planner>,
+    then: BTreeMap<AllocationId, Then>,
+    now: BTreeMap<AllocationId, Now>,
+    /// Placements that came to nothing then.
+    failed: BTreeSet<(UnixMillis, AllocationId)>,
+    /// Whether some placement was another one than then.
+    differs: bool,
+}
+
+/// Both, side by side.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Compared {
+    pub(super) allocations: u64,
+    pub(super) same_start: u64,
+    pub(super) same_nodes: u64,
+    pub(super) mean_start_difference_s: f64,
+    pub(super) max_start_difference_s: f64,
+    pub(super) makespan_recorded_s: f64,
+    pub(super) makespan_replayed_s: f64,
+    pub(super) wait_distance: f64,
+}
+
+impl Again {
+    pub(super) fn new(record: &Record) -> Self {
+        let mut again = Self {
+            planners: BTreeMap::new(),
+            then: BTreeMap::new(),
+            now: BTreeMap::new(),
+            failed: BTreeSet::new(),
+            differs: false,
+        };
+        let mut placed: BTreeMap<(UnixMillis, AllocationId), Vec<NodeId>> = BTreeMap::new();
+        for (_, line) in &record.lines {
+            match line {
+                Line::View { view, .. } => again.submitted(view.pending.iter()),
+                Line::Cycle(cycle) => {
+                    let came = cycle.delta.iter().flat_map(|delta| &delta.pending);
+                    again.submitted(came.filter_map(|(id, known)| Some((id, known.as_ref()?))));
+                    for of in &cycle.placed {
+                        placed.insert((cycle.at, of.id), of.nodes.clone());
+                    }
+                }
+                Line::Outcome {
+                    planned_at,
+                    id,
+                    outcome,
+                    ..
+                } => match outcome {
+                    Outcome::Assigned { .. } => {
+                        let nodes = placed.get(&(*planned_at, *id)).cloned().unwrap_or_default();
+                        again.then.entry(*id).or_default().started = Some((*planned_at, nodes));
+                    }
+                    Outcome::Refused { .. } | Outcome::HeldBack { .. } => {
+                        again.failed.insert((*planned_at, *id));
+                    }
+                },
+                Line::Allocation(changed) if changed.change == AllocationChange::Ended => {
+                    let ended_at = changed.ended_at.unwrap_or(changed.at);
+                    if changed.state != AllocationState::Cancelled || changed.started_at.is_some() {
+                        again.then.entry(changed.id).or_default().ended_at = Some(ended_at);
+                    }
+                }
+                Line::Begin { .. } | Line::Allocation(_) | Line::RefusedSubmit { .. } => {}
+            }
+        }
+        again
+    }
+
+    fn submitted<'a>(
+        &mut self,
+        pending: impl Iterator<Item = (&'a AllocationId, &'a PendingView)>,
+    ) {
+        for (id, known) in pending {
+            let then = self.then.entry(*id).or_default();
+            then.submitted_at.get_or_insert(known.submitted_at);
+        }
+    }
+
+    /// A scheduler begins with all that it knew. While nothing was decided otherwise that is ours too.
+    pub(super) fn view(&mut self, vcluster: &VclusterName, view: &ClusterView) {
+        let view = match self.differs {
+            false => view.clone(),
+            true => self.ours(vcluster, view),
+        };
+        self.planners.insert(vcluster.clone(), Planner::new(view));
+    }
+
+    /// A view as it is after what was decided otherwise.
+    fn ours(&self, vcluster: &VclusterName, view: &ClusterView) -> ClusterView {
+        let mut ours = view.clone();
+        ours.pending.retain(|id, _| !self.now.contains_key(id));
+        ours.running.clear();
+        for (id, now) in self
+            .now
+            .iter()
+            .filter(|(_, now)| !now.has_ended && now.vcluster == *vcluster)
+        {
+            ours.running.insert(*id, running(now));
+        }
+        let held = self.held();
+        for (name, node) in &mut ours.nodes {
+            node.holder = held.get(name).copied();
+        }
+        for (path, level) in &mut ours.levels {
+            *level = self.level(path, *level);
+        }
+        ours
+    }
+
+    fn held(&self) -> BTreeMap<&NodeId, AllocationId> {
+        let holds = self.now.iter().filter(|(_, now)| !now.has_ended);
+        holds
+            .flat_map(|(id, now)| now.nodes.iter().map(|node| (node, *id)))
+            .collect()
+    }
+
+    /// Its limits, and what counts against them here.
+    fn level(&self, path: &ProjectPath, level: LevelView) -> LevelView {
+        let (mut own, mut subtree) = (Usage::default(), Usage::default());
+        for now in self.now.values().filter(|now| !now.has_ended) {
+            let used = Usage {
+                nodes: now.nodes.len() as u64,
+                allocations: 1,
+            };
+            if now.project == *path {
+                own = own.with(used);
+            } else if now.project.levels().any(|up| up == path.as_str()) {
+                subtree = subtree.with(used);
+            }
+        }
+        LevelView {
+            own,
+            subtree,
+            ..level
+        }
+    }
+
+    pub(super) fn cycle(&mut self, cycle: &Cycle) {
+        self.end(cycle.at);
+        let Some(mut planner) = self.planners.remove(&cycle.vcluster) else {
+            return;
+        };
+        if let Some(delta) = &cycle.delta {
+            let delta = match self.differs {
+                false => (**delta).clone(),
+                true => self.our_delta(&cycle.vcluster, delta, planner.view()),
+            };
+            self.follow(&delta);
+            planner.update(delta);
+        }
+        planner.set_policy(cycle.policy);
+        let plan = planner.plan_with_promised(cycle.promised.clone(), cycle.at);
+        let mut taken: BTreeSet<AllocationId> = BTreeSet::new();
+        for placed in &plan.placements {
+            if self.failed.contains(&(cycle.at, placed.id)) {
+                continue;
+            }
+            let nodes: Vec<NodeId> = placed.nodes.iter().map(|n| n.node.clone()).collect();
+            let known = planner.view().pending.get(&placed.id);
+            let Some(known) = known.or_else(|| cycle.promised.get(&placed.id)) else {
+                continue;
+            };
+            let then = self
+                .then
+                .get(&placed.id)
+                .and_then(|then| then.started.as_ref());
+            let is_as_then = then.is_some_and(|(at, on)| *at == cycle.at && *on == nodes);
+            self.differs |= !is_as_then;
+            let now = Now {
+                vcluster: cycle.vcluster.clone(),
+                project: known.project.clone(),
+                started_at: cycle.at,
+                nodes,
+                walltime_ms: known.walltime_ms,
+                is_as_then,
+                has_ended: false,
+            };
+            self.now.insert(placed.id, now);
+            taken.insert(placed.id);
+        }
+        // Who was placed then and is not now.
+        let was = cycle
+            .placed
+            .iter()
+            .filter(|was| !self.failed.contains(&(cycle.at, was.id)));
+        self.differs |= was.clone().any(|was| !taken.contains(&was.id));
+        self.planners.insert(cycle.vcluster.clone(), planner);
+    }
+
+    /// What starts otherwise than then runs for as long as it did.
+    fn end(&mut self, at: UnixMillis) {
+        for (id, now) in &mut self.now {
+            let ends_at = ends_at(self.then.get(id), now);
+            if ends_at.is_some_and(|ends_at| ends_at <= at) {
+                now.has_ended = true;
+            }
+        }
+    }
+
+    /// While everything is as it was, ends are as the record tells them.
+    fn follow(&mut self, delta: &Delta) {
+        for (id, running) in &delta.running {
+            if let (None, Some(now)) = (running, self.now.get_mut(id)) {
+                now.has_ended |= now.is_as_then;
+            }
+        }
+    }
+
+    /// What is news after something was decided otherwise: what comes from outside is the record's, what follows from
+    /// placements is ours.
+    fn our_delta(&self, vcluster: &VclusterName, delta: &Delta, known: &ClusterView) -> Delta {
+        let mut ours = Delta {
+            pending: BTreeMap::new(),
+            running: BTreeMap::new(),
+            nodes: BTreeMap::new(),
+            levels: BTreeMap::new(),
+            ..delta.clone()
+        };
+        for (id, pending) in &delta.pending {
+            let was_placed = self.then.get(id).is_some_and(|then| then.started.is_some());
+            match pending {
+                Some(pending) if !self.now.contains_key(id) => {
+                    ours.pending.insert(*id, Some(pending.clone()));
+                }
+                // Gone by itself: cancelled, held, or its time was over.
+                None if !was_placed => drop(ours.pending.insert(*id, None)),
+                _ => {}
+            }
+        }
+        for id in known.pending.keys().filter(|id| self.now.contains_key(id)) {
+            ours.pending.insert(*id, None);
+        }
+        for (id, now) in self.now.iter().filter(|(_, now)| now.vcluster == *vcluster) {
+            ours.running
+                .insert(*id, (!now.has_ended).then(|| running(now)));
+        }
+        for id in known.running.keys().filter(|id| !self.now.contains_key(id)) {
+            // It ran before the record began, and ends as it did.
+            if let Some(change) = delta.running.get(id) {
+                ours.running.insert(*id, change.clone());
+            }
+        }
+        let held = self.held();
+        let before = |name: &NodeId| known.nodes.get(name).and_then(|node| node.holder);
+        for (name, node) in &known.nodes {
+            let news = delta.nodes.get(name);
+            let node = news.cloned().unwrap_or_else(|| Some(node.clone()));
+            let Some(node) = node else {
+                ours.nodes.insert(name.clone(), None);
+                continue;
+            };
+            // Held since before the record: as it tells.
+            let foreign = before(name).filter(|id| !self.now.contains_key(id));
+            let foreign = foreign.filter(|id| news.is_none() || node.holder == Some(*id));
+            let holder = held.get(name).copied().or(foreign);
+            let is_news = news.is_some() || before(name) != holder;
+            if is_news {
+                ours.nodes
+                    .insert(name.clone(), Some(NodeView { holder, ..node }));
+            }
+        }
+        for (name, node) in delta
+            .nodes
+            .iter()
+            .filter(|(name, _)| !known.nodes.contains_key(*name))
+        {
+            let holder = held.get(name).copied();
+            let node = node.clone().map(|node| NodeView { holder, ..node });
+            ours.nodes.insert(name.clone(), node);
+        }
+        let levels = known
+            .levels
+            .iter()
+            .map(|(path, level)| (path, Some(*level)));
+        let levels: BTreeMap<&ProjectPath, Option<LevelView>> = levels
+            .chain(delta.levels.iter().map(|(path, level)| (path, *level)))
+            .collect();
+        for (path, level) in levels {
+            ours.levels
+                .insert(path.clone(), level.map(|level| self.level(path, level)));
+        }
+        ours
+    }
+
+    pub(super) fn compared(mut self) -> Compared {
+        self.end(UnixMillis(u64::MAX));
+        let mut compared = Compared::default();
+        let (mut waits_then, mut waits_now) = (Vec::new(), Vec::new());
+        let (mut sum_s, mut both) = (0.0, 0_u64);
+        let (mut last_then, mut last_now) = (None, None);
+        for (id, then) in &self.then {
+            let now = self.now.get(id);
+            if then.started.is_none() && now.is_none() {
+                continue;
+            }
+            compared.allocations += 1;
+            if let (Some((at, nodes)), Some(now)) = (&then.started, now) {
+                let difference_s = seconds(at.since(now.started_at) + now.started_at.since(*at));
+                (sum_s, both) = (sum_s + difference_s, both + 1);
+                compared.max_start_difference_s = compared.max_start_difference_s.max(difference_s);
+                let same_start = *at == now.started_at;
+                compared.same_start += u64::from(same_start);
+                compared.same_nodes += u64::from(same_start && *nodes == now.nodes);
+            }
+            let submitted = then.submitted_at;
+            if let (Some((at, _)), Some(submitted)) = (&then.started, submitted) {
+                waits_then.push(at.since(submitted));
+            }
+            if let (Some(now), Some(submitted)) = (now, submitted) {
+                waits_now.push(now.started_at.since(submitted));
+            }
+            last_then = last_then.max(then.ended_at);
+            last_now = last_now.max(now.and_then(|now| ends_at(Some(then), now)));
+        }
+        let first = self
+            .then
+            .values()
+            .filter_map(|then| then.submitted_at)
+            .min();
+        let makespan = |last: Option<UnixMillis>| match (first, last) {
+            (Some(first), Some(last)) => seconds(last.since(first)),
+            _ => 0.0,
+        };
+        compared.mean_start_difference_s = sum_s / both.max(1) as f64;
+        compared.makespan_recorded_s = makespan(last_then);
+        compared.makespan_replayed_s = makespan(last_now);
+        compared.wait_distance = distance(waits_then, waits_now);
+        compared
+    }
+}
+
+/// When what runs now ends: as long after its start as it did then, at its walltime at the latest. `None`: then it had
+/// not ended when the record did.
+fn ends_at(then: Option<&Then>, now: &Now) -> Option<UnixMillis> {
+    let then = then?;
+    let ended_at = then.ended_at?;
+    if now.is_as_then {
+        return Some(ended_at);
+    }
+    let (started_at, _) = then.started.as_ref()?;
+    Some(now.started_at.after(ended_at.since(*started_at)))
+}
+
+fn running(now: &Now) -> RunningView {
+    RunningView {
+        ends_at: now.walltime_ms.map(|ms| now.started_at.after(ms)),
+        walltime_ms: now.walltime_ms,
+        storage_mb_s: BTreeMap::new(),
+    }
+}
+
+fn seconds(ms: u64) -> f64 {
+    ms as f64 / 1000.0
+}
+
+/// Kolmogorov and Smirnov's: the largest difference of the two distribution functions.
+fn distance(mut a: Vec<u64>, mut b: Vec<u64>) -> f64 {
+    if a.is_empty() || b.is_empty() {
+        return if a.len() == b.len() { 0.0 } else { 1.0 };
+    }
+    a.sort_unstable();
+    b.sort_unstable();
+    let part =
+        |of: &[u64], at: u64| of.partition_point(|value| *value <= at) as f64 / of.len() as f64;
+    let values = a.iter().chain(&b);
+    values
+        .map(|at| (part(&a, *at) - part(&b, *at)).abs())
+        .fold(0.0, f64::max)
+}

@@ -1,0 +1,308 @@
+//! A record of the live system, decided again: the same solver on the same inputs must place the same work on the same
+//! nodes in the same cycle.
+//!
+//! Two things are looked at. *Each cycle by itself*: the planner is told what the live one was told, and what it places
+//! is compared; the first difference is named with its cause. *All cycles in a row*: here what follows from a placement
+//! follows from ours, so that a difference has the consequences that it would have had; starts, nodes, makespan and
+//! waits of both are compared. Where every cycle is the same, both are the same.
+
+mod again;
+mod record;
+#[cfg(test)]
+mod tests;
+
+pub use record::{Record, RecordError, open, read};
+
+use again::Again;
+use lattice_placement::{
+    ClusterView, Planner,
+    record::{Cycle, Line, Outcome, Placed},
+};
+use lattice_quorum_types::{AllocationId, UnixMillis, VclusterName, hostlist};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// What came of it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Verdict {
+    /// The cluster that was recorded.
+    pub cluster: String,
+    /// The control that wrote the record.
+    pub control: String,
+    /// Its version.
+    pub recorded_by: String,
+    /// From when on, Unix milliseconds.
+    pub from: UnixMillis,
+    /// Until when.
+    pub until: UnixMillis,
+    /// Lines that were read.
+    pub lines: u64,
+    /// Where the record ends in the middle, and how.
+    pub cut_off: Option<String>,
+    /// Plans in it.
+    pub cycles: u64,
+    /// Those that place the same again.
+    pub cycles_equal: u64,
+    /// The first that does not.
+    pub first_divergence: Option<Divergence>,
+    /// Submits that were refused then; nothing of them was planned.
+    pub refused_submits: u64,
+    /// Placements that the quorum refused then.
+    pub refused: u64,
+    /// Placements that were held back then, since a node had not said what it had to.
+    pub held_back: u64,
+    /// Allocations that started then or start now.
+    pub allocations: u64,
+    /// Those that start in the same cycle.
+    pub same_start: u64,
+    /// Those that start in the same cycle on the same nodes, in rank order.
+    pub same_nodes: u64,
+    /// Mean of |start now - start then| over those that start in both, seconds.
+    pub mean_start_difference_s: f64,
+    /// The largest.
+    pub max_start_difference_s: f64,
+    /// From the first submit to the last end then, seconds.
+    pub makespan_recorded_s: f64,
+    /// The same now.
+    pub makespan_replayed_s: f64,
+    /// Kolmogorov and Smirnov's distance of the distributions of waits: 0 the same, 1 nothing in common.
+    pub wait_distance: f64,
+}
+
+impl Verdict {
+    /// Whether everything is as it was.
+    pub fn is_same(&self) -> bool {
+        self.first_divergence.is_none()
+            && self.cut_off.is_none()
+            && self.same_nodes == self.allocations
+            && self.max_start_difference_s == 0.0
+    }
+}
+
+/// A plan that is another one.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Divergence {
+    /// Its line.
+    pub line: u64,
+    /// Which plan of the record, from 1.
+    pub cycle: u64,
+    /// Whose.
+    pub vcluster: VclusterName,
+    /// The instant.
+    pub at: UnixMillis,
+    /// The allocation in which they differ first.
+    pub id: Option<AllocationId>,
+    /// What it was, and what it is.
+    pub what: String,
+    /// Why, as far as that can be known.
+    pub cause: String,
+}
+
+/// Decides a record again.
+///
+/// # Errors
+/// When it cannot be read, or is none.
+pub fn verify(record: &Record) -> Result<Verdict, RecordError> {
+    let mut planners: BTreeMap<VclusterName, Planner> = BTreeMap::new();
+    let mut again = Again::new(record);
+    let mut counts = Counts::default();
+    let mut first = None;
+    for (number, line) in &record.lines {
+        match line {
+            Line::View { vcluster, view, .. } => {
+                planners.insert(vcluster.clone(), Planner::new((**view).clone()));
+                again.view(vcluster, view);
+            }
+            Line::Cycle(cycle) => {
+                counts.cycles += 1;
+                let missing = || RecordError::NoView {
+                    line: *number,
+                    vcluster: cycle.vcluster.clone(),
+                };
+                let planner = planners.get_mut(&cycle.vcluster).ok_or_else(missing)?;
+                let found = decided(planner, cycle);
+                match found.placed == cycle.placed {
+                    true => counts.equal += 1,
+                    false if first.is_none() => {
+                        let place = Place {
+                            line: *number,
+                            cycle: counts.cycles,
+                        };
+                        first = Some(divergence(record, cycle, &found, place));
+                    }
+                    false => {}
+                }
+                again.cycle(cycle);
+            }
+            Line::Outcome { outcome, .. } => match outcome {
+                Outcome::Refused { .. } => counts.refused += 1,
+                Outcome::HeldBack { .. } => counts.held_back += 1,
+                Outcome::Assigned { .. } => {}
+            },
+            Line::RefusedSubmit { .. } => counts.refused_submits += 1,
+            Line::Begin { .. } | Line::Allocation(_) => {}
+        }
+    }
+    let compared = again.compared();
+    Ok(Verdict {
+        cluster: record.cluster.clone(),
+        control: record.control.clone(),
+        recorded_by: record.version.clone(),
+        from: record.from,
+        until: record.until,
+        lines: record.lines.len() as u64,
+        cut_off: record.cut_off.clone(),
+        cycles: counts.cycles,
+        cycles_equal: counts.equal,
+        first_divergence: first,
+        refused_submits: counts.refused_submits,
+        refused: counts.refused,
+        held_back: counts.held_back,
+        allocations: compared.allocations,
+        same_start: compared.same_start,
+        same_nodes: compared.same_nodes,
+        mean_start_difference_s: compared.mean_start_difference_s,
+        max_start_difference_s: compared.max_start_difference_s,
+        makespan_recorded_s: compared.makespan_recorded_s,
+        makespan_replayed_s: compared.makespan_replayed_s,
+        wait_distance: compared.wait_distance,
+    })
+}
+
+#[derive(Default)]
+struct Counts {
+    cycles: u64,
+    equal: u64,
+    refused_submits: u64,
+    refused: u64,
+    held_back: u64,
+}
+
+/// Where in the record.
+struct Place {
+    line: u64,
+    cycle: u64,
+}
+
+/// What a planner decides on a cycle's inputs, and why others wait.
+struct Decided {
+    placed: Vec<Placed>,
+    waits: BTreeMap<AllocationId, String>,
+}
+
+fn decided(planner: &mut Planner, cycle: &Cycle) -> Decided {
+    if let Some(delta) = &cycle.delta {
+        planner.update((**delta).clone());
+    }
+    planner.set_policy(cycle.policy);
+    let plan = planner.plan_with_promised(cycle.promised.clone(), cycle.at);
+    let (placed, _) = Cycle::decided(&plan);
+    let mut waits = BTreeMap::new();
+    // It is looked at where they differ, and long.
+    if placed != cycle.placed {
+        for was in &cycle.placed {
+            let why = plan.waiting.get(was.id).map(|why| why.to_string());
+            waits.extend(why.map(|why| (was.id, why)));
+        }
+    }
+    Decided { placed, waits }
+}
+
+fn divergence(record: &Record, cycle: &Cycle, found: &Decided, place: Place) -> Divergence {
+    let pairs = cycle.placed.iter().zip(&found.placed);
+    let same = pairs.take_while(|(was, is)| was == is).count();
+    let (was, is) = (cycle.placed.get(same), found.placed.get(same));
+    let nodes = |placed: &Placed| hostlist::fold(&placed.nodes);
+    let (id, what) = match (was, is) {
+        (Some(was), Some(is)) if was.id == is.id && was.nodes == is.nodes => {
+            let how = |of: &Placed| {
+                if of.backfilled {
+                    "out of turn"
+                } else {
+                    "in turn"
+                }
+            };
+            (
+                was.id,
+                format!(
+                    "allocation {} was placed {}, and now is {}",
+                    was.id,
+                    how(was),
+                    how(is)
+                ),
+            )
+        }
+        (Some(was), Some(is)) if was.id == is.id => (
+            was.id,
+            format!(
+                "allocation {} was placed on {}, and now is on {}",
+                was.id,
+                nodes(was),
+                nodes(is)
+            ),
+        ),
+        (Some(was), _) => {
+            let now = match found.waits.get(&was.id) {
+                Some(why) => format!("now waits: {}", why.lines().next().unwrap_or_default()),
+                None => match is {
+                    Some(is) => format!("now comes after allocation {}", is.id),
+                    None => "is not in the queue now".to_owned(),
+                },
+            };
+            (
+                was.id,
+                format!(
+                    "allocation {} was placed on {}, and {now}",
+                    was.id,
+                    nodes(was)
+                ),
+            )
+        }
+        (None, Some(is)) => (
+            is.id,
+            format!(
+                "allocation {} was not placed, and now is on {}",
+                is.id,
+                nodes(is)
+            ),
+        ),
+        (None, None) => return unknown(cycle, place),
+    };
+    let version = env!("CARGO_PKG_VERSION");
+    let cause = match record.version == version {
+        true => "its inputs are those of the record: the solver is another one than the control had, of the same \
+                 version, or the record was changed"
+            .to_owned(),
+        false => format!(
+            "its inputs are those of the record: the control was of version {}, this is {version}",
+            record.version
+        ),
+    };
+    Divergence {
+        line: place.line,
+        cycle: place.cycle,
+        vcluster: cycle.vcluster.clone(),
+        at: cycle.at,
+        id: Some(id),
+        what,
+        cause,
+    }
+}
+
+/// Not reached: two lists that differ do so in a place of one of them.
+fn unknown(cycle: &Cycle, place: Place) -> Divergence {
+    Divergence {
+        line: place.line,
+        cycle: place.cycle,
+        vcluster: cycle.vcluster.clone(),
+        at: cycle.at,
+        id: None,
+        what: "another plan".to_owned(),
+        cause: "not known".to_owned(),
+    }
+}
+
+/// Whether a view has anything to plan with; an empty one is of a vCluster that was just made.
+pub fn is_empty(view: &ClusterView) -> bool {
+    view.nodes.is_empty() && view.pending.is_empty()
+}
