@@ -1,7 +1,8 @@
 //! What a replay comes to: when each job started, and where.
 
 use crate::trace::{Job, UNKNOWN};
-use lattice_quorum_types::{NodeId, hostlist};
+use lattice_placement::{ClusterView, Delta, Plan, Policy};
+use lattice_quorum_types::{AllocationId, NodeId, UnixMillis, VclusterName, hostlist};
 use serde::{Deserialize, Serialize};
 
 /// How one job was served. In the order of the workload's jobs.
@@ -89,6 +90,37 @@ pub trait Watch {
     /// The nodes of a job that starts, where they have names.
     fn placed(&mut self, job: u32, nodes: &[NodeId]) {
         let _ = (job, nodes);
+    }
+
+    /// A scheduler of the product begins with this.
+    fn began(&mut self, vcluster: &VclusterName, view: &ClusterView) {
+        let _ = (vcluster, view);
+    }
+
+    /// A scheduler of the product hears what has changed.
+    fn heard(&mut self, vcluster: &VclusterName, delta: &Delta) {
+        let _ = (vcluster, delta);
+    }
+
+    /// A scheduler of the product has planned by this policy.
+    fn planned(&mut self, vcluster: &VclusterName, policy: &Policy, plan: &Plan) {
+        let _ = (vcluster, policy, plan);
+    }
+
+    /// What of a plan was proposed was taken, or refused.
+    fn proposed(
+        &mut self,
+        vcluster: &VclusterName,
+        at: UnixMillis,
+        id: AllocationId,
+        is_taken: bool,
+    ) {
+        let _ = (vcluster, at, id, is_taken);
+    }
+
+    /// Work of the product has ended.
+    fn ended(&mut self, vcluster: &VclusterName, at: UnixMillis, id: AllocationId) {
+        let _ = (vcluster, at, id);
     }
 
     /// The first job that waits is promised a start. Said again whenever it is decided.

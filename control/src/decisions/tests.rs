@@ -1,1 +1,196 @@
+//! Files that turn, are packed, go, and are read while they are written.
+#![expect(clippy::unwrap_used, reason = "tests")]
 
+use super::*;
+use lattice_placement::{NodeFacts, NodeView, Planner, record::RECORD_FORMAT};
+use lattice_quorum_types::NodeId;
+use std::fs;
+
+fn begin(at: u64) -> Line {
+    Line::Begin {
+        format: RECORD_FORMAT,
+        cluster: "c".to_owned(),
+        control: "c1".to_owned(),
+        version: "1".to_owned(),
+        at: UnixMillis(at),
+    }
+}
+
+fn view(nodes: usize) -> ClusterView {
+    let node = |n: usize| {
+        let node = NodeView {
+            version: 1,
+            in_service: true,
+            promised: false,
+            holder: None,
+            owner: None,
+            borrowed: false,
+            facts: NodeFacts::default(),
+        };
+        (NodeId::new(format!("n{n:04}")).unwrap(), node)
+    };
+    ClusterView {
+        nodes: (0..nodes).map(node).collect(),
+        ..ClusterView::default()
+    }
+}
+
+fn plan(decisions: &Decisions, name: &str, at: u64, delta: Option<Delta>) {
+    let vcluster = VclusterName::new(name).unwrap();
+    let mut planner = Planner::new(view(200));
+    let plan = planner.plan(UnixMillis(at));
+    let planned = Planned {
+        vcluster: &vcluster,
+        at: UnixMillis(at),
+        epoch: 7,
+        policy: Policy::default(),
+        delta,
+        promised: BTreeMap::new(),
+    };
+    decisions.planned(planned, planner.view(), &plan);
+}
+
+fn lines(decisions: &Decisions, since: u64) -> Vec<Line> {
+    let mut since = decisions.since(UnixMillis(since)).unwrap();
+    let mut lines = Vec::new();
+    loop {
+        let piece = since.next(1000).unwrap();
+        if piece.is_empty() {
+            return lines;
+        }
+        assert!(piece.ends_with(b"\n"));
+        let text = String::from_utf8(piece).unwrap();
+        lines.extend(
+            text.lines()
+                .map(|line| serde_json::from_str::<Line>(line).unwrap()),
+        );
+    }
+}
+
+fn kinds(lines: &[Line]) -> String {
+    let kind = |line: &Line| match line {
+        Line::Begin { .. } => 'B',
+        Line::View { .. } => 'V',
+        Line::Cycle(cycle) if cycle.delta.is_some() => 'd',
+        Line::Cycle(_) => 'c',
+        Line::Outcome { .. } => 'o',
+        Line::Allocation(_) => 'a',
+        Line::RefusedSubmit { .. } => 'r',
+    };
+    lines.iter().map(kind).collect()
+}
+
+fn files(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder.join("decisions")).unwrap();
+    let name =
+        |entry: std::io::Result<fs::DirEntry>| entry.unwrap().file_name().into_string().unwrap();
+    let mut names: Vec<String> = entries.map(name).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn every_scheduler_begins_with_all_that_it_knows() {
+    let folder = tempfile::tempdir().unwrap();
+    let decisions = Decisions::open(Some(folder.path()), 1 << 20, begin(1)).unwrap();
+    plan(&decisions, "a", 10, None);
+    plan(&decisions, "a", 20, Some(Delta::default()));
+    plan(&decisions, "b", 30, Some(Delta::default()));
+    decisions.refused_submit(UnixMillis(31), "eve", "no".to_owned());
+    // One that begins anew says so.
+    plan(&decisions, "a", 40, None);
+    let told = lines(&decisions, 0);
+    assert_eq!(kinds(&told), "BVcdVcrVc");
+    let Line::Cycle(cycle) = &told[2] else {
+        panic!("{told:?}")
+    };
+    assert_eq!((cycle.at, cycle.epoch), (UnixMillis(10), 7));
+}
+
+#[test]
+fn full_files_are_packed_and_the_oldest_go() {
+    let folder = tempfile::tempdir().unwrap();
+    let keep = 60_000;
+    let decisions = Decisions::open(Some(folder.path()), keep, begin(1)).unwrap();
+    for at in 0..200 {
+        plan(&decisions, "a", at, Some(Delta::default()));
+    }
+    let names = files(folder.path());
+    let (present, packed) = names.split_last().unwrap();
+    assert!(present.ends_with(".jsonl"), "{names:?}");
+    assert!(
+        !packed.is_empty() && packed.iter().all(|name| name.ends_with(".jsonl.zst")),
+        "{names:?}"
+    );
+    let size = |name: &String| {
+        fs::metadata(folder.path().join("decisions").join(name))
+            .unwrap()
+            .len()
+    };
+    let total: u64 = packed.iter().map(size).sum();
+    assert!(total <= keep, "{total}");
+    let told = kinds(&lines(&decisions, 0));
+    // Each file can be read by itself.
+    assert!(
+        told.split('B')
+            .skip(1)
+            .all(|of_one| of_one.starts_with("Vc")),
+        "{told}"
+    );
+    assert!(told.matches('B').count() > 1, "{told}");
+}
+
+/// What a process left that was killed is a record too, but for the half of a line at its end.
+#[test]
+fn what_a_killed_process_left_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let decisions = Decisions::open(Some(folder.path()), 1 << 20, begin(1_000)).unwrap();
+    plan(&decisions, "a", 1_001, None);
+    drop(decisions);
+    let left = folder.path().join("decisions/0000000001.jsonl");
+    let mut text = fs::read(&left).unwrap();
+    text.extend_from_slice(b"{\"cycle\":{\"vclu");
+    fs::write(&left, text).unwrap();
+    let decisions = Decisions::open(Some(folder.path()), 1 << 20, begin(2_000)).unwrap();
+    plan(&decisions, "a", 2_001, None);
+    assert_eq!(
+        files(folder.path()),
+        ["0000000001.jsonl.zst", "0000000002.jsonl"]
+    );
+    assert_eq!(kinds(&lines(&decisions, 0)), "BVcBVc");
+    // From the file on in which the moment lies.
+    assert_eq!(kinds(&lines(&decisions, 1_500)), "BVcBVc");
+    assert_eq!(kinds(&lines(&decisions, 2_500)), "BVc");
+}
+
+#[test]
+fn nothing_is_kept_without_a_folder_or_where_nothing_may_be() {
+    let folder = tempfile::tempdir().unwrap();
+    for (folder, keep) in [(None, 1 << 20), (Some(folder.path()), 0)] {
+        let decisions = Decisions::open(folder, keep, begin(1)).unwrap();
+        assert!(!decisions.is_kept());
+        plan(&decisions, "a", 1, None);
+        assert!(matches!(
+            decisions.since(UnixMillis(0)),
+            Err(DecisionsError::NotKept)
+        ));
+    }
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+/// A disk that is full hinders nobody, and what is written afterwards can be read.
+#[test]
+fn what_cannot_be_written_hinders_nobody() {
+    let folder = tempfile::tempdir().unwrap();
+    let decisions = Decisions::open(Some(folder.path()), 30_000, begin(1)).unwrap();
+    fs::remove_dir_all(folder.path().join("decisions")).unwrap();
+    for at in 0..5 {
+        plan(&decisions, "a", at, Some(Delta::default()));
+    }
+    fs::create_dir(folder.path().join("decisions")).unwrap();
+    for at in 5..9 {
+        plan(&decisions, "a", at, Some(Delta::default()));
+    }
+    let told = kinds(&lines(&decisions, 0));
+    assert!(told.starts_with("BV"), "{told}");
+}

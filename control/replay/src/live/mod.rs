@@ -137,7 +137,7 @@ fn serve(
         skipped,
         ledger,
     };
-    serving.parts(options)?;
+    serving.parts(options, watch)?;
     serving.run(options, watch)?;
     serving.deeds.commands = serving.ledger.commands();
     Ok(serving.deeds)
@@ -203,9 +203,10 @@ struct Serving<'a, L> {
 }
 
 impl<L: Ledger> Serving<'_, L> {
-    fn parts(&mut self, options: &Options) -> Result<(), LiveError> {
+    fn parts(&mut self, options: &Options, watch: &mut dyn Watch) -> Result<(), LiveError> {
         for (name, Queue { policy, .. }) in &self.cluster.vclusters {
             let view: ClusterView = self.ledger.view(name);
+            watch.began(name, &view);
             let free = view
                 .nodes
                 .values()
@@ -244,7 +245,7 @@ impl<L: Ledger> Serving<'_, L> {
                 && at == now
             {
                 self.ends.pop();
-                self.end(id, now)?;
+                self.end(id, now, watch)?;
             }
             while let Some(job) = jobs.get(next)
                 && job.submit_ms == now
@@ -253,7 +254,7 @@ impl<L: Ledger> Serving<'_, L> {
                 self.submit(next as u32, job);
                 next += 1;
             }
-            self.hear();
+            self.hear(watch);
             let names: Vec<VclusterName> = self.parts.keys().cloned().collect();
             for name in names {
                 self.plan(&name, now, is_wake, watch);
@@ -320,10 +321,15 @@ impl<L: Ledger> Serving<'_, L> {
         })
     }
 
-    fn end(&mut self, id: AllocationId, now: u64) -> Result<(), LiveError> {
+    fn end(&mut self, id: AllocationId, now: u64, watch: &mut dyn Watch) -> Result<(), LiveError> {
         let Some(place) = self.jobs.remove(&id) else {
             return Ok(());
         };
+        let request = self.workload.jobs[place as usize].request;
+        let request = &self.workload.requests[request as usize];
+        if let Some(vcluster) = self.cluster.vcluster_of(request) {
+            watch.ended(vcluster, self.at(now), id);
+        }
         let ended = self.ledger.end(id, self.at(now));
         ended.map_err(|refusal| LiveError::End {
             job: self.workload.jobs[place as usize].number,
@@ -332,7 +338,7 @@ impl<L: Ledger> Serving<'_, L> {
     }
 
     /// Tells schedulers what has changed since.
-    fn hear(&mut self) {
+    fn hear(&mut self, watch: &mut dyn Watch) {
         for (vcluster, delta) in self.ledger.take_news() {
             let Some(part) = self.parts.get_mut(&vcluster) else {
                 continue;
@@ -351,6 +357,7 @@ impl<L: Ledger> Serving<'_, L> {
                     _ => {}
                 }
             }
+            watch.heard(&vcluster, &delta);
             part.planner.update(delta);
             part.has_news = true;
         }
@@ -370,6 +377,7 @@ impl<L: Ledger> Serving<'_, L> {
         }
         self.deeds.plans += 1;
         let plan = part.planner.plan(at);
+        watch.planned(vcluster, part.planner.policy(), &plan);
         if let Some(first) = plan.reservations.first()
             && let Some(job) = self.jobs.get(&first.id)
         {
@@ -390,11 +398,9 @@ impl<L: Ledger> Serving<'_, L> {
                 .iter()
                 .map(|expected| expected.node.clone())
                 .collect();
-            if self
-                .ledger
-                .assign(placed.id, placed.nodes, vcluster, at)
-                .is_err()
-            {
+            let assigned = self.ledger.assign(placed.id, placed.nodes, vcluster, at);
+            watch.proposed(vcluster, at, placed.id, assigned.is_ok());
+            if assigned.is_err() {
                 self.deeds.refused += 1;
                 continue;
             }
@@ -411,7 +417,7 @@ impl<L: Ledger> Serving<'_, L> {
             watch.started(place, served);
             watch.placed(place, &nodes);
         }
-        self.hear();
+        self.hear(watch);
         // What it did itself is no news to it.
         if let Some(part) = self.parts.get_mut(vcluster) {
             part.has_news = false;

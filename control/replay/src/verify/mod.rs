@@ -15,7 +15,7 @@ pub use record::{Record, RecordError, open, read};
 
 use again::Again;
 use lattice_placement::{
-    ClusterView, Planner,
+    Planner,
     record::{Cycle, Line, Outcome, Placed},
 };
 use lattice_quorum_types::{AllocationId, UnixMillis, VclusterName, hostlist};
@@ -300,9 +300,4 @@ fn unknown(cycle: &Cycle, place: Place) -> Divergence {
         what: "another plan".to_owned(),
         cause: "not known".to_owned(),
     }
-}
-
-/// Whether a view has anything to plan with; an empty one is of a vCluster that was just made.
-pub fn is_empty(view: &ClusterView) -> bool {
-    view.nodes.is_empty() && view.pending.is_empty()
 }

@@ -1,1 +1,295 @@
+//! Records of the product on a made machine: decided again as they are, and otherwise where something was changed.
+#![expect(clippy::unwrap_used, reason = "tests")]
 
+use super::*;
+use crate::{
+    cluster::Cluster,
+    generate::{Plan as Made, generate},
+    live::{self, Judge, Options},
+    policy,
+    schedule::{Served, Watch},
+    trace::Lines,
+};
+use lattice_placement::{
+    ClusterView, Delta, Plan, Policy,
+    record::{Changed, RECORD_FORMAT},
+};
+use lattice_quorum_types::{AllocationState, Revision, event::AllocationChange};
+use std::{io::Cursor, path::Path};
+
+/// Writes down what a control would.
+#[derive(Default)]
+struct Recorder {
+    lines: Vec<Line>,
+    heard: BTreeMap<VclusterName, Delta>,
+}
+
+fn merge<K: Ord, V>(into: &mut BTreeMap<K, V>, more: BTreeMap<K, V>) {
+    into.extend(more);
+}
+
+impl Watch for Recorder {
+    fn started(&mut self, _: u32, _: Served) {}
+
+    fn began(&mut self, vcluster: &VclusterName, view: &ClusterView) {
+        self.lines.push(Line::View {
+            vcluster: vcluster.clone(),
+            at: UnixMillis(1),
+            view: Box::new(view.clone()),
+        });
+    }
+
+    fn heard(&mut self, vcluster: &VclusterName, delta: &Delta) {
+        let known = self.heard.entry(vcluster.clone()).or_default();
+        let delta = delta.clone();
+        merge(&mut known.nodes, delta.nodes);
+        merge(&mut known.pending, delta.pending);
+        merge(&mut known.running, delta.running);
+        merge(&mut known.levels, delta.levels);
+        merge(&mut known.power, delta.power);
+    }
+
+    fn planned(&mut self, vcluster: &VclusterName, policy: &Policy, plan: &Plan) {
+        let (placed, reserved) = Cycle::decided(plan);
+        self.lines.push(Line::Cycle(Box::new(Cycle {
+            vcluster: vcluster.clone(),
+            at: plan.made_at,
+            epoch: 1,
+            policy: *policy,
+            delta: Some(Box::new(self.heard.remove(vcluster).unwrap_or_default())),
+            promised: BTreeMap::new(),
+            placed,
+            reserved,
+        })));
+    }
+
+    fn proposed(
+        &mut self,
+        vcluster: &VclusterName,
+        at: UnixMillis,
+        id: AllocationId,
+        is_taken: bool,
+    ) {
+        let outcome = match is_taken {
+            true => Outcome::Assigned {
+                revision: Revision(1),
+            },
+            false => Outcome::Refused {
+                refusal: "no".to_owned(),
+            },
+        };
+        self.lines.push(Line::Outcome {
+            vcluster: vcluster.clone(),
+            planned_at: at,
+            id,
+            outcome,
+        });
+    }
+
+    fn ended(&mut self, vcluster: &VclusterName, at: UnixMillis, id: AllocationId) {
+        self.lines.push(Line::Allocation(Box::new(Changed {
+            id,
+            change: AllocationChange::Ended,
+            at,
+            revision: Revision(1),
+            state: AllocationState::Completed,
+            attempt: 1,
+            vcluster: vcluster.clone(),
+            asks: None,
+            nodes: Vec::new(),
+            started_at: Some(at),
+            ended_at: Some(at),
+        })));
+    }
+}
+
+const BEGIN: Line = Line::Begin {
+    format: RECORD_FORMAT,
+    cluster: String::new(),
+    control: String::new(),
+    version: String::new(),
+    at: UnixMillis(1),
+};
+
+fn recorded(seed: u64, weights: &str) -> Vec<Line> {
+    let workload = generate(Made {
+        seed,
+        jobs: 150,
+        nodes: 32,
+        load: 1.1,
+        largest: 16,
+        tenants: 3,
+    });
+    let cluster = Cluster::dragonfly(4, 8).unwrap();
+    let options = Options {
+        policy: policy::named(weights).unwrap(),
+        judge: Judge::Quorum,
+        every_ms: None,
+    };
+    let mut recorder = Recorder::default();
+    recorder.lines.push(BEGIN);
+    live::run(
+        &cluster,
+        &workload,
+        &options,
+        &mut recorder,
+        &mut Default::default(),
+    )
+    .unwrap();
+    recorder.lines
+}
+
+fn of(lines: &[Line]) -> Verdict {
+    verify(&read_lines(lines).unwrap()).unwrap()
+}
+
+fn read_lines(lines: &[Line]) -> Result<Record, RecordError> {
+    let text: String = lines
+        .iter()
+        .map(|line| serde_json::to_string(line).unwrap() + "\n")
+        .collect();
+    read(Lines::read(Cursor::new(text)).unwrap(), Path::new("log"))
+}
+
+fn cycles(lines: &mut [Line]) -> impl Iterator<Item = &mut Cycle> {
+    lines.iter_mut().filter_map(|line| match line {
+        Line::Cycle(cycle) => Some(&mut **cycle),
+        _ => None,
+    })
+}
+
+#[test]
+fn what_was_recorded_is_decided_again() {
+    for (seed, weights) in (1..).zip(["hpc-batch", "none", "ml-training", "interactive"]) {
+        let verdict = of(&recorded(seed, weights));
+        assert!(verdict.is_same(), "{weights}: {verdict:?}");
+        assert_eq!((verdict.allocations, verdict.same_nodes), (150, 150));
+        assert_eq!(verdict.makespan_recorded_s, verdict.makespan_replayed_s);
+        assert!(verdict.makespan_recorded_s > 3600.0);
+        assert_eq!(
+            (verdict.wait_distance, verdict.cycles),
+            (0.0, verdict.cycles_equal)
+        );
+    }
+}
+
+/// As if the control had planned with other weights than it wrote down: the first plan that differs is named, each by
+/// itself differs no more than it must, and all in a row have another course with the same work.
+#[test]
+fn other_weights_are_found_with_their_consequences() {
+    let mut lines = recorded(1, "hpc-batch");
+    for cycle in cycles(&mut lines) {
+        cycle.policy = policy::named("none").unwrap();
+    }
+    let verdict = of(&lines);
+    let first = verdict.first_divergence.as_ref().unwrap();
+    assert!(
+        first
+            .what
+            .starts_with(&format!("allocation {} was ", first.id.unwrap())),
+        "{first:?}"
+    );
+    assert!(
+        first.cause.contains("the control was of version "),
+        "{first:?}"
+    );
+    assert!(verdict.cycles_equal < verdict.cycles && verdict.cycles_equal > 0);
+    assert!(
+        verdict.same_start < 150 && verdict.mean_start_difference_s > 0.0,
+        "{verdict:?}"
+    );
+    assert!(verdict.wait_distance > 0.0 && verdict.wait_distance < 1.0);
+    assert_eq!(verdict.allocations, 150);
+    // The same work takes about as long.
+    let ratio = verdict.makespan_replayed_s / verdict.makespan_recorded_s;
+    assert!((0.8..1.2).contains(&ratio), "{verdict:?}");
+    assert!(!verdict.is_same());
+}
+
+/// What came to nothing then comes to nothing now, in the same plan.
+#[test]
+fn a_placement_that_the_quorum_refused_is_none() {
+    let mut lines = recorded(2, "none");
+    let place = lines
+        .iter()
+        .position(|line| matches!(line, Line::Outcome { .. }))
+        .unwrap();
+    let Line::Outcome { outcome, id, .. } = &mut lines[place] else {
+        unreachable!()
+    };
+    let refused = *id;
+    *outcome = Outcome::Refused {
+        refusal: "stale".to_owned(),
+    };
+    let verdict = of(&lines);
+    // By itself each plan is as it was; in a row this one never started, then as now.
+    assert_eq!((verdict.cycles_equal, verdict.refused), (verdict.cycles, 1));
+    assert!(verdict.allocations >= 149, "{refused}: {verdict:?}");
+}
+
+#[test]
+fn a_changed_placement_is_named() {
+    let mut lines = recorded(3, "balanced");
+    let cycle = cycles(&mut lines)
+        .find(|cycle| cycle.placed.len() == 1)
+        .unwrap();
+    let id = cycle.placed[0].id;
+    cycle.placed.clear();
+    let verdict = of(&lines);
+    let first = verdict.first_divergence.unwrap();
+    assert_eq!(first.id, Some(id));
+    assert!(
+        first
+            .what
+            .starts_with(&format!("allocation {id} was not placed, and now is on n")),
+        "{}",
+        first.what
+    );
+}
+
+#[test]
+fn what_is_no_record_is_refused() {
+    let told = |lines: &[Line]| read_lines(lines).unwrap_err().to_string();
+    assert!(told(&[]).contains("no record of decisions"));
+    let lines = recorded(4, "none");
+    assert!(
+        told(&lines[1..3]).contains("no record of decisions"),
+        "without its first line"
+    );
+    let mut other = lines[..2].to_vec();
+    let Line::Begin { format, .. } = &mut other[0] else {
+        unreachable!()
+    };
+    *format = RECORD_FORMAT + 1;
+    assert!(told(&other).contains("has form 2, and 1 is read"));
+    // A plan of somebody who never said what it knew.
+    let record = read_lines(&[lines[0].clone(), lines[2].clone()]).unwrap();
+    let error = verify(&record).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "line 2: vCluster default plans, and nothing says what it knew"
+    );
+}
+
+#[test]
+fn what_was_written_before_a_crash_is_a_record() {
+    let lines = recorded(5, "none");
+    let text: String = lines
+        .iter()
+        .map(|line| serde_json::to_string(line).unwrap() + "\n")
+        .collect();
+    let packed = zstd::encode_all(text.as_bytes(), 1).unwrap();
+    let cut = packed[..packed.len() * 3 / 4].to_vec();
+    let record = read(Lines::read(Cursor::new(cut)).unwrap(), Path::new("log")).unwrap();
+    assert!(
+        record.cut_off.as_ref().unwrap().contains("cut off"),
+        "{:?}",
+        record.cut_off
+    );
+    let verdict = verify(&record).unwrap();
+    assert_eq!(
+        (verdict.cycles_equal, &verdict.first_divergence),
+        (verdict.cycles, &None)
+    );
+    assert!(verdict.cycles > 0 && !verdict.is_same());
+}

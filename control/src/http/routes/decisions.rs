@@ -22,7 +22,7 @@ pub(super) struct Range {
 #[utoipa::path(get, path = "/decisions", tag = "allocations", params(Range), responses(
     (status = 200, body = String, content_type = "application/x-ndjson"),
     (status = "default", body = Problem)))]
-pub(super) async fn list(
+pub(super) async fn decided(
     State(api): State<Api>,
     caller: Caller,
     Params(range): Params<Range>,

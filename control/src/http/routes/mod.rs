@@ -97,7 +97,7 @@ fn documented() -> OpenApiRouter<Api> {
         .routes(routes!(dags::list, dags::submit))
         .routes(routes!(dags::get, dags::cancel))
         .routes(routes!(dags::graph))
-        .routes(routes!(decisions::list))
+        .routes(routes!(decisions::decided))
         .routes(routes!(reservations::list))
         .routes(routes!(
             reservations::get,

@@ -59,6 +59,7 @@ async fn the_document_names_every_route() {
         "GET /api/v1/dags",
         "GET /api/v1/dags/{id}",
         "GET /api/v1/dags/{id}/graph",
+        "GET /api/v1/decisions",
         "GET /api/v1/reservations",
         "GET /api/v1/reservations/{name}",
         "POST /api/v1/allocations/{id}/checkpoint",

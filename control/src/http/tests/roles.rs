@@ -54,6 +54,7 @@ fn routes(pem: &str) -> Vec<(Method, &'static str, Value, &'static str)> {
         ),
         (get.clone(), "audit", Value::Null, ".xxxxx"),
         (post.clone(), "audit/checkpoint", Value::Null, "...x.x"),
+        (get.clone(), "decisions", Value::Null, "...x.x"),
         (get.clone(), "conformance/baselines", Value::Null, "xxxxxx"),
         (
             get.clone(),

@@ -167,6 +167,11 @@ const REST_ALONE: &[(&str, &str)] = &[
         "server-sent events, with what a browser does when the connection is lost",
     ),
     (
+        "GET /api/v1/decisions",
+        "lines of JSON that go to a file as they come: nothing in them is for a program of another kind than \
+         the one that plans again",
+    ),
+    (
         "GET /healthz",
         "for load balancers, which speak HTTP; without a token",
     ),

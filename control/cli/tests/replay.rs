@@ -1,0 +1,485 @@
+//! Recorded work served again, and the live system decided again, as their users meet them.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod common;
+
+use common::{Demo, Done, Sandbox};
+use serde_json::Value;
+use std::{
+    fs,
+    io::{Read as _, Write as _},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+/// Until the demo's workload has ended on a busy machine.
+const PLAYED: Duration = Duration::from_secs(240);
+
+fn trace(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/traces");
+    path.join(name).to_str().unwrap().to_owned()
+}
+
+fn written(sandbox: &Sandbox, name: &str, text: impl AsRef<[u8]>) -> String {
+    let path = sandbox.path(name);
+    fs::write(&path, text).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+#[track_caller]
+fn refused(done: &Done, code: i32, words: &[&str]) {
+    assert_eq!(done.code, Some(code), "{done:?}");
+    for word in words {
+        assert!(done.stderr.contains(word), "no {word:?}: {}", done.stderr);
+    }
+}
+
+#[test]
+fn a_run_is_measured_checked_and_written_down() {
+    let sandbox = Sandbox::new();
+    let (file, schedule) = (trace("KTH-SP2-1996-2.swf.gz"), sandbox.path("out.csv"));
+    let schedule = schedule.to_str().unwrap();
+    let done = sandbox.lattice(&[
+        "replay",
+        "run",
+        "--trace",
+        &file,
+        "--procs",
+        "100",
+        "--policy",
+        "easy",
+        "--check",
+        "-o",
+        "json",
+        "--schedule",
+        schedule,
+    ]);
+    let run = done.json();
+    for key in [
+        "jobs",
+        "skipped",
+        "mean_wait_s",
+        "p50_wait_s",
+        "p95_wait_s",
+        "p99_wait_s",
+        "max_wait_s",
+        "mean_flow_s",
+        "max_flow_s",
+        "mean_bounded_slowdown",
+        "max_bounded_slowdown",
+        "utilization",
+        "utilization_window",
+        "makespan_s",
+        "jain_fairness",
+        "qos_met_fraction",
+        "backfilled",
+        "preempted",
+        "group_span_mean",
+        "wall_s",
+        "jobs_per_s",
+    ] {
+        assert!(run.get(key).is_some(), "{key}: {run}");
+    }
+    assert_eq!(
+        (&run["jobs"], &run["skipped"]["zero_run_time"]),
+        (&28_481.into(), &8.into())
+    );
+    assert_eq!(run["max_flow_s"], 309_231.0);
+    assert_eq!(
+        (&run["checked"]["faults"], &run["checked"]["same_again"]),
+        (&0.into(), &true.into())
+    );
+    assert!(
+        run["order"]
+            .as_str()
+            .unwrap()
+            .contains("a decision after each")
+    );
+    assert!(
+        done.stderr
+            .contains("8 jobs skipped: each ran for 0 s (line 2485, "),
+        "{}",
+        done.stderr
+    );
+    let text = fs::read_to_string(schedule).unwrap();
+    let mut lines = text.lines();
+    assert_eq!(lines.next(), Some("job,submit,start,end,procs,nodes"));
+    assert_eq!(lines.next(), Some("1,0,0,97225,56,"));
+    assert_eq!(lines.count(), 28_480);
+}
+
+#[test]
+fn the_product_says_which_nodes_and_a_machine_has_groups() {
+    let sandbox = Sandbox::new();
+    let (file, schedule) = (trace("alcf-theta-2018.txt.gz"), sandbox.path("out.csv"));
+    let schedule = schedule.to_str().unwrap();
+    let run = |weights: &str| {
+        sandbox
+            .lattice(&[
+                "replay",
+                "run",
+                "--trace",
+                &file,
+                "--first",
+                "300",
+                "--dragonfly",
+                "12x366",
+                "--weights",
+                weights,
+                "--check",
+                "-o",
+                "json",
+                "--schedule",
+                schedule,
+            ])
+            .json()
+    };
+    let first = run("hpc-batch");
+    assert_eq!(first["checked"]["faults"], 0);
+    assert!(first["group_span_mean"].as_f64().unwrap() >= 1.0);
+    assert!(first["deeds"]["commands"].as_u64().unwrap() > 10_000);
+    let nodes = fs::read_to_string(schedule).unwrap();
+    assert!(
+        nodes.lines().nth(1).unwrap().ends_with(",128,n[0001-0128]"),
+        "{}",
+        nodes.lines().nth(1).unwrap()
+    );
+    assert_eq!(
+        first["schedule_digest"],
+        run("hpc-batch")["schedule_digest"]
+    );
+}
+
+#[test]
+fn policies_are_put_side_by_side_on_a_page() {
+    let sandbox = Sandbox::new();
+    let (file, page) = (trace("KTH-SP2-1996-2.swf.gz"), sandbox.path("page.html"));
+    let page = page.to_str().unwrap();
+    let done = sandbox.lattice(&[
+        "replay",
+        "compare",
+        "easy",
+        "sjbf",
+        "lattice:none",
+        "--trace",
+        &file,
+        "--first",
+        "1500",
+        "--procs",
+        "100",
+        "--seeds",
+        "3",
+        "--html",
+        page,
+        "-o",
+        "json",
+    ]);
+    let compared = done.json();
+    let rows = compared["rows"].as_array().unwrap();
+    let row = rows
+        .iter()
+        .find(|row| row["measure"] == "mean_bounded_slowdown")
+        .unwrap();
+    assert_eq!(row["values"].as_array().unwrap().len(), 3);
+    assert_eq!(row["differences"].as_array().unwrap().len(), 2);
+    assert!(row["differences"][0]["within"].as_f64().is_some());
+    let html = fs::read_to_string(page).unwrap();
+    for heading in [
+        "Jobs that wait",
+        "Utilization",
+        "Wait by size",
+        "Distribution of waits",
+        "Tenants",
+        "A window",
+    ] {
+        assert!(html.contains(&format!("<h2>{heading}</h2>")), "{heading}");
+    }
+    assert_eq!(
+        html.matches("<svg").count(),
+        8,
+        "five pictures, and a window of each policy"
+    );
+    assert!(!html.contains("http"), "it needs nothing from elsewhere");
+    let again = sandbox.lattice(&[
+        "replay", "compare", "easy", "sjbf", "--trace", &file, "--first", "500", "--seeds", "1",
+    ]);
+    assert_eq!(again.code, Some(0), "{again:?}");
+}
+
+const SPACE: &str =
+    "base: {profile: hpc-batch}\nover:\n  wait_time: [0.1, 0.4]\n  topology: [0, 0.3]\n";
+
+#[test]
+fn the_best_weights_are_found_and_saved() {
+    let sandbox = Sandbox::new();
+    let over = written(&sandbox, "over.yaml", SPACE);
+    let best = sandbox.path("best.yaml");
+    let file = trace("KTH-SP2-1996-2.swf.gz");
+    let sweep = sandbox
+        .lattice(&[
+            "replay",
+            "sweep",
+            "--trace",
+            &file,
+            "--first",
+            "800",
+            "--dragonfly",
+            "10x10",
+            "--over",
+            &over,
+            "--objective",
+            "mean_bounded_slowdown,group_span_mean",
+            "--save",
+            best.to_str().unwrap(),
+            "-o",
+            "json",
+        ])
+        .json();
+    assert_eq!(sweep["tried"], 4);
+    let front = sweep["front"].as_array().unwrap();
+    let is = |field: &str| front.iter().filter(|point| point[field] == true).count();
+    assert_eq!((is("is_best"), is("confirmed")), (1, front.len()));
+    let saved = fs::read_to_string(best).unwrap();
+    assert!(
+        saved.starts_with("weights:\n") && saved.contains("fair_share: 0.2"),
+        "{saved}"
+    );
+}
+
+#[test]
+fn wrong_input_is_named() {
+    let sandbox = Sandbox::new();
+    let lattice = |args: &[&str]| sandbox.lattice(&[&["replay"], args].concat());
+    let good = trace("KTH-SP2-1996-2.first200.swf");
+    let (text, bad) = (fs::read_to_string(&good).unwrap(), "1 2 x\n");
+    let broken = written(&sandbox, "broken.swf", format!("{text}{bad}"));
+    let lines = text.lines().count() + 1;
+    let done = lattice(&["run", "--trace", &broken, "--policy", "easy", "-o", "json"]);
+    assert_eq!(done.json()["skipped"]["not_read"], 1);
+    assert!(
+        done.stderr
+            .contains(&format!("line {lines}: column 3 (\"wait time\"): \"x\"")),
+        "{}",
+        done.stderr
+    );
+    let done = lattice(&["run", "--trace", &broken, "--policy", "easy", "--strict"]);
+    refused(&done, 1, &[&format!("line {lines}: column 3")]);
+    let whole = fs::read(trace("KTH-SP2-1996-2.swf.gz")).unwrap();
+    let cut = written(&sandbox, "cut.gz", &whole[..100_000]);
+    let done = lattice(&["run", "--trace", &cut, "--policy", "easy"]);
+    refused(
+        &done,
+        1,
+        &["it is cut off: the gzip stream ends in the middle, after line 7118"],
+    );
+    refused(
+        &lattice(&["run", "--trace", "nowhere.swf"]),
+        1,
+        &["nowhere.swf", "No such file"],
+    );
+    refused(
+        &lattice(&["run", "--trace", &good, "--policy", "best"]),
+        2,
+        &["--policy \"best\"", "conservative"],
+    );
+    refused(
+        &lattice(&["run", "--trace", &good, "--weights", "fast"]),
+        2,
+        &["profile \"fast\"", "hpc-batch"],
+    );
+    let easy = ["run", "--trace", &good, "--policy", "easy"];
+    refused(
+        &lattice(&[&easy[..], &["--weights", "none"]].concat()),
+        2,
+        &["--weights", "only --policy lattice"],
+    );
+    refused(
+        &lattice(&[&easy[..], &["--procs", "0"]].concat()),
+        2,
+        &["--procs"],
+    );
+    refused(
+        &lattice(&[&easy[..], &["--procs", "1"]].concat()),
+        0,
+        &["199 jobs skipped"][..0].as_ref(),
+    );
+    refused(
+        &lattice(&[&easy[..], &["--every", "soon"]].concat()),
+        2,
+        &["--every"],
+    );
+    refused(
+        &lattice(&[&easy[..], &["--dragonfly", "12"]].concat()),
+        2,
+        &["12x366"],
+    );
+    let theta = trace("alcf-theta-2018.txt.gz");
+    refused(
+        &lattice(&["run", "--trace", &theta]),
+        2,
+        &["does not say how large its machine was"],
+    );
+    let site = written(
+        &sandbox,
+        "site.yaml",
+        "groups: [{nodes: 'a[1-', model: x}]\n",
+    );
+    refused(
+        &lattice(&[&easy[..], &["--cluster", &site]].concat()),
+        1,
+        &["groups[0].nodes", "hostlist"],
+    );
+    let over = written(&sandbox, "over.yaml", "over: {speed: [1]}\n");
+    let sweep = |objective: &str, over: &str| {
+        lattice(&[
+            "sweep",
+            "--trace",
+            &good,
+            "--procs",
+            "100",
+            "--over",
+            over,
+            "--objective",
+            objective,
+        ])
+    };
+    refused(
+        &sweep("mean_wait_s", &over),
+        1,
+        &["over.yaml", "there is no weight \"speed\""],
+    );
+    refused(&sweep("speed", &over), 2, &["--objective", "mean_wait_s"]);
+    let over = written(&sandbox, "over.yaml", SPACE);
+    refused(
+        &sweep("qos_met_fraction", &over),
+        2,
+        &["--objective qos_met_fraction", "--cluster"],
+    );
+    refused(
+        &lattice(&["compare", "recorded", "--trace", &theta, "--procs", "5000"]),
+        1,
+        &["for how long its jobs waited"],
+    );
+    refused(
+        &lattice(&["verify", &good]),
+        1,
+        &["no record of decisions", "replay record"],
+    );
+}
+
+/// A live demo, recorded, is decided again as it was; a record that was changed is not, and says where.
+#[test]
+fn a_recorded_demo_is_decided_again() {
+    let sandbox = Sandbox::new();
+    let mut demo = Demo::start(&sandbox, &[]);
+    demo.wait_for("The cluster stays up", PLAYED);
+    let log = sandbox.path("log.jsonl.zst");
+    let log = log.to_str().unwrap();
+    let recorded = sandbox
+        .lattice(&["replay", "record", "--output", log, "-o", "json"])
+        .json();
+    assert!(recorded["lines"].as_u64().unwrap() > 500, "{recorded}");
+    refused(
+        &sandbox.lattice(&["replay", "record", "--output", log]),
+        1,
+        &["is there already"],
+    );
+    refused(
+        &sandbox.lattice(&["replay", "record", "--since", "soon", "--output", "x"]),
+        2,
+        &["since"],
+    );
+    let verdict = sandbox
+        .lattice(&["replay", "verify", log, "-o", "json"])
+        .json();
+    assert_eq!(verdict["allocations"], 200, "{verdict}");
+    assert_eq!(verdict["same_nodes"], 200, "{verdict}");
+    assert_eq!(verdict["cycles_equal"], verdict["cycles"]);
+    assert_eq!(
+        (
+            &verdict["max_start_difference_s"],
+            &verdict["wait_distance"]
+        ),
+        (&0.0.into(), &0.0.into())
+    );
+    assert_eq!(
+        verdict["makespan_recorded_s"],
+        verdict["makespan_replayed_s"]
+    );
+    assert_eq!(
+        (&verdict["refused_submits"], &verdict["first_divergence"]),
+        (&1.into(), &Value::Null)
+    );
+    // What a sweep saves is what a cluster takes.
+    let best = written(
+        &sandbox,
+        "best.yaml",
+        "weights: {wait_time: 0.75}\nreservations: 4\n",
+    );
+    let set = [
+        "admin",
+        "vcluster",
+        "set-weights",
+        "default",
+        "--from",
+        &best,
+        "-o",
+        "json",
+    ];
+    let shown = sandbox.lattice(&set).json();
+    assert_eq!(shown["scheduler"]["weights"]["wait_time"], 0.75, "{shown}");
+    assert_eq!(shown["scheduler"]["reservations"], 4);
+    let wrong = written(&sandbox, "wrong.yaml", "weights: {speed: 1}\n");
+    let set = [
+        "admin",
+        "vcluster",
+        "set-weights",
+        "default",
+        "--from",
+        &wrong,
+    ];
+    refused(&sandbox.lattice(&set), 1, &["wrong.yaml", "speed"]);
+    changed(&sandbox, Path::new(log));
+}
+
+fn changed(sandbox: &Sandbox, log: &Path) {
+    let mut text = String::new();
+    let mut packed = zstd::Decoder::new(fs::File::open(log).unwrap()).unwrap();
+    packed.read_to_string(&mut text).unwrap();
+    // The first placement is told to have been elsewhere.
+    let first = text
+        .lines()
+        .position(|line| line.starts_with("{\"cycle\"") && !line.contains("\"placed\":[]"));
+    let (number, mut lines) = (
+        first.unwrap(),
+        text.lines().map(str::to_owned).collect::<Vec<_>>(),
+    );
+    let mut cycle: Value = serde_json::from_str(&lines[number]).unwrap();
+    let placed = &mut cycle["cycle"]["placed"][0];
+    let id = placed["id"].clone();
+    placed["nodes"][0] = "gpu999".into();
+    lines[number] = cycle.to_string();
+    let path: PathBuf = sandbox.path("changed.jsonl");
+    let mut file = fs::File::create(&path).unwrap();
+    lines
+        .iter()
+        .for_each(|line| writeln!(file, "{line}").unwrap());
+    let done = sandbox.lattice(&["replay", "verify", path.to_str().unwrap()]);
+    let what = format!("allocation {id} was placed on ");
+    let line = format!("(line {}, vCluster default", number + 1);
+    refused(
+        &done,
+        1,
+        &[
+            &what,
+            "999], and now is on ",
+            &line,
+            "cause: its inputs are those of the record",
+        ],
+    );
+    // Half a line at its end is none.
+    lines[number] = "{\"cycle\"".to_owned();
+    fs::write(&path, lines[..=number].join("\n")).unwrap();
+    let done = sandbox.lattice(&["replay", "verify", path.to_str().unwrap()]);
+    refused(&done, 1, &[&format!("line {}: ", number + 1)]);
+}
