@@ -301,7 +301,7 @@ fn wrong_input_is_named() {
     refused(
         &lattice(&[&easy[..], &["--procs", "1"]].concat()),
         0,
-        &["199 jobs skipped"][..0].as_ref(),
+        &["jobs skipped: each asks for more than the machine has"],
     );
     refused(
         &lattice(&[&easy[..], &["--every", "soon"]].concat()),
@@ -410,6 +410,21 @@ fn a_recorded_demo_is_decided_again() {
         (&verdict["refused_submits"], &verdict["first_divergence"]),
         (&1.into(), &Value::Null)
     );
+    // It is work as any other, on the cluster that was recorded, and on the one that is there.
+    for machine in [&["--procs", "24"][..], &[], &["--from-live"]] {
+        let run = [
+            &["replay", "run", "--trace", log, "--check", "-o", "json"],
+            machine,
+        ]
+        .concat();
+        let served = sandbox.lattice(&run).json();
+        assert_eq!(
+            (&served["jobs"], &served["machine_size"]),
+            (&200.into(), &24.into()),
+            "{machine:?}"
+        );
+        assert_eq!(served["checked"]["faults"], 0);
+    }
     // What a sweep saves is what a cluster takes.
     let best = written(
         &sandbox,

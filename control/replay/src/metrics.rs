@@ -162,7 +162,10 @@ pub fn measure(workload: &Workload, served: &[Served], terms: &Terms) -> Metrics
     waits.sort_unstable();
     let jobs = waits.len();
     let mean = |of: &dyn Fn(&Job, &Served) -> f64| {
-        let sum: f64 = started().map(|(job, served)| of(job, served)).sum();
+        // The sum of nothing is -0.
+        let sum = started()
+            .map(|(job, served)| of(job, served))
+            .fold(0.0, |sum, value| sum + value);
         sum / jobs.max(1) as f64
     };
     let max = |of: &dyn Fn(&Job, &Served) -> f64| {

@@ -10,6 +10,7 @@ use crate::{
     trace::{Skipped, UNKNOWN, Workload},
 };
 use lattice_placement::{Policy, Weights};
+use lattice_quorum_types::VclusterName;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -18,8 +19,8 @@ use std::fmt;
 pub enum Decider {
     /// A scheduler of the literature, on processors that are all alike.
     Textbook(Textbook),
-    /// The product, on the cluster's nodes.
-    Lattice(Policy),
+    /// The product, on the cluster's nodes: each vCluster by this policy; `None`: as the cluster says, or by default.
+    Lattice(Option<Policy>),
     /// Nobody: as it was recorded.
     Recorded,
 }
@@ -69,10 +70,12 @@ impl Machine {
 }
 
 /// How it is done.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct How {
     /// Order of events of one instant; `None`: one by one for schedulers of the literature, together for the product.
     pub order: Option<SameInstant>,
+    /// The vCluster whose policy the decider's is; `None`: all of them.
+    pub vcluster: Option<VclusterName>,
     /// The product plans so often at least, milliseconds.
     pub every_ms: Option<u64>,
     /// Who judges what the product places.
@@ -119,7 +122,7 @@ pub fn run(
     workload: &Workload,
     machine: &Machine,
     decider: &Decider,
-    how: How,
+    how: &How,
 ) -> Result<Outcome, RunError> {
     let jobs = workload.jobs.len();
     let mut schedule = Schedule::of(jobs, how.checks);
@@ -140,6 +143,7 @@ pub fn run(
             }
             let options = Options {
                 policy: *policy,
+                vcluster: how.vcluster.clone(),
                 judge: how.judge,
                 every_ms: how.every_ms,
             };
@@ -165,7 +169,9 @@ pub fn run(
             }
         }
     }
-    let metrics = measure(workload, &schedule.served, &terms(workload, machine));
+    let mut metrics = measure(workload, &schedule.served, &terms(workload, machine));
+    // Who was refused did not wait in vain.
+    metrics.never_started = metrics.never_started.saturating_sub(skipped.total());
     let is_recorded = *decider == Decider::Recorded;
     // What was recorded elsewhere is not ours to check.
     let faults = (how.checks && !is_recorded).then(|| {
@@ -190,15 +196,15 @@ pub fn run(
 fn keeps_order(decider: &Decider) -> bool {
     match decider {
         Decider::Textbook(_) => true,
-        Decider::Lattice(policy) => {
+        Decider::Lattice(Some(policy)) => {
             let weights = policy.weights.to_array();
-            let others = Weights::NAMES
+            let mut others = Weights::NAMES
                 .iter()
                 .zip(weights)
                 .filter(|(name, _)| **name != "wait_time");
-            others.into_iter().all(|(_, weight)| weight == 0.0)
+            others.all(|(_, weight)| weight == 0.0)
         }
-        Decider::Recorded => false,
+        Decider::Lattice(None) | Decider::Recorded => false,
     }
 }
 
@@ -287,7 +293,7 @@ pub fn decider(text: &str, weights: Option<&str>) -> Result<Decider, Unknown> {
         "lattice" => {
             let policy = of_name.or(weights).map(crate::policy::named).transpose();
             let policy = policy.map_err(|error| unknown(error.to_string()))?;
-            return Ok(Decider::Lattice(policy.unwrap_or_default()));
+            return Ok(Decider::Lattice(policy));
         }
         _ => {
             let reason = "no such policy; one of easy, conservative, fcfs, sjbf, lattice, recorded";

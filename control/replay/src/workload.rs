@@ -87,6 +87,20 @@ pub fn count_in_nodes(workload: &mut Workload, per_node: u32) {
     ));
 }
 
+/// Has submits come so many times as fast: the same jobs as a higher (or lower) load.
+pub fn speed_up(workload: &mut Workload, times: f64) {
+    let first = workload.jobs.first().map_or(0, |job| job.submit_ms);
+    for job in &mut workload.jobs {
+        let after_s = (job.submit_ms - first) as f64 / 1000.0 / times;
+        job.submit_ms = first + after_s.round() as u64 * 1000;
+        // They did not wait so on the recorded machine.
+        job.waited_ms = UNKNOWN;
+    }
+    workload.notes.push(format!(
+        "submits come {times} times as fast as they were recorded"
+    ));
+}
+
 /// The same workload with each submit moved by up to `most_ms` to either side, in whole seconds: what differs between
 /// such replays is noise (Tsafrir, Ouaknine, Feitelson, MASCOTS 2007).
 pub fn shake(workload: &Workload, seed: u64, most_ms: u64) -> Workload {

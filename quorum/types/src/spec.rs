@@ -164,7 +164,7 @@ fn fill_in(
 }
 
 /// How to lay the nodes over dragonfly groups.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Spread {
     /// Fewest groups.
@@ -177,7 +177,7 @@ pub enum Spread {
 }
 
 /// What the nodes must be like. Every field absent or empty means "any".
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Constraints {
     /// Acceptable GPU models, any one of them: in any case, and as a part of what the driver calls it that

@@ -22,7 +22,12 @@ use lattice_replay::{
     workload::shake,
 };
 use serde::Serialize;
-use std::{num::NonZero, path::PathBuf, process::ExitCode, thread};
+use std::{
+    num::NonZero,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    thread,
+};
 
 /// Put policies side by side on the same work: how they differ from the first one, and what of that is noise.
 ///
@@ -77,7 +82,11 @@ struct Report<'a> {
 }
 
 /// Runs it.
-pub fn run(args: &CompareArgs, format: Format) -> Result<ExitCode, Failure> {
+pub fn run(
+    args: &CompareArgs,
+    context: Option<&Path>,
+    format: Format,
+) -> Result<ExitCode, Failure> {
     let deciders = args.policies.iter().map(|policy| decider(policy, None));
     let deciders: Vec<Decider> = deciders.collect::<Result<_, _>>()?;
     let shaken_ms = length("--shake", &args.shake)?;
@@ -92,8 +101,8 @@ pub fn run(args: &CompareArgs, format: Format) -> Result<ExitCode, Failure> {
         keeps_nodes: args.html.is_some(),
         ..args.how.read()?
     };
-    let source = Source::open(&args.trace, &args.machine, &args.nodes)?;
-    let outcomes = outcomes(args, &source, &deciders, how, shaken_ms)?;
+    let source = Source::open(&args.trace, &args.machine, &args.nodes, context)?;
+    let outcomes = outcomes(args, &source, &deciders, &how, shaken_ms)?;
     let sides: Vec<Vec<Metrics>> = outcomes
         .iter()
         .map(|side| side.iter().map(|outcome| outcome.metrics.clone()).collect())
@@ -128,7 +137,7 @@ fn outcomes(
     args: &CompareArgs,
     source: &Source,
     deciders: &[Decider],
-    how: How,
+    how: &How,
     shaken_ms: u64,
 ) -> Result<Vec<Vec<Outcome>>, Failure> {
     // What was recorded is what it is: shaken submits would only make its waits wrong.
@@ -150,13 +159,11 @@ fn outcomes(
             Some(place) => &shaken[place as usize],
         };
         // Pictures are of the work as it was recorded.
-        let keeps_nodes = how.keeps_nodes && *seed == 0;
-        replay::run(
-            workload,
-            &source.machine,
-            decider,
-            How { keeps_nodes, ..how },
-        )
+        let how = How {
+            keeps_nodes: how.keeps_nodes && *seed == 0,
+            ..how.clone()
+        };
+        replay::run(workload, &source.machine, decider, &how)
     };
     let threads = thread::available_parallelism().map_or(1, NonZero::get);
     let served = parallel::map(&turns, threads, serve, |done| progress.is_at(done));

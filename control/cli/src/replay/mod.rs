@@ -12,7 +12,7 @@ use crate::{answered, connect::Connection, failure::Failure, output::Format};
 use clap::Subcommand;
 use std::{path::Path, process::ExitCode};
 
-/// Replay recorded work on a machine of your choice, offline: a cluster is asked for its record alone.
+/// Replay recorded work on a machine of your choice: what would another policy have made of it?
 ///
 /// A trace is in the Standard Workload Format, an export of `sacct --parsable2`, a log in Argonne's six columns, or
 /// tasks of Alibaba's GPU trace; plain, gzip or zstd. `lattice` is this product: the solver that places work and the
@@ -27,16 +27,16 @@ pub enum ReplayCommand {
     Record(record::RecordArgs),
 }
 
-/// Does what was asked; a cluster is asked for its record alone.
+/// Does what was asked.
 pub fn run(
     command: ReplayCommand,
     context: Option<&Path>,
     format: Format,
 ) -> Result<ExitCode, Failure> {
     match command {
-        ReplayCommand::Run(args) => run::run(&args, format),
-        ReplayCommand::Compare(args) => compare::run(&args, format),
-        ReplayCommand::Sweep(args) => sweep::run(&args, format),
+        ReplayCommand::Run(args) => run::run(&args, context, format),
+        ReplayCommand::Compare(args) => compare::run(&args, context, format),
+        ReplayCommand::Sweep(args) => sweep::run(&args, context, format),
         ReplayCommand::Verify(args) => verify::run(&args, format),
         ReplayCommand::Record(args) => {
             let connection = Connection::open(context, format)?;

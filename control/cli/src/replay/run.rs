@@ -8,6 +8,7 @@ use crate::{
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use lattice_api::duration;
+use lattice_quorum_types::VclusterName;
 use lattice_replay::{
     live::Deeds,
     metrics::{CONVENTIONS, Metrics, SizeClass},
@@ -40,7 +41,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "POLICY", default_value = "lattice")]
     policy: String,
     /// What lattice goes by: hpc-batch, ml-training, service, sensitive, interactive, balanced, none, or a file of
-    /// weights.
+    /// weights. As the cluster's description says, or balanced, when not given.
     #[arg(long, value_name = "PROFILE|FILE")]
     weights: Option<String>,
     #[command(flatten)]
@@ -61,6 +62,9 @@ pub struct HowArgs {
     /// happens when not given.
     #[arg(long, value_name = "DURATION")]
     every: Option<String>,
+    /// The vCluster whose weights are replaced; those of the others are as the cluster says. All of them when not given.
+    #[arg(long, value_name = "NAME")]
+    vcluster: Option<VclusterName>,
     /// Check the schedule for what must hold of every one, and that doing it again gives the same.
     #[arg(long)]
     pub check: bool,
@@ -87,6 +91,7 @@ impl HowArgs {
                 OrderArg::OneByOne => SameInstant::OneByOne,
                 OrderArg::Together => SameInstant::Together,
             }),
+            vcluster: self.vcluster.clone(),
             every_ms,
             checks: self.check,
             ..How::default()
@@ -125,15 +130,15 @@ struct Checked {
 }
 
 /// Runs it.
-pub fn run(args: &RunArgs, format: Format) -> Result<ExitCode, Failure> {
+pub fn run(args: &RunArgs, context: Option<&Path>, format: Format) -> Result<ExitCode, Failure> {
     let decider = decider(&args.policy, args.weights.as_deref())?;
     let how = How {
         keeps_nodes: args.schedule.is_some(),
         ..args.how.read()?
     };
-    let source = Source::open(&args.trace, &args.machine, &args.nodes)?;
+    let source = Source::open(&args.trace, &args.machine, &args.nodes, context)?;
     let begin = Instant::now();
-    let outcome = served(&source, &decider, how)?;
+    let outcome = served(&source, &decider, &how)?;
     let wall_s = begin.elapsed().as_secs_f64();
     for told in outcome.skipped.told() {
         eprintln!("lattice: {told}");
@@ -148,7 +153,7 @@ pub fn run(args: &RunArgs, format: Format) -> Result<ExitCode, Failure> {
                 .told
                 .iter()
                 .for_each(|told| eprintln!("lattice: check: {told}"));
-            let again = served(&source, &decider, how)?;
+            let again = served(&source, &decider, &how)?;
             Some(Checked {
                 faults: faults.count,
                 same_again: again.schedule.digest() == outcome.schedule.digest(),
@@ -206,7 +211,7 @@ fn named(decider: &Decider, policy: &str, weights: Option<&str>) -> String {
 }
 
 /// Replays it.
-pub fn served(source: &Source, decider: &Decider, how: How) -> Result<Outcome, Failure> {
+pub fn served(source: &Source, decider: &Decider, how: &How) -> Result<Outcome, Failure> {
     let run = replay::run(&source.workload, &source.machine, decider, how);
     Ok(run.map_err(anyhow::Error::from)?)
 }

@@ -1,10 +1,11 @@
 //! Which work is replayed, and on which machine: what all replays are told alike.
 
-use crate::failure::Failure;
+use crate::{answered, connect::Connection, failure::Failure, output::Format};
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
+use futures::StreamExt as _;
 use lattice_replay::{
-    cluster::{self, Cluster, Machines},
+    cluster::{self, Cluster, Machines, Schedulers},
     run::Machine,
     trace::{self, Unit, Workload},
     workload::{self, Fitted, Overrun},
@@ -29,6 +30,9 @@ pub struct TraceArgs {
     /// Replay the first so many jobs alone.
     #[arg(long, value_name = "N")]
     first: Option<usize>,
+    /// Have submits come so many times as fast: 1.5 is a load half as high again.
+    #[arg(long, value_name = "TIMES", value_parser = times)]
+    arrivals: Option<f64>,
     /// What becomes of jobs that ran longer than they had asked for: they are ended there, or had asked for as long
     /// as they ran.
     #[arg(long, value_enum, default_value_t)]
@@ -48,6 +52,10 @@ pub struct MachineArgs {
     /// A real machine by name.
     #[arg(long, value_enum, help_heading = "Machine")]
     machine: Option<MachineName>,
+    /// The cluster that is asked, as its schedulers know it now: its nodes, vClusters with their weights, projects
+    /// with their limits. For operators.
+    #[arg(long, help_heading = "Machine")]
+    from_live: bool,
     /// A dragonfly of GROUPS groups of NODES nodes each: 12x366.
     #[arg(long, value_name = "GROUPSxNODES", value_parser = dragonfly, help_heading = "Machine")]
     dragonfly: Option<(u64, u64)>,
@@ -67,6 +75,7 @@ enum TraceFormat {
     Sacct,
     Alcf,
     Openb,
+    Record,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -101,6 +110,14 @@ fn dragonfly(text: &str) -> Result<(u64, u64), String> {
     Ok((number(groups)?, number(nodes)?))
 }
 
+fn times(text: &str) -> Result<f64, String> {
+    let times: f64 = text.parse().map_err(|_| "it must be a number".to_owned())?;
+    match times.is_finite() && times > 0.0 {
+        true => Ok(times),
+        false => Err("it must be a number above 0".to_owned()),
+    }
+}
+
 /// What is replayed.
 pub struct Source {
     /// The work, as it fits the machine.
@@ -119,15 +136,19 @@ impl Source {
         trace: &TraceArgs,
         machine: &MachineArgs,
         nodes: &NodeArgs,
+        context: Option<&Path>,
     ) -> Result<Self, Failure> {
         let mut workload = trace.read()?;
         if let Some(per_node) = nodes.procs_per_node {
             workload::count_in_nodes(&mut workload, per_node);
         }
-        let machine = machine.read(&mut workload)?;
+        let machine = machine.read(&mut workload, context)?;
         let fitted = workload::fit(&mut workload, machine.size(), trace.overrun());
         if let Some(first) = trace.first {
             workload.jobs.truncate(first);
+        }
+        if let Some(times) = trace.arrivals {
+            workload::speed_up(&mut workload, times);
         }
         if workload.jobs.is_empty() {
             let (unit, size) = (workload.unit.name(), machine.size());
@@ -165,6 +186,7 @@ impl TraceArgs {
                 TraceFormat::Sacct => trace::Format::Sacct,
                 TraceFormat::Alcf => trace::Format::Alcf,
                 TraceFormat::Openb => trace::Format::Openb,
+                TraceFormat::Record => trace::Format::Record,
             }),
             is_strict: self.strict,
             unit: self.unit.map(|unit| match unit {
@@ -191,7 +213,10 @@ impl TraceArgs {
 }
 
 impl MachineArgs {
-    fn read(&self, workload: &mut Workload) -> Result<Machine, Failure> {
+    fn read(&self, workload: &mut Workload, context: Option<&Path>) -> Result<Machine, Failure> {
+        if self.from_live {
+            return Ok(boxed(live(context)?));
+        }
         if let Some(path) = &self.cluster {
             return Ok(boxed(open(path)?));
         }
@@ -207,6 +232,12 @@ impl MachineArgs {
         if let Some((groups, nodes)) = self.dragonfly {
             let made = Cluster::dragonfly(groups, nodes).map_err(anyhow::Error::from)?;
             return Ok(boxed(made));
+        }
+        if let (None, Some(cluster)) = (self.procs, &workload.cluster) {
+            let note = "the machine is the cluster that was recorded: every node that was in service \
+                        at some time, limits and weights as they were in the end";
+            workload.notes.push(note.to_owned());
+            return Ok(Machine::Cluster(cluster.clone()));
         }
         let size = self.procs.or_else(|| {
             let said = workload.machine?;
@@ -232,6 +263,33 @@ impl MachineArgs {
             ))),
             _ => Ok(Machine::Alike(size)),
         }
+    }
+}
+
+/// What the control's record says, up to its end.
+fn live(context: Option<&Path>) -> Result<Cluster, Failure> {
+    let connection = Connection::open(context, Format::Json)?;
+    let mut known = Schedulers::default();
+    answered(async {
+        let mut pieces = connection.client.decisions(Some("1s")).await?;
+        let mut rest: Vec<u8> = Vec::new();
+        while let Some(piece) = pieces.next().await {
+            rest.extend_from_slice(&piece?);
+            while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = rest.drain(..=end).collect();
+                known
+                    .hear(&line)
+                    .context("the control's record of decisions")?;
+            }
+        }
+        Ok(())
+    })?;
+    let cluster = known.cluster();
+    match cluster.nodes.is_empty() {
+        false => Ok(cluster),
+        true => Err(Failure::refused(
+            "the control that was asked schedules no vCluster with nodes; ask the one that does",
+        )),
     }
 }
 

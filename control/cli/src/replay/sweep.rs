@@ -22,7 +22,13 @@ use lattice_replay::{
     workload::shake,
 };
 use serde::Serialize;
-use std::{num::NonZero, path::PathBuf, process::ExitCode, thread, time::Instant};
+use std::{
+    num::NonZero,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    thread,
+    time::Instant,
+};
 
 /// Try many weights on the same work, and tell those that no other beats.
 ///
@@ -83,7 +89,7 @@ struct Report<'a> {
 }
 
 /// Runs it.
-pub fn run(args: &SweepArgs, format: Format) -> Result<ExitCode, Failure> {
+pub fn run(args: &SweepArgs, context: Option<&Path>, format: Format) -> Result<ExitCode, Failure> {
     let objectives = args.objective.iter().map(|name| objective(name));
     let objectives: Vec<&Measure> = objectives.collect::<Result<_, _>>()?;
     let shaken_ms = duration::parse(&args.shake)
@@ -93,7 +99,7 @@ pub fn run(args: &SweepArgs, format: Format) -> Result<ExitCode, Failure> {
     let space = Space::read(&text).with_context(about)?;
     let vectors = space.vectors(args.seed).with_context(about)?;
     let how = args.how.read()?;
-    let source = Source::open(&args.trace, &args.machine, &args.nodes)?;
+    let source = Source::open(&args.trace, &args.machine, &args.nodes, context)?;
     let shaken: Vec<Workload> = (1..args.seeds)
         .map(|seed| {
             shake(
@@ -104,11 +110,18 @@ pub fn run(args: &SweepArgs, format: Format) -> Result<ExitCode, Failure> {
         })
         .collect();
     let begin = Instant::now();
-    let values = tried(args, &source, &vectors, &shaken, &objectives, how)?;
+    let values = tried(args, &source, &vectors, &shaken, &objectives, &how)?;
     let wall_s = begin.elapsed().as_secs_f64();
     let front = pareto(&values, &objectives);
     let best = best(&values, &front, &objectives);
-    let points = points(&source, &vectors, &values, (&front, best), &objectives, how)?;
+    let points = points(
+        &source,
+        &vectors,
+        &values,
+        (&front, best),
+        &objectives,
+        &how,
+    )?;
     let served = (vectors.len() * args.seeds as usize * source.workload.jobs.len()) as f64;
     let report = Report {
         trace: &source.name,
@@ -152,19 +165,19 @@ fn tried(
     vectors: &[Vector],
     shaken: &[Workload],
     objectives: &[&Measure],
-    how: How,
+    how: &How,
 ) -> Result<Vec<Vec<f64>>, Failure> {
     let how = How {
         judge: Judge::Nobody,
         checks: false,
-        ..how
+        ..how.clone()
     };
     let progress = Progress::new(vectors.len(), "vectors");
     let serve = |vector: &Vector| -> Result<Vec<Option<f64>>, RunError> {
         let mut sums = vec![Some(0.0); objectives.len()];
         for workload in std::iter::once(&source.workload).chain(shaken) {
-            let decider = Decider::Lattice(vector.policy);
-            let outcome = replay::run(workload, &source.machine, &decider, how)?;
+            let decider = Decider::Lattice(Some(vector.policy));
+            let outcome = replay::run(workload, &source.machine, &decider, &how)?;
             for (sum, objective) in sums.iter_mut().zip(objectives) {
                 *sum = sum
                     .zip(objective.of(&outcome.metrics))
@@ -201,18 +214,17 @@ fn points(
     values: &[Vec<f64>],
     (front, best): (&[usize], Option<usize>),
     objectives: &[&Measure],
-    how: How,
+    how: &How,
 ) -> Result<Vec<Point>, Failure> {
     let threads = thread::available_parallelism().map_or(1, NonZero::get);
     let again = |place: &usize| -> Result<bool, RunError> {
-        let decider = Decider::Lattice(vectors[*place].policy);
+        let decider = Decider::Lattice(Some(vectors[*place].policy));
         let serve = |judge| {
-            replay::run(
-                &source.workload,
-                &source.machine,
-                &decider,
-                How { judge, ..how },
-            )
+            let how = How {
+                judge,
+                ..how.clone()
+            };
+            replay::run(&source.workload, &source.machine, &decider, &how)
         };
         let (quorum, books) = (serve(Judge::Quorum)?, serve(Judge::Nobody)?);
         Ok(quorum.schedule.digest() == books.schedule.digest())

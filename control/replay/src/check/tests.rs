@@ -24,7 +24,7 @@ fn sound() -> (Workload, Schedule) {
     let mut schedule = Schedule::of(100, true);
     schedule.nodes = Some(NodeSets::of(100, cluster.nodes.keys()));
     let options = live::Options {
-        policy: crate::policy::named("none").unwrap(),
+        policy: Some(crate::policy::named("none").unwrap()),
         ..live::Options::default()
     };
     live::run(

@@ -6,13 +6,17 @@
 mod file;
 mod machines;
 mod openb;
+mod schedulers;
 #[cfg(test)]
 mod tests;
 
 pub use machines::{Machine, Machines};
+pub use schedulers::Schedulers;
 
 use crate::trace::{Request, Workload};
-use lattice_placement::{Charge, ConformanceKey, Health, Liveness, NodeFacts, Policy};
+use lattice_placement::{
+    Charge, ClusterView, ConformanceKey, Health, Liveness, NodeFacts, NodeView, Policy,
+};
 use lattice_quorum_types::{
     NodeId, ProjectPath, VclusterName,
     id::InvalidId,
@@ -181,6 +185,48 @@ impl Cluster {
         }
     }
 
+    /// What schedulers know of their vClusters, each with how it decides. Nodes that take no work are left out.
+    pub fn of_views<'v>(
+        views: impl Iterator<Item = (&'v VclusterName, &'v ClusterView, Policy)>,
+    ) -> Self {
+        let mut cluster = Self::default();
+        for (vcluster, view, policy) in views {
+            let nodes = view.nodes.iter().filter(|(_, node)| node.in_service);
+            let host = |(name, node): (&NodeId, &NodeView)| {
+                let host = Host {
+                    vcluster: vcluster.clone(),
+                    facts: node.facts.clone(),
+                };
+                (name.clone(), host)
+            };
+            cluster.nodes.extend(nodes.map(host));
+            let levels = view.levels.iter();
+            cluster
+                .projects
+                .extend(levels.map(|(path, level)| (path.clone(), level.limits)));
+            cluster.limit_policy = view.limit_policy;
+            let queue = Queue {
+                policy: Some(policy),
+                queues: [vcluster.to_string()].into(),
+            };
+            cluster.vclusters.insert(vcluster.clone(), queue);
+        }
+        cluster.open_one();
+        cluster
+    }
+
+    /// One vCluster takes what names none: `default`, or else the one with most nodes.
+    fn open_one(&mut self) {
+        let of = |name: &VclusterName| {
+            let nodes = self.nodes.values().filter(|host| host.vcluster == *name);
+            (name.as_str() == DEFAULT_VCLUSTER, nodes.count())
+        };
+        let open = self.vclusters.keys().max_by_key(|name| of(name)).cloned();
+        if let Some(queue) = open.and_then(|name| self.vclusters.get_mut(&name)) {
+            queue.queues.clear();
+        }
+    }
+
     /// Whether nodes lie in more than one group.
     pub fn has_groups(&self) -> bool {
         let mut groups = self.nodes.values().map(|node| &node.facts.group);
@@ -188,8 +234,12 @@ impl Cluster {
         groups.any(|group| Some(group) != first || group.is_none())
     }
 
-    /// The priority class of what was asked for so: by its quality of service, else by its queue.
+    /// The priority class of what was asked for so: what it says itself, else by its quality of service, else by its
+    /// queue.
     pub fn class_of(&self, request: &Request) -> u8 {
+        if let Some(class) = request.class {
+            return class;
+        }
         let named = [&request.qos, &request.queue].into_iter().flatten();
         let known = named.into_iter().find_map(|name| self.classes.get(name));
         known.copied().unwrap_or(AllocationSpec::CLASS)

@@ -25,17 +25,19 @@ use ledger::Ledger;
 use serde::{Deserialize, Serialize};
 use std::{
     cmp::Reverse,
-    collections::{BTreeMap, BinaryHeap},
+    collections::{BTreeMap, BTreeSet, BinaryHeap},
 };
 
 /// Where a replay's clock begins where the trace has no epoch: in 2024, Unix milliseconds.
 const EPOCH_MS: u64 = 1_704_067_200_000;
 
 /// How a workload is served.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// How vClusters decide that say nothing themselves.
-    pub policy: Policy,
+    /// How vClusters decide; `None`: as the cluster says of each, or by default.
+    pub policy: Option<Policy>,
+    /// The one vCluster that decides so; `None`: all of them.
+    pub vcluster: Option<VclusterName>,
     /// Who judges.
     pub judge: Judge,
     /// Plans are made so often at least while somebody waits, milliseconds; `None`: when something happens.
@@ -143,6 +145,13 @@ fn serve(
     Ok(serving.deeds)
 }
 
+/// How a vCluster decides, of which the cluster says `own`.
+fn decides(options: &Options, name: &VclusterName, own: Option<Policy>) -> Policy {
+    let is_meant = options.vcluster.as_ref().is_none_or(|meant| meant == name);
+    let given = options.policy.filter(|_| is_meant);
+    given.or(own).unwrap_or_default()
+}
+
 /// One vCluster as its scheduler knows it.
 struct Part {
     planner: Planner,
@@ -213,7 +222,7 @@ impl<L: Ledger> Serving<'_, L> {
                 .filter(|node| node.holder.is_none())
                 .count();
             let part = Part {
-                planner: Planner::with_policy(view, policy.unwrap_or(options.policy)),
+                planner: Planner::with_policy(view, decides(options, name, *policy)),
                 free: u32::try_from(free).unwrap_or(u32::MAX),
                 waiting: BTreeMap::new(),
                 has_news: false,
@@ -441,19 +450,20 @@ fn kind(cluster: &Cluster, workload: &Workload, job: &Job) -> Result<Kind, Strin
         project,
         vcluster,
         class: cluster.class_of(request),
-        constraints: Constraints::from(&request.constraints),
+        constraints: request.constraints.clone(),
     })
 }
 
-/// Projects that a replay has: those of the cluster, and each tenant of the trace that is none of them.
+/// Projects that a replay has beside the cluster's: each tenant of the trace that is none of them, and those above it,
+/// which come first.
 fn projects_of(cluster: &Cluster, workload: &Workload) -> Vec<ProjectPath> {
-    let of = |tenant: &String| ProjectPath::new(tenant).ok();
     let unknown = workload
         .tenants
         .iter()
         .filter(|tenant| !cluster.accounts.contains_key(*tenant));
-    let unknown = unknown.filter_map(of);
-    unknown
-        .filter(|path| !cluster.projects.contains_key(path))
-        .collect()
+    let unknown = unknown.filter_map(|tenant| ProjectPath::new(tenant).ok());
+    let all = unknown.flat_map(|path| path.ancestors().collect::<Vec<_>>());
+    let mut all: Vec<ProjectPath> = all.collect::<BTreeSet<_>>().into_iter().collect();
+    all.retain(|path| !cluster.projects.contains_key(path));
+    all
 }

@@ -24,7 +24,7 @@ use std::collections::BTreeMap;
 const ADMIN: &str = "replay";
 const SERVICE: &str = "service:control/replay";
 /// More nodes than any machine has.
-const NO_LIMIT: u64 = 1 << 40;
+const NO_LIMIT: u64 = 1 << 60;
 /// A lease is renewed when it has so long to go, milliseconds.
 const RENEWED_BEFORE_MS: u64 = 1000;
 /// So many records of what has ended are taken out of the state at once: nobody reads them again.
@@ -67,12 +67,13 @@ impl<'a> Quorum<'a> {
         for (path, limits) in &cluster.projects {
             quorum.furnish(&admin, new_project(path.clone(), *limits), now)?;
         }
-        // A tenant's limit is finite; nobody reaches this one.
-        let open = Limits {
-            max_nodes: Some(NO_LIMIT),
-            max_concurrent_allocations: None,
-        };
         for path in more {
+            // Limits are finite, and those of a project's children add up to its own: nobody reaches these.
+            let below = path.depth().saturating_sub(1).min(3) * 10;
+            let open = Limits {
+                max_nodes: Some(NO_LIMIT >> below),
+                max_concurrent_allocations: None,
+            };
             quorum.furnish(&admin, new_project(path, open), now)?;
         }
         for (node, host) in &cluster.nodes {

@@ -1,5 +1,4 @@
 //! By hand.
-#![expect(clippy::unwrap_used, reason = "tests")]
 
 use super::*;
 use crate::trace::{Request, UNKNOWN};

@@ -11,6 +11,8 @@ use std::fmt::Write as _;
 
 /// How much of the whole time the window is.
 const PART: u64 = 60;
+/// And at least so much, milliseconds.
+const SHORTEST_MS: u64 = 12 * 3_600_000;
 /// At most so many boxes a chart: more nobody sees.
 const BOXES: usize = 6_000;
 
@@ -21,7 +23,8 @@ pub(super) fn charts(page: &Page<'_>) -> String {
     let hours = |ms: u64| ms.saturating_sub(begin) as f64 / 3_600_000.0;
     let mut html = format!(
         "<h2>A window</h2>\n<p>From {:.1} to {:.1} hours after the first submit: who has which part of the machine. \
-         The colour is the tenant's; what a job is, is in its tooltip.</p>\n",
+         The colour is the tenant's, or the job's where there is one tenant alone; what a job is, is in its \
+         tooltip.</p>\n",
         hours(from),
         hours(to)
     );
@@ -30,7 +33,11 @@ pub(super) fn charts(page: &Page<'_>) -> String {
             Some(nodes) => on_nodes(page, side, nodes, (from, to), &hours),
             None => anywhere(page, side, (from, to), &hours),
         };
-        let _ = write!(html, "<h3>{}</h3>\n{chart}\n", escaped(side.name));
+        let _ = write!(
+            html,
+            "<h3>{}</h3>\n<div class=\"gantt\">{chart}</div>\n",
+            escaped(side.name)
+        );
     }
     html
 }
@@ -44,7 +51,7 @@ fn busiest(page: &Page<'_>) -> (u64, u64) {
     let series = queue(page, first.schedule);
     let most = series.iter().max_by(|a, b| a.1.total_cmp(&b.1));
     let middle = begin + most.map_or(0, |(at, _)| (at * 1000.0) as u64);
-    let half = ((end - begin) / PART / 2).max(1);
+    let half = ((end - begin) / PART / 2).max(SHORTEST_MS / 2);
     let from = middle.saturating_sub(half).max(begin);
     (from, (from + 2 * half).min(end))
 }
@@ -101,6 +108,14 @@ fn title(page: &Page<'_>, side: &Side<'_>, place: usize) -> String {
     )
 }
 
+/// A tenant's colour; where there is one alone, one for each job.
+fn whose(page: &Page<'_>, place: usize) -> &'static str {
+    match page.workload.tenants.len() {
+        0 | 1 => colour(place),
+        _ => colour(page.workload.jobs[place].tenant as usize),
+    }
+}
+
 fn on_nodes(
     page: &Page<'_>,
     side: &Side<'_>,
@@ -127,12 +142,7 @@ fn on_nodes(
                 break;
             }
             let (bottom, top) = (f64::from(*first), f64::from(*last) + 1.0);
-            chart.area(
-                (left, bottom),
-                (right, top),
-                colour(job.tenant as usize),
-                &title,
-            );
+            chart.area((left, bottom), (right, top), whose(page, place), &title);
         }
     }
     with_rest(chart.done("who has which node", true), boxes)
@@ -163,7 +173,7 @@ fn anywhere(page: &Page<'_>, side: &Side<'_>, window: (u64, u64), hours: Hours<'
             }
             let left = (hours(start.max(window.0)), *first as f64);
             let right = (hours(end.min(window.1)), *last as f64 + 1.0);
-            chart.area(left, right, colour(job.tenant as usize), &title);
+            chart.area(left, right, whose(page, place), &title);
         }
         rows.iter().for_each(|row| taken[*row] = end);
     }

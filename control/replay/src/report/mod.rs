@@ -59,7 +59,7 @@ th,td{padding:.25rem .5rem;text-align:right;border-bottom:1px solid #ddd;vertica
 thead th{border-bottom:2px solid #888}small{color:#666}
 .better{color:#00664b;font-weight:600}.worse{color:#a33f00;font-weight:600}.noise,.same,.one{color:#666}
 svg{width:100%;height:auto;display:block}svg text{font:12px system-ui,sans-serif;fill:#333}
-.grid{stroke:#e4e4e4}.axis{stroke:#555}
+.gantt rect{stroke:#fff;stroke-width:.5}.grid{stroke:#e4e4e4}.axis{stroke:#555}
 .legend span{margin-right:1.2rem}.legend i{display:inline-block;width:.8em;height:.8em;margin-right:.4em}
 li{margin:.15rem 0}
 ";
@@ -103,12 +103,14 @@ pub fn page(page: &Page<'_>) -> String {
         "The part of all jobs that waited no longer than that. What began within a second is at the left end.",
         distribution(page),
     );
-    section(
-        "Tenants",
-        "The share of the work done that each tenant had in the window, over the share that it is meant to have: 1 is \
+    if meant(page.workload, page.terms).len() > 1 {
+        section(
+            "Tenants",
+            "The share of the work done that each tenant had in the window, over the share that it is meant to have: 1 is \
          what is meant. The largest tenants.",
-        tenants(page),
-    );
+            tenants(page),
+        );
+    }
     html.push_str(&gantt::charts(page));
     html.push_str("<h2>What the numbers mean</h2>\n<ul>\n");
     let mut orders: Vec<String> = page
@@ -211,7 +213,7 @@ fn over_time(
     let (x, unit) = series::time_axis(last);
     let mut chart = Chart::new(x, Axis::linear(0.0, most.unwrap_or(highest), title), 240.0);
     for (n, series) in all.into_iter().enumerate() {
-        chart.line(series.into_iter().map(|(x, y)| (x / unit, y)), colour(n));
+        chart.line(series.into_iter().map(|(x, y)| (x / unit, y)), n);
     }
     chart.done(title, true)
 }
@@ -287,7 +289,7 @@ fn distribution(page: &Page<'_>) -> String {
             let place = (waits.len() * step / steps.max(1)).min(waits.len().checked_sub(1)?);
             Some((waits[place].max(1.0), (place + 1) as f64 / count))
         });
-        chart.line(points, colour(n));
+        chart.line(points, n);
     }
     chart.done("distribution of waits", true)
 }

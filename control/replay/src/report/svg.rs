@@ -145,20 +145,18 @@ impl<'a> Chart<'a> {
         )
     }
 
-    /// A line through points.
-    pub(super) fn line(&mut self, points: impl IntoIterator<Item = (f64, f64)>, colour: &str) {
+    /// A line through points, the n-th of its chart: the first ones are wider, so that one below another is seen.
+    pub(super) fn line(&mut self, points: impl IntoIterator<Item = (f64, f64)>, n: usize) {
         let mut path = String::new();
         for (x, y) in points {
             let (x, y) = self.at(x, y);
-            let _ = write!(
-                path,
-                "{}{x:.1} {y:.1}",
-                if path.is_empty() { "M" } else { "L" }
-            );
+            let step = if path.is_empty() { "M" } else { "L" };
+            let _ = write!(path, "{step}{x:.1} {y:.1}");
         }
+        let (colour, width) = (colour(n), (4.0 - n as f64).max(1.2));
         let _ = writeln!(
             self.body,
-            "<path d=\"{path}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"1.5\" stroke-linejoin=\"round\"/>"
+            "<path d=\"{path}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"{width}\" stroke-linejoin=\"round\"/>"
         );
     }
 

@@ -7,6 +7,7 @@
 mod alcf;
 mod input;
 mod openb;
+mod recorded;
 mod sacct;
 mod skip;
 mod swf;
@@ -16,12 +17,16 @@ mod tests;
 pub use input::{InputError, Line, Lines};
 pub use skip::{Skip, Skipped};
 
+use crate::cluster::Cluster;
 use lattice_quorum_types::spec::Constraints;
 use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
 };
+
+/// Longest line that is kept; what is longer is no line of a trace, and could be all of a 10 GB file.
+const LONGEST: u64 = 64 << 20;
 
 /// What a job has not: see the fields of [`Job`].
 pub const UNKNOWN: u64 = u64::MAX;
@@ -89,33 +94,10 @@ pub struct Request {
     pub queue: Option<String>,
     /// The quality of service that they were given.
     pub qos: Option<String>,
+    /// The priority class, where the trace says it.
+    pub class: Option<u8>,
     /// What their nodes must be like.
-    pub constraints: RequestConstraints,
-}
-
-/// The part of [`Constraints`] that traces say.
-#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct RequestConstraints {
-    /// Acceptable GPU models, any one of them.
-    pub gpu_models: Vec<String>,
-    /// GPUs each node must have at least.
-    pub gpus_per_node: Option<u32>,
-    /// Memory each node must have at least, bytes.
-    pub memory_bytes: Option<u64>,
-    /// Features every node must carry.
-    pub features: Vec<String>,
-}
-
-impl From<&RequestConstraints> for Constraints {
-    fn from(asked: &RequestConstraints) -> Self {
-        Self {
-            gpu_models: asked.gpu_models.clone(),
-            gpus_per_node: asked.gpus_per_node,
-            memory_bytes: asked.memory_bytes,
-            features: asked.features.clone(),
-            ..Self::default()
-        }
-    }
+    pub constraints: Constraints,
 }
 
 /// A recorded workload.
@@ -141,6 +123,8 @@ pub struct Workload {
     pub lines: u64,
     /// What a reader of the results must know of the trace.
     pub notes: Vec<String>,
+    /// The cluster that was recorded, where the trace has it.
+    pub cluster: Option<Box<Cluster>>,
 }
 
 /// The kinds of traces that are read.
@@ -155,11 +139,19 @@ pub enum Format {
     Alcf,
     /// Tasks of Alibaba's GPU cluster trace (cluster-trace-gpu-v2023), CSV.
     Openb,
+    /// Our own: what a control's schedulers were told and decided, as `lattice replay record` writes it.
+    Record,
 }
 
 impl Format {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Swf, Self::Sacct, Self::Alcf, Self::Openb];
+    pub const ALL: [Self; 5] = [
+        Self::Swf,
+        Self::Sacct,
+        Self::Alcf,
+        Self::Openb,
+        Self::Record,
+    ];
 
     /// Its name where people write it.
     pub fn name(self) -> &'static str {
@@ -168,6 +160,7 @@ impl Format {
             Self::Sacct => "sacct",
             Self::Alcf => "alcf",
             Self::Openb => "openb",
+            Self::Record => "record",
         }
     }
 
@@ -175,6 +168,9 @@ impl Format {
     fn of(line: &str) -> Option<Self> {
         if line.starts_with(';') {
             return Some(Self::Swf);
+        }
+        if line.starts_with("{\"begin\"") {
+            return Some(Self::Record);
         }
         let has_pipe = line.contains('|');
         if has_pipe && sacct::is_header(line) {
@@ -283,6 +279,11 @@ trait Reader {
     /// What is wrong with it.
     fn line(&mut self, line: &Line<'_>, into: &mut Builder) -> Result<(), String>;
 
+    /// There are no more lines.
+    fn end(&mut self, into: &mut Builder) {
+        let _ = into;
+    }
+
     /// Says what holds of the whole trace.
     fn finish(&mut self, workload: &mut Workload);
 }
@@ -291,7 +292,9 @@ trait Reader {
 ///
 /// # Errors
 /// As [`open`].
-pub fn read(mut lines: Lines, path: &Path, options: Options) -> Result<Workload, TraceError> {
+pub fn read(lines: Lines, path: &Path, options: Options) -> Result<Workload, TraceError> {
+    // What a scheduler of a large cluster knows is one line.
+    let mut lines = lines.as_long_as(LONGEST);
     let mut builder = Builder::default();
     let mut reader: Option<Box<dyn Reader>> = None;
     let mut lossy = String::new();
@@ -315,7 +318,7 @@ pub fn read(mut lines: Lines, path: &Path, options: Options) -> Result<Workload,
             }
         };
         let read = match line.is_cut {
-            true => Err("it is longer than a megabyte".to_owned()),
+            true => Err(format!("it is longer than {} MiB", LONGEST >> 20)),
             false => reader.line(&line, &mut builder),
         };
         if let Err(reason) = read {
@@ -334,6 +337,9 @@ pub fn read(mut lines: Lines, path: &Path, options: Options) -> Result<Workload,
                 line: line.number,
             });
         }
+    }
+    if let Some(reader) = &mut reader {
+        reader.end(&mut builder);
     }
     let mut workload = builder.done(lines.count());
     if let Some(reader) = &mut reader {
@@ -355,6 +361,7 @@ fn new_reader(format: Format, unit: Option<Unit>) -> Box<dyn Reader> {
         Format::Sacct => Box::new(sacct::Sacct::new(unit)),
         Format::Alcf => Box::new(alcf::Alcf),
         Format::Openb => Box::new(openb::Openb::default()),
+        Format::Record => Box::new(recorded::Recorded::default()),
     }
 }
 

@@ -1,9 +1,8 @@
 //! Tasks of Alibaba's GPU cluster trace (cluster-trace-gpu-v2023, `openb_pod_list_*.csv`), with a header line. A task
 //! asks for a part of one node; here each is one node. Cite Weng et al., USENIX ATC 2023.
 
-use super::{
-    Builder, Job, Line, Reader, Request, RequestConstraints, Skip, UNKNOWN, Unit, Workload,
-};
+use super::{Builder, Job, Line, Reader, Request, Skip, UNKNOWN, Unit, Workload};
+use lattice_quorum_types::spec::Constraints;
 
 const NAME: &str = "name";
 const CREATED: &str = "creation_time";
@@ -61,13 +60,13 @@ impl Reader for Openb {
         let gpus = number(GPUS)?.unwrap_or(0);
         let is_part = number(MILLI)?.is_some_and(|milli| milli > 0 && milli < 1000);
         self.shared += u64::from(gpus == 0 || is_part);
-        let constraints = RequestConstraints {
+        let constraints = Constraints {
             gpu_models: get(MODELS).map_or_else(Vec::new, |models| {
                 models.split('|').map(str::to_owned).collect()
             }),
             gpus_per_node: u32::try_from(gpus).ok().filter(|gpus| *gpus > 0),
             memory_bytes: number(MEMORY)?.and_then(|mib| mib.checked_mul(MIB)),
-            features: Vec::new(),
+            ..Constraints::default()
         };
         let (created, deleted, scheduled) =
             (number(CREATED)?, number(DELETED)?, number(SCHEDULED)?);
@@ -104,6 +103,7 @@ impl Reader for Openb {
                 let request = Request {
                     queue: None,
                     qos: get(QOS).map(str::to_owned),
+                    class: None,
                     constraints,
                 };
                 let (user, tenant) = (into.users.number("unknown"), into.tenants.number("unknown"));

@@ -4,10 +4,9 @@
 //!
 //! Times are Slurm's local ones without a zone, or Unix seconds (`SLURM_TIME_FORMAT=%s`).
 
-use super::{
-    Builder, Job, Line, Reader, Request, RequestConstraints, Skip, UNKNOWN, Unit, Workload,
-};
+use super::{Builder, Job, Line, Reader, Request, Skip, UNKNOWN, Unit, Workload};
 use jiff::civil::DateTime;
+use lattice_quorum_types::spec::Constraints;
 
 const SECOND_MS: u64 = 1000;
 const MINUTE_MS: u64 = 60 * SECOND_MS;
@@ -216,6 +215,7 @@ impl Sacct {
         let request = Request {
             queue: row.text("Partition"),
             qos: row.text("QOS"),
+            class: None,
             constraints: tres(row),
         };
         let digits = id.split(|c: char| !c.is_ascii_digit()).next();
@@ -316,8 +316,8 @@ fn duration_ms(text: &str) -> Option<u64> {
 }
 
 /// GPUs of each node, as `billing=64,cpu=64,gres/gpu:a100=8,gres/gpu=8,mem=1T,node=2` tells them.
-fn tres(row: &Row<'_>) -> RequestConstraints {
-    let mut asked = RequestConstraints::default();
+fn tres(row: &Row<'_>) -> Constraints {
+    let mut asked = Constraints::default();
     let Some((_, text)) = row.first(&TRES) else {
         return asked;
     };

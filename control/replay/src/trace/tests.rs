@@ -211,7 +211,7 @@ fn a_line_without_end_is_no_line() {
     let long = [
         SWF.as_bytes(),
         b" ",
-        &vec![b'7'; 3 << 20],
+        &vec![b'7'; 70 << 20],
         b"\n",
         SWF.as_bytes(),
     ]
@@ -220,7 +220,7 @@ fn a_line_without_end_is_no_line() {
     assert_eq!((workload.jobs.len(), workload.jobs[0].line), (1, 2));
     assert_eq!(
         workload.skipped.told(),
-        ["line 1: it is longer than a megabyte"]
+        ["line 1: it is longer than 64 MiB"]
     );
 }
 

@@ -122,9 +122,9 @@ fn recorded(seed: u64, weights: &str) -> Vec<Line> {
     });
     let cluster = Cluster::dragonfly(4, 8).unwrap();
     let options = Options {
-        policy: policy::named(weights).unwrap(),
+        policy: Some(policy::named(weights).unwrap()),
         judge: Judge::Quorum,
-        every_ms: None,
+        ..Options::default()
     };
     let mut recorder = Recorder::default();
     recorder.lines.push(BEGIN);

@@ -19,7 +19,9 @@ fn asked(line: &str) -> Result<Value, String> {
             let request = args.request().map_err(|error| error.to_string())?;
             Ok(serde_json::to_value(request).unwrap())
         }
-        VclusterCommand::SetWeights(args) => Ok(serde_json::to_value(args.request()).unwrap()),
+        VclusterCommand::SetWeights(args) => {
+            Ok(serde_json::to_value(args.request().unwrap()).unwrap())
+        }
         _ => Err("it is no set".to_owned()),
     }
 }
@@ -136,7 +138,7 @@ fn what_is_wrong_is_named_by_its_flag() {
         let words = std::iter::once("vcluster").chain(line.split(' '));
         let request = match Line::try_parse_from(words).unwrap().command {
             VclusterCommand::Set(args) => args.request().map_err(usage),
-            VclusterCommand::SetWeights(args) => Ok(args.request()),
+            VclusterCommand::SetWeights(args) => args.request(),
             _ => panic!("{line}"),
         };
         let refused = request.and_then(checked).unwrap_err();

@@ -1,0 +1,232 @@
+//! What a replay costs: one row for each kind, on one core, or JSON.
+//!
+//! `cargo run --release -p lattice-replay --example speed -- --only easy`
+//!
+//! `ricc` is RICC's log (447,794 records) by EASY on its 8,192 cores; `easy`, `books` and `quorum` are made work on
+//! 10,000 nodes in 80 groups, by EASY, by the product without a judge, and by the product with the quorum as the judge;
+//! `vector` is what a sweep does for one vector: 100,000 jobs on 1,500 nodes in 12 groups. Bytes are the largest part of
+//! the process that was in memory beyond what was before, over the jobs; so each row is a process of its own.
+
+use anyhow::{Context as _, bail, ensure};
+use clap::{Parser, ValueEnum};
+use lattice_replay::{
+    cluster::Cluster,
+    generate::{Plan, generate},
+    live::Judge,
+    run::{Decider, How, Machine, Outcome, run},
+    schedule::SameInstant,
+    textbook::Textbook,
+    trace::{self, Workload},
+    workload::{Overrun, fit},
+};
+use serde::{Deserialize, Serialize};
+use std::{path::Path, process::Command, time::Instant};
+
+const RICC: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../fixtures/traces/RICC-2010-2.swf.gz"
+);
+
+/// Time and memory of replays.
+#[derive(Debug, Parser)]
+struct Args {
+    /// These rows alone.
+    #[arg(long, value_enum, value_delimiter = ',')]
+    only: Vec<Kind>,
+    /// Jobs of made work.
+    #[arg(long, default_value_t = 1_000_000)]
+    jobs: u32,
+    /// Work over what 10,000 nodes can do.
+    #[arg(long, default_value_t = LOAD)]
+    load: f64,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+    /// One row, in this process.
+    #[arg(long, hide = true)]
+    row: Option<Kind>,
+}
+
+/// By which 500 jobs wait on average.
+const LOAD: f64 = 1.0;
+/// The same of 1,500 nodes, for 100.
+const VECTOR_LOAD: f64 = 0.97;
+const VECTOR_JOBS: u32 = 100_000;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Kind {
+    Ricc,
+    Easy,
+    Books,
+    Quorum,
+    Vector,
+}
+
+impl Kind {
+    const ALL: [Self; 5] = [
+        Self::Ricc,
+        Self::Easy,
+        Self::Books,
+        Self::Quorum,
+        Self::Vector,
+    ];
+}
+
+/// One row.
+#[derive(Debug, Serialize, Deserialize)]
+struct Row {
+    kind: Kind,
+    jobs: usize,
+    machine: u64,
+    mean_queue: f64,
+    utilization: f64,
+    read_s: f64,
+    serve_s: f64,
+    jobs_per_s: f64,
+    bytes_a_job: u64,
+    plans: Option<u64>,
+    commands: Option<u64>,
+    schedule: String,
+}
+
+fn main() -> anyhow::Result<()> {
+    let args = Args::parse();
+    if let Some(kind) = args.row {
+        println!("{}", serde_json::to_string(&row(kind, &args)?)?);
+        return Ok(());
+    }
+    let kinds = match args.only.is_empty() {
+        true => Kind::ALL.to_vec(),
+        false => args.only.clone(),
+    };
+    if !args.json {
+        println!(
+            "| what | jobs | machine | mean queue | in use | read s | serve s | jobs/s | bytes a job | plans | commands |"
+        );
+        println!("|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|");
+    }
+    for kind in kinds {
+        let row = in_a_process(kind, &args)?;
+        match args.json {
+            true => println!("{}", serde_json::to_string(&row)?),
+            false => print(&row),
+        }
+    }
+    Ok(())
+}
+
+fn print(row: &Row) {
+    let number = |value: Option<u64>| value.map_or_else(String::new, |value| value.to_string());
+    println!(
+        "| {:?} | {} | {} | {:.1} | {:.1} % | {:.2} | {:.2} | {:.0} | {} | {} | {} |",
+        row.kind,
+        row.jobs,
+        row.machine,
+        row.mean_queue,
+        100.0 * row.utilization,
+        row.read_s,
+        row.serve_s,
+        row.jobs_per_s,
+        row.bytes_a_job,
+        number(row.plans),
+        number(row.commands)
+    );
+}
+
+fn in_a_process(kind: Kind, args: &Args) -> anyhow::Result<Row> {
+    let name = kind.to_possible_value().context("a name")?;
+    let (jobs, load) = (args.jobs.to_string(), args.load.to_string());
+    let output = Command::new(std::env::current_exe()?)
+        .args(["--row", name.get_name(), "--jobs", &jobs, "--load", &load])
+        .output()?;
+    ensure!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+fn row(kind: Kind, args: &Args) -> anyhow::Result<Row> {
+    let before = peak_bytes()?;
+    let begin = Instant::now();
+    let (workload, machine, decider, judge) = made(kind, args)?;
+    let read_s = begin.elapsed().as_secs_f64();
+    let how = How {
+        judge,
+        order: Some(SameInstant::OneByOne),
+        ..How::default()
+    };
+    let begin = Instant::now();
+    let Outcome {
+        schedule,
+        metrics,
+        deeds,
+        ..
+    } = run(&workload, &machine, &decider, &how)?;
+    let serve_s = begin.elapsed().as_secs_f64();
+    let jobs = workload.jobs.len();
+    Ok(Row {
+        kind,
+        jobs,
+        machine: machine.size(),
+        mean_queue: metrics.mean_queue,
+        utilization: metrics.utilization,
+        read_s,
+        serve_s,
+        jobs_per_s: jobs as f64 / serve_s,
+        bytes_a_job: (peak_bytes()? - before) / jobs as u64,
+        plans: deeds.as_ref().map(|deeds| deeds.plans),
+        commands: deeds.as_ref().map(|deeds| deeds.commands),
+        schedule: schedule.digest().to_hex()[..16].to_owned(),
+    })
+}
+
+fn made(kind: Kind, args: &Args) -> anyhow::Result<(Workload, Machine, Decider, Judge)> {
+    let plan = Plan {
+        seed: 1,
+        jobs: args.jobs,
+        nodes: 10_000,
+        load: args.load,
+        largest: 512,
+        tenants: 20,
+    };
+    let lattice = Decider::Lattice(None);
+    let easy = Decider::Textbook(Textbook::Easy);
+    let large = || anyhow::Ok(Machine::Cluster(Box::new(Cluster::dragonfly(80, 125)?)));
+    Ok(match kind {
+        Kind::Ricc => {
+            let mut workload = trace::open(Path::new(RICC), trace::Options::default())?;
+            let procs = workload
+                .machine
+                .context("the log says how large its machine is")?;
+            fit(&mut workload, procs, Overrun::End);
+            (workload, Machine::Alike(procs), easy, Judge::Quorum)
+        }
+        Kind::Easy => (generate(plan), Machine::Alike(10_000), easy, Judge::Quorum),
+        Kind::Books => (generate(plan), large()?, lattice, Judge::Nobody),
+        Kind::Quorum => (generate(plan), large()?, lattice, Judge::Quorum),
+        Kind::Vector => {
+            let plan = Plan {
+                jobs: VECTOR_JOBS,
+                nodes: 1_500,
+                load: VECTOR_LOAD,
+                largest: 128,
+                ..plan
+            };
+            let machine = Machine::Cluster(Box::new(Cluster::dragonfly(12, 125)?));
+            (generate(plan), machine, lattice, Judge::Nobody)
+        }
+    })
+}
+
+/// The most that was in memory.
+fn peak_bytes() -> anyhow::Result<u64> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let Some(kib) = line.and_then(|line| line.split_whitespace().next()) else {
+        bail!("/proc/self/status has no VmHWM")
+    };
+    Ok(kib.parse::<u64>()? << 10)
+}
