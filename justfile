@@ -113,6 +113,10 @@ instructions:
 beside-slurm *arguments:
     cargo run --release -p lattice-placement --example beside_slurm -- {{arguments}}
 
+# What a replay costs: jobs a second and bytes a job, by EASY and by the product.
+replay-speed *arguments:
+    cargo run --release -p lattice-replay --example speed -- {{arguments}}
+
 # Plans of so many small systems beside trying everything.
 oracle systems="10000":
     LATTICE_ORACLE_SYSTEMS={{systems}} cargo test --release -p lattice-placement --test small_systems -- --nocapture
