@@ -128,6 +128,19 @@ impl Index {
         Some(self.number[place])
     }
 
+    /// The numbers of nodes; those that are not known are left out. Nodes of a placement mostly follow each other.
+    pub(crate) fn find_all<'a>(&'a self, names: &'a [NodeId]) -> impl Iterator<Item = usize> + 'a {
+        let mut next = 0;
+        names.iter().filter_map(move |name| {
+            let found = match self.names.get(next) == Some(name) {
+                true => next,
+                false => self.find(name)?,
+            };
+            next = found + 1;
+            Some(found)
+        })
+    }
+
     /// Members of the set in each group.
     pub(crate) fn group_counts(&self, set: &BitSet) -> Vec<u32> {
         let mut counts = vec![0; self.groups.len()];

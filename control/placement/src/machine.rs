@@ -77,8 +77,20 @@ impl Loan {
 #[derive(Debug)]
 struct Held {
     nodes: Vec<usize>,
+    /// GPUs of those that are not lent.
+    gpus: u128,
     /// When they come free, as far as that is known.
     at: u64,
+}
+
+impl Held {
+    fn until(at: u64) -> Self {
+        Self {
+            nodes: Vec::new(),
+            gpus: 0,
+            at,
+        }
+    }
 }
 
 impl Machine {
@@ -146,8 +158,13 @@ impl Machine {
                         self.stamp += 1;
                         self.condition.clear(n, old.owner.as_ref());
                     }
+                    let gpus = self.gpus(n);
                     if let Some(held) = old.holder.and_then(|id| self.held.get_mut(&id)) {
+                        let before = held.nodes.len();
                         held.nodes.retain(|held| *held != n);
+                        if held.nodes.len() < before {
+                            held.gpus -= gpus;
+                        }
                     }
                     self.set(n, new, &view.running);
                 }
@@ -163,6 +180,38 @@ impl Machine {
         }
         self.held.retain(|_, held| !held.nodes.is_empty());
         true
+    }
+
+    /// Nodes are given to an allocation whose end is expected at `at`, each as another version of it.
+    pub(crate) fn hold(
+        &mut self,
+        id: AllocationId,
+        nodes: impl Iterator<Item = usize>,
+        at: Option<u64>,
+    ) {
+        let at = at.unwrap_or(NEVER);
+        let mut held = self.held.remove(&id).unwrap_or_else(|| Held::until(at));
+        for n in nodes {
+            self.versions[n] += 1;
+            self.free.remove(n);
+            self.free_at[n] = at;
+            held.gpus += self.gpus(n);
+            held.nodes.push(n);
+        }
+        self.held.insert(id, held);
+    }
+
+    /// It gives all of them back. Which they were.
+    pub(crate) fn release(&mut self, id: AllocationId) -> Vec<usize> {
+        let held = self.held.remove(&id);
+        let nodes = held.map_or_else(Vec::new, |held| held.nodes);
+        for n in &nodes {
+            let is_here = !self.loans.contains_key(n);
+            self.versions[*n] += 1;
+            self.free.put(*n, is_here);
+            self.free_at[*n] = if is_here { 0 } else { NEVER };
+        }
+        nodes
     }
 
     /// When a node that is not free is expected to be.
@@ -182,18 +231,22 @@ impl Machine {
 
     /// What the running work has been given, in milliseconds of one GPU. What runs at a borrower's is not ours.
     pub(crate) fn running_gpu_ms(&self, running: &BTreeMap<AllocationId, RunningView>) -> u128 {
+        let counted = self.held.iter().filter(|(_, held)| held.gpus > 0);
         let of_allocation = |(id, held): (&AllocationId, &Held)| {
             let walltime = running.get(id).and_then(|r| r.walltime_ms);
-            let gpus: u128 = held
-                .nodes
-                .iter()
-                .filter(|n| !self.loans.contains_key(n))
-                .map(|n| u128::from(self.index.gpus[*n]))
-                .sum();
-            gpus.saturating_mul(walltime.unwrap_or(UNBOUNDED_MS).into())
+            let lasts_ms = walltime.unwrap_or(UNBOUNDED_MS);
+            held.gpus.saturating_mul(lasts_ms.into())
         };
-        let all = self.held.iter().map(of_allocation);
+        let all = counted.map(of_allocation);
         all.fold(0, u128::saturating_add)
+    }
+
+    /// Of a node, if it is not lent.
+    fn gpus(&self, n: usize) -> u128 {
+        match self.loans.contains_key(&n) {
+            true => 0,
+            false => self.index.gpus[n].into(),
+        }
     }
 
     fn set(&mut self, n: usize, node: &NodeView, running: &BTreeMap<AllocationId, RunningView>) {
@@ -206,11 +259,11 @@ impl Machine {
             None if is_here => 0,
             None => NEVER,
             Some(id) => {
-                let held = self.held.entry(id).or_insert_with(|| Held {
-                    nodes: Vec::new(),
-                    at: free_at(running.get(&id)),
-                });
+                let gpus = self.gpus(n);
+                let held = self.held.entry(id);
+                let held = held.or_insert_with(|| Held::until(free_at(running.get(&id))));
                 held.nodes.push(n);
+                held.gpus += gpus;
                 held.at
             }
         };

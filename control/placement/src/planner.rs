@@ -1,6 +1,7 @@
 //! The solver as its callers hold it.
 
 use crate::{
+    bits::BitSet,
     cycle::{Cycle, Given},
     eligible::Kept,
     factors::Score,
@@ -10,10 +11,13 @@ use crate::{
     plan::Plan,
     policy::Policy,
     queue::{Job, Queue},
-    view::{ClusterView, Delta, DomainView, PendingView},
+    view::{ClusterView, Delta, DomainView, PendingView, RunningView},
 };
-use lattice_quorum_types::{AllocationId, UnixMillis};
+use lattice_quorum_types::{AllocationId, NodeId, UnixMillis};
 use std::collections::BTreeMap;
+
+/// So often a node changes hands, on average, before its view is brought up to date.
+const MOST_UNSETTLED: usize = 16;
 
 /// Holds a view and plans on it. Between plans, changes are applied as deltas; a plan is the same,
 /// byte for byte, whether its view was given whole or grew by deltas.
@@ -26,6 +30,8 @@ pub struct Planner {
     eligible: Kept,
     paths: Paths,
     last_order: Vec<u32>,
+    /// Nodes that have other holders than the view shows, by their numbers, the last word on each last.
+    unsettled: Vec<(usize, Option<AllocationId>)>,
 }
 
 impl Planner {
@@ -42,12 +48,14 @@ impl Planner {
             eligible: Kept::default(),
             paths: Paths::default(),
             last_order: Vec::new(),
+            unsettled: Vec::new(),
             view,
             policy,
         }
     }
 
-    /// What it plans on.
+    /// What it plans on. After [`Planner::follow_start`] and [`Planner::follow_end`] its nodes are as they were before
+    /// those, until [`Planner::settle`].
     pub fn view(&self) -> &ClusterView {
         &self.view
     }
@@ -64,6 +72,10 @@ impl Planner {
 
     /// Applies changes to the view.
     pub fn update(&mut self, delta: Delta) {
+        // These may have everything made anew of the view.
+        if !delta.nodes.is_empty() || !delta.on_loan.is_empty() || !delta.power.is_empty() {
+            self.settle();
+        }
         let before = self.view.apply(delta);
         let view = &self.view;
         let is_known =
@@ -80,8 +92,58 @@ impl Planner {
             self.machine = Machine::with_loans(view);
             self.eligible = Kept::default();
         }
+        self.follow_queue(&before.pending);
+    }
+
+    /// Follows the start of what waits: it has these nodes, which were free, from now on. The same as a [`Delta`] that
+    /// says so, and far less work.
+    pub fn follow_start(&mut self, id: AllocationId, nodes: &[NodeId], running: RunningView) {
+        let ends_at = running.ends_at.map(|at| at.0);
+        self.view.running.insert(id, running);
+        let waited = self.view.pending.remove(&id);
+        let numbers: Vec<usize> = self.machine.index.find_all(nodes).collect();
+        let held = numbers.iter().map(|n| (*n, Some(id)));
+        self.unsettled.extend(held);
+        self.machine.hold(id, numbers.into_iter(), ends_at);
+        if let Some(waited) = waited {
+            self.follow_queue(&[(id, Some(waited))]);
+        }
+        self.settle_some();
+    }
+
+    /// Follows the end of what runs: its nodes are free.
+    pub fn follow_end(&mut self, id: AllocationId) {
+        self.view.running.remove(&id);
+        let freed = self.machine.release(id);
+        self.unsettled.extend(freed.into_iter().map(|n| (n, None)));
+        self.settle_some();
+    }
+
+    /// Has the view show what was followed.
+    pub fn settle(&mut self) {
+        let mut is_told = BitSet::empty(self.machine.index.size());
+        for (n, holder) in std::mem::take(&mut self.unsettled).into_iter().rev() {
+            // The last word counts.
+            if is_told.contains(n) {
+                continue;
+            }
+            is_told.insert(n);
+            let name = &self.machine.index.names[n];
+            if let Some(node) = self.view.nodes.get_mut(name) {
+                (node.holder, node.version) = (holder, self.machine.versions[n]);
+            }
+        }
+    }
+
+    fn settle_some(&mut self) {
+        if self.unsettled.len() > MOST_UNSETTLED * self.machine.index.size() {
+            self.settle();
+        }
+    }
+
+    fn follow_queue(&mut self, changes: &[(AllocationId, Option<PendingView>)]) {
         let order = &mut self.last_order;
-        if self.queue.follow(&before.pending, &view.pending, order) {
+        if self.queue.follow(changes, &self.view.pending, order) {
             self.eligible = Kept::default();
             self.paths.forget();
         }

@@ -35,6 +35,17 @@ impl Cycle<'_> {
     /// much can start, whatever bandwidth they need.
     fn search(&mut self, job: &Job, set: usize, floor: &mut u64) -> Option<(u64, Chosen)> {
         let ask = self.ask(job, set);
+        if self.aheads.of(set).is_empty() && !job.is_sensitive() && job.walltime_ms().is_some() {
+            let first = self.first_free(job, set, *floor);
+            *floor = first.unwrap_or(NEVER);
+            let at = self.storage.first_enough(job, first?)?;
+            let (fitting, free_at) = (&self.given.sets.get(set).nodes, &self.free_at);
+            let open = fitting.iter().filter(|n| free_at[*n] <= at);
+            let open = BitSet::collect(self.given.machine.index.size(), open);
+            if let Some(chosen) = self.choose_later(set, &open, ask, at, job.end(at)) {
+                return Some((at, chosen));
+            }
+        }
         let mut at = *floor;
         let (mut took_bandwidth, mut is_first) = (false, true);
         self.look_for_gaps(job, set, at);
@@ -74,6 +85,19 @@ impl Cycle<'_> {
             at = next;
             self.move_on(job, set, at);
         }
+    }
+
+    /// The first time, `after` or later, at which so many nodes are free, where nothing is held back from anybody: then
+    /// they stay free, and no gaps need be looked at.
+    fn first_free(&mut self, job: &Job, set: usize, after: u64) -> Option<u64> {
+        let fitting = &self.given.sets.get(set).nodes;
+        let (free_at, starts) = (&self.free_at, &mut self.starts);
+        starts.clear();
+        starts.extend(fitting.iter().map(|n| free_at[n]));
+        let place = (job.nodes as usize).checked_sub(1);
+        let place = place.filter(|place| *place < starts.len())?;
+        let first = *starts.select_nth_unstable(place).1;
+        (first != NEVER).then_some(first.max(after))
     }
 
     /// Whether so many of the nodes that have gaps could be paid with all that there ever is from `at` on.

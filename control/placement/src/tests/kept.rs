@@ -2,7 +2,7 @@
 
 use super::{arbitrary::*, build::*};
 use crate::{eligible::Kept, machine::Machine, queue::Queue, *};
-use lattice_quorum_types::{AllocationId, spec::Constraints};
+use lattice_quorum_types::{AllocationId, NodeId, spec::Constraints};
 use proptest::{collection::vec, prelude::*};
 use std::collections::BTreeMap;
 
@@ -91,7 +91,89 @@ fn times_that_move_within_a_minute_are_no_news() {
     assert_eq!(told, [1, 2].map(AllocationId));
 }
 
+/// The delta by which placements of a plan are in force, and what runs already has ended.
+fn carried_out(view: &ClusterView, plan: &Plan, ended: &[AllocationId]) -> Delta {
+    let mut delta = Delta {
+        revision: view.revision,
+        age_ms: view.age_ms,
+        limit_policy: view.limit_policy,
+        sensitive_pool: view.sensitive_pool,
+        energy_price: view.energy_price,
+        ..Delta::default()
+    };
+    let mut set = |name: &NodeId, holder: Option<AllocationId>| {
+        let known = delta.nodes.get(name).cloned().flatten();
+        let known = known.or_else(|| view.nodes.get(name).cloned());
+        let node = known.map(|node| NodeView {
+            version: node.version + 1,
+            holder,
+            ..node
+        });
+        delta.nodes.insert(name.clone(), node);
+    };
+    for id in ended {
+        let held = view
+            .nodes
+            .iter()
+            .filter(|(_, node)| node.holder == Some(*id));
+        held.for_each(|(name, _)| set(name, None));
+    }
+    for placed in &plan.placements {
+        placed
+            .nodes
+            .iter()
+            .for_each(|node| set(&node.node, Some(placed.id)));
+    }
+    for id in ended {
+        delta.running.insert(*id, None);
+    }
+    for placed in &plan.placements {
+        delta.pending.insert(placed.id, None);
+        delta.running.insert(placed.id, Some(runs(view, placed.id)));
+    }
+    delta
+}
+
+fn runs(view: &ClusterView, id: AllocationId) -> RunningView {
+    let waited = &view.pending[&id];
+    RunningView {
+        ends_at: waited.walltime_ms.map(|ms| NOW.after(ms)),
+        walltime_ms: waited.walltime_ms,
+        storage_mb_s: BTreeMap::new(),
+    }
+}
+
 proptest! {
+    /// What is followed directly is the same as a delta that says so, also what is planned on afterwards.
+    #[test]
+    fn starts_and_ends_that_are_followed_are_as_a_delta_tells_them(
+        view in any_view(),
+        deltas in vec(any_delta(), 0..3),
+    ) {
+        let (mut told, mut followed) = (Planner::new(view.clone()), Planner::new(view));
+        for (minute, delta) in (1..).zip(deltas.into_iter().map(Some).chain([None])) {
+            let plan = told.plan(NOW.after(minute * 60_000));
+            let before = told.view().clone();
+            let mut ended: Vec<AllocationId> = before.running.keys().copied().collect();
+            ended.truncate(2);
+            told.update(carried_out(&before, &plan, &ended));
+            ended.iter().for_each(|id| followed.follow_end(*id));
+            for placed in &plan.placements {
+                let nodes: Vec<NodeId> = placed.nodes.iter().map(|node| node.node.clone()).collect();
+                followed.follow_start(placed.id, &nodes, runs(&before, placed.id));
+            }
+            let at = NOW.after(minute * 90_000);
+            let plans = [&mut told, &mut followed].map(|planner| serde_json::to_vec(&planner.plan(at)).unwrap());
+            prop_assert_eq!(&plans[0], &plans[1]);
+            if let Some(delta) = delta {
+                told.update(delta.clone());
+                followed.update(delta);
+            }
+            followed.settle();
+            prop_assert_eq!(told.view(), followed.view());
+        }
+    }
+
     #[test]
     fn a_plan_says_the_same_whatever_its_planner_does_next(
         view in any_view(),

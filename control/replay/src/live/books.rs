@@ -5,7 +5,7 @@
 
 use super::ledger::{Ledger, News, Power, delta_of};
 use crate::cluster::Cluster;
-use lattice_placement::{ClusterView, LevelView, NodeView, PendingView, RunningView};
+use lattice_placement::{ClusterView, LevelView, NodeView, PendingView};
 use lattice_quorum_types::{
     AllocationId, NodeId, ProjectPath, Refusal, UnixMillis, VclusterName,
     command::ExpectedNode,
@@ -18,17 +18,16 @@ use std::collections::BTreeMap;
 pub(super) struct Books<'a> {
     cluster: &'a Cluster,
     last_id: u64,
-    waiting: BTreeMap<AllocationId, PendingView>,
+    /// For whom each waits.
+    waiting: BTreeMap<AllocationId, ProjectPath>,
     running: BTreeMap<AllocationId, Held>,
     levels: BTreeMap<ProjectPath, LevelView>,
-    versions: BTreeMap<NodeId, u64>,
     power: Power<'a>,
     news: News,
 }
 
 struct Held {
     project: ProjectPath,
-    vcluster: VclusterName,
     nodes: Vec<NodeId>,
 }
 
@@ -54,7 +53,6 @@ impl<'a> Books<'a> {
             waiting: BTreeMap::new(),
             running: BTreeMap::new(),
             levels: known.chain(more).collect(),
-            versions: cluster.nodes.keys().map(|name| (name.clone(), 1)).collect(),
             power: Power::new(cluster),
             news: News::new(),
         }
@@ -79,17 +77,6 @@ impl<'a> Books<'a> {
         }
     }
 
-    fn hold(&mut self, vcluster: &VclusterName, node: &NodeId, holder: Option<AllocationId>) {
-        let version = self.versions.entry(node.clone()).or_default();
-        *version += 1;
-        let version = *version;
-        self.power.draw(node, holder.is_some(), &mut self.news);
-        let view = self.node(node, version, holder);
-        delta_of(&mut self.news, vcluster)
-            .nodes
-            .insert(node.clone(), view);
-    }
-
     fn node(&self, node: &NodeId, version: u64, holder: Option<AllocationId>) -> Option<NodeView> {
         let host = self.cluster.nodes.get(node)?;
         Some(NodeView {
@@ -105,6 +92,8 @@ impl<'a> Books<'a> {
 }
 
 impl Ledger for Books<'_> {
+    const ARE_FOLLOWED: bool = true;
+
     fn submit(
         &mut self,
         user: &str,
@@ -130,7 +119,7 @@ impl Ledger for Books<'_> {
             reservation: None,
             home_only: false,
         };
-        self.waiting.insert(id, waits.clone());
+        self.waiting.insert(id, waits.project.clone());
         delta_of(&mut self.news, &vcluster)
             .pending
             .insert(id, Some(waits));
@@ -141,39 +130,23 @@ impl Ledger for Books<'_> {
         &mut self,
         id: AllocationId,
         nodes: Vec<ExpectedNode>,
-        vcluster: &VclusterName,
-        at: UnixMillis,
+        _: &VclusterName,
+        _: UnixMillis,
     ) -> Result<(), Refusal> {
-        let waited = self
+        let project = self
             .waiting
             .remove(&id)
             .ok_or(Refusal::UnknownAllocation { id })?;
         let nodes: Vec<NodeId> = nodes.into_iter().map(|expected| expected.node).collect();
         for node in &nodes {
-            self.hold(vcluster, node, Some(id));
+            self.power.draw(node, true, &mut self.news);
         }
-        let runs = RunningView {
-            ends_at: waited.walltime_ms.map(|ms| at.after(ms)),
-            walltime_ms: waited.walltime_ms,
-            storage_mb_s: BTreeMap::new(),
-        };
-        let delta = delta_of(&mut self.news, vcluster);
-        delta.pending.insert(id, None);
-        delta.running.insert(id, Some(runs));
-        let (count, project) = (nodes.len() as u64, waited.project);
+        let count = nodes.len() as u64;
         self.count(&project, |used| Usage {
             nodes: used.nodes + count,
             allocations: used.allocations + 1,
         });
-        let vcluster = vcluster.clone();
-        self.running.insert(
-            id,
-            Held {
-                project,
-                vcluster,
-                nodes,
-            },
-        );
+        self.running.insert(id, Held { project, nodes });
         Ok(())
     }
 
@@ -183,11 +156,8 @@ impl Ledger for Books<'_> {
             .remove(&id)
             .ok_or(Refusal::UnknownAllocation { id })?;
         for node in &held.nodes {
-            self.hold(&held.vcluster, node, None);
+            self.power.draw(node, false, &mut self.news);
         }
-        delta_of(&mut self.news, &held.vcluster)
-            .running
-            .insert(id, None);
         let count = held.nodes.len() as u64;
         self.count(&held.project, |used| Usage {
             nodes: used.nodes - count,

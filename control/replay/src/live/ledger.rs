@@ -13,6 +13,9 @@ pub(super) type News = BTreeMap<VclusterName, Delta>;
 
 /// See the module.
 pub(super) trait Ledger {
+    /// Whether planners follow starts and ends by themselves: then these are not among the news.
+    const ARE_FOLLOWED: bool;
+
     /// Work is submitted; under which number.
     ///
     /// # Errors
@@ -80,6 +83,9 @@ impl<'a> Power<'a> {
 
     /// A node works, or does no more: its domain and those above pay.
     pub(super) fn draw(&mut self, id: &NodeId, works: bool, news: &mut News) {
+        if self.cluster.power.is_empty() {
+            return;
+        }
         let host = self.cluster.nodes.get(id);
         let Some(charge) = host.and_then(|host| host.facts.charge.as_ref()) else {
             return;

@@ -16,7 +16,7 @@ use crate::{
     schedule::{Promise, Served, Watch},
     trace::{Job, Skip, Skipped, Workload},
 };
-use lattice_placement::{ClusterView, NodeFacts, Planner, Policy, check_possible};
+use lattice_placement::{ClusterView, NodeFacts, Planner, Policy, RunningView, check_possible};
 use lattice_quorum_types::{
     AllocationId, NodeId, ProjectPath, Refusal, UnixMillis, VclusterName,
     spec::{AllocationSpec, Constraints, Workload as Runs},
@@ -334,10 +334,15 @@ impl<L: Ledger> Serving<'_, L> {
         let Some(place) = self.jobs.remove(&id) else {
             return Ok(());
         };
-        let request = self.workload.jobs[place as usize].request;
-        let request = &self.workload.requests[request as usize];
-        if let Some(vcluster) = self.cluster.vcluster_of(request) {
-            watch.ended(vcluster, self.at(now), id);
+        let job = &self.workload.jobs[place as usize];
+        if let Some(Ok(kind)) = self.specs.by_kind.get(&(job.tenant, job.request)) {
+            watch.ended(&kind.vcluster, self.at(now), id);
+            let part = self.parts.get_mut(&kind.vcluster);
+            if let (true, Some(part)) = (L::ARE_FOLLOWED, part) {
+                part.planner.follow_end(id);
+                part.free += job.size;
+                part.has_news = true;
+            }
         }
         let ended = self.ledger.end(id, self.at(now));
         ended.map_err(|refusal| LiveError::End {
@@ -414,6 +419,16 @@ impl<L: Ledger> Serving<'_, L> {
                 continue;
             }
             part.waits_no_more(job.size);
+            if L::ARE_FOLLOWED {
+                let lasts_ms = job.planned_ms().max(1);
+                let runs = RunningView {
+                    ends_at: Some(at.after(lasts_ms)),
+                    walltime_ms: Some(lasts_ms),
+                    ..RunningView::default()
+                };
+                part.planner.follow_start(placed.id, &nodes, runs);
+                part.free -= job.size;
+            }
             self.started += 1;
             let end = now.saturating_add(job.run_ms);
             self.ends.push(Reverse((end, self.started, placed.id)));

@@ -217,6 +217,8 @@ fn new_project(path: ProjectPath, limits: Limits) -> Command {
 }
 
 impl Ledger for Quorum<'_> {
+    const ARE_FOLLOWED: bool = false;
+
     fn submit(
         &mut self,
         user: &str,
