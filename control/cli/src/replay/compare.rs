@@ -2,7 +2,7 @@
 
 use super::{
     progress::Progress,
-    run::{HowArgs, decider, time},
+    run::{HowArgs, decider, explain, time},
     source::{MachineArgs, NodeArgs, Source, TraceArgs},
 };
 use crate::{
@@ -14,7 +14,7 @@ use clap::Args;
 use lattice_api::duration;
 use lattice_replay::{
     compare::{Difference, Row, Verdict, compare},
-    metrics::Metrics,
+    metrics::{CONVENTIONS, Metrics},
     parallel,
     report::{Page, Side, page},
     run::{self as replay, Decider, How, Outcome, RunError},
@@ -79,6 +79,9 @@ struct Report<'a> {
     seeds: u32,
     shaken_s: u64,
     rows: &'a [Row],
+    /// By policy.
+    orders: Vec<&'static str>,
+    conventions: [&'static str; 7],
 }
 
 /// Runs it.
@@ -108,6 +111,8 @@ pub fn run(
         .map(|side| side.iter().map(|outcome| outcome.metrics.clone()).collect())
         .collect();
     let rows = compare(&sides);
+    let first = outcomes.iter().filter_map(|side| side.first());
+    let orders = first.map(|outcome| outcome.order.told());
     let report = Report {
         trace: &source.name,
         policies: &args.policies,
@@ -117,6 +122,8 @@ pub fn run(
         seeds: args.seeds,
         shaken_s: shaken_ms / 1000,
         rows: &rows,
+        orders: orders.collect(),
+        conventions: CONVENTIONS,
     };
     print(&report, format)?;
     if let Some(path) = &args.html {
@@ -236,7 +243,14 @@ fn print(report: &Report<'_>, format: Format) -> Result<(), Failure> {
         cells
     });
     output::print(format, report, Columns::only(&columns), rows)?;
-    Ok(())
+    let orders = report.policies.iter().zip(&report.orders);
+    let orders: Vec<String> = orders
+        .map(|(policy, order)| format!("{policy}: {order}"))
+        .collect();
+    explain(
+        format,
+        &orders.iter().map(String::as_str).collect::<Vec<_>>(),
+    )
 }
 
 fn shown(unit: &str, value: f64) -> String {

@@ -340,9 +340,14 @@ fn print(report: &Report<'_>, format: Format) -> Result<(), Failure> {
     );
     let rows = rows.into_iter().map(|(name, value)| vec![name, value]);
     output::print(format, report, Columns::only(&["what", "value"]), rows)?;
+    explain(format, &[report.order])
+}
+
+/// Below a table, what its numbers mean.
+pub fn explain(format: Format, orders: &[&str]) -> Result<(), Failure> {
     if matches!(format, Format::Table | Format::Wide) {
         output::line("")?;
-        for convention in report.conventions.iter().chain([&report.order]) {
+        for convention in CONVENTIONS.iter().chain(orders) {
             output::line(convention)?;
         }
     }

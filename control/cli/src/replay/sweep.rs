@@ -2,7 +2,7 @@
 
 use super::{
     progress::Progress,
-    run::HowArgs,
+    run::{HowArgs, explain},
     source::{MachineArgs, NodeArgs, Source, TraceArgs},
 };
 use crate::{
@@ -15,8 +15,10 @@ use lattice_api::duration;
 use lattice_replay::{
     compare::{MEASURES, Measure},
     live::Judge,
+    metrics::CONVENTIONS,
     parallel,
     run::{self as replay, Decider, How, RunError},
+    schedule::SameInstant,
     sweep::{Point, Space, Vector, best, pareto},
     trace::Workload,
     workload::shake,
@@ -86,6 +88,8 @@ struct Report<'a> {
     front: &'a [Point],
     wall_s: f64,
     jobs_per_s: f64,
+    order: &'static str,
+    conventions: [&'static str; 7],
 }
 
 /// Runs it.
@@ -134,6 +138,8 @@ pub fn run(args: &SweepArgs, context: Option<&Path>, format: Format) -> Result<E
         front: &points,
         wall_s,
         jobs_per_s: served / wall_s.max(f64::MIN_POSITIVE),
+        order: SameInstant::Together.told(),
+        conventions: CONVENTIONS,
     };
     print(&report, &space, format)?;
     if let (Some(path), Some(best)) = (&args.save, best) {
@@ -311,5 +317,5 @@ fn print(report: &Report<'_>, space: &Space, format: Format) -> Result<(), Failu
         cells
     });
     output::print(format, report, Columns::only(&columns), rows)?;
-    Ok(())
+    explain(format, &[report.order])
 }

@@ -23,8 +23,7 @@ pub struct VerifyArgs {
 
 /// Runs it.
 pub fn run(args: &VerifyArgs, format: Format) -> Result<ExitCode, Failure> {
-    let record = verify::open(&args.file).map_err(anyhow::Error::from)?;
-    let verdict = verify::verify(&record).map_err(anyhow::Error::from)?;
+    let verdict = verify::verify(|| verify::open(&args.file)).map_err(anyhow::Error::from)?;
     print(&verdict, format)?;
     if let Some(cut_off) = &verdict.cut_off {
         eprintln!("lattice: {}: {cut_off}", args.file.display());

@@ -1,7 +1,6 @@
 //! All cycles in a row: what follows from a placement follows from ours. What comes from outside (who submits, how long
 //! work takes, what nodes are, limits, weights, in which instants it is planned) is the record's.
 
-use super::Record;
 use lattice_placement::{
     ClusterView, Delta, LevelView, NodeView, PendingView, Planner, RunningView,
     record::{Cycle, Line, Outcome},
@@ -35,10 +34,13 @@ struct Now {
 }
 
 /// See the module.
+#[derive(Default)]
 pub(super) struct Again {
     planners: BTreeMap<VclusterName, Planner>,
     then: BTreeMap<AllocationId, Then>,
     now: BTreeMap<AllocationId, Now>,
+    /// Where what was placed then was to be, until it is known what became of it.
+    placed: BTreeMap<(UnixMillis, AllocationId), Vec<NodeId>>,
     /// Placements that came to nothing then.
     failed: BTreeSet<(UnixMillis, AllocationId)>,
     /// Whether some placement was another one than then.
@@ -59,49 +61,41 @@ pub(super) struct Compared {
 }
 
 impl Again {
-    pub(super) fn new(record: &Record) -> Self {
-        let mut again = Self {
-            planners: BTreeMap::new(),
-            then: BTreeMap::new(),
-            now: BTreeMap::new(),
-            failed: BTreeSet::new(),
-            differs: false,
-        };
-        let mut placed: BTreeMap<(UnixMillis, AllocationId), Vec<NodeId>> = BTreeMap::new();
-        for (_, line) in &record.lines {
-            match line {
-                Line::View { view, .. } => again.submitted(view.pending.iter()),
-                Line::Cycle(cycle) => {
-                    let came = cycle.delta.iter().flat_map(|delta| &delta.pending);
-                    again.submitted(came.filter_map(|(id, known)| Some((id, known.as_ref()?))));
-                    for of in &cycle.placed {
-                        placed.insert((cycle.at, of.id), of.nodes.clone());
-                    }
+    /// What happened then: all lines are learned before the first one is decided again.
+    pub(super) fn learn(&mut self, line: &Line) {
+        match line {
+            Line::View { view, .. } => self.submitted(view.pending.iter()),
+            Line::Cycle(cycle) => {
+                let came = cycle.delta.iter().flat_map(|delta| &delta.pending);
+                self.submitted(came.filter_map(|(id, known)| Some((id, known.as_ref()?))));
+                for of in &cycle.placed {
+                    self.placed.insert((cycle.at, of.id), of.nodes.clone());
                 }
-                Line::Outcome {
-                    planned_at,
-                    id,
-                    outcome,
-                    ..
-                } => match outcome {
+            }
+            Line::Outcome {
+                planned_at,
+                id,
+                outcome,
+                ..
+            } => {
+                let nodes = self.placed.remove(&(*planned_at, *id)).unwrap_or_default();
+                match outcome {
                     Outcome::Assigned { .. } => {
-                        let nodes = placed.get(&(*planned_at, *id)).cloned().unwrap_or_default();
-                        again.then.entry(*id).or_default().started = Some((*planned_at, nodes));
+                        self.then.entry(*id).or_default().started = Some((*planned_at, nodes));
                     }
                     Outcome::Refused { .. } | Outcome::HeldBack { .. } => {
-                        again.failed.insert((*planned_at, *id));
-                    }
-                },
-                Line::Allocation(changed) if changed.change == AllocationChange::Ended => {
-                    let ended_at = changed.ended_at.unwrap_or(changed.at);
-                    if changed.state != AllocationState::Cancelled || changed.started_at.is_some() {
-                        again.then.entry(changed.id).or_default().ended_at = Some(ended_at);
+                        self.failed.insert((*planned_at, *id));
                     }
                 }
-                Line::Begin { .. } | Line::Allocation(_) | Line::RefusedSubmit { .. } => {}
             }
+            Line::Allocation(changed) if changed.change == AllocationChange::Ended => {
+                let ended_at = changed.ended_at.unwrap_or(changed.at);
+                if changed.state != AllocationState::Cancelled || changed.started_at.is_some() {
+                    self.then.entry(changed.id).or_default().ended_at = Some(ended_at);
+                }
+            }
+            Line::Begin { .. } | Line::Allocation(_) | Line::RefusedSubmit { .. } => {}
         }
-        again
     }
 
     fn submitted<'a>(

@@ -11,7 +11,7 @@ mod record;
 #[cfg(test)]
 mod tests;
 
-pub use record::{Record, RecordError, open, read};
+pub use record::{About, Record, RecordError, open};
 
 use again::Again;
 use lattice_placement::{
@@ -98,41 +98,46 @@ pub struct Divergence {
     pub cause: String,
 }
 
-/// Decides a record again.
+/// Decides a record again. It is read twice and never held whole: `open` begins each time at its first line.
 ///
 /// # Errors
 /// When it cannot be read, or is none.
-pub fn verify(record: &Record) -> Result<Verdict, RecordError> {
+pub fn verify(open: impl Fn() -> Result<Record, RecordError>) -> Result<Verdict, RecordError> {
+    let mut again = Again::default();
+    let mut record = open()?;
+    while let Some((_, line)) = record.next()? {
+        again.learn(&line);
+    }
     let mut planners: BTreeMap<VclusterName, Planner> = BTreeMap::new();
-    let mut again = Again::new(record);
     let mut counts = Counts::default();
     let mut first = None;
-    for (number, line) in &record.lines {
+    let mut record = open()?;
+    while let Some((number, line)) = record.next()? {
         match line {
             Line::View { vcluster, view, .. } => {
-                planners.insert(vcluster.clone(), Planner::new((**view).clone()));
-                again.view(vcluster, view);
+                again.view(&vcluster, &view);
+                planners.insert(vcluster, Planner::new(*view));
             }
             Line::Cycle(cycle) => {
                 counts.cycles += 1;
                 let missing = || RecordError::NoView {
-                    line: *number,
+                    line: number,
                     vcluster: cycle.vcluster.clone(),
                 };
                 let planner = planners.get_mut(&cycle.vcluster).ok_or_else(missing)?;
-                let found = decided(planner, cycle);
+                let found = decided(planner, &cycle);
                 match found.placed == cycle.placed {
                     true => counts.equal += 1,
                     false if first.is_none() => {
                         let place = Place {
-                            line: *number,
+                            line: number,
                             cycle: counts.cycles,
                         };
-                        first = Some(divergence(record, cycle, &found, place));
+                        first = Some(divergence(&record.about, &cycle, &found, place));
                     }
                     false => {}
                 }
-                again.cycle(cycle);
+                again.cycle(&cycle);
             }
             Line::Outcome { outcome, .. } => match outcome {
                 Outcome::Refused { .. } => counts.refused += 1,
@@ -143,15 +148,15 @@ pub fn verify(record: &Record) -> Result<Verdict, RecordError> {
             Line::Begin { .. } | Line::Allocation(_) => {}
         }
     }
-    let compared = again.compared();
+    let (compared, about) = (again.compared(), record.about);
     Ok(Verdict {
-        cluster: record.cluster.clone(),
-        control: record.control.clone(),
-        recorded_by: record.version.clone(),
-        from: record.from,
-        until: record.until,
-        lines: record.lines.len() as u64,
-        cut_off: record.cut_off.clone(),
+        cluster: about.cluster,
+        control: about.control,
+        recorded_by: about.version,
+        from: about.from,
+        until: about.until,
+        lines: about.lines,
+        cut_off: about.cut_off,
         cycles: counts.cycles,
         cycles_equal: counts.equal,
         first_divergence: first,
@@ -208,7 +213,7 @@ fn decided(planner: &mut Planner, cycle: &Cycle) -> Decided {
     Decided { placed, waits }
 }
 
-fn divergence(record: &Record, cycle: &Cycle, found: &Decided, place: Place) -> Divergence {
+fn divergence(record: &About, cycle: &Cycle, found: &Decided, place: Place) -> Divergence {
     let pairs = cycle.placed.iter().zip(&found.placed);
     let same = pairs.take_while(|(was, is)| was == is).count();
     let (was, is) = (cycle.placed.get(same), found.placed.get(same));

@@ -8,9 +8,20 @@ use std::path::{Path, PathBuf};
 /// Longest line: all that a scheduler of a very large cluster knows.
 const LONGEST: u64 = 1 << 30;
 
-/// A record, line by line with the lines' numbers.
-#[derive(Debug, Clone, Default)]
+/// A record that is being read.
+#[derive(Debug)]
 pub struct Record {
+    path: PathBuf,
+    lines: Lines,
+    lossy: String,
+    is_over: bool,
+    /// What is known of it by now.
+    pub about: About,
+}
+
+/// What a record says of itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct About {
     /// The cluster's name.
     pub cluster: String,
     /// The control that wrote it.
@@ -21,8 +32,8 @@ pub struct Record {
     pub from: UnixMillis,
     /// Time of the last one.
     pub until: UnixMillis,
-    /// All lines.
-    pub lines: Vec<(u64, Line)>,
+    /// Lines so far.
+    pub lines: u64,
     /// It ends in the middle: what comes before is used.
     pub cut_off: Option<String>,
 }
@@ -75,106 +86,119 @@ pub enum RecordError {
     },
 }
 
-/// Reads a record from a file: plain, gzip or zstd.
+/// Begins to read a record from a file: plain, gzip or zstd.
 ///
 /// # Errors
-/// When it cannot be read, or is none.
+/// When it cannot be opened.
 pub fn open(path: &Path) -> Result<Record, RecordError> {
     let lines = Lines::open(path).map_err(|source| RecordError::Input {
         path: path.to_owned(),
         source,
     })?;
-    read(lines, path)
-}
-
-/// Reads a record; `path` is for messages.
-///
-/// # Errors
-/// As [`open`].
-pub fn read(lines: Lines, path: &Path) -> Result<Record, RecordError> {
-    let mut lines = lines.as_long_as(LONGEST);
-    let mut record = Record::default();
-    let mut lossy = String::new();
-    loop {
-        let line = match lines.next(&mut lossy) {
-            Ok(None) => break,
-            Ok(Some(line)) => line,
-            // What was written before a crash is a record too.
-            Err(error @ InputError::CutOff { .. }) if !record.lines.is_empty() => {
-                record.cut_off = Some(error.to_string());
-                break;
-            }
-            Err(source) => {
-                return Err(RecordError::Input {
-                    path: path.to_owned(),
-                    source,
-                });
-            }
-        };
-        if line.text.is_empty() {
-            continue;
-        }
-        let number = line.number;
-        let parsed: Line = match serde_json::from_str(line.text) {
-            Ok(parsed) => parsed,
-            Err(_) if record.lines.is_empty() => {
-                return Err(RecordError::NoRecord {
-                    path: path.to_owned(),
-                });
-            }
-            Err(error) => {
-                return Err(RecordError::Line {
-                    path: path.to_owned(),
-                    line: number,
-                    reason: error.to_string(),
-                });
-            }
-        };
-        record.take(number, parsed, path)?;
-    }
-    match record.lines.is_empty() {
-        true => Err(RecordError::NoRecord {
-            path: path.to_owned(),
-        }),
-        false => Ok(record),
-    }
+    Ok(Record::new(lines, path))
 }
 
 impl Record {
-    fn take(&mut self, number: u64, line: Line, path: &Path) -> Result<(), RecordError> {
+    /// Of any lines; `path` is for messages.
+    pub fn new(lines: Lines, path: &Path) -> Self {
+        Self {
+            path: path.to_owned(),
+            lines: lines.as_long_as(LONGEST),
+            lossy: String::new(),
+            is_over: false,
+            about: About::default(),
+        }
+    }
+
+    /// The next line with its number; `None` after the last one.
+    ///
+    /// # Errors
+    /// When it cannot be read, or is none.
+    pub fn next(&mut self) -> Result<Option<(u64, Line)>, RecordError> {
+        while !self.is_over {
+            let path = || self.path.clone();
+            let line = match self.lines.next(&mut self.lossy) {
+                Ok(None) => {
+                    self.is_over = true;
+                    break;
+                }
+                Ok(Some(line)) => line,
+                // What was written before a crash is a record too.
+                Err(error @ InputError::CutOff { .. }) if self.about.lines > 0 => {
+                    self.about.cut_off = Some(error.to_string());
+                    self.is_over = true;
+                    break;
+                }
+                Err(source) => {
+                    return Err(RecordError::Input {
+                        path: path(),
+                        source,
+                    });
+                }
+            };
+            if line.text.is_empty() {
+                continue;
+            }
+            let number = line.number;
+            let parsed: Line = match serde_json::from_str(line.text) {
+                Ok(parsed) => parsed,
+                Err(_) if self.about.lines == 0 => {
+                    return Err(RecordError::NoRecord { path: path() });
+                }
+                Err(error) => {
+                    return Err(RecordError::Line {
+                        path: path(),
+                        line: number,
+                        reason: error.to_string(),
+                    });
+                }
+            };
+            self.take(number, &parsed)?;
+            return Ok(Some((number, parsed)));
+        }
+        match self.about.lines {
+            0 => Err(RecordError::NoRecord {
+                path: self.path.clone(),
+            }),
+            _ => Ok(None),
+        }
+    }
+
+    fn take(&mut self, number: u64, line: &Line) -> Result<(), RecordError> {
+        let about = &mut self.about;
         if let Line::Begin {
             format,
             cluster,
             control,
             version,
             at,
-        } = &line
+        } = line
         {
             if *format != RECORD_FORMAT {
                 return Err(RecordError::Form {
-                    path: path.to_owned(),
+                    path: self.path.clone(),
                     line: number,
                     found: *format,
                 });
             }
-            if self.lines.is_empty() {
-                self.from = *at;
+            if about.lines == 0 {
+                about.from = *at;
             }
-            (self.cluster, self.control) = (cluster.clone(), control.clone());
-            self.version.clone_from(version);
-        } else if self.lines.is_empty() {
+            (about.cluster, about.control) = (cluster.clone(), control.clone());
+            about.version.clone_from(version);
+        } else if about.lines == 0 {
             return Err(RecordError::NoRecord {
-                path: path.to_owned(),
+                path: self.path.clone(),
             });
         }
-        let at = match &line {
+        let at = match line {
             Line::Begin { at, .. } | Line::View { at, .. } | Line::RefusedSubmit { at, .. } => *at,
             Line::Cycle(cycle) => cycle.at,
             Line::Outcome { planned_at, .. } => *planned_at,
             Line::Allocation(changed) => changed.at,
         };
-        self.until = self.until.max(at);
-        self.lines.push((number, line));
+        about.until = about.until.max(at);
+        about.lines += 1;
         Ok(())
     }
 }

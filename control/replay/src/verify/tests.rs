@@ -140,15 +140,17 @@ fn recorded(seed: u64, weights: &str) -> Vec<Line> {
 }
 
 fn of(lines: &[Line]) -> Verdict {
-    verify(&read_lines(lines).unwrap()).unwrap()
+    decided_again(text(lines)).unwrap()
 }
 
-fn read_lines(lines: &[Line]) -> Result<Record, RecordError> {
-    let text: String = lines
-        .iter()
-        .map(|line| serde_json::to_string(line).unwrap() + "\n")
-        .collect();
-    read(Lines::read(Cursor::new(text)).unwrap(), Path::new("log"))
+fn text(lines: &[Line]) -> Vec<u8> {
+    let line = |line: &Line| serde_json::to_string(line).unwrap() + "\n";
+    lines.iter().map(line).collect::<String>().into_bytes()
+}
+
+fn decided_again(bytes: Vec<u8>) -> Result<Verdict, RecordError> {
+    let lines = || Lines::read(Cursor::new(bytes.clone())).unwrap();
+    verify(|| Ok(Record::new(lines(), Path::new("log"))))
 }
 
 fn cycles(lines: &mut [Line]) -> impl Iterator<Item = &mut Cycle> {
@@ -249,7 +251,7 @@ fn a_changed_placement_is_named() {
 
 #[test]
 fn what_is_no_record_is_refused() {
-    let told = |lines: &[Line]| read_lines(lines).unwrap_err().to_string();
+    let told = |lines: &[Line]| decided_again(text(lines)).unwrap_err().to_string();
     assert!(told(&[]).contains("no record of decisions"));
     let lines = recorded(4, "none");
     assert!(
@@ -263,10 +265,8 @@ fn what_is_no_record_is_refused() {
     *format = RECORD_FORMAT + 1;
     assert!(told(&other).contains("has form 2, and 1 is read"));
     // A plan of somebody who never said what it knew.
-    let record = read_lines(&[lines[0].clone(), lines[2].clone()]).unwrap();
-    let error = verify(&record).unwrap_err().to_string();
     assert_eq!(
-        error,
+        told(&[lines[0].clone(), lines[2].clone()]),
         "line 2: vCluster default plans, and nothing says what it knew"
     );
 }
@@ -274,19 +274,14 @@ fn what_is_no_record_is_refused() {
 #[test]
 fn what_was_written_before_a_crash_is_a_record() {
     let lines = recorded(5, "none");
-    let text: String = lines
-        .iter()
-        .map(|line| serde_json::to_string(line).unwrap() + "\n")
-        .collect();
-    let packed = zstd::encode_all(text.as_bytes(), 1).unwrap();
+    let packed = zstd::encode_all(&text(&lines)[..], 1).unwrap();
     let cut = packed[..packed.len() * 3 / 4].to_vec();
-    let record = read(Lines::read(Cursor::new(cut)).unwrap(), Path::new("log")).unwrap();
+    let verdict = decided_again(cut).unwrap();
     assert!(
-        record.cut_off.as_ref().unwrap().contains("cut off"),
+        verdict.cut_off.as_ref().unwrap().contains("cut off"),
         "{:?}",
-        record.cut_off
+        verdict.cut_off
     );
-    let verdict = verify(&record).unwrap();
     assert_eq!(
         (verdict.cycles_equal, &verdict.first_divergence),
         (verdict.cycles, &None)
