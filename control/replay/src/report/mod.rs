@@ -3,6 +3,8 @@
 mod gantt;
 mod series;
 mod svg;
+#[cfg(test)]
+mod tests;
 
 use crate::{
     compare::{Difference, Row, Verdict},
