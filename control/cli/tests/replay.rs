@@ -235,10 +235,11 @@ fn the_best_weights_are_found_and_saved() {
             "json",
         ])
         .json();
-    assert_eq!(sweep["tried"], 4);
+    assert_eq!(sweep["tried"], 5, "the four, and what is not varied");
     let front = sweep["front"].as_array().unwrap();
     let is = |field: &str| front.iter().filter(|point| point[field] == true).count();
-    assert_eq!((is("is_best"), is("confirmed")), (1, front.len()));
+    assert_eq!((is("is_best"), is("is_base")), (1, 1));
+    assert_eq!(is("confirmed"), front.len());
     let saved = fs::read_to_string(best).unwrap();
     assert!(
         saved.starts_with("weights:\n") && saved.contains("fair_share: 0.2"),
@@ -257,8 +258,9 @@ fn wrong_input_is_named() {
     let done = lattice(&["run", "--trace", &broken, "--policy", "easy", "-o", "json"]);
     assert_eq!(done.json()["skipped"]["not_read"], 1);
     assert!(
-        done.stderr
-            .contains(&format!("line {lines}: column 3 (\"wait time\"): \"x\"")),
+        done.stderr.contains(&format!(
+            "line {lines} cannot be read: column 3 (\"wait time\"): \"x\""
+        )),
         "{}",
         done.stderr
     );
@@ -280,12 +282,12 @@ fn wrong_input_is_named() {
     refused(
         &lattice(&["run", "--trace", &good, "--policy", "best"]),
         2,
-        &["--policy \"best\"", "conservative"],
+        &["policy \"best\"", "conservative"],
     );
     refused(
         &lattice(&["run", "--trace", &good, "--weights", "fast"]),
         2,
-        &["profile \"fast\"", "hpc-batch"],
+        &["--weights fast", "profile \"fast\"", "hpc-batch"],
     );
     let easy = ["run", "--trace", &good, "--policy", "easy"];
     refused(

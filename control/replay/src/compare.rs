@@ -18,6 +18,8 @@ pub enum Better {
     Lower,
     /// More.
     Higher,
+    /// Neither way: it only tells how.
+    Neither,
 }
 
 /// One measure of a schedule.
@@ -66,6 +68,9 @@ macro_rules! measures {
 }
 
 measures! {
+    jobs "jobs served" "" Higher |m| Some(m.jobs as f64);
+    refused "refused" "" Lower |m| Some(m.refused as f64);
+    never_started "never started" "" Lower |m| Some(m.never_started as f64);
     mean_wait_s "wait, mean" "s" Lower |m| Some(m.mean_wait_s);
     p50_wait_s "wait, p50" "s" Lower |m| Some(m.p50_wait_s);
     p95_wait_s "wait, p95" "s" Lower |m| Some(m.p95_wait_s);
@@ -73,6 +78,7 @@ measures! {
     max_wait_s "wait, longest" "s" Lower |m| Some(m.max_wait_s);
     weighted_wait_s "wait, weighted by work" "s" Lower |m| Some(m.weighted_wait_s);
     mean_flow_s "flow, mean" "s" Lower |m| Some(m.mean_flow_s);
+    max_flow_s "flow, longest" "s" Lower |m| Some(m.max_flow_s);
     mean_bounded_slowdown "bounded slowdown, mean" "" Lower |m| Some(m.mean_bounded_slowdown);
     weighted_bounded_slowdown "bounded slowdown, weighted by work" "" Lower |m| Some(m.weighted_bounded_slowdown);
     max_bounded_slowdown "bounded slowdown, largest" "" Lower |m| Some(m.max_bounded_slowdown);
@@ -85,7 +91,7 @@ measures! {
     largest_deficit "largest deficit" "" Lower |m| Some(m.largest_deficit);
     qos_met_fraction "started within target" "" Higher |m| m.qos_met_fraction;
     group_span_mean "groups a job, mean" "" Lower |m| m.group_span_mean;
-    backfilled "backfilled" "" Higher |m| Some(m.backfilled as f64);
+    backfilled "backfilled" "" Neither |m| Some(m.backfilled as f64);
     preempted "preempted" "" Lower |m| Some(m.preempted as f64);
 }
 
@@ -122,6 +128,10 @@ pub enum Verdict {
     Noise,
     /// One seed says nothing.
     OneSeed,
+    /// Others were served: what is measured of them says nothing of the policies.
+    OtherJobs,
+    /// There is one, and it is neither better nor worse.
+    Other,
     /// Better than the first.
     Better,
     /// Worse than the first.
@@ -149,24 +159,39 @@ pub struct Row {
 /// Compares policies: of each the metrics by seed, all by the same seeds. Measures that are not known of all are left
 /// out.
 pub fn compare(sides: &[Vec<Metrics>]) -> Vec<Row> {
+    // How many of them were served says how much of the same they were.
+    let served =
+        |side: &Vec<Metrics>| -> Vec<u64> { side.iter().map(|metrics| metrics.jobs).collect() };
+    let first = sides.first().map(served).unwrap_or_default();
+    let are_others = |side: &Vec<Metrics>| served(side) != first;
     let row = |measure: &Measure| {
         let values = |side: &Vec<Metrics>| {
-            side.iter()
-                .map(|metrics| measure.of(metrics))
-                .collect::<Option<Vec<f64>>>()
+            let values = side.iter().map(|metrics| measure.of(metrics));
+            values.collect::<Option<Vec<f64>>>()
         };
-        let sides: Vec<Vec<f64>> = sides.iter().map(values).collect::<Option<_>>()?;
-        let first = sides.first()?;
+        let known: Vec<Vec<f64>> = sides.iter().map(values).collect::<Option<_>>()?;
+        let first = known.first()?;
+        let tells_of_jobs = matches!(measure.name, "jobs" | "refused" | "never_started");
+        let difference = |(side, values): (&Vec<Metrics>, &Vec<f64>)| {
+            let found = difference(first, values, measure.better);
+            match found.verdict {
+                Verdict::Better | Verdict::Worse | Verdict::Noise | Verdict::OneSeed
+                    if are_others(side) && !tells_of_jobs =>
+                {
+                    let verdict = Verdict::OtherJobs;
+                    Difference { verdict, ..found }
+                }
+                _ => found,
+            }
+        };
+        let others = sides.iter().zip(&known).skip(1);
         Some(Row {
             measure: measure.name,
             title: measure.title,
             unit: measure.unit,
             better: measure.better,
-            values: sides.iter().map(|values| spread(values)).collect(),
-            differences: sides[1..]
-                .iter()
-                .map(|values| difference(first, values, measure.better))
-                .collect(),
+            values: known.iter().map(|values| spread(values)).collect(),
+            differences: others.map(difference).collect(),
         })
     };
     MEASURES.iter().filter_map(row).collect()
@@ -199,11 +224,13 @@ fn difference(first: &[f64], other: &[f64], better: Better) -> Difference {
     let is_better = match better {
         Better::Lower => mean < 0.0,
         Better::Higher => mean > 0.0,
+        Better::Neither => false,
     };
     let verdict = match within {
         _ if pairs.iter().all(|difference| *difference == 0.0) => Verdict::Same,
         None => Verdict::OneSeed,
         Some(within) if mean.abs() <= within => Verdict::Noise,
+        Some(_) if better == Better::Neither => Verdict::Other,
         Some(_) if is_better => Verdict::Better,
         Some(_) => Verdict::Worse,
     };

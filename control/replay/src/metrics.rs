@@ -18,7 +18,7 @@ const DROPPED: f64 = 0.05;
 const DAY_MS: u64 = 86_400_000;
 
 /// The definitions, for reports.
-pub const CONVENTIONS: [&str; 7] = [
+pub const CONVENTIONS: [&str; 9] = [
     "wait = start - submit; flow = end - submit",
     "bounded slowdown = max(1, (wait + run) / max(run, 10 s))",
     "utilization = work / (size x makespan), makespan = last end - first submit; the window drops the first and last \
@@ -29,6 +29,9 @@ pub const CONVENTIONS: [&str; 7] = [
      unless the cluster says otherwise; by day: over tenants with work waiting or running that day, days weighted by \
      work; largest deficit = meant - used, the largest over tenants",
     "starvation = the longest wait of each size class",
+    "started within target = of all jobs of a class with a target, also of those that were refused or never started",
+    "groups a job = topology groups that a job of more than one node touches, mean; backfilled = started ahead of one \
+     with a reservation; queue = jobs that wait, mean over the makespan",
 ];
 
 /// What was measured of one schedule.
@@ -36,8 +39,10 @@ pub const CONVENTIONS: [&str; 7] = [
 pub struct Metrics {
     /// Jobs that started.
     pub jobs: u64,
-    /// Jobs that never did.
+    /// Jobs that waited to the end for what never came.
     pub never_started: u64,
+    /// Jobs that were submitted and not taken: by a limit, or since no nodes are what they ask for.
+    pub refused: u64,
     /// Mean wait, seconds.
     pub mean_wait_s: f64,
     /// Median of waits, seconds.
@@ -208,6 +213,7 @@ pub fn measure(workload: &Workload, served: &[Served], terms: &Terms) -> Metrics
     Metrics {
         jobs: jobs as u64,
         never_started: (workload.jobs.len() - jobs) as u64,
+        refused: 0,
         mean_wait_s: mean(&wait),
         p50_wait_s: percentile(50),
         p95_wait_s: percentile(95),
@@ -234,7 +240,7 @@ pub fn measure(workload: &Workload, served: &[Served], terms: &Terms) -> Metrics
         preempted: started()
             .map(|(_, served)| u64::from(served.preempted))
             .sum(),
-        group_span_mean: (terms.has_groups && !spread.is_empty())
+        group_span_mean: (terms.has_groups && spread.iter().any(|span| *span > 0.0))
             .then(|| spread.iter().sum::<f64>() / spread.len() as f64),
         starvation: starvation(workload, served),
     }

@@ -3,7 +3,7 @@
 use crate::{
     check::{Faults, Known, check},
     cluster::Cluster,
-    live::{self, Deeds, Judge, LiveError, Options},
+    live::{self, Deeds, Judge, LiveError, Options, Refused},
     metrics::{Metrics, Party, Terms, measure},
     schedule::{NodeSets, SameInstant, Schedule, Served},
     textbook::{self, Textbook},
@@ -80,6 +80,8 @@ pub struct How {
     pub every_ms: Option<u64>,
     /// Who judges what the product places.
     pub judge: Judge,
+    /// What becomes of submits that are refused for now.
+    pub refused: Refused,
     /// Keep which nodes jobs had.
     pub keeps_nodes: bool,
     /// Look at the schedule for what must hold of every one.
@@ -145,6 +147,7 @@ pub fn run(
                 policy: *policy,
                 vcluster: how.vcluster.clone(),
                 judge: how.judge,
+                refused: how.refused,
                 every_ms: how.every_ms,
             };
             deeds = Some(live::run(
@@ -170,8 +173,8 @@ pub fn run(
         }
     }
     let mut metrics = measure(workload, &schedule.served, &terms(workload, machine));
-    // Who was refused did not wait in vain.
-    metrics.never_started = metrics.never_started.saturating_sub(skipped.total());
+    metrics.refused = skipped.refused();
+    metrics.never_started = metrics.never_started.saturating_sub(metrics.refused);
     let is_recorded = *decider == Decider::Recorded;
     // What was recorded elsewhere is not ours to check.
     let faults = (how.checks && !is_recorded).then(|| {

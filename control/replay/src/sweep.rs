@@ -43,7 +43,10 @@ pub struct Space {
 
 /// Numbers, or evenly from one to another.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(untagged)]
+#[serde(
+    untagged,
+    expecting = "each weight needs a list of numbers, or {from: 0, to: 1, steps: 5}"
+)]
 pub enum Values {
     /// These.
     List(Vec<f64>),
@@ -81,8 +84,11 @@ pub enum SpaceError {
         reason: &'static str,
     },
     /// One of them cannot be.
-    #[error("{0}")]
+    #[error(transparent)]
     Policy(#[from] PolicyError),
+    /// Nothing is drawn.
+    #[error("sample: it must be 1 at least")]
+    NoSample,
     /// Too many combinations.
     #[error(
         "there are more than {MAX_VECTORS} combinations; try fewer values, or some of them with `sample`"
@@ -119,6 +125,9 @@ impl Space {
     /// When there is nothing to try, too much, or something that cannot be.
     pub fn vectors(&self, seed: u64) -> Result<Vec<Vector>, SpaceError> {
         let axes = self.axes()?;
+        if self.sample == Some(0) {
+            return Err(SpaceError::NoSample);
+        }
         let total = axes
             .iter()
             .try_fold(1_usize, |total, axis| total.checked_mul(axis.len()));
@@ -144,6 +153,14 @@ impl Space {
             }
         }
         Ok(vectors)
+    }
+
+    /// What is varied, as it is when it is not: what others are held against.
+    ///
+    /// # Errors
+    /// When it cannot be.
+    pub fn unvaried(&self) -> Result<Vector, SpaceError> {
+        self.vector(&[], 0)
     }
 
     fn axes(&self) -> Result<Vec<Axis<'_>>, SpaceError> {
@@ -247,6 +264,8 @@ fn costs(values: &[f64], objectives: &[&Measure]) -> Vec<f64> {
     let cost = |(value, measure): (&f64, &&Measure)| match measure.better {
         Better::Lower => *value,
         Better::Higher => -value,
+        // No objective is one of these.
+        Better::Neither => 0.0,
     };
     values.iter().zip(objectives).map(cost).collect()
 }
@@ -288,8 +307,13 @@ pub struct Point {
     pub policy: PolicyText,
     /// What it comes to, by objective.
     pub values: BTreeMap<&'static str, f64>,
+    /// The same with the quorum as the judge, where it serves otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub by_quorum: Option<BTreeMap<&'static str, f64>>,
     /// It is the one that is taken.
     pub is_best: bool,
+    /// It is what is not varied.
+    pub is_base: bool,
     /// Served again with the quorum as the judge, every start is the same.
     pub confirmed: bool,
 }

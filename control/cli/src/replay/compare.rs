@@ -1,8 +1,10 @@
 //! `lattice replay compare`.
 
 use super::{
+    count,
     progress::Progress,
-    run::{HowArgs, decider, explain, time},
+    run::{HowArgs, decider, explain, note_alike, time},
+    say,
     source::{MachineArgs, NodeArgs, Source, TraceArgs},
 };
 use crate::{
@@ -81,7 +83,7 @@ struct Report<'a> {
     rows: &'a [Row],
     /// By policy.
     orders: Vec<&'static str>,
-    conventions: [&'static str; 7],
+    conventions: [&'static str; 9],
 }
 
 /// Runs it.
@@ -105,12 +107,17 @@ pub fn run(
         ..args.how.read()?
     };
     let source = Source::open(&args.trace, &args.machine, &args.nodes, context)?;
+    args.how.check_vcluster(&source.machine, &deciders)?;
+    let named: Vec<(&String, Decider)> =
+        args.policies.iter().zip(deciders.iter().copied()).collect();
+    note_alike(&source.machine, &named);
     let outcomes = outcomes(args, &source, &deciders, &how, shaken_ms)?;
     let sides: Vec<Vec<Metrics>> = outcomes
         .iter()
         .map(|side| side.iter().map(|outcome| outcome.metrics.clone()).collect())
         .collect();
     let rows = compare(&sides);
+    tell_left_out(args, &outcomes);
     let first = outcomes.iter().filter_map(|side| side.first());
     let orders = first.map(|outcome| outcome.order.told());
     let report = Report {
@@ -130,9 +137,29 @@ pub fn run(
         let html = html(args, &source, &outcomes, &rows, window);
         let about = || format!("--html {}", path.display());
         std::fs::write(path, html).with_context(about)?;
-        eprintln!("lattice: the page is in {}", path.display());
+        say(format!("the page is in {}", path.display()));
     }
     faults(args, &outcomes)
+}
+
+/// Says which policies served fewer jobs than there are, with the first reasons.
+fn tell_left_out(args: &CompareArgs, outcomes: &[Vec<Outcome>]) {
+    for (policy, side) in args.policies.iter().zip(outcomes) {
+        let Some(first) = side.first() else { continue };
+        let left = first.metrics.never_started + first.metrics.refused;
+        if left > 0 {
+            say(format!(
+                "{policy} leaves {} unserved:",
+                count(left as usize, "job")
+            ));
+            first
+                .skipped
+                .told()
+                .iter()
+                .take(5)
+                .for_each(|told| say(format!("  {told}")));
+        }
+    }
 }
 
 fn length(option: &str, text: &str) -> Result<u64, Failure> {
@@ -222,9 +249,17 @@ fn html(
 
 fn print(report: &Report<'_>, format: Format) -> Result<(), Failure> {
     let title = format!(
-        "{}: {} jobs on {} {}, {} replays of each policy, submits shaken by up to {} s",
-        report.trace, report.jobs, report.machine_size, report.unit, report.seeds, report.shaken_s
+        "{}: {} on {} {}, {} of each policy",
+        report.trace,
+        count(report.jobs, "job"),
+        report.machine_size,
+        report.unit,
+        count(report.seeds as usize, "replay")
     );
+    let title = match report.seeds {
+        1 => title,
+        _ => format!("{title}, submits shaken by up to {} s", report.shaken_s),
+    };
     output::title(format, &title)?;
     let mut columns = vec!["measure"];
     columns.extend(report.policies.iter().map(String::as_str));
@@ -272,6 +307,8 @@ fn told(difference: &Difference) -> String {
     );
     match difference.verdict {
         Verdict::Same => "same".to_owned(),
+        Verdict::OtherJobs => format!("{relative}, other jobs"),
+        Verdict::Other => relative,
         Verdict::Noise => format!("{relative}, noise"),
         Verdict::OneSeed => relative,
         Verdict::Better => format!("{relative}, better"),
@@ -281,19 +318,31 @@ fn told(difference: &Difference) -> String {
 
 /// Says what does not hold of the schedules, where that was looked at.
 fn faults(args: &CompareArgs, outcomes: &[Vec<Outcome>]) -> Result<ExitCode, Failure> {
-    let mut count = 0;
+    let mut found = 0;
     for (policy, side) in args.policies.iter().zip(outcomes) {
         for (seed, outcome) in side.iter().enumerate() {
             let Some(faults) = &outcome.faults else {
                 continue;
             };
-            count += faults.count;
+            found += faults.count;
             for told in &faults.told {
-                eprintln!("lattice: check: {policy}, seed {seed}: {told}");
+                say(format!("check: {policy}, seed {seed}: {told}"));
             }
         }
     }
-    match count {
+    let checked = outcomes
+        .iter()
+        .flatten()
+        .filter(|outcome| outcome.faults.is_some())
+        .count();
+    if checked > 0 {
+        say(format!(
+            "checked {}: {}",
+            count(checked, "schedule"),
+            count(found as usize, "fault")
+        ));
+    }
+    match found {
         0 => Ok(ExitCode::SUCCESS),
         _ => Err(Failure::refused(
             "schedules are not as they must be; see above",

@@ -10,7 +10,11 @@ mod verify;
 
 use crate::{answered, connect::Connection, failure::Failure, output::Format};
 use clap::Subcommand;
-use std::{path::Path, process::ExitCode};
+use std::{
+    io::{self, Write as _},
+    path::Path,
+    process::ExitCode,
+};
 
 /// Replay recorded work on a machine of your choice: what would another policy have made of it?
 ///
@@ -25,6 +29,16 @@ pub enum ReplayCommand {
     Sweep(Box<sweep::SweepArgs>),
     Verify(verify::VerifyArgs),
     Record(record::RecordArgs),
+}
+
+/// A message beside the result. That nobody reads it any more is no failure.
+pub fn say(text: impl std::fmt::Display) {
+    let _ = writeln!(io::stderr().lock(), "lattice: {text}");
+}
+
+/// A number of things, in words.
+pub fn count(number: usize, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
 /// Does what was asked.

@@ -1,6 +1,9 @@
 //! `lattice replay run`.
 
-use super::source::{MachineArgs, NodeArgs, Source, TraceArgs};
+use super::{
+    count, say,
+    source::{MachineArgs, NodeArgs, Source, TraceArgs},
+};
 use crate::{
     failure::Failure,
     output::{self, Columns, Format},
@@ -8,11 +11,11 @@ use crate::{
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use lattice_api::duration;
-use lattice_quorum_types::VclusterName;
+use lattice_quorum_types::{VclusterName, vcluster::DEFAULT_VCLUSTER};
 use lattice_replay::{
-    live::Deeds,
+    live::{Deeds, Refused},
     metrics::{CONVENTIONS, Metrics, SizeClass},
-    run::{self as replay, Decider, How, Outcome},
+    run::{self as replay, Decider, How, Machine, Outcome},
     schedule::SameInstant,
     trace::Skip,
 };
@@ -65,6 +68,10 @@ pub struct HowArgs {
     /// The vCluster whose weights are replaced; those of the others are as the cluster says. All of them when not given.
     #[arg(long, value_name = "NAME")]
     vcluster: Option<VclusterName>,
+    /// What becomes of submits that the quorum refuses since a limit is full: their users submit them again when
+    /// something has ended, or give up.
+    #[arg(long, value_enum, default_value_t)]
+    refused: RefusedArg,
     /// Check the schedule for what must hold of every one, and that doing it again gives the same.
     #[arg(long)]
     pub check: bool,
@@ -76,7 +83,42 @@ enum OrderArg {
     Together,
 }
 
+#[derive(Clone, Copy, Default, ValueEnum)]
+enum RefusedArg {
+    #[default]
+    ComesAgain,
+    GivesUp,
+}
+
 impl HowArgs {
+    /// Refuses a vCluster that the machine has not, and one that nothing is replaced of.
+    pub fn check_vcluster(&self, machine: &Machine, deciders: &[Decider]) -> Result<(), Failure> {
+        let Some(name) = &self.vcluster else {
+            return Ok(());
+        };
+        let has_weights = |decider: &Decider| matches!(decider, Decider::Lattice(Some(_)));
+        if !deciders.iter().any(has_weights) {
+            return Err(Failure::usage(
+                "--vcluster: it says whose weights are replaced, and no weights are given",
+            ));
+        }
+        let known: Vec<&str> = match machine {
+            Machine::Alike(_) => vec![DEFAULT_VCLUSTER],
+            Machine::Cluster(cluster) => {
+                cluster.vclusters.keys().map(|name| name.as_str()).collect()
+            }
+        };
+        match known.contains(&name.as_str()) {
+            true => Ok(()),
+            false => {
+                let known = known.join(", ");
+                Err(Failure::usage(format!(
+                    "--vcluster: there is no {name:?}; one of {known}"
+                )))
+            }
+        }
+    }
+
     /// As the simulator takes it.
     pub fn read(&self) -> Result<How, Failure> {
         let every_ms = match &self.every {
@@ -94,6 +136,10 @@ impl HowArgs {
             vcluster: self.vcluster.clone(),
             every_ms,
             checks: self.check,
+            refused: match self.refused {
+                RefusedArg::ComesAgain => Refused::ComesAgain,
+                RefusedArg::GivesUp => Refused::GivesUp,
+            },
             ..How::default()
         })
     }
@@ -119,7 +165,7 @@ struct Report<'a> {
     checked: Option<Checked>,
     schedule_digest: String,
     order: &'static str,
-    conventions: [&'static str; 7],
+    conventions: [&'static str; 9],
     notes: &'a [String],
 }
 
@@ -137,14 +183,24 @@ pub fn run(args: &RunArgs, context: Option<&Path>, format: Format) -> Result<Exi
         ..args.how.read()?
     };
     let source = Source::open(&args.trace, &args.machine, &args.nodes, context)?;
+    args.how.check_vcluster(&source.machine, &[decider])?;
+    note_alike(&source.machine, &[(&args.policy, decider)]);
     let begin = Instant::now();
     let outcome = served(&source, &decider, &how)?;
     let wall_s = begin.elapsed().as_secs_f64();
     for told in outcome.skipped.told() {
-        eprintln!("lattice: {told}");
+        say(format!("{}: {told}", source.name));
     }
     if let Some(path) = &args.schedule {
         write_schedule(path, &source, &outcome)?;
+    }
+    if outcome.metrics.jobs == 0 {
+        return Err(Failure::refused(
+            "no job was served: there is nothing to measure; see above",
+        ));
+    }
+    if how.checks && outcome.faults.is_none() {
+        say("note: what was recorded is not checked: it may have shared what is counted here");
     }
     let checked = match &outcome.faults {
         None => None,
@@ -152,7 +208,7 @@ pub fn run(args: &RunArgs, context: Option<&Path>, format: Format) -> Result<Exi
             faults
                 .told
                 .iter()
-                .for_each(|told| eprintln!("lattice: check: {told}"));
+                .for_each(|told| say(format!("check: {told}")));
             let again = served(&source, &decider, &how)?;
             Some(Checked {
                 faults: faults.count,
@@ -192,6 +248,22 @@ pub fn run(args: &RunArgs, context: Option<&Path>, format: Format) -> Result<Exi
     }
 }
 
+/// Says of whom a described cluster's features count for nothing.
+pub fn note_alike(machine: &Machine, deciders: &[(&String, Decider)]) {
+    let alike = deciders
+        .iter()
+        .filter(|(_, decider)| matches!(decider, Decider::Textbook(_)));
+    let alike: Vec<&str> = alike.map(|(name, _)| name.as_str()).collect();
+    if let (Machine::Cluster(cluster), false) = (machine, alike.is_empty()) {
+        say(format!(
+            "note: {} takes the cluster's {} nodes as all alike: groups, vClusters, limits, hardware and power count \
+             for lattice alone",
+            alike.join(", "),
+            cluster.nodes.len()
+        ));
+    }
+}
+
 /// Who decides, by the command line.
 pub fn decider(policy: &str, weights: Option<&str>) -> Result<Decider, Failure> {
     if weights.is_some() && policy != "lattice" {
@@ -199,7 +271,12 @@ pub fn decider(policy: &str, weights: Option<&str>) -> Result<Decider, Failure> 
             "--weights: only --policy lattice has weights",
         ));
     }
-    let wrong = |unknown: replay::Unknown| Failure::usage(format!("--policy {unknown}"));
+    let wrong = |unknown: replay::Unknown| {
+        Failure::usage(match weights {
+            Some(weights) => format!("--weights {weights}: {}", unknown.reason),
+            None => format!("policy {unknown}"),
+        })
+    };
     replay::decider(policy, weights).map_err(wrong)
 }
 
@@ -259,7 +336,14 @@ fn print(report: &Report<'_>, format: Format) -> Result<(), Failure> {
     if m.never_started > 0 {
         add("never started", m.never_started.to_string());
     }
-    let skipped: u64 = report.skipped.values().sum();
+    if m.refused > 0 {
+        add("refused", m.refused.to_string());
+    }
+    let skipped = report
+        .skipped
+        .iter()
+        .filter(|(why, _)| !why.is_refusal() && **why != Skip::NeverStarted);
+    let skipped: u64 = skipped.map(|(_, count)| count).sum();
     add("skipped", skipped.to_string());
     add("wait, mean", time(m.mean_wait_s));
     add("wait, p50", time(m.p50_wait_s));
@@ -318,9 +402,10 @@ fn print(report: &Report<'_>, format: Format) -> Result<(), Failure> {
         } else {
             format!("{from}-{to}")
         };
+        let jobs = count(*jobs as usize, "job");
         add(
             &format!("longest wait, size {size}"),
-            format!("{} ({jobs} jobs)", time(*max_wait_s)),
+            format!("{} ({jobs})", time(*max_wait_s)),
         );
     }
     if let Some(checked) = &report.checked {

@@ -1,9 +1,11 @@
 //! Which work is replayed, and on which machine: what all replays are told alike.
 
+use super::say;
 use crate::{answered, connect::Connection, failure::Failure, output::Format};
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use futures::StreamExt as _;
+use lattice_quorum_types::spec::Constraints;
 use lattice_replay::{
     cluster::{self, Cluster, Machines, Schedulers},
     run::Machine,
@@ -28,10 +30,10 @@ pub struct TraceArgs {
     #[arg(long)]
     strict: bool,
     /// Replay the first so many jobs alone.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
     first: Option<usize>,
     /// Have submits come so many times as fast: 1.5 is a load half as high again.
-    #[arg(long, value_name = "TIMES", value_parser = times)]
+    #[arg(long, value_name = "TIMES", value_parser = times, allow_negative_numbers = true)]
     arrivals: Option<f64>,
     /// What becomes of jobs that ran longer than they had asked for: they are ended there, or had asked for as long
     /// as they ran.
@@ -110,6 +112,11 @@ fn dragonfly(text: &str) -> Result<(u64, u64), String> {
     Ok((number(groups)?, number(nodes)?))
 }
 
+fn at_least_one(text: &str) -> Result<usize, String> {
+    let number = text.parse::<usize>().ok().filter(|number| *number > 0);
+    number.ok_or_else(|| "it must be a number of at least 1".to_owned())
+}
+
 fn times(text: &str) -> Result<f64, String> {
     let times: f64 = text.parse().map_err(|_| "it must be a number".to_owned())?;
     match times.is_finite() && times > 0.0 {
@@ -139,10 +146,13 @@ impl Source {
         context: Option<&Path>,
     ) -> Result<Self, Failure> {
         let mut workload = trace.read()?;
+        let name = trace.trace.file_name().unwrap_or(trace.trace.as_os_str());
+        let name = name.to_string_lossy().into_owned();
         if let Some(per_node) = nodes.procs_per_node {
             workload::count_in_nodes(&mut workload, per_node);
         }
         let machine = machine.read(&mut workload, context)?;
+        note_hardware(&mut workload, &machine);
         let fitted = workload::fit(&mut workload, machine.size(), trace.overrun());
         if let Some(first) = trace.first {
             workload.jobs.truncate(first);
@@ -152,29 +162,53 @@ impl Source {
         }
         if workload.jobs.is_empty() {
             let (unit, size) = (workload.unit.name(), machine.size());
-            tell(&workload, Fitted::default());
+            tell(&name, &workload, Fitted::default());
             return Err(Failure::refused(format!(
                 "{}: no job fits a machine of {size} {unit}",
                 trace.trace.display()
             )));
         }
-        tell(&workload, fitted);
-        let name = trace.trace.file_name().unwrap_or(trace.trace.as_os_str());
+        tell(&name, &workload, fitted);
         Ok(Self {
             workload,
             machine,
             fitted,
-            name: name.to_string_lossy().into_owned(),
+            name,
         })
     }
 }
 
-fn tell(workload: &Workload, fitted: Fitted) {
+/// Says where a machine cannot do what jobs ask for, as nothing is known of what it is.
+fn note_hardware(workload: &mut Workload, machine: &Machine) {
+    let is_known = match machine {
+        Machine::Alike(_) => false,
+        Machine::Cluster(cluster) => cluster.has_hardware(),
+    };
+    let asks = |job: &trace::Job| {
+        let request = workload.requests.get(job.request as usize);
+        request.is_some_and(|request| request.constraints != Constraints::default())
+    };
+    let asking = workload.jobs.iter().filter(|job| asks(job)).count();
+    if asking > 0 && !is_known {
+        workload.notes.push(format!(
+            "{asking} jobs ask for GPUs, memory or features; nothing is known of what this machine's nodes are, so that \
+             counts for nothing (--cluster describes them)"
+        ));
+    }
+    if let (Machine::Cluster(cluster), Unit::Processors) = (machine, workload.unit)
+        && cluster.has_groups()
+    {
+        let note = "sizes are processors, and each has a node of its own here; --procs-per-node counts them in nodes";
+        workload.notes.push(note.to_owned());
+    }
+}
+
+fn tell(name: &str, workload: &Workload, fitted: Fitted) {
     for told in workload.skipped.told() {
-        eprintln!("lattice: {told}");
+        say(format!("{name}: {told}"));
     }
     for note in workload.notes.iter().cloned().chain(fitted.told()) {
-        eprintln!("lattice: note: {note}");
+        say(format!("note: {note}"));
     }
 }
 
@@ -196,10 +230,7 @@ impl TraceArgs {
         };
         let read = trace::open(&self.trace, options);
         if let Err(trace::TraceError::Empty { skipped, .. }) = &read {
-            skipped
-                .told()
-                .iter()
-                .for_each(|told| eprintln!("lattice: {told}"));
+            skipped.told().iter().for_each(say);
         }
         Ok(read.map_err(anyhow::Error::from)?)
     }

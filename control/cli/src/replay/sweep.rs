@@ -1,8 +1,10 @@
 //! `lattice replay sweep`.
 
 use super::{
+    count,
     progress::Progress,
     run::{HowArgs, explain},
+    say,
     source::{MachineArgs, NodeArgs, Source, TraceArgs},
 };
 use crate::{
@@ -13,9 +15,9 @@ use anyhow::Context as _;
 use clap::Args;
 use lattice_api::duration;
 use lattice_replay::{
-    compare::{MEASURES, Measure},
+    compare::{Better, MEASURES, Measure},
     live::Judge,
-    metrics::CONVENTIONS,
+    metrics::{CONVENTIONS, Metrics},
     parallel,
     run::{self as replay, Decider, How, RunError},
     schedule::SameInstant,
@@ -25,6 +27,7 @@ use lattice_replay::{
 };
 use serde::Serialize;
 use std::{
+    collections::BTreeMap,
     num::NonZero,
     path::{Path, PathBuf},
     process::ExitCode,
@@ -89,19 +92,41 @@ struct Report<'a> {
     wall_s: f64,
     jobs_per_s: f64,
     order: &'static str,
-    conventions: [&'static str; 7],
+    conventions: [&'static str; 9],
 }
 
 /// Runs it.
 pub fn run(args: &SweepArgs, context: Option<&Path>, format: Format) -> Result<ExitCode, Failure> {
     let objectives = args.objective.iter().map(|name| objective(name));
     let objectives: Vec<&Measure> = objectives.collect::<Result<_, _>>()?;
+    for (place, measure) in objectives.iter().enumerate() {
+        if objectives[..place]
+            .iter()
+            .any(|known| known.name == measure.name)
+        {
+            return Err(Failure::usage(format!(
+                "--objective: {} is there twice",
+                measure.name
+            )));
+        }
+    }
     let shaken_ms = duration::parse(&args.shake)
         .map_err(|error| Failure::usage(format!("--shake: {error}")))?;
     let about = || format!("--over {}", args.over.display());
     let text = std::fs::read_to_string(&args.over).with_context(about)?;
     let space = Space::read(&text).with_context(about)?;
-    let vectors = space.vectors(args.seed).with_context(about)?;
+    let mut vectors = space.vectors(args.seed).with_context(about)?;
+    let base = space.unvaried().with_context(about)?;
+    let base = match vectors
+        .iter()
+        .position(|vector| vector.policy == base.policy)
+    {
+        Some(place) => place,
+        None => {
+            vectors.push(base);
+            vectors.len() - 1
+        }
+    };
     let how = args.how.read()?;
     let source = Source::open(&args.trace, &args.machine, &args.nodes, context)?;
     let shaken: Vec<Workload> = (1..args.seeds)
@@ -113,19 +138,13 @@ pub fn run(args: &SweepArgs, context: Option<&Path>, format: Format) -> Result<E
             )
         })
         .collect();
+    let sample = [Decider::Lattice(Some(vectors[base].policy))];
+    args.how.check_vcluster(&source.machine, &sample)?;
     let begin = Instant::now();
     let values = tried(args, &source, &vectors, &shaken, &objectives, &how)?;
     let wall_s = begin.elapsed().as_secs_f64();
-    let front = pareto(&values, &objectives);
-    let best = best(&values, &front, &objectives);
-    let points = points(
-        &source,
-        &vectors,
-        &values,
-        (&front, best),
-        &objectives,
-        &how,
-    )?;
+    let told = told(&values, base, &objectives);
+    let points = points(&source, &vectors, &values, &told, &objectives, &how)?;
     let served = (vectors.len() * args.seeds as usize * source.workload.jobs.len()) as f64;
     let report = Report {
         trace: &source.name,
@@ -142,23 +161,28 @@ pub fn run(args: &SweepArgs, context: Option<&Path>, format: Format) -> Result<E
         conventions: CONVENTIONS,
     };
     print(&report, &space, format)?;
-    if let (Some(path), Some(best)) = (&args.save, best) {
+    if let (Some(path), best) = (&args.save, told.best) {
         let about = || format!("--save {}", path.display());
         let text = serde_yaml_ng::to_string(&vectors[best].text).with_context(about)?;
         std::fs::write(path, text).with_context(about)?;
-        eprintln!(
-            "lattice: the best is in {0}; set it with: lattice admin vcluster set-weights NAME --from {0}",
+        say(format!(
+            "the best is in {0}; set it with: lattice admin vcluster set-weights NAME --from {0}",
             path.display()
-        );
+        ));
     }
     Ok(ExitCode::SUCCESS)
 }
 
 fn objective(name: &str) -> Result<&'static Measure, Failure> {
-    Measure::named(name).ok_or_else(|| {
-        let known: Vec<&str> = MEASURES.iter().map(|measure| measure.name).collect();
+    let measure = Measure::named(name.trim()).filter(|measure| measure.better != Better::Neither);
+    measure.ok_or_else(|| {
+        let known = MEASURES
+            .iter()
+            .filter(|measure| measure.better != Better::Neither);
+        let known: Vec<&str> = known.map(|measure| measure.name).collect();
         Failure::usage(format!(
-            "--objective: there is no measure {name:?}; one of {}",
+            "--objective: there is no measure {:?} that is better one way; one of {}",
+            name.trim(),
             known.join(", ")
         ))
     })
@@ -213,17 +237,46 @@ fn tried(
     Ok(values)
 }
 
-/// Those on the front, each served again with the quorum as the judge.
+/// Which of the vectors are told.
+struct Told {
+    /// Those that no other beats, and what is not varied.
+    places: Vec<usize>,
+    best: usize,
+    base: usize,
+}
+
+fn told(values: &[Vec<f64>], base: usize, objectives: &[&Measure]) -> Told {
+    let front = pareto(values, objectives);
+    let is_base = |place: usize| values[place] == values[base];
+    let found = best(values, &front, objectives).unwrap_or(base);
+    if (0..values.len()).all(is_base) {
+        say(format!(
+            "note: all {} come to the same: what is varied does not matter for this work",
+            count(values.len(), "vector")
+        ));
+    } else if is_base(found) {
+        say("note: nothing that was tried is better than what is not varied, which is taken");
+    }
+    let mut places: Vec<usize> = front.into_iter().filter(|place| !is_base(*place)).collect();
+    places.push(base);
+    Told {
+        places,
+        best: if is_base(found) { base } else { found },
+        base,
+    }
+}
+
+/// Each served again with the quorum as the judge.
 fn points(
     source: &Source,
     vectors: &[Vector],
     values: &[Vec<f64>],
-    (front, best): (&[usize], Option<usize>),
+    told: &Told,
     objectives: &[&Measure],
     how: &How,
 ) -> Result<Vec<Point>, Failure> {
     let threads = thread::available_parallelism().map_or(1, NonZero::get);
-    let again = |place: &usize| -> Result<bool, RunError> {
+    let again = |place: &usize| -> Result<(bool, Metrics), RunError> {
         let decider = Decider::Lattice(Some(vectors[*place].policy));
         let serve = |judge| {
             let how = How {
@@ -233,27 +286,34 @@ fn points(
             replay::run(&source.workload, &source.machine, &decider, &how)
         };
         let (quorum, books) = (serve(Judge::Quorum)?, serve(Judge::Nobody)?);
-        Ok(quorum.schedule.digest() == books.schedule.digest())
+        let is_same = quorum.schedule.digest() == books.schedule.digest();
+        Ok((is_same, quorum.metrics))
     };
-    let progress = Progress::new(front.len(), "confirmed by the quorum");
-    let confirmed = parallel::map(front, threads, again, |done| progress.is_at(done));
+    let progress = Progress::new(told.places.len(), "confirmed by the quorum");
+    let confirmed = parallel::map(&told.places, threads, again, |done| progress.is_at(done));
     progress.end();
-    let mut points = Vec::with_capacity(front.len());
-    for (place, confirmed) in front.iter().zip(confirmed) {
-        let names = objectives.iter().map(|objective| objective.name);
+    let mut points = Vec::with_capacity(told.places.len());
+    for (place, confirmed) in told.places.iter().zip(confirmed) {
+        let (confirmed, metrics) = confirmed.map_err(anyhow::Error::from)?;
+        let by_quorum = objectives
+            .iter()
+            .map(|of| Some((of.name, of.of(&metrics)?)));
+        let named = objectives.iter().map(|objective| objective.name);
         points.push(Point {
             policy: vectors[*place].text.clone(),
-            values: names.zip(values[*place].iter().copied()).collect(),
-            is_best: Some(*place) == best,
-            confirmed: confirmed.map_err(anyhow::Error::from)?,
+            values: named.zip(values[*place].iter().copied()).collect(),
+            by_quorum: (!confirmed).then(|| by_quorum.flatten().collect()),
+            is_best: *place == told.best,
+            is_base: *place == told.base,
+            confirmed,
         });
     }
     let first = objectives.first().map_or("", |objective| objective.name);
     points.sort_by(|a, b| a.values[first].total_cmp(&b.values[first]));
     if points.iter().any(|point| !point.confirmed) {
-        eprintln!(
-            "lattice: note: with the quorum as the judge some of these serve otherwise: it refuses submits that do not \
-             fit under a limit, which here wait"
+        say(
+            "note: with the quorum as the judge some of these serve otherwise: it refuses submits that do not fit under \
+             a limit, and they come again, where here they wait; what that comes to is in brackets",
         );
     }
     Ok(points)
@@ -261,15 +321,14 @@ fn points(
 
 fn print(report: &Report<'_>, space: &Space, format: Format) -> Result<(), Failure> {
     let title = format!(
-        "{}: {} jobs on {} {}; {} vectors tried in {:.1} s ({:.0} jobs/s), {} that no other beats",
+        "{}: {} on {} {}; {} tried in {:.1} s ({:.0} jobs/s); those that no other beats, and what is not varied",
         report.trace,
-        report.jobs,
+        count(report.jobs, "job"),
         report.machine_size,
         report.unit,
-        report.tried,
+        count(report.tried, "vector"),
         report.wall_s,
-        report.jobs_per_s,
-        report.front.len()
+        report.jobs_per_s
     );
     output::title(format, &title)?;
     let varied: Vec<&str> = space.varied().collect();
@@ -283,16 +342,15 @@ fn print(report: &Report<'_>, space: &Space, format: Format) -> Result<(), Failu
     }
     columns.extend(["quorum", "best"]);
     let rows = report.front.iter().map(|point| {
-        let mut cells: Vec<String> = report
-            .objectives
-            .iter()
-            .map(|name| {
-                point
-                    .values
-                    .get(name.as_str())
-                    .map_or_else(String::new, |value| format!("{value:.4}"))
-            })
-            .collect();
+        let cell = |name: &String| {
+            let of = |values: &BTreeMap<&'static str, f64>| values.get(name.trim()).copied();
+            let books = of(&point.values).map_or_else(String::new, |value| format!("{value:.4}"));
+            match point.by_quorum.as_ref().and_then(of) {
+                Some(quorum) => format!("{books} ({quorum:.4})"),
+                None => books,
+            }
+        };
+        let mut cells: Vec<String> = report.objectives.iter().map(cell).collect();
         let weight = |name: &&str| {
             point
                 .policy
@@ -313,7 +371,12 @@ fn print(report: &Report<'_>, space: &Space, format: Format) -> Result<(), Failu
             cells.push(format!("{seconds} s"));
         }
         cells.push(if point.confirmed { "same" } else { "other" }.to_owned());
-        cells.push(if point.is_best { "best" } else { "" }.to_owned());
+        let marks = [(point.is_best, "best"), (point.is_base, "not varied")];
+        let marks = marks
+            .into_iter()
+            .filter(|(is, _)| *is)
+            .map(|(_, mark)| mark);
+        cells.push(marks.collect::<Vec<_>>().join(", "));
         cells
     });
     output::print(format, report, Columns::only(&columns), rows)?;

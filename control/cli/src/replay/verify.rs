@@ -1,6 +1,6 @@
 //! `lattice replay verify`.
 
-use super::run::time;
+use super::{run::time, say};
 use crate::{
     failure::Failure,
     output::{self, Columns, Format},
@@ -26,14 +26,14 @@ pub fn run(args: &VerifyArgs, format: Format) -> Result<ExitCode, Failure> {
     let verdict = verify::verify(|| verify::open(&args.file)).map_err(anyhow::Error::from)?;
     print(&verdict, format)?;
     if let Some(cut_off) = &verdict.cut_off {
-        eprintln!("lattice: {}: {cut_off}", args.file.display());
+        say(format!("{}: {cut_off}", args.file.display()));
     }
     if let Some(first) = &verdict.first_divergence {
         let at = text::time(first.at);
-        eprintln!(
-            "lattice: plan {} (line {}, vCluster {}, {at}) is another one: {}\nlattice: cause: {}",
+        say(format!(
+            "plan {} (line {}, vCluster {}, {at}) is another one: {}\nlattice: cause: {}",
             first.cycle, first.line, first.vcluster, first.what, first.cause
-        );
+        ));
     }
     match verdict.is_same() {
         true => Ok(ExitCode::SUCCESS),

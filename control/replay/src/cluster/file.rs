@@ -16,6 +16,7 @@
 //! vclusters:
 //!   batch: {profile: hpc-batch, queues: [normal]}          # or weights: {wait_time: 0.4, …}
 //!   debug: {weights: {wait_time: 1}, reservations: all, reference_wait_s: 600, queues: [debug]}
+//! limit_policy: strict                                    # or flat: children's limits need not add up
 //! projects:
 //!   physics: {max_nodes: 500, share: 0.3}
 //!   physics/higgs: {max_nodes: 200, max_concurrent_allocations: 20}
@@ -165,10 +166,14 @@ impl Reading {
         if self.cluster.nodes.is_empty() && self.faults.is_empty() {
             self.wrong("groups", "there is no node");
         }
+        self.hardware();
         self.projects(file.projects);
         for (account, project) in file.accounts {
             let field = format!("accounts.{account}");
             if let Some(project) = self.named(&field, ProjectPath::new(&project)) {
+                if !self.cluster.projects.contains_key(&project) {
+                    self.wrong(&field, format!("there is no project \"{project}\""));
+                }
                 self.cluster.accounts.insert(account, project);
             }
         }
@@ -183,6 +188,9 @@ impl Reading {
         self.cluster.classes = file.classes;
         for (class, seconds) in file.targets_s {
             let field = format!("targets_s.{class}");
+            if class > MAX_CLASS {
+                self.wrong(&field, format!("there is no class above {MAX_CLASS}"));
+            }
             match seconds.is_finite() && seconds >= 0.0 {
                 true => drop(
                     self.cluster
@@ -243,6 +251,20 @@ impl Reading {
                 true => None,
                 false => self.named(&field, read_policy(&policy)),
             };
+            for queue in &text.queues {
+                let taken = self
+                    .cluster
+                    .vclusters
+                    .iter()
+                    .find(|(_, known)| known.queues.contains(queue));
+                let taken = taken.map(|(other, _)| other.clone());
+                if let Some(other) = taken {
+                    self.wrong(
+                        format!("{field}.queues"),
+                        format!("{queue:?} is vCluster {other}'s already"),
+                    );
+                }
+            }
             if let Some(name) = self.named(&field, VclusterName::new(&name)) {
                 let queues = text.queues;
                 self.cluster
@@ -286,16 +308,16 @@ impl Reading {
             None => only.filter(|_| self.cluster.vclusters.len() == 1),
         };
         let Some(vcluster) = vcluster else {
-            let known: Vec<&str> = self
-                .cluster
-                .vclusters
-                .keys()
-                .map(VclusterName::as_str)
-                .collect();
+            let known = self.cluster.vclusters.keys();
+            let known: Vec<&str> = known.map(VclusterName::as_str).collect();
             let known = known.join(", ");
+            let said = match &group.vcluster {
+                Some(name) => format!("there is no vCluster {name:?}"),
+                None => "it is missing".to_owned(),
+            };
             return self.wrong(
                 format!("{field}.vcluster"),
-                format!("it must be one of {known}"),
+                format!("{said}; it must be one of {known}"),
             );
         };
         if let Some(domain) = &group.power_domain
@@ -333,6 +355,23 @@ impl Reading {
         }
     }
 
+    /// Where hardware is described at all, what is not is not there.
+    fn hardware(&mut self) {
+        let facts = || self.cluster.nodes.values().map(|host| &host.facts);
+        let (gpus, memory) = (
+            facts().any(|facts| facts.gpu_count.is_some()),
+            facts().any(|facts| facts.memory_bytes.is_some()),
+        );
+        for host in self.cluster.nodes.values_mut() {
+            if gpus {
+                host.facts.gpu_count.get_or_insert(0);
+            }
+            if memory {
+                host.facts.memory_bytes.get_or_insert(0);
+            }
+        }
+    }
+
     fn projects(&mut self, projects: BTreeMap<String, ProjectText>) {
         let mut shares = 0.0;
         for (name, text) in projects {
@@ -359,7 +398,24 @@ impl Reading {
         if shares > 1.0 + 1e-9 {
             self.wrong(
                 "projects",
-                format!("shares add up to {shares}, more than the machine"),
+                format!("shares add up to {shares}; they may to 1, which is the whole machine"),
+            );
+        }
+        let projects = &self.cluster.projects;
+        let bounded = |path: &ProjectPath| {
+            projects
+                .get(path)
+                .is_some_and(|limits| limits.max_nodes.is_some())
+        };
+        let open: Vec<ProjectPath> = projects
+            .keys()
+            .filter(|path| !bounded(path) && path.parent().is_some_and(|up| bounded(&up)))
+            .cloned()
+            .collect();
+        for path in open {
+            self.wrong(
+                format!("projects.{path}.max_nodes"),
+                "it needs a number, since the project above it has one",
             );
         }
         let missing: BTreeSet<ProjectPath> = self

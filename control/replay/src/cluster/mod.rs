@@ -13,7 +13,7 @@ mod tests;
 pub use machines::{Machine, Machines};
 pub use schedulers::Schedulers;
 
-use crate::trace::{Request, Workload};
+use crate::trace::{InputError, Lines, Request, Workload};
 use lattice_placement::{
     Charge, ClusterView, ConformanceKey, Health, Liveness, NodeFacts, NodeView, Policy,
 };
@@ -89,7 +89,7 @@ pub enum ClusterError {
         path: PathBuf,
         /// Why.
         #[source]
-        source: std::io::Error,
+        source: InputError,
     },
     /// The file is not in the form.
     #[error("{}: {reason}", path.display())]
@@ -175,7 +175,7 @@ impl Cluster {
     /// # Errors
     /// When the file cannot be read, or says what cannot be.
     pub fn open(path: &Path) -> Result<Self, ClusterError> {
-        let text = std::fs::read_to_string(path).map_err(|source| ClusterError::Read {
+        let text = text_of(path).map_err(|source| ClusterError::Read {
             path: path.to_owned(),
             source,
         })?;
@@ -227,6 +227,14 @@ impl Cluster {
         }
     }
 
+    /// Whether anything is known of what its nodes are: GPUs, memory, features.
+    pub fn has_hardware(&self) -> bool {
+        let is_known = |facts: &NodeFacts| {
+            facts.gpu_count.is_some() || facts.memory_bytes.is_some() || !facts.features.is_empty()
+        };
+        self.nodes.values().any(|host| is_known(&host.facts))
+    }
+
     /// Whether nodes lie in more than one group.
     pub fn has_groups(&self) -> bool {
         let mut groups = self.nodes.values().map(|node| &node.facts.group);
@@ -262,6 +270,16 @@ impl Cluster {
         let target = |request: &Request| self.targets_ms.get(&self.class_of(request)).copied();
         workload.requests.iter().map(target).collect()
     }
+}
+
+/// Plain, gzip or zstd.
+fn text_of(path: &Path) -> Result<String, InputError> {
+    let mut lines = Lines::open(path)?;
+    let (mut text, mut lossy) = (String::new(), String::new());
+    while let Some(line) = lines.next_whole(&mut lossy)? {
+        text.push_str(line);
+    }
+    Ok(text)
 }
 
 /// A node of which nothing bad is known, like all others that are made so.

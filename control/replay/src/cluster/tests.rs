@@ -65,7 +65,7 @@ targets_s: {3: -1}
         "groups[0].model: there is no model \"none\"",
         "groups[1].nodes: hostlist",
         "groups[2].power_domain: there is no power domain \"row\"",
-        "groups[3].vcluster: it must be one of default",
+        "groups[3].vcluster: there is no vCluster \"night\"; it must be one of default",
         "groups[5].nodes: e1 is in two groups",
         "power_domains.x.parent: it is part of itself",
         "power_domains.y.budget_kw: it must be a number of at least 0",
@@ -100,6 +100,56 @@ fn unknown_fields_are_refused_by_name() {
         told[0].contains("there is no weight \"energie\""),
         "{told:?}"
     );
+}
+
+#[test]
+fn what_can_only_be_an_error_is_told() {
+    let told = faults(
+        "
+groups: [{nodes: a, vcluster: v}, {nodes: b}]
+vclusters: {v: {queues: [q]}, w: {queues: [q]}}
+projects: {p: {max_nodes: 4}, p/q: {share: 0.7}, r: {share: 0.4}}
+accounts: {ph: s}
+targets_s: {77: 3}
+",
+    );
+    for wanted in [
+        "groups[1].vcluster: it is missing; it must be one of v, w",
+        "vclusters.w.queues: \"q\" is vCluster v's already",
+        "projects: shares add up to 1.1",
+        "projects.p/q.max_nodes: it needs a number, since the project above it has one",
+        "accounts.ph: there is no project \"s\"",
+        "targets_s.77: there is no class above 10",
+    ] {
+        assert!(
+            told.iter().any(|told| told.starts_with(wanted)),
+            "{wanted}: {told:#?}"
+        );
+    }
+}
+
+#[test]
+fn hardware_that_is_not_described_is_not_there_where_any_is() {
+    let text = "groups: [{nodes: a, model: m}, {nodes: b}]\nmodels: {m: {gpus: 4}}\n";
+    let cluster = read(text).unwrap();
+    let gpus: Vec<Option<u32>> = cluster
+        .nodes
+        .values()
+        .map(|host| host.facts.gpu_count)
+        .collect();
+    assert_eq!(
+        (gpus, cluster.has_hardware()),
+        (vec![Some(4), Some(0)], true)
+    );
+    assert!(!Cluster::dragonfly(2, 2).unwrap().has_hardware());
+}
+
+/// A description may be packed, as traces may.
+#[test]
+fn a_packed_list_is_read() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let file = file.join("../../fixtures/traces/openb_node_list_all_node.csv.gz");
+    assert_eq!(Cluster::open(&file).unwrap().nodes.len(), 1_523);
 }
 
 #[test]

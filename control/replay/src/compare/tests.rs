@@ -79,3 +79,38 @@ fn what_is_not_known_of_all_is_left_out() {
     assert!(!has(&[of(&[1.0], Some(2.0)), of(&[1.0], None)]));
     assert_eq!(compare(&[]).len(), 0);
 }
+
+#[test]
+fn who_served_others_is_neither_better_nor_worse() {
+    let served = |jobs: u64, wait: f64| {
+        vec![Metrics {
+            jobs,
+            mean_wait_s: wait,
+            backfilled: jobs / 2,
+            ..Metrics::default()
+        }]
+    };
+    let rows = compare(&[served(10, 50.0), served(7, 1.0)]);
+    assert_eq!(
+        row(&rows, "mean_wait_s").differences[0].verdict,
+        Verdict::OtherJobs
+    );
+    assert_eq!(row(&rows, "jobs").differences[0].verdict, Verdict::OneSeed);
+    assert_eq!(
+        row(&rows, "p50_wait_s").differences[0].verdict,
+        Verdict::Same
+    );
+    let twice = |jobs| [served(jobs, 1.0), served(jobs, 1.0)].concat();
+    let rows = compare(&[twice(10), twice(7)]);
+    assert_eq!(row(&rows, "jobs").differences[0].verdict, Verdict::Worse);
+    // More backfilled is a way, and no aim.
+    let more = |backfilled| Metrics {
+        backfilled,
+        ..Metrics::default()
+    };
+    let rows = compare(&[vec![more(1), more(2)], vec![more(5), more(6)]]);
+    assert_eq!(
+        row(&rows, "backfilled").differences[0].verdict,
+        Verdict::Other
+    );
+}

@@ -18,6 +18,7 @@ use std::collections::BTreeMap;
 pub(super) struct Books<'a> {
     cluster: &'a Cluster,
     last_id: u64,
+    now: UnixMillis,
     /// For whom each waits.
     waiting: BTreeMap<AllocationId, ProjectPath>,
     running: BTreeMap<AllocationId, Held>,
@@ -50,6 +51,7 @@ impl<'a> Books<'a> {
         Self {
             cluster,
             last_id: 0,
+            now: UnixMillis(0),
             waiting: BTreeMap::new(),
             running: BTreeMap::new(),
             levels: known.chain(more).collect(),
@@ -101,6 +103,7 @@ impl Ledger for Books<'_> {
         at: UnixMillis,
     ) -> Result<AllocationId, Refusal> {
         self.last_id += 1;
+        self.now = at;
         let id = AllocationId(self.last_id);
         let vcluster = spec.vcluster.clone();
         let waits = PendingView {
@@ -150,7 +153,8 @@ impl Ledger for Books<'_> {
         Ok(())
     }
 
-    fn end(&mut self, id: AllocationId, _: UnixMillis) -> Result<(), Refusal> {
+    fn end(&mut self, id: AllocationId, at: UnixMillis) -> Result<(), Refusal> {
+        self.now = at;
         let held = self
             .running
             .remove(&id)
@@ -186,6 +190,10 @@ impl Ledger for Books<'_> {
             delta.limit_policy = self.cluster.limit_policy;
         }
         news
+    }
+
+    fn now(&self) -> UnixMillis {
+        self.now
     }
 
     fn commands(&self) -> u64 {

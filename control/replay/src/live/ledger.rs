@@ -51,6 +51,9 @@ pub(super) trait Ledger {
     /// What has changed since this was asked last.
     fn take_news(&mut self) -> News;
 
+    /// The time of the last thing that happened.
+    fn now(&self) -> UnixMillis;
+
     /// Commands that were applied.
     fn commands(&self) -> u64;
 }

@@ -25,7 +25,7 @@ use ledger::Ledger;
 use serde::{Deserialize, Serialize};
 use std::{
     cmp::Reverse,
-    collections::{BTreeMap, BTreeSet, BinaryHeap},
+    collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque},
 };
 
 /// Where a replay's clock begins where the trace has no epoch: in 2024, Unix milliseconds.
@@ -40,6 +40,8 @@ pub struct Options {
     pub vcluster: Option<VclusterName>,
     /// Who judges.
     pub judge: Judge,
+    /// What becomes of a submit that the quorum refuses since a limit is full.
+    pub refused: Refused,
     /// Plans are made so often at least while somebody waits, milliseconds; `None`: when something happens.
     pub every_ms: Option<u64>,
 }
@@ -54,6 +56,16 @@ pub enum Judge {
     Nobody,
 }
 
+/// What becomes of a submit that the quorum refuses since a limit is full now; what never fits is refused for good.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Refused {
+    /// Its user submits it again when something of the same project may have ended, in turn with what else was refused.
+    #[default]
+    ComesAgain,
+    /// Its user gives up.
+    GivesUp,
+}
+
 /// What was done beside the schedule.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Deeds {
@@ -63,6 +75,8 @@ pub struct Deeds {
     pub rests: u64,
     /// Placements that the quorum refused.
     pub refused: u64,
+    /// Submits that were refused and came again.
+    pub resubmitted: u64,
     /// Commands that were applied.
     pub commands: u64,
 }
@@ -133,6 +147,9 @@ fn serve(
         parts: BTreeMap::new(),
         specs: Specs::default(),
         jobs: BTreeMap::new(),
+        outside: BTreeMap::new(),
+        refused: options.refused,
+        has_hardware: cluster.has_hardware(),
         ends: BinaryHeap::new(),
         started: 0,
         deeds: Deeds::default(),
@@ -141,6 +158,7 @@ fn serve(
     };
     serving.parts(options, watch)?;
     serving.run(options, watch)?;
+    serving.give_up();
     serving.deeds.commands = serving.ledger.commands();
     Ok(serving.deeds)
 }
@@ -195,6 +213,13 @@ struct Kind {
     constraints: Constraints,
 }
 
+/// Why a job is not taken.
+enum Denied {
+    /// A limit of its project is full.
+    ForNow(ProjectPath, String),
+    ForGood(Skip, String),
+}
+
 struct Serving<'a, L> {
     cluster: &'a Cluster,
     workload: &'a Workload,
@@ -204,6 +229,11 @@ struct Serving<'a, L> {
     specs: Specs,
     /// What waits or runs, by allocation: its place in the workload.
     jobs: BTreeMap<AllocationId, u32>,
+    /// Refused for now, by project, in the order in which they came; with what was said last.
+    outside: BTreeMap<ProjectPath, VecDeque<(u32, String)>>,
+    refused: Refused,
+    /// Something is known of what nodes are; else no request for it can be told from any other.
+    has_hardware: bool,
     ends: BinaryHeap<Reverse<(u64, u64, AllocationId)>>,
     started: u64,
     deeds: Deeds,
@@ -250,17 +280,22 @@ impl<L: Ledger> Serving<'_, L> {
             };
             let is_wake = wake == Some(now);
             last = now;
+            let mut has_ended = false;
             while let Some(Reverse((at, _, id))) = self.ends.peek().copied()
                 && at == now
             {
                 self.ends.pop();
                 self.end(id, now, watch)?;
+                has_ended = true;
+            }
+            if has_ended && !self.outside.is_empty() {
+                self.come_again(now);
             }
             while let Some(job) = jobs.get(next)
                 && job.submit_ms == now
             {
                 // There are not 2^32 of them.
-                self.submit(next as u32, job);
+                self.submit(next as u32, job, now);
                 next += 1;
             }
             self.hear(watch);
@@ -275,37 +310,108 @@ impl<L: Ledger> Serving<'_, L> {
         UnixMillis(ms.saturating_add(self.shift))
     }
 
-    fn submit(&mut self, place: u32, job: &Job) {
-        let spec = match self.spec(job) {
-            Ok(spec) => spec,
-            Err((why, reason)) => return self.skipped.add(job.line, why, || reason),
-        };
+    fn submit(&mut self, place: u32, job: &Job, now: u64) {
+        match self.try_submit(place, job, now) {
+            Ok(()) => {}
+            Err(Denied::ForNow(project, said)) if self.refused == Refused::ComesAgain => {
+                let outside = self.outside.entry(project).or_default();
+                outside.push_back((place, said));
+            }
+            Err(Denied::ForNow(_, said)) => self.skipped.add(job.line, Skip::Refused, || said),
+            Err(Denied::ForGood(why, said)) => self.skipped.add(job.line, why, || said),
+        }
+    }
+
+    fn try_submit(&mut self, place: u32, job: &Job, now: u64) -> Result<(), Denied> {
+        let spec = self.spec(job)?;
         let user = &self.workload.users[job.user as usize];
-        let (at, nodes) = (self.at(job.submit_ms), spec.nodes);
-        let vcluster = spec.vcluster.clone();
+        let (at, nodes) = (self.at(now), spec.nodes);
+        let (vcluster, project) = (spec.vcluster.clone(), spec.project.clone());
         match self.ledger.submit(user, spec, at) {
             Ok(id) => {
                 self.jobs.insert(id, place);
                 if let Some(part) = self.parts.get_mut(&vcluster) {
                     *part.waiting.entry(nodes).or_default() += 1;
                 }
+                Ok(())
             }
             Err(refusal) => {
-                let told = || refusal.to_string().lines().collect::<Vec<_>>().join("; ");
-                self.skipped.add(job.line, Skip::Refused, told);
+                let said = refusal.to_string().lines().collect::<Vec<_>>().join("; ");
+                Err(match &refusal {
+                    Refusal::LimitExceeded { levels, .. }
+                        if levels.iter().all(|level| level.requested <= level.limit) =>
+                    {
+                        Denied::ForNow(project, said)
+                    }
+                    _ => Denied::ForGood(Skip::Refused, said),
+                })
             }
         }
     }
 
-    fn spec(&mut self, job: &Job) -> Result<AllocationSpec, (Skip, String)> {
-        let (cluster, workload) = (self.cluster, self.workload);
+    /// Who was refused for now tries again: of each project in turn, until one is refused.
+    fn come_again(&mut self, now: u64) {
+        let (workload, mut outside) = (self.workload, std::mem::take(&mut self.outside));
+        for queue in outside.values_mut() {
+            while let Some((place, said)) = queue.front_mut() {
+                let job = &workload.jobs[*place as usize];
+                self.deeds.resubmitted += 1;
+                match self.try_submit(*place, job, now) {
+                    Ok(()) => {}
+                    Err(Denied::ForNow(_, again)) => {
+                        *said = again;
+                        break;
+                    }
+                    Err(Denied::ForGood(why, said)) => self.skipped.add(job.line, why, || said),
+                }
+                queue.pop_front();
+            }
+        }
+        outside.retain(|_, queue| !queue.is_empty());
+        self.outside = outside;
+    }
+
+    /// Nothing will happen any more: what waits does so for what never comes.
+    fn give_up(&mut self) {
+        let (workload, last) = (self.workload, self.ledger.now());
+        for (place, said) in std::mem::take(&mut self.outside).into_values().flatten() {
+            let line = workload.jobs[place as usize].line;
+            self.skipped.add(line, Skip::Refused, || said);
+        }
+        for part in self
+            .parts
+            .values_mut()
+            .filter(|part| !part.waiting.is_empty())
+        {
+            let plan = part.planner.plan(last);
+            for id in part.planner.view().pending.keys() {
+                let Some(place) = self.jobs.get(id) else {
+                    continue;
+                };
+                let line = workload.jobs[*place as usize].line;
+                let why = plan.waiting.get(*id).map(|why| why.to_string());
+                let why = || {
+                    why.unwrap_or_default()
+                        .lines()
+                        .next()
+                        .unwrap_or_default()
+                        .to_owned()
+                };
+                self.skipped.add(line, Skip::NeverStarted, why);
+            }
+        }
+    }
+
+    fn spec(&mut self, job: &Job) -> Result<AllocationSpec, Denied> {
+        let (cluster, workload, has_hardware) = (self.cluster, self.workload, self.has_hardware);
         let key = (job.tenant, job.request);
         let kind = self
             .specs
             .by_kind
             .entry(key)
-            .or_insert_with(|| kind(cluster, workload, job));
-        let kind = kind.clone().map_err(|reason| (Skip::Refused, reason))?;
+            .or_insert_with(|| kind(cluster, workload, job, has_hardware));
+        let denied = |reason| Denied::ForGood(Skip::Refused, reason);
+        let kind = kind.clone().map_err(denied)?;
         let key = (job.request, job.size);
         let possible = self.specs.possible.entry(key).or_insert_with(|| {
             let nodes = cluster.nodes.iter();
@@ -317,7 +423,7 @@ impl<L: Ledger> Serving<'_, L> {
         });
         possible
             .clone()
-            .map_err(|reason| (Skip::Impossible, reason))?;
+            .map_err(|reason| Denied::ForGood(Skip::Impossible, reason))?;
         let runs = Runs {
             argv: vec!["job".to_owned()],
             ..Runs::default()
@@ -450,7 +556,12 @@ impl<L: Ledger> Serving<'_, L> {
 }
 
 /// What jobs of this tenant and request ask the quorum for.
-fn kind(cluster: &Cluster, workload: &Workload, job: &Job) -> Result<Kind, String> {
+fn kind(
+    cluster: &Cluster,
+    workload: &Workload,
+    job: &Job,
+    has_hardware: bool,
+) -> Result<Kind, String> {
     let tenant = &workload.tenants[job.tenant as usize];
     let request = &workload.requests[job.request as usize];
     let project = match cluster.accounts.get(tenant) {
@@ -465,7 +576,10 @@ fn kind(cluster: &Cluster, workload: &Workload, job: &Job) -> Result<Kind, Strin
         project,
         vcluster,
         class: cluster.class_of(request),
-        constraints: request.constraints.clone(),
+        constraints: match has_hardware {
+            true => request.constraints.clone(),
+            false => Constraints::default(),
+        },
     })
 }
 

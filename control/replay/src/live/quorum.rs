@@ -64,17 +64,22 @@ impl<'a> Quorum<'a> {
             clock: LeaseName::new("replay").map_err(ClusterError::from)?,
         };
         let admin = principal(ADMIN, Role::Admin);
-        for (path, limits) in &cluster.projects {
-            quorum.furnish(&admin, new_project(path.clone(), *limits), now)?;
-        }
-        for path in more {
+        let open = Limits {
+            max_nodes: None,
+            max_concurrent_allocations: None,
+        };
+        let known = cluster
+            .projects
+            .iter()
+            .map(|(path, limits)| (path.clone(), *limits));
+        for (path, limits) in known.chain(more.into_iter().map(|path| (path, open))) {
             // Limits are finite, and those of a project's children add up to its own: nobody reaches these.
             let below = path.depth().saturating_sub(1).min(3) * 10;
-            let open = Limits {
-                max_nodes: Some(NO_LIMIT >> below),
-                max_concurrent_allocations: None,
+            let limits = Limits {
+                max_nodes: limits.max_nodes.or(Some(NO_LIMIT >> below)),
+                ..limits
             };
-            quorum.furnish(&admin, new_project(path, open), now)?;
+            quorum.furnish(&admin, new_project(path, limits), now)?;
         }
         for (node, host) in &cluster.nodes {
             let register = Command::RegisterNode {
@@ -297,6 +302,10 @@ impl Ledger for Quorum<'_> {
             delta.limit_policy = self.cluster.limit_policy;
         }
         news
+    }
+
+    fn now(&self) -> UnixMillis {
+        self.state.now()
     }
 
     fn commands(&self) -> u64 {

@@ -184,7 +184,7 @@ fn lines(of: &[(u64, u64, u32, u32, u32)]) -> Workload {
 fn limits_queues_and_power_of_a_site_hold() {
     let cluster = clusters_file(SITE);
     let workload = lines(&[
-        // Of phys: 4 of 6; the next does not fit now, and the quorum has no queue for it; a third is too large.
+        // Of phys: 4 of 6; the next does not fit now, and comes again; a third is too large for good.
         (0, 100, 4, 1, 1),
         (1, 100, 4, 2, 1),
         (2, 100, 7, 1, 1),
@@ -197,29 +197,34 @@ fn limits_queues_and_power_of_a_site_hold() {
     ]);
     let (found, skipped, _) = served(&cluster, &workload, options("balanced", Judge::Quorum));
     let told = skipped.told();
-    assert!(
-        told.iter()
-            .any(|told| told.starts_with("line 2: ") && told.contains("max_nodes quota")),
-        "{told:?}"
-    );
-    assert!(
-        told.iter()
-            .any(|told| told.starts_with("line 3: ") && told.contains("limit: 6")),
-        "{told:?}"
-    );
-    assert!(
-        told.iter()
-            .any(|told| told.contains("line 6") && told.contains("no nodes")),
-        "{told:?}"
-    );
+    let is_told = |words: &[&str]| {
+        let has_all = |told: &&String| words.iter().all(|word| told.contains(word));
+        assert!(
+            told.iter().any(|told| has_all(&told)),
+            "{words:?}: {told:?}"
+        );
+    };
+    is_told(&["line 3 is refused", "limit: 6"]);
+    is_told(&["line 6", "vCluster debug has 4 nodes"]);
     let nodes = found.nodes.as_ref().unwrap();
     let at = |job: usize| found.served[job].start_ms / 1000;
+    assert_eq!(at(1), 100);
+    let gives_up = Options {
+        refused: Refused::GivesUp,
+        ..options("balanced", Judge::Quorum)
+    };
+    let (_, skipped, _) = served(&cluster, &workload, gives_up);
+    assert_eq!(
+        (skipped.counts()[&Skip::Refused], skipped.refused()),
+        (2, 3)
+    );
     // Modest nodes first: 4 of b draw 2 kW.
     assert_eq!((at(0), nodes.hostlist(0).as_str()), (0, "b[01-04]"));
-    // 4 of b and 8 of a would draw 34 kW beside the 2 that are drawn, of 26; all of b and 4 of a draw 20.
+    // 4 of b and 8 of a would draw 34 kW beside the 2 that are drawn, of 26; all of b and 4 of a draw 20, and the job
+    // that was refused first has 4 of b until 200.
     assert_eq!(
         (at(3), nodes.hostlist(3).as_str()),
-        (100, "a[01-04],b[01-08]")
+        (200, "a[01-04],b[01-08]")
     );
     assert_eq!((at(4), nodes.hostlist(4).as_str()), (4, "c[01-02]"));
     // Who is to start within a minute did.
@@ -231,7 +236,58 @@ fn limits_queues_and_power_of_a_site_hold() {
     )
     .unwrap();
     assert_eq!(outcome.metrics.qos_met_fraction, Some(0.5));
-    assert_eq!(outcome.metrics.never_started, 0);
+    assert_eq!(
+        (outcome.metrics.refused, outcome.metrics.never_started),
+        (2, 0)
+    );
+}
+
+/// Two of three wait for what never comes: the power of three nodes is never there.
+#[test]
+fn who_never_starts_is_told_why() {
+    let cluster = clusters_file(
+        "
+groups: [{nodes: 'a[1-4]', model: m, power_domain: d}]
+models: {m: {work_w: 1000}}
+power_domains: {d: {budget_kw: 2}}
+",
+    );
+    let workload = lines(&[
+        (0, 10, 2, 1, 1),
+        (1, 10, 3, 1, 1),
+        (2, 10, 4, 2, 1),
+        (3, 10, 1, 2, 1),
+    ]);
+    for judge in [Judge::Quorum, Judge::Nobody] {
+        let (found, skipped, _) = served(&cluster, &workload, options("balanced", judge));
+        assert_eq!(skipped.counts()[&Skip::NeverStarted], 2, "{judge:?}");
+        assert!(
+            skipped.told()[0].starts_with("line 2 never starts: "),
+            "{:?}",
+            skipped.told()
+        );
+        assert!(skipped.told()[0].contains("power"), "{:?}", skipped.told());
+        assert!(found.served[3].has_started());
+    }
+}
+
+/// Of a machine of which nothing is known any node will do; of one that is described, no other.
+#[test]
+fn gpus_count_where_they_are_described() {
+    let text = "JobID|Submit|NNodes|ElapsedRaw|AllocTRES\n1|5|1|10|gres/gpu=4,node=1\n";
+    let lines = trace::Lines::read(std::io::Cursor::new(text)).unwrap();
+    let workload = trace::read(lines, Path::new("trace"), trace::Options::default()).unwrap();
+    let served = |cluster: Cluster| {
+        let (found, skipped, _) = served(&cluster, &workload, options("balanced", Judge::Quorum));
+        (found.served[0].has_started(), skipped.told())
+    };
+    assert_eq!(served(Cluster::alike(3).unwrap()), (true, vec![]));
+    let described = "groups: [{nodes: a, model: m}, {nodes: b}]\nmodels: {m: {gpus: 2}}\n";
+    let (has_started, told) = served(clusters_file(described));
+    assert!(
+        !has_started && told[0].contains("line 2 asks for nodes that the machine has not"),
+        "{told:?}"
+    );
 }
 
 #[test]

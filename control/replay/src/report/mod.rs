@@ -187,6 +187,8 @@ fn told(difference: &Difference) -> String {
     );
     let (class, words) = match difference.verdict {
         Verdict::Same => return "<span class=\"same\">the same</span>".to_owned(),
+        Verdict::OtherJobs => ("noise", format!("{relative}, other jobs")),
+        Verdict::Other => ("one", relative),
         Verdict::Noise => ("noise", format!("{relative}, noise")),
         Verdict::OneSeed => ("one", relative),
         Verdict::Better => ("better", format!("{relative}, better")),

@@ -148,6 +148,21 @@ impl Lines {
         }))
     }
 
+    /// The next line as it is, with its end; what is no text of it is replaced.
+    ///
+    /// # Errors
+    /// As [`Lines::next`].
+    pub fn next_whole<'a>(
+        &'a mut self,
+        text: &'a mut String,
+    ) -> Result<Option<&'a str>, InputError> {
+        if self.next(text)?.is_none() {
+            return Ok(None);
+        }
+        *text = String::from_utf8_lossy(&self.bytes).into_owned();
+        Ok(Some(text))
+    }
+
     /// Lines read so far.
     pub fn count(&self) -> u64 {
         self.number

@@ -28,6 +28,11 @@ use std::{
 /// Longest line that is kept; what is longer is no line of a trace, and could be all of a 10 GB file.
 const LONGEST: u64 = 64 << 20;
 
+/// No trace has what was submitted later, what ran for longer, or what asked for more: such a number is an error.
+const YEAR_2200_MS: u64 = 7_258_118_400_000;
+const DECADE_MS: u64 = 10 * 366 * 86_400_000;
+const CENTURY_MS: u64 = 10 * DECADE_MS;
+
 /// What a job has not: see the fields of [`Job`].
 pub const UNKNOWN: u64 = u64::MAX;
 
@@ -382,6 +387,11 @@ impl Builder {
     }
 
     fn push(&mut self, job: Job) {
+        let asked_ms = Some(job.estimate_ms).filter(|ms| *ms != UNKNOWN);
+        let is_real = job.submit_ms < YEAR_2200_MS && job.run_ms <= DECADE_MS;
+        if !is_real || asked_ms.is_some_and(|ms| ms > CENTURY_MS) {
+            return self.skip(job.line, Skip::Implausible, String::new);
+        }
         self.is_full |= self.jobs.len() >= u32::MAX as usize;
         self.jobs.push(job);
     }

@@ -14,6 +14,7 @@ const MINUTE_MS: u64 = 60 * SECOND_MS;
 /// What of it is read. Where several columns tell the same, the first one that says something counts.
 const JOB_ID: &str = "JobID";
 const SUBMIT: &str = "Submit";
+const ELIGIBLE: &str = "Eligible";
 const NODES: [&str; 3] = ["AllocNodes", "NNodes", "ReqNodes"];
 const CPUS: [&str; 3] = ["AllocCPUS", "NCPUS", "ReqCPUS"];
 const TRES: [&str; 2] = ["AllocTRES", "ReqTRES"];
@@ -32,6 +33,8 @@ pub(super) struct Sacct {
     unit: Unit,
     has_local_times: bool,
     steps: u64,
+    /// Jobs that could not have started when they were submitted.
+    late: u64,
 }
 
 impl Sacct {
@@ -123,6 +126,12 @@ impl Reader for Sacct {
             let note = "times have no zone: an hour that a summer time takes or gives is in them";
             workload.notes.push(note.to_owned());
         }
+        if self.late > 0 {
+            let late = self.late;
+            workload.notes.push(format!(
+                "{late} jobs were eligible later than they were submitted: they come, and wait, from then on"
+            ));
+        }
         if self.steps > 0 {
             let steps = self.steps;
             let note = format!("{steps} lines are steps of jobs; their jobs are replayed");
@@ -177,9 +186,12 @@ impl Sacct {
         if id.contains('.') {
             return Ok(Err(Skip::PartOfAJob));
         }
-        let Some(submit_ms) = self.time(row, SUBMIT)? else {
+        let Some(submitted_ms) = self.time(row, SUBMIT)? else {
             return Ok(Err(Skip::NoSubmitTime));
         };
+        // Before that nothing could have started it: a dependency, or a begin time of its own.
+        let eligible_ms = self.time(row, ELIGIBLE)?.filter(|at| *at > submitted_ms);
+        let submit_ms = eligible_ms.unwrap_or(submitted_ms);
         let (start, end) = (self.time(row, "Start")?, self.time(row, "End")?);
         let state = row.get("State").unwrap_or_default();
         if ["RUNNING", "PENDING", "SUSPENDED"]
@@ -210,6 +222,7 @@ impl Sacct {
                 Skip::ZeroRunTime
             }));
         }
+        self.late += u64::from(eligible_ms.is_some());
         let user = row.get("User").unwrap_or("unknown");
         let tenant = row.get("Account").unwrap_or(user);
         let request = Request {

@@ -22,12 +22,16 @@ pub enum Skip {
     StillRunning,
     /// One part of a job that has a line of its own.
     PartOfAJob,
+    /// A time of it is beyond anything that is real.
+    Implausible,
     /// It asks for more than the machine has.
     TooLarge,
     /// No node of the machine is what it asks for, or not as many.
     Impossible,
     /// The quorum refuses it: by a limit, or for what it asks.
     Refused,
+    /// It waits to the end, for what never comes.
+    NeverStarted,
 }
 
 impl fmt::Display for Skip {
@@ -40,9 +44,13 @@ impl fmt::Display for Skip {
             Self::ZeroRunTime => "ran for 0 s",
             Self::StillRunning => "had not ended when the trace was written",
             Self::PartOfAJob => "is a part of a job that has its own line",
+            Self::Implausible => {
+                "has a time that cannot be: submitted after 2200, or longer than ten years"
+            }
             Self::TooLarge => "asks for more than the machine has",
-            Self::Impossible => "asks for what no nodes of the machine are",
+            Self::Impossible => "asks for nodes that the machine has not, or not so many",
             Self::Refused => "is refused by the quorum",
+            Self::NeverStarted => "never starts",
         })
     }
 }
@@ -60,6 +68,13 @@ impl From<swf::SkipReason> for Skip {
 
 /// Lines of which more is kept than their number.
 const KEPT: usize = 10;
+
+impl Skip {
+    /// Whether it was submitted and not served: no fault of the trace.
+    pub fn is_refusal(self) -> bool {
+        matches!(self, Self::Refused | Self::Impossible)
+    }
+}
 
 /// Everything that was skipped: how much of each kind, and the first lines of each with what is wrong there.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -84,6 +99,12 @@ impl Skipped {
         &self.counts
     }
 
+    /// How many were submitted and not served.
+    pub fn refused(&self) -> u64 {
+        let of = self.counts.iter().filter(|(why, _)| why.is_refusal());
+        of.map(|(_, count)| count).sum()
+    }
+
     /// How many in all.
     pub fn total(&self) -> u64 {
         self.counts.values().sum()
@@ -106,15 +127,13 @@ impl Skipped {
             let first = self.first.get(why).map_or(&[][..], Vec::as_slice);
             match why {
                 // What is wrong there differs from line to line.
-                Skip::NotRead | Skip::Refused => {
-                    told.extend(
-                        first
-                            .iter()
-                            .map(|(line, detail)| format!("line {line}: {detail}")),
-                    );
+                Skip::NotRead | Skip::Refused | Skip::Impossible | Skip::NeverStarted => {
+                    let line =
+                        |(line, detail): &(u64, String)| format!("line {line} {why}: {detail}");
+                    told.extend(first.iter().map(line));
                     let more = count - first.len() as u64;
                     if more > 0 {
-                        told.push(format!("and {more} more lines: each {why}"));
+                        told.push(format!("and {}: each {why}", plural(more, "more line")));
                     }
                 }
                 _ => {
@@ -126,8 +145,9 @@ impl Skipped {
                         ""
                     };
                     let (jobs, lines) = (plural(*count, "job"), lines.join(", "));
+                    let each = if *count == 1 { "it" } else { "each" };
                     told.push(format!(
-                        "{jobs} skipped: each {why} (line {lines}{goes_on})"
+                        "{jobs} skipped: {each} {why} (line {lines}{goes_on})"
                     ));
                 }
             }

@@ -151,9 +151,9 @@ fn irregular_lines_are_read_or_named() {
     let told = workload.skipped.told();
     assert_eq!(
         told[0],
-        "line 9: column 3 (\"wait time\"): \"x\" is not a whole number, or -1"
+        "line 9 cannot be read: column 3 (\"wait time\"): \"x\" is not a whole number, or -1"
     );
-    assert_eq!(told[1], "1 job skipped: each has no submit time (line 5)");
+    assert_eq!(told[1], "1 job skipped: it has no submit time (line 5)");
     assert_eq!(
         refused(&text),
         "trace, line 9: column 3 (\"wait time\"): \"x\" is not a whole number, or -1"
@@ -220,7 +220,7 @@ fn a_line_without_end_is_no_line() {
     assert_eq!((workload.jobs.len(), workload.jobs[0].line), (1, 2));
     assert_eq!(
         workload.skipped.told(),
-        ["line 1: it is longer than 64 MiB"]
+        ["line 1 cannot be read: it is longer than 64 MiB"]
     );
 }
 
@@ -310,6 +310,46 @@ fn jobs_of_slurm_are_read_and_their_steps_are_not() {
     assert_eq!((sizes, by_cores.unit), (vec![64, 8], Unit::Processors));
 }
 
+/// What waits for another job, or for a time of its own, comes when it could start.
+#[test]
+fn work_of_slurm_comes_when_it_is_eligible() {
+    let text = "JobID|Submit|Eligible|Start|NNodes|ElapsedRaw\n\
+                1|1700000000|1700003600|1700003700|4|60\n\
+                2|1700000000|Unknown|1700000060|4|60\n";
+    let workload = read_text(text);
+    let times: Vec<(u64, u64, u64)> = workload
+        .jobs
+        .iter()
+        .map(|job| (job.number, job.submit_ms / 1000, job.waited_ms / 1000))
+        .collect();
+    assert_eq!(times, [(2, 1_700_000_000, 60), (1, 1_700_003_600, 100)]);
+    assert!(
+        workload.notes[0].starts_with("1 jobs were eligible later"),
+        "{:?}",
+        workload.notes
+    );
+}
+
+#[test]
+fn times_that_cannot_be_are_no_times() {
+    let line = |submit: u64, run: u64, asked: u64| {
+        format!("1 {submit} 0 {run} 4 -1 -1 4 {asked} -1 1 -1 -1 -1 -1 -1 -1 -1\n")
+    };
+    let (long, good) = (9_000_000_000_000, line(1, 60, 60));
+    let text = [
+        good,
+        line(1, long, 60),
+        line(long, 60, 60),
+        line(1, 60, long),
+    ]
+    .concat();
+    let workload = read_text(&text);
+    assert_eq!(
+        (workload.jobs.len(), counts(&workload)),
+        (1, vec![(Skip::Implausible, 3)])
+    );
+}
+
 #[test]
 fn slurm_may_write_times_and_columns_otherwise() {
     let text = "Submit|JobID|NNodes|Elapsed|Timelimit|Start|\n\
@@ -325,7 +365,7 @@ fn slurm_may_write_times_and_columns_otherwise() {
     assert_eq!(runs, [(93_784_000, 172_800_000), (330_000, 36_000_000)]);
     assert_eq!(
         workload.skipped.told(),
-        ["line 4: Elapsed: \"five\" is no duration such as 1-02:03:04"]
+        ["line 4 cannot be read: Elapsed: \"five\" is no duration such as 1-02:03:04"]
     );
     let told = refused("JobID|User\n1|eve\n");
     assert!(
@@ -356,7 +396,7 @@ fn argonnes_columns_are_read() {
     assert_eq!(counts(&workload), expected);
     assert_eq!(
         workload.skipped.told()[0],
-        "line 6: column 4 (\"Nodes\") is missing"
+        "line 6 cannot be read: column 4 (\"Nodes\") is missing"
     );
 }
 

@@ -105,14 +105,14 @@ pub struct Divergence {
 pub fn verify(open: impl Fn() -> Result<Record, RecordError>) -> Result<Verdict, RecordError> {
     let mut again = Again::default();
     let mut record = open()?;
-    while let Some((_, line)) = record.next()? {
+    while let Some((_, line)) = record.next_line()? {
         again.learn(&line);
     }
     let mut planners: BTreeMap<VclusterName, Planner> = BTreeMap::new();
     let mut counts = Counts::default();
     let mut first = None;
     let mut record = open()?;
-    while let Some((number, line)) = record.next()? {
+    while let Some((number, line)) = record.next_line()? {
         match line {
             Line::View { vcluster, view, .. } => {
                 again.view(&vcluster, &view);

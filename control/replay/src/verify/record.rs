@@ -114,7 +114,7 @@ impl Record {
     ///
     /// # Errors
     /// When it cannot be read, or is none.
-    pub fn next(&mut self) -> Result<Option<(u64, Line)>, RecordError> {
+    pub fn next_line(&mut self) -> Result<Option<(u64, Line)>, RecordError> {
         while !self.is_over {
             let path = || self.path.clone();
             let line = match self.lines.next(&mut self.lossy) {
