@@ -311,6 +311,13 @@ fn wrong_input_is_named() {
         &["--every"],
     );
     refused(
+        &lattice(&[&easy[..], &["--every", "5s"]].concat()),
+        2,
+        &["--every", "only lattice"],
+    );
+    let ours = ["run", "--trace", &good, "--same-instant", "together"];
+    refused(&lattice(&ours), 2, &["--same-instant", "easy"]);
+    refused(
         &lattice(&[&easy[..], &["--dragonfly", "12"]].concat()),
         2,
         &["12x366"],

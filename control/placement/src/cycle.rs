@@ -50,8 +50,10 @@ pub(crate) struct Cycle<'a> {
     free: BitSet,
     /// The others.
     busy: BitSet,
-    /// Of each node, as in the machine; what is placed is not free before its end.
+    /// Of each node, as in the machine; what is placed is not free before its end. Empty until somebody looks for gaps.
     free_at: Vec<u64>,
+    /// What was placed: its end, and its nodes.
+    taken: Vec<(u64, Vec<usize>)>,
     rivals: Rivals,
     headroom: Headroom<'a>,
     pool: Pool,
@@ -106,7 +108,8 @@ impl<'a> Cycle<'a> {
             now: now.0,
             free: machine.free.clone(),
             busy: machine.free.complement(machine.index.size()),
-            free_at: free_at(machine, now.0),
+            free_at: Vec::new(),
+            taken: Vec::new(),
             rivals: Rivals::new(sets),
             headroom: Headroom::new(view.limit_policy, &view.levels, given.paths),
             pool: Pool::new(view.sensitive_pool),
@@ -481,7 +484,9 @@ impl<'a> Cycle<'a> {
         for n in &chosen.nodes {
             self.free.remove(*n);
             self.busy.insert(*n);
-            self.free_at[*n] = end.unwrap_or(NEVER);
+            if let Some(free_at) = self.free_at.get_mut(*n) {
+                *free_at = end.unwrap_or(NEVER);
+            }
             self.open.take(*n);
             self.power.take(&machine.index, *n, None, end);
         }
@@ -499,6 +504,7 @@ impl<'a> Cycle<'a> {
             score,
             backfilled: !self.reservations.is_empty(),
         });
+        self.taken.push((end.unwrap_or(NEVER), chosen.nodes));
     }
 
     fn layout(&self, chosen: &Chosen) -> Layout {
@@ -564,17 +570,6 @@ impl<'a> Cycle<'a> {
         }
         self.earliest(job, set).map(|(at, _)| UnixMillis(at))
     }
-}
-
-/// When each node is expected to be free.
-fn free_at(machine: &Machine, now: u64) -> Vec<u64> {
-    let times = machine.free_at.iter().enumerate();
-    times
-        .map(|(n, at)| match machine.free.contains(n) {
-            true => *at,
-            false => machine.expected_free_at(n, now),
-        })
-        .collect()
 }
 
 /// How many are missing.

@@ -10,7 +10,7 @@ use crate::{
     windows::Windows,
 };
 use lattice_quorum_types::{AllocationId, NodeId};
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, slice};
 
 /// A node that is not known to come free.
 pub(crate) const NEVER: u64 = u64::MAX;
@@ -212,6 +212,25 @@ impl Machine {
             self.free_at[*n] = if is_here { 0 } else { NEVER };
         }
         nodes
+    }
+
+    /// Nodes that are not free, and when they are expected to be; each once.
+    pub(crate) fn ends(&self, now: u64) -> impl Iterator<Item = (u64, &[usize])> {
+        let held = self.held.values().flat_map(move |held| {
+            // What is lent may come back at another time than what else its user has.
+            let together = match self.loans.is_empty() {
+                true => held.nodes.len().max(1),
+                false => 1,
+            };
+            let end = expected_end(held.at, now);
+            held.nodes
+                .chunks(together)
+                .filter(|nodes| !nodes.iter().any(|n| self.loans.contains_key(n)))
+                .map(move |nodes| (end, nodes))
+        });
+        let lent = self.loans.keys();
+        let lent = lent.map(move |n| (self.expected_free_at(*n, now), slice::from_ref(n)));
+        held.chain(lent)
     }
 
     /// When a node that is not free is expected to be.

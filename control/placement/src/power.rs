@@ -22,7 +22,12 @@ impl Power {
         let mut returns = vec![Vec::new(); index.domains.len()];
         let headroom = view.power.values().map(|d| i128::from(d.headroom_mw));
         let mut at_all: Vec<i128> = headroom.collect();
-        for (n, payer) in index.payers.iter().enumerate() {
+        // Where nobody counts power no node pays.
+        let payers = match view.power.is_empty() {
+            true => &[],
+            false => index.payers.as_slice(),
+        };
+        for (n, payer) in payers.iter().enumerate() {
             let Some(payer) = payer.filter(|_| machine.is_held(n)) else {
                 continue;
             };

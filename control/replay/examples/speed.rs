@@ -22,6 +22,10 @@ use lattice_replay::{
 use serde::{Deserialize, Serialize};
 use std::{path::Path, process::Command, time::Instant};
 
+/// As the `lattice` program has it.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const RICC: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
     "/../../fixtures/traces/RICC-2010-2.swf.gz"

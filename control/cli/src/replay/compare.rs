@@ -106,6 +106,7 @@ pub fn run(
         keeps_nodes: args.html.is_some(),
         ..args.how.read()?
     };
+    args.how.check_deciders(&deciders)?;
     let source = Source::open(&args.trace, &args.machine, &args.nodes, context)?;
     args.how.check_vcluster(&source.machine, &deciders)?;
     let named: Vec<(&String, Decider)> =

@@ -91,6 +91,23 @@ enum RefusedArg {
 }
 
 impl HowArgs {
+    /// Refuses options that are of nobody who decides.
+    pub fn check_deciders(&self, deciders: &[Decider]) -> Result<(), Failure> {
+        let is_lattice = |decider: &Decider| matches!(decider, Decider::Lattice(_));
+        let is_textbook = |decider: &Decider| matches!(decider, Decider::Textbook(_));
+        if self.every.is_some() && !deciders.iter().any(is_lattice) {
+            return Err(Failure::usage(
+                "--every: only lattice plans at times of its own",
+            ));
+        }
+        if self.same_instant.is_some() && !deciders.iter().any(is_textbook) {
+            return Err(Failure::usage(
+                "--same-instant: only easy, conservative, fcfs and sjbf have a choice",
+            ));
+        }
+        Ok(())
+    }
+
     /// Refuses a vCluster that the machine has not, and one that nothing is replaced of.
     pub fn check_vcluster(&self, machine: &Machine, deciders: &[Decider]) -> Result<(), Failure> {
         let Some(name) = &self.vcluster else {
@@ -182,6 +199,7 @@ pub fn run(args: &RunArgs, context: Option<&Path>, format: Format) -> Result<Exi
         keeps_nodes: args.schedule.is_some(),
         ..args.how.read()?
     };
+    args.how.check_deciders(&[decider])?;
     let source = Source::open(&args.trace, &args.machine, &args.nodes, context)?;
     args.how.check_vcluster(&source.machine, &[decider])?;
     note_alike(&source.machine, &[(&args.policy, decider)]);

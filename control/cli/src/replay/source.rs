@@ -151,7 +151,7 @@ impl Source {
         if let Some(per_node) = nodes.procs_per_node {
             workload::count_in_nodes(&mut workload, per_node);
         }
-        let machine = machine.read(&mut workload, context)?;
+        let machine = machine.read(&mut workload, nodes, context)?;
         note_hardware(&mut workload, &machine);
         let fitted = workload::fit(&mut workload, machine.size(), trace.overrun());
         if let Some(first) = trace.first {
@@ -244,7 +244,12 @@ impl TraceArgs {
 }
 
 impl MachineArgs {
-    fn read(&self, workload: &mut Workload, context: Option<&Path>) -> Result<Machine, Failure> {
+    fn read(
+        &self,
+        workload: &mut Workload,
+        nodes: &NodeArgs,
+        context: Option<&Path>,
+    ) -> Result<Machine, Failure> {
         if self.from_live {
             return Ok(boxed(live(context)?));
         }
@@ -273,9 +278,13 @@ impl MachineArgs {
         let size = self.procs.or_else(|| {
             let said = workload.machine?;
             let unit = workload.unit.name();
-            workload
-                .notes
-                .push(format!("the machine has {said} {unit}, as the trace says"));
+            let of = match nodes.procs_per_node {
+                Some(each) if workload.unit == Unit::Nodes => format!(" of {each} processors each"),
+                _ => String::new(),
+            };
+            workload.notes.push(format!(
+                "the machine has {said} {unit}{of}, as the trace says"
+            ));
             Some(said)
         });
         let Some(size) = size else {

@@ -128,6 +128,8 @@ pub fn run(args: &SweepArgs, context: Option<&Path>, format: Format) -> Result<E
         }
     };
     let how = args.how.read()?;
+    args.how
+        .check_deciders(&[Decider::Lattice(Some(vectors[base].policy))])?;
     let source = Source::open(&args.trace, &args.machine, &args.nodes, context)?;
     let shaken: Vec<Workload> = (1..args.seeds)
         .map(|seed| {

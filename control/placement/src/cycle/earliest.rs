@@ -39,9 +39,7 @@ impl Cycle<'_> {
             let first = self.first_free(job, set, *floor);
             *floor = first.unwrap_or(NEVER);
             let at = self.storage.first_enough(job, first?)?;
-            let (fitting, free_at) = (&self.given.sets.get(set).nodes, &self.free_at);
-            let open = fitting.iter().filter(|n| free_at[*n] <= at);
-            let open = BitSet::collect(self.given.machine.index.size(), open);
+            let open = self.free_by(set, at);
             if let Some(chosen) = self.choose_later(set, &open, ask, at, job.end(at)) {
                 return Some((at, chosen));
             }
@@ -89,15 +87,57 @@ impl Cycle<'_> {
 
     /// The first time, `after` or later, at which so many nodes are free, where nothing is held back from anybody: then
     /// they stay free, and no gaps need be looked at.
-    fn first_free(&mut self, job: &Job, set: usize, after: u64) -> Option<u64> {
+    fn first_free(&self, job: &Job, set: usize, after: u64) -> Option<u64> {
         let fitting = &self.given.sets.get(set).nodes;
-        let (free_at, starts) = (&self.free_at, &mut self.starts);
-        starts.clear();
-        starts.extend(fitting.iter().map(|n| free_at[n]));
-        let place = (job.nodes as usize).checked_sub(1);
-        let place = place.filter(|place| *place < starts.len())?;
-        let first = *starts.select_nth_unstable(place).1;
-        (first != NEVER).then_some(first.max(after))
+        let mut found = fitting.count_common(&self.free);
+        if found >= job.nodes {
+            return Some(after);
+        }
+        let known = self.ends().filter(|(end, _)| *end != NEVER);
+        let mut known: Vec<(u64, &[usize])> = known.collect();
+        known.sort_unstable_by_key(|(end, _)| *end);
+        let enough = known.into_iter().find(|(_, nodes)| {
+            found += nodes
+                .iter()
+                .map(|n| u32::from(fitting.contains(*n)))
+                .sum::<u32>();
+            found >= job.nodes
+        });
+        enough.map(|(end, _)| end.max(after))
+    }
+
+    /// The nodes of a set that are free by `at`, where nothing is held back from anybody.
+    fn free_by(&self, set: usize, at: u64) -> BitSet {
+        let mut open = self.free.clone();
+        for (_, nodes) in self.ends().filter(|(end, _)| *end <= at) {
+            nodes.iter().for_each(|n| open.insert(*n));
+        }
+        open.keep(&self.given.sets.get(set).nodes);
+        open
+    }
+
+    /// Nodes that are not free, and when they are expected to be.
+    fn ends(&self) -> impl Iterator<Item = (u64, &[usize])> {
+        let taken = self.taken.iter();
+        let taken = taken.map(|(end, nodes)| (*end, nodes.as_slice()));
+        self.given.machine.ends(self.now).chain(taken)
+    }
+
+    /// Finds out when each node is expected to be free.
+    fn find_free_at(&mut self) {
+        if !self.free_at.is_empty() {
+            return;
+        }
+        let (machine, now) = (self.given.machine, self.now);
+        let times = machine.free_at.iter().enumerate();
+        let free_at = times.map(|(n, at)| match machine.free.contains(n) {
+            true => *at,
+            false => machine.expected_free_at(n, now),
+        });
+        self.free_at = free_at.collect();
+        for (end, nodes) in &self.taken {
+            nodes.iter().for_each(|n| self.free_at[*n] = *end);
+        }
     }
 
     /// Whether so many of the nodes that have gaps could be paid with all that there ever is from `at` on.
@@ -112,6 +152,7 @@ impl Cycle<'_> {
     fn look_for_gaps(&mut self, job: &Job, set: usize, after: u64) {
         let lasts = job.walltime_ms().unwrap_or(NEVER);
         let fitting = &self.given.sets.get(set).nodes;
+        self.find_free_at();
         if lasts == NEVER {
             self.aheads.settle(set);
         }

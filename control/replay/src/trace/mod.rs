@@ -217,8 +217,8 @@ pub enum TraceError {
     },
     /// Nothing is known that looks like this.
     #[error(
-        "{}, line {line}: no trace that is known begins like this: {text:?}; name its kind with --trace-format ({})",
-        path.display(), names()
+        "{}, line {line}: no trace that is known begins like this: {text:?}; {}name its kind with --trace-format ({})",
+        path.display(), hint(text), names()
     )]
     UnknownFormat {
         /// Of which file.
@@ -256,6 +256,15 @@ pub enum TraceError {
         /// From 1.
         line: u64,
     },
+}
+
+fn hint(text: &str) -> &'static str {
+    match text.contains('|') {
+        true => {
+            "an export of sacct names its columns in the first line (without --noheader); otherwise "
+        }
+        false => "",
+    }
 }
 
 fn names() -> String {

@@ -13,6 +13,7 @@ const MINUTE_MS: u64 = 60 * SECOND_MS;
 
 /// What of it is read. Where several columns tell the same, the first one that says something counts.
 const JOB_ID: &str = "JobID";
+const RAW_ID: &str = "JobIDRaw";
 const SUBMIT: &str = "Submit";
 const ELIGIBLE: &str = "Eligible";
 const NODES: [&str; 3] = ["AllocNodes", "NNodes", "ReqNodes"];
@@ -167,7 +168,7 @@ impl Sacct {
             let missing = missing.join("; ");
             return Err(format!(
                 "columns are missing: {missing}. Export with: sacct --parsable2 --allusers --format \
-                 JobID,User,Account,Partition,QOS,Submit,Eligible,Start,End,ElapsedRaw,TimelimitRaw,AllocNodes,\
+                 JobID,JobIDRaw,User,Account,Partition,QOS,Submit,Eligible,Start,End,ElapsedRaw,TimelimitRaw,AllocNodes,\
                  AllocCPUS,AllocTRES,State"
             ));
         }
@@ -231,6 +232,8 @@ impl Sacct {
             class: None,
             constraints: tres(row),
         };
+        // Elements of an array have the same number but for the raw one.
+        let id = row.get(RAW_ID).unwrap_or(id);
         let digits = id.split(|c: char| !c.is_ascii_digit()).next();
         Ok(Ok(Job {
             number: digits

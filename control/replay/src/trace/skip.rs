@@ -128,23 +128,27 @@ impl Skipped {
             match why {
                 // What is wrong there differs from line to line.
                 Skip::NotRead | Skip::Refused | Skip::Impossible | Skip::NeverStarted => {
-                    let line =
-                        |(line, detail): &(u64, String)| format!("line {line} {why}: {detail}");
-                    told.extend(first.iter().map(line));
+                    told.extend(alike(first).iter().map(|(line, others, detail)| {
+                        let likewise = match others[..] {
+                            [] => String::new(),
+                            [one] => format!(" (line {one} likewise)"),
+                            _ => format!(" (lines {} likewise)", listed(others)),
+                        };
+                        format!("line {line} {why}: {detail}{likewise}")
+                    }));
                     let more = count - first.len() as u64;
                     if more > 0 {
                         told.push(format!("and {}: each {why}", plural(more, "more line")));
                     }
                 }
                 _ => {
-                    let lines: Vec<String> =
-                        first.iter().map(|(line, _)| line.to_string()).collect();
+                    let lines: Vec<u64> = first.iter().map(|(line, _)| *line).collect();
                     let goes_on = if *count > first.len() as u64 {
                         ", …"
                     } else {
                         ""
                     };
-                    let (jobs, lines) = (plural(*count, "job"), lines.join(", "));
+                    let (jobs, lines) = (plural(*count, "job"), listed(&lines));
                     let each = if *count == 1 { "it" } else { "each" };
                     told.push(format!(
                         "{jobs} skipped: {each} {why} (line {lines}{goes_on})"
@@ -154,6 +158,23 @@ impl Skipped {
         }
         told
     }
+}
+
+/// The first line of which each thing is told, and the others of which it is.
+fn alike(first: &[(u64, String)]) -> Vec<(u64, Vec<u64>, &str)> {
+    let mut groups: Vec<(u64, Vec<u64>, &str)> = Vec::new();
+    for (line, detail) in first {
+        match groups.iter_mut().find(|(.., known)| known == detail) {
+            Some((_, others, _)) => others.push(*line),
+            None => groups.push((*line, Vec::new(), detail)),
+        }
+    }
+    groups
+}
+
+fn listed(lines: &[u64]) -> String {
+    let lines: Vec<String> = lines.iter().map(u64::to_string).collect();
+    lines.join(", ")
 }
 
 fn plural(count: u64, what: &str) -> String {

@@ -237,6 +237,7 @@ fn what_is_no_trace_is_refused() {
         "trace: it has no job that can be replayed (0 lines, 0 skipped)"
     );
     assert!(error("1 2 3").contains("no trace that is known"));
+    assert!(error("12|eve|phys|COMPLETED").contains("without --noheader"));
     let forced = Options {
         format: Some(Format::Swf),
         ..Options::default()
@@ -308,6 +309,23 @@ fn jobs_of_slurm_are_read_and_their_steps_are_not() {
     let by_cores = read_with(text, options).unwrap();
     let sizes: Vec<u32> = by_cores.jobs.iter().map(|job| job.size).collect();
     assert_eq!((sizes, by_cores.unit), (vec![64, 8], Unit::Processors));
+}
+
+/// Elements of an array are told apart, and what is wrong with many lines is told once.
+#[test]
+fn arrays_of_slurm_and_lines_that_are_wrong_alike() {
+    let workload = read_text(
+        "JobID|JobIDRaw|Submit|ElapsedRaw|AllocNodes\n15_7|15|100|30|1\n15_8|16|100|30|1\n17|17|100\n18|18|100|1|2|3\n19|19|100\n",
+    );
+    let numbers: Vec<u64> = workload.jobs.iter().map(|job| job.number).collect();
+    assert_eq!(numbers, [15, 16]);
+    assert_eq!(
+        workload.skipped.told(),
+        [
+            "line 4 cannot be read: it has 3 columns, the header 5 (line 6 likewise)",
+            "line 5 cannot be read: it has 6 columns, the header 5",
+        ]
+    );
 }
 
 /// What waits for another job, or for a time of its own, comes when it could start.
