@@ -45,7 +45,10 @@ const ARROWS: [(&str, &[&str]); 21] = [
     ),
     ("lattice-quorum-state", &["quorum-types"]),
     ("lattice-placement", &["quorum-types"]),
-    ("lattice-replay", &["quorum-types", "quorum-state"]),
+    (
+        "lattice-replay",
+        &["quorum-types", "quorum-state", "placement"],
+    ),
     ("lattice-mesh", &["quorum-types"]),
     ("lattice-gossip", &["mesh"]),
     ("lattice-quorum-client", &["quorum-types", "mesh"]),
