@@ -117,6 +117,12 @@ beside-slurm *arguments:
 replay-speed *arguments:
     cargo run --release -p lattice-replay --example speed -- {{arguments}}
 
+# A thousand weight vectors over a hundred thousand jobs: one table, and how long that took.
+replay-sweep *arguments:
+    cargo build --release -p lattice-replay --example speed
+    cargo build --release -p lattice-cli
+    bash control/replay/examples/sweep.sh {{arguments}}
+
 # Plans of so many small systems beside trying everything.
 oracle systems="10000":
     LATTICE_ORACLE_SYSTEMS={{systems}} cargo test --release -p lattice-placement --test small_systems -- --nocapture

@@ -40,7 +40,8 @@ pub(crate) struct Ahead<'a> {
     contested: BitSet,
     /// Sets of nodes that fit such jobs, by number, each with the latest start of one.
     contests: Vec<(u64, usize, Cow<'a, BitSet>)>,
-    /// Of each node the latest start of such a job, 0 where there is none; as it was when it was settled.
+    /// Of each node the latest start of such a job, 0 where there is none; as it was when it was settled, and empty
+    /// before.
     contested_until: Vec<u64>,
     is_settled: bool,
     /// What windows hold back now; `None`: nothing.
@@ -56,8 +57,8 @@ impl<'a> Ahead<'a> {
             held_nodes: BitSet::empty(nodes),
             contested: BitSet::empty(nodes),
             contests: Vec::new(),
-            contested_until: vec![0; nodes],
-            is_settled: true,
+            contested_until: Vec::new(),
+            is_settled: false,
             kept_now: None,
         }
     }
@@ -198,6 +199,7 @@ impl<'a> Ahead<'a> {
         if std::mem::replace(&mut self.is_settled, true) {
             return;
         }
+        self.contested_until.resize(self.held.len(), 0);
         let latest_first = &mut self.contests;
         latest_first.sort_unstable_by_key(|(latest, ..)| Reverse(*latest));
         let mut rest = self.contested.clone();

@@ -42,12 +42,15 @@ pub(crate) struct Given<'a> {
     pub(crate) now: UnixMillis,
     /// Whose start is to be estimated, reservation or not.
     pub(crate) estimated: Option<AllocationId>,
+    /// Whether it is told why others wait.
+    pub(crate) tells: bool,
 }
 
 pub(crate) struct Cycle<'a> {
     given: Given<'a>,
     now: u64,
     free: BitSet,
+    free_count: u32,
     /// The others.
     busy: BitSet,
     /// Of each node, as in the machine; what is placed is not free before its end. Empty until somebody looks for gaps.
@@ -107,6 +110,7 @@ impl<'a> Cycle<'a> {
         Self {
             now: now.0,
             free: machine.free.clone(),
+            free_count: machine.free.count(),
             busy: machine.free.complement(machine.index.size()),
             free_at: Vec::new(),
             taken: Vec::new(),
@@ -133,29 +137,30 @@ impl<'a> Cycle<'a> {
     /// Serves the queue in `order`, places of it.
     pub(crate) fn run(mut self, order: &[u32], scorer: Scorer) -> Plan {
         let queue = self.given.queue;
-        let mut waiting = Vec::with_capacity(order.len());
+        let mut told = self.given.tells.then(|| Vec::with_capacity(order.len()));
         for place in order {
             let place = *place as usize;
-            let (job, set) = (&queue.jobs[place], self.given.sets.number(place));
-            match self.turn(job, set) {
+            let job = &queue.jobs[place];
+            if self.is_nothing_to(job) {
+                if self.free_count == 0 {
+                    break;
+                }
+                continue;
+            }
+            let set = self.given.sets.number(place);
+            let waits = match self.turn(job, set) {
                 Turn::Placed(chosen) => {
                     self.place(job, set, chosen, scorer.score(set, job));
-                    waiting.push(None);
+                    None
                 }
                 Turn::Waits(blocked) => {
-                    let free = self.count(set, Some(0));
-                    let conforming = blocked.open.unwrap_or(free).alike;
                     let reserved = self.reserve(job, set, &blocked.blocker);
-                    let estimated_start =
-                        reserved.or_else(|| self.estimate(job, set, &blocked.blocker));
-                    waiting.push(Some(Waits {
-                        free: free.all,
-                        not_reserved: blocked.open.map(|open| open.all),
-                        conforming: job.is_sensitive().then_some(conforming),
-                        blocker: blocked.blocker,
-                        estimated_start,
-                    }));
+                    let tells = self.given.tells;
+                    tells.then(|| self.waits(job, set, blocked, reserved))
                 }
+            };
+            if let Some(told) = &mut told {
+                told.push(waits);
             }
         }
         let size = self.given.machine.index.size();
@@ -166,15 +171,41 @@ impl<'a> Cycle<'a> {
             weights: self.given.policy.weights,
             placements: self.placements,
             reservations: self.reservations,
-            waiting: Waiting::new(
-                size,
-                queue.jobs.clone(),
-                order,
-                waiting,
-                scorer,
-                self.given.sets.clone(),
-            ),
+            waiting: told.map_or_else(Waiting::default, |jobs| {
+                let (rows, sets) = (queue.jobs.clone(), self.given.sets.clone());
+                Waiting::new(size, rows, order, jobs, scorer, sets)
+            }),
         }
+    }
+
+    /// Why it waits, and until when: `reserved` is the start of its reservation.
+    fn waits(
+        &mut self,
+        job: &Job,
+        set: usize,
+        blocked: Blocked,
+        reserved: Option<UnixMillis>,
+    ) -> Waits {
+        let free = self.count(set, Some(0));
+        let conforming = blocked.open.unwrap_or(free).alike;
+        let estimated_start = reserved.or_else(|| self.estimate(job, set, &blocked.blocker));
+        Waits {
+            free: free.all,
+            not_reserved: blocked.open.map(|open| open.all),
+            conforming: job.is_sensitive().then_some(conforming),
+            blocker: blocked.blocker,
+            estimated_start,
+        }
+    }
+
+    /// Whether its turn changes nothing: it cannot start, is held back nothing for, and nobody asks why.
+    fn is_nothing_to(&self, job: &Job) -> bool {
+        !self.given.tells && !self.may_reserve() && job.nodes > self.free_count
+    }
+
+    fn may_reserve(&self) -> bool {
+        let made = self.reservations.len();
+        self.given.policy.reservations.allows(made)
     }
 
     fn eligible(&self, set: usize) -> &'a Eligible {
@@ -258,7 +289,10 @@ impl<'a> Cycle<'a> {
             let open = self.count(set, end);
             left = Some(open);
             if usable(open) < job.nodes {
-                let blocker = self.reserved(set, end);
+                let blocker = match self.given.tells || self.may_reserve() {
+                    true => self.reserved(set, end),
+                    false => Blocker::NodesBusy { short: 0 },
+                };
                 return Turn::Waits(Blocked {
                     blocker,
                     open: left,
@@ -483,6 +517,7 @@ impl<'a> Cycle<'a> {
         }
         for n in &chosen.nodes {
             self.free.remove(*n);
+            self.free_count -= 1;
             self.busy.insert(*n);
             if let Some(free_at) = self.free_at.get_mut(*n) {
                 *free_at = end.unwrap_or(NEVER);
@@ -525,8 +560,7 @@ impl<'a> Cycle<'a> {
     /// Holds nodes back for a job that waits for what others will give back, while it is one of those that
     /// get a reservation and its start can be foreseen.
     fn reserve(&mut self, job: &Job, set: usize, blocker: &Blocker) -> Option<UnixMillis> {
-        let made = self.reservations.len();
-        if !blocker.passes() || !self.given.policy.reservations.allows(made) {
+        if !blocker.passes() || !self.may_reserve() {
             return None;
         }
         let more = self.least_beside(job, set);

@@ -55,6 +55,8 @@ pub(crate) struct Index {
     pub(crate) features: BTreeMap<String, BitSet>,
     /// GPUs of each node; 0 where that is not known.
     pub(crate) gpus: Vec<u32>,
+    /// Their sum.
+    pub(crate) all_gpus: u64,
     /// Memory of each node's GPUs, bytes.
     pub(crate) gpu_memory: Vec<Option<u64>>,
     /// Nodes of the least hardware, those with the next, and so on: each has those before it too. One set
@@ -98,8 +100,10 @@ impl Index {
                 mw: charge.mw,
             })
         };
+        let gpus: Vec<u32> = facts().map(|(_, f)| f.gpu_count.unwrap_or(0)).collect();
         Self {
-            gpus: facts().map(|(_, f)| f.gpu_count.unwrap_or(0)).collect(),
+            all_gpus: gpus.iter().map(|gpus| u64::from(*gpus)).sum(),
+            gpus,
             gpu_memory: facts().map(|(_, f)| f.gpu_memory_bytes).collect(),
             up_to: up_to(sets(size, hardware)),
             payers: facts().map(|(_, f)| payer(f)).collect(),

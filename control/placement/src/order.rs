@@ -65,7 +65,7 @@ impl Scorer {
             }
         };
         // Where a request says nothing, a node is taken to have as many GPUs as the mean of all.
-        let gpus: u128 = machine.index.gpus.iter().map(|g| u128::from(*g)).sum();
+        let gpus = u128::from(machine.index.all_gpus);
         let per_node = |node_ms: u128| {
             let nodes = machine.index.size() as u128;
             node_ms.saturating_mul(gpus).checked_div(nodes).unwrap_or(0)

@@ -184,9 +184,25 @@ impl Planner {
     /// explanation says when it could start. Those before it in the queue that have none either may be
     /// later, so that is an estimate, and nothing is held back for it.
     pub fn plan_estimating(&mut self, now: UnixMillis, whose: Option<AllocationId>) -> Plan {
+        self.plan_telling(now, whose, true)
+    }
+
+    /// As [`Planner::plan`] for those who ask for placements and reservations alone: [`Plan::waiting`] is empty. With
+    /// long queues that is several times as fast.
+    pub fn plan_starts(&mut self, now: UnixMillis) -> Plan {
+        self.plan_telling(now, None, false)
+    }
+
+    fn plan_telling(
+        &mut self,
+        now: UnixMillis,
+        estimated: Option<AllocationId>,
+        tells: bool,
+    ) -> Plan {
         self.with_scorer(now, |given, scorer, last_order| {
             let given = Given {
-                estimated: whose,
+                estimated,
+                tells,
                 ..given
             };
             let jobs = given.queue.jobs.iter().enumerate();
@@ -239,6 +255,7 @@ impl Planner {
             paths: &self.paths,
             now,
             estimated: None,
+            tells: true,
         };
         let scorer = Scorer::new(&given, running_gpu_ms);
         go_on(given, scorer, &mut self.last_order)

@@ -128,14 +128,19 @@ impl Queue {
         let mut moved_to = Vec::with_capacity(jobs.len());
         let mut new = Vec::new();
         let mut merged = Vec::with_capacity(pending.len());
-        let mut old = jobs.iter().copied().peekable();
+        let mut from = 0;
+        let keep = |to: usize, from: &mut usize, merged: &mut Vec<Job>, moved_to: &mut Vec<u32>| {
+            let first = merged.len() as u32;
+            merged.extend_from_slice(&jobs[*from..to]);
+            moved_to.extend(first..merged.len() as u32);
+            *from = to;
+        };
         for (id, _) in changes {
-            while let Some(job) = old.next_if(|job| job.id < *id) {
-                moved_to.push(merged.len() as u32);
-                merged.push(job);
-            }
-            if old.next_if(|job| job.id == *id).is_some() {
+            let to = from + jobs[from..].partition_point(|job| job.id < *id);
+            keep(to, &mut from, &mut merged, &mut moved_to);
+            if jobs.get(from).is_some_and(|job| job.id == *id) {
                 moved_to.push(NONE);
+                from += 1;
             }
             if let Some(job) = pending.get(id) {
                 self.count(job, true);
@@ -143,10 +148,7 @@ impl Queue {
                 merged.push(self.row(*id, job));
             }
         }
-        for job in old {
-            moved_to.push(merged.len() as u32);
-            merged.push(job);
-        }
+        keep(jobs.len(), &mut from, &mut merged, &mut moved_to);
         self.jobs = Arc::new(merged);
         order
             .iter_mut()

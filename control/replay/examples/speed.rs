@@ -6,6 +6,8 @@
 //! 10,000 nodes in 80 groups, by EASY, by the product without a judge, and by the product with the quorum as the judge;
 //! `vector` is what a sweep does for one vector: 100,000 jobs on 1,500 nodes in 12 groups. Bytes are the largest part of
 //! the process that was in memory beyond what was before, over the jobs; so each row is a process of its own.
+//!
+//! `--swf FILE` writes the work of `vector` as a log, for a sweep over it (`examples/sweep.sh`).
 
 use anyhow::{Context as _, bail, ensure};
 use clap::{Parser, ValueEnum};
@@ -20,7 +22,13 @@ use lattice_replay::{
     workload::{Overrun, fit},
 };
 use serde::{Deserialize, Serialize};
-use std::{path::Path, process::Command, time::Instant};
+use std::{
+    fs::File,
+    io::{BufWriter, Write as _},
+    path::{Path, PathBuf},
+    process::Command,
+    time::Instant,
+};
 
 /// As the `lattice` program has it.
 #[global_allocator]
@@ -46,6 +54,9 @@ struct Args {
     /// Print JSON.
     #[arg(long)]
     json: bool,
+    /// Write the work of `vector` to this file, and nothing else.
+    #[arg(long)]
+    swf: Option<PathBuf>,
     /// One row, in this process.
     #[arg(long, hide = true)]
     row: Option<Kind>,
@@ -99,6 +110,9 @@ fn main() -> anyhow::Result<()> {
     if let Some(kind) = args.row {
         println!("{}", serde_json::to_string(&row(kind, &args)?)?);
         return Ok(());
+    }
+    if let Some(path) = &args.swf {
+        return write_swf(path, &generate(of_a_vector(made_plan(&args))));
     }
     let kinds = match args.only.is_empty() {
         true => Kind::ALL.to_vec(),
@@ -187,15 +201,43 @@ fn row(kind: Kind, args: &Args) -> anyhow::Result<Row> {
     })
 }
 
-fn made(kind: Kind, args: &Args) -> anyhow::Result<(Workload, Machine, Decider, Judge)> {
-    let plan = Plan {
+fn made_plan(args: &Args) -> Plan {
+    Plan {
         seed: 1,
         jobs: args.jobs,
         nodes: 10_000,
         load: args.load,
         largest: 512,
         tenants: 20,
-    };
+    }
+}
+
+fn of_a_vector(plan: Plan) -> Plan {
+    Plan {
+        jobs: VECTOR_JOBS,
+        nodes: 1_500,
+        load: VECTOR_LOAD,
+        largest: 128,
+        ..plan
+    }
+}
+
+/// In the Standard Workload Format.
+fn write_swf(path: &Path, workload: &Workload) -> anyhow::Result<()> {
+    let mut file = BufWriter::new(File::create(path)?);
+    for job in &workload.jobs {
+        let [submit, run, asked] = [job.submit_ms, job.run_ms, job.estimate_ms].map(|ms| ms / 1000);
+        let (number, size, user) = (job.number, job.size, job.user);
+        writeln!(
+            file,
+            "{number} {submit} -1 {run} {size} -1 -1 {size} {asked} -1 1 {user} {user} -1 -1 -1 -1 -1"
+        )?;
+    }
+    Ok(file.flush()?)
+}
+
+fn made(kind: Kind, args: &Args) -> anyhow::Result<(Workload, Machine, Decider, Judge)> {
+    let plan = made_plan(args);
     let lattice = Decider::Lattice(None);
     let easy = Decider::Textbook(Textbook::Easy);
     let large = || anyhow::Ok(Machine::Cluster(Box::new(Cluster::dragonfly(80, 125)?)));
@@ -212,15 +254,8 @@ fn made(kind: Kind, args: &Args) -> anyhow::Result<(Workload, Machine, Decider, 
         Kind::Books => (generate(plan), large()?, lattice, Judge::Nobody),
         Kind::Quorum => (generate(plan), large()?, lattice, Judge::Quorum),
         Kind::Vector => {
-            let plan = Plan {
-                jobs: VECTOR_JOBS,
-                nodes: 1_500,
-                load: VECTOR_LOAD,
-                largest: 128,
-                ..plan
-            };
             let machine = Machine::Cluster(Box::new(Cluster::dragonfly(12, 125)?));
-            (generate(plan), machine, lattice, Judge::Nobody)
+            (generate(of_a_vector(plan)), machine, lattice, Judge::Nobody)
         }
     })
 }

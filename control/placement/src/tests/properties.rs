@@ -63,6 +63,16 @@ proptest! {
     }
 
     #[test]
+    fn who_asks_for_starts_alone_gets_those_of_the_plan(view in any_view(), policy in any_policy()) {
+        let plans = [Planner::plan, Planner::plan_starts].map(|make| {
+            make(&mut Planner::with_policy(view.clone(), policy), NOW)
+        });
+        prop_assert_eq!(&plans[0].placements, &plans[1].placements);
+        prop_assert_eq!(&plans[0].reservations, &plans[1].reservations);
+        prop_assert!(plans[1].waiting.is_empty());
+    }
+
+    #[test]
     fn every_job_is_placed_or_explained(view in any_view()) {
         let plan = plan(&view);
         let placed: BTreeSet<_> = plan.placements.iter().map(|p| p.id).collect();

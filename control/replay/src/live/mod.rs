@@ -496,7 +496,7 @@ impl<L: Ledger> Serving<'_, L> {
             return;
         }
         self.deeds.plans += 1;
-        let plan = part.planner.plan(at);
+        let plan = part.planner.plan_starts(at);
         watch.planned(vcluster, part.planner.policy(), &plan);
         if let Some(first) = plan.reservations.first()
             && let Some(job) = self.jobs.get(&first.id)

@@ -115,6 +115,7 @@ impl<'a> WhatIf<'a> {
             paths: &self.paths,
             now: at,
             estimated: None,
+            tells: true,
         };
         let scorer = Scorer::new(&given, 0);
         let mut plan = Cycle::new(given).run(&[0], scorer);
