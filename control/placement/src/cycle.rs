@@ -55,7 +55,9 @@ pub(crate) struct Cycle<'a> {
     busy: BitSet,
     /// Of each node, as in the machine; what is placed is not free before its end. Empty until somebody looks for gaps.
     free_at: Vec<u64>,
-    /// What was placed: its end, and its nodes.
+    /// What was not free when the plan began, and when it is expected to be, by that time; `None` until somebody asks.
+    ends: Option<Vec<(u64, &'a [usize])>>,
+    /// What was placed: its end, and its nodes; by end.
     taken: Vec<(u64, Vec<usize>)>,
     rivals: Rivals,
     headroom: Headroom<'a>,
@@ -113,6 +115,7 @@ impl<'a> Cycle<'a> {
             free_count: machine.free.count(),
             busy: machine.free.complement(machine.index.size()),
             free_at: Vec::new(),
+            ends: None,
             taken: Vec::new(),
             rivals: Rivals::new(sets),
             headroom: Headroom::new(view.limit_policy, &view.levels, given.paths),
@@ -289,7 +292,8 @@ impl<'a> Cycle<'a> {
             let open = self.count(set, end);
             left = Some(open);
             if usable(open) < job.nodes {
-                let blocker = match self.given.tells || self.may_reserve() {
+                // Either passes, and more is asked of it only to tell.
+                let blocker = match self.given.tells {
                     true => self.reserved(set, end),
                     false => Blocker::NodesBusy { short: 0 },
                 };
@@ -539,7 +543,9 @@ impl<'a> Cycle<'a> {
             score,
             backfilled: !self.reservations.is_empty(),
         });
-        self.taken.push((end.unwrap_or(NEVER), chosen.nodes));
+        let end = end.unwrap_or(NEVER);
+        let later = self.taken.partition_point(|(other, _)| *other <= end);
+        self.taken.insert(later, (end, chosen.nodes));
     }
 
     fn layout(&self, chosen: &Chosen) -> Layout {

@@ -182,7 +182,8 @@ impl Machine {
         true
     }
 
-    /// Nodes are given to an allocation whose end is expected at `at`, each as another version of it.
+    /// Nodes are given to an allocation whose end, also with those it has, is expected at `at`; each as another version
+    /// of it.
     pub(crate) fn hold(
         &mut self,
         id: AllocationId,
@@ -191,6 +192,8 @@ impl Machine {
     ) {
         let at = at.unwrap_or(NEVER);
         let mut held = self.held.remove(&id).unwrap_or_else(|| Held::until(at));
+        held.at = at;
+        held.nodes.iter().for_each(|n| self.free_at[*n] = at);
         for n in nodes {
             self.versions[n] += 1;
             self.free.remove(n);
@@ -217,15 +220,14 @@ impl Machine {
     /// Nodes that are not free, and when they are expected to be; each once.
     pub(crate) fn ends(&self, now: u64) -> impl Iterator<Item = (u64, &[usize])> {
         let held = self.held.values().flat_map(move |held| {
+            let is_lent = |n: &usize| self.loans.contains_key(n);
             // What is lent may come back at another time than what else its user has.
-            let together = match self.loans.is_empty() {
-                true => held.nodes.len().max(1),
-                false => 1,
-            };
+            let has_lent = !self.loans.is_empty() && held.nodes.iter().any(is_lent);
+            let together = if has_lent { 1 } else { held.nodes.len().max(1) };
             let end = expected_end(held.at, now);
             held.nodes
                 .chunks(together)
-                .filter(|nodes| !nodes.iter().any(|n| self.loans.contains_key(n)))
+                .filter(move |nodes| !has_lent || !nodes.iter().any(is_lent))
                 .map(move |nodes| (end, nodes))
         });
         let lent = self.loans.keys();

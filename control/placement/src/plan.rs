@@ -19,7 +19,8 @@ pub struct Plan {
     pub placements: Vec<Placement>,
     /// Nodes held back for blocked jobs.
     pub reservations: Vec<Reservation>,
-    /// Every pending allocation that is not placed, and why.
+    /// Every pending allocation that is not placed, and why. Empty where starts alone were asked for
+    /// ([`Planner::plan_starts`](crate::Planner::plan_starts)), whoever waits.
     pub waiting: Waiting,
 }
 

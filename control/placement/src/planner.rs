@@ -188,7 +188,8 @@ impl Planner {
     }
 
     /// As [`Planner::plan`] for those who ask for placements and reservations alone: [`Plan::waiting`] is empty. With
-    /// long queues that is several times as fast.
+    /// long queues that is several times as fast where reservations are few: who gets none and asks for more than is
+    /// free is passed over.
     pub fn plan_starts(&mut self, now: UnixMillis) -> Plan {
         self.plan_telling(now, None, false)
     }

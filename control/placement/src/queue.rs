@@ -103,7 +103,7 @@ impl Queue {
         queue
     }
 
-    /// Follows changes, each with what was there before; `pending` shows them already. `order` are places of
+    /// Follows changes, by id and of each one, with what was there before; `pending` shows them already. `order` are places of
     /// the queue before; it has those of the same jobs afterwards, in the same order, and then those of new
     /// ones. `true` where all other numbers are others now.
     pub(crate) fn follow(
@@ -115,6 +115,7 @@ impl Queue {
         if changes.is_empty() {
             return false;
         }
+        debug_assert!(changes.is_sorted_by(|one, next| one.0 < next.0));
         if self.is_littered(pending.len()) {
             *self = Self::new(pending);
             order.clear();

@@ -4,13 +4,15 @@
 //!
 //! `ricc` is RICC's log (447,794 records) by EASY on its 8,192 cores; `easy`, `books` and `quorum` are made work on
 //! 10,000 nodes in 80 groups, by EASY, by the product without a judge, and by the product with the quorum as the judge;
-//! `vector` is what a sweep does for one vector: 100,000 jobs on 1,500 nodes in 12 groups. Bytes are the largest part of
+//! `vector` is what a sweep does for one vector: 100,000 jobs on 1,500 nodes in 12 groups; `reserving` is the same with
+//! four reservations in place of one. Bytes are the largest part of
 //! the process that was in memory beyond what was before, over the jobs; so each row is a process of its own.
 //!
 //! `--swf FILE` writes the work of `vector` as a log, for a sweep over it (`examples/sweep.sh`).
 
 use anyhow::{Context as _, bail, ensure};
 use clap::{Parser, ValueEnum};
+use lattice_placement::{Policy, Reservations};
 use lattice_replay::{
     cluster::Cluster,
     generate::{Plan, generate},
@@ -76,15 +78,17 @@ enum Kind {
     Books,
     Quorum,
     Vector,
+    Reserving,
 }
 
 impl Kind {
-    const ALL: [Self; 5] = [
+    const ALL: [Self; 6] = [
         Self::Ricc,
         Self::Easy,
         Self::Books,
         Self::Quorum,
         Self::Vector,
+        Self::Reserving,
     ];
 }
 
@@ -253,9 +257,14 @@ fn made(kind: Kind, args: &Args) -> anyhow::Result<(Workload, Machine, Decider, 
         Kind::Easy => (generate(plan), Machine::Alike(10_000), easy, Judge::Quorum),
         Kind::Books => (generate(plan), large()?, lattice, Judge::Nobody),
         Kind::Quorum => (generate(plan), large()?, lattice, Judge::Quorum),
-        Kind::Vector => {
+        Kind::Vector | Kind::Reserving => {
+            let policy = (kind == Kind::Reserving).then(|| Policy {
+                reservations: Reservations::First(4),
+                ..Policy::default()
+            });
             let machine = Machine::Cluster(Box::new(Cluster::dragonfly(12, 125)?));
-            (generate(of_a_vector(plan)), machine, lattice, Judge::Nobody)
+            let work = generate(of_a_vector(plan));
+            (work, machine, Decider::Lattice(policy), Judge::Nobody)
         }
     })
 }

@@ -102,7 +102,7 @@ pub trait Watch {
         let _ = (vcluster, delta);
     }
 
-    /// A scheduler of the product has planned by this policy.
+    /// A scheduler of the product has planned by this policy: placements and reservations, and not why the others wait.
     fn planned(&mut self, vcluster: &VclusterName, policy: &Policy, plan: &Plan) {
         let _ = (vcluster, policy, plan);
     }

@@ -1,7 +1,13 @@
 //! When a job that waits could start, beside all that runs and is held back.
 
 use super::Cycle;
-use crate::{bits::BitSet, choose::Chosen, machine::NEVER, queue::Job};
+use crate::{
+    ahead::{Ahead, Gap},
+    bits::BitSet,
+    choose::Chosen,
+    machine::NEVER,
+    queue::Job,
+};
 
 impl Cycle<'_> {
     /// The first time at which a job can have all it asks for until its end, and the best nodes then.
@@ -35,11 +41,18 @@ impl Cycle<'_> {
     /// much can start, whatever bandwidth they need.
     fn search(&mut self, job: &Job, set: usize, floor: &mut u64) -> Option<(u64, Chosen)> {
         let ask = self.ask(job, set);
-        if self.aheads.of(set).is_empty() && !job.is_sensitive() && job.walltime_ms().is_some() {
-            let first = self.first_free(job, set, *floor);
+        if !job.is_sensitive() && job.walltime_ms().is_some() {
+            let first = self.first_open(job, set, *floor);
             *floor = first.unwrap_or(NEVER);
-            let at = self.storage.first_enough(job, first?)?;
-            let open = self.free_by(set, at);
+            let mut at = first?;
+            loop {
+                let enough = self.storage.first_enough(job, at)?;
+                if enough == at {
+                    break;
+                }
+                at = self.first_open(job, set, enough)?;
+            }
+            let open = self.open_at(set, at);
             if let Some(chosen) = self.choose_later(set, &open, ask, at, job.end(at)) {
                 return Some((at, chosen));
             }
@@ -85,42 +98,105 @@ impl Cycle<'_> {
         }
     }
 
-    /// The first time, `after` or later, at which so many nodes are free, where nothing is held back from anybody: then
-    /// they stay free, and no gaps need be looked at.
-    fn first_free(&self, job: &Job, set: usize, after: u64) -> Option<u64> {
-        let fitting = &self.given.sets.get(set).nodes;
-        let mut found = fitting.count_common(&self.free);
-        if found >= job.nodes {
-            return Some(after);
+    /// The first time, `after` or later, at which so many nodes have begun gaps that are long enough. What nothing holds
+    /// back stays free once it is, and is counted by what holds it now; [`Self::gaps`] are those of the others, then.
+    fn first_open(&mut self, job: &Job, set: usize, after: u64) -> Option<u64> {
+        let lasts = job.walltime_ms().unwrap_or(NEVER);
+        let mut gaps = std::mem::take(&mut self.gaps);
+        let mut starts = std::mem::take(&mut self.starts);
+        gaps.clear();
+        if self.aheads.of(set).held().is_some() {
+            self.find_free_at();
         }
-        let known = self.ends().filter(|(end, _)| *end != NEVER);
-        let mut known: Vec<(u64, &[usize])> = known.collect();
-        known.sort_unstable_by_key(|(end, _)| *end);
-        let enough = known.into_iter().find(|(_, nodes)| {
-            found += nodes
-                .iter()
-                .map(|n| u32::from(fitting.contains(*n)))
-                .sum::<u32>();
-            found >= job.nodes
-        });
-        enough.map(|(end, _)| end.max(after))
+        self.find_ends();
+        let ahead = self.aheads.of(set);
+        let mut never_held = self.given.sets.get(set).nodes.clone();
+        if let Some(held) = ahead.held() {
+            let first = |n| ahead.gap(n, self.free_at[n], after, lasts);
+            gaps.extend(never_held.and(held).iter().map(first));
+            never_held.drop_all(held);
+        }
+        let mut found = never_held.count_common(&self.free);
+        let of_set = |nodes: &[usize]| {
+            let counted = nodes.iter().map(|n| u32::from(never_held.contains(*n)));
+            counted.sum::<u32>()
+        };
+        let mut ends = self.ends().peekable();
+        let mut at = after;
+        let enough = loop {
+            gaps.retain(|gap| gap.start != NEVER);
+            starts.clear();
+            starts.extend(gaps.iter().map(|gap| gap.start));
+            starts.sort_unstable();
+            // Before the last of the least that are enough there are too few; those that have begun by then may not
+            // last.
+            let (mut next, mut began) = (at, 0);
+            while found + began < job.nodes {
+                let start = starts.get(began as usize).copied();
+                match ends.next_if(|(end, _)| start.is_none_or(|start| *end <= start)) {
+                    Some((end, nodes)) => {
+                        found += of_set(nodes);
+                        next = next.max(end);
+                    }
+                    None if start.is_none() => break,
+                    None => {
+                        began += 1;
+                        next = next.max(start.unwrap_or(next));
+                    }
+                }
+            }
+            if found + began < job.nodes {
+                break None;
+            }
+            if next == at {
+                break Some(at);
+            }
+            at = next;
+            move_on(&mut gaps, ahead, &self.free_at, lasts, at);
+        };
+        drop(ends);
+        (self.gaps, self.starts) = (gaps, starts);
+        enough
     }
 
-    /// The nodes of a set that are free by `at`, where nothing is held back from anybody.
-    fn free_by(&self, set: usize, at: u64) -> BitSet {
+    /// The nodes that are open at `at`, of which [`Self::first_open`] has told.
+    fn open_at(&self, set: usize, at: u64) -> BitSet {
         let mut open = self.free.clone();
-        for (_, nodes) in self.ends().filter(|(end, _)| *end <= at) {
+        for (_, nodes) in self.ends().take_while(|(end, _)| *end <= at) {
             nodes.iter().for_each(|n| open.insert(*n));
         }
         open.keep(&self.given.sets.get(set).nodes);
+        if let Some(held) = self.aheads.of(set).held() {
+            open.drop_all(held);
+            let begun = self.gaps.iter().filter(|gap| gap.start <= at);
+            begun.for_each(|gap| open.insert(gap.n));
+        }
         open
     }
 
-    /// Nodes that are not free, and when they are expected to be.
+    /// Nodes that are not free and when they are expected to be, the first to be so first; without those of which that is
+    /// not known.
     fn ends(&self) -> impl Iterator<Item = (u64, &[usize])> {
+        let before = self.ends.iter().flatten().copied();
         let taken = self.taken.iter();
         let taken = taken.map(|(end, nodes)| (*end, nodes.as_slice()));
-        self.given.machine.ends(self.now).chain(taken)
+        let (mut before, mut taken) = (before.peekable(), taken.peekable());
+        let both = std::iter::from_fn(move || match (before.peek(), taken.peek()) {
+            (Some((end, _)), Some((other, _))) if other < end => taken.next(),
+            (Some(_), _) => before.next(),
+            (None, _) => taken.next(),
+        });
+        both.take_while(|(end, _)| *end != NEVER)
+    }
+
+    /// Finds out what is expected to be free when of what was not when this plan began.
+    fn find_ends(&mut self) {
+        let (machine, now) = (self.given.machine, self.now);
+        self.ends.get_or_insert_with(|| {
+            let mut ends: Vec<_> = machine.ends(now).collect();
+            ends.sort_unstable_by_key(|(end, _)| *end);
+            ends
+        });
     }
 
     /// Finds out when each node is expected to be free.
@@ -175,15 +251,10 @@ impl Cycle<'_> {
         }
     }
 
-    /// The first gaps from a later time on: those that are open then, for long enough, stay.
     fn move_on(&mut self, job: &Job, set: usize, to: u64) {
         let lasts = job.walltime_ms().unwrap_or(NEVER);
         let ahead = self.aheads.of(set);
-        for gap in &mut self.gaps {
-            if gap.start <= to && !gap.is_open(to, lasts) {
-                *gap = ahead.gap(gap.n, self.free_at[gap.n], to, lasts);
-            }
-        }
+        move_on(&mut self.gaps, ahead, &self.free_at, lasts, to);
         self.gaps.retain(|gap| gap.start != NEVER);
     }
 
@@ -203,6 +274,15 @@ impl Cycle<'_> {
             nth(&mut self.starts, alike.map(|gap| gap.start), job.nodes, at)
         };
         keys.filter_map(of_key).min()
+    }
+}
+
+/// The first gaps from a later time on: those that are open then, for long enough, stay.
+fn move_on(gaps: &mut [Gap], ahead: &Ahead<'_>, free_at: &[u64], lasts: u64, to: u64) {
+    for gap in gaps {
+        if gap.start <= to && !gap.is_open(to, lasts) {
+            *gap = ahead.gap(gap.n, free_at[gap.n], to, lasts);
+        }
     }
 }
 

@@ -3,7 +3,11 @@
 use super::{arbitrary::*, build::*};
 use crate::{eligible::Kept, machine::Machine, queue::Queue, *};
 use lattice_quorum_types::{AllocationId, NodeId, spec::Constraints};
-use proptest::{collection::vec, prelude::*};
+use proptest::{
+    collection::{btree_map, vec},
+    option,
+    prelude::*,
+};
 use std::collections::BTreeMap;
 
 fn asking(memory_bytes: u64, sensitive: bool) -> PendingView {
@@ -163,7 +167,10 @@ proptest! {
                 followed.follow_start(placed.id, &nodes, runs(&before, placed.id));
             }
             let at = NOW.after(minute * 90_000);
-            let plans = [&mut told, &mut followed].map(|planner| serde_json::to_vec(&planner.plan(at)).unwrap());
+            let starts = followed.plan_starts(at);
+            let plans = [&mut told, &mut followed].map(|planner| planner.plan(at));
+            prop_assert_eq!((&starts.placements, &starts.reservations), (&plans[0].placements, &plans[0].reservations));
+            let plans = plans.map(|plan| serde_json::to_vec(&plan).unwrap());
             prop_assert_eq!(&plans[0], &plans[1]);
             if let Some(delta) = delta {
                 told.update(delta.clone());
@@ -171,6 +178,70 @@ proptest! {
             }
             followed.settle();
             prop_assert_eq!(told.view(), followed.view());
+        }
+    }
+
+    /// Each node that is not free is told once, with the time at which it is expected to be.
+    #[test]
+    fn what_holds_nodes_is_told_with_its_end(
+        view in kept(rationed_view()),
+        deltas in vec(kept_delta(), 0..4),
+    ) {
+        let mut view = view;
+        let mut machine = Machine::with_loans(&view);
+        for (minute, delta) in (1..).zip(deltas.into_iter().map(Some).chain([None])) {
+            let now = NOW.after(minute * 60_000).0;
+            let told = machine.ends(now).flat_map(|(end, nodes)| nodes.iter().map(move |n| (*n, end)));
+            let mut told: Vec<(usize, u64)> = told.collect();
+            told.sort_unstable();
+            let busy = (0..machine.index.size()).filter(|n| !machine.free.contains(*n));
+            let busy: Vec<_> = busy.map(|n| (n, machine.expected_free_at(n, now))).collect();
+            prop_assert_eq!(told, busy);
+            if let Some(delta) = delta {
+                let before = view.apply(delta);
+                if !machine.follow(&before, &view) {
+                    machine = Machine::with_loans(&view);
+                }
+            }
+        }
+    }
+
+    /// Who waits on keeps its turn, and who is new, or asks for something else now, comes behind.
+    #[test]
+    fn a_queue_that_is_followed_keeps_its_order(
+        first in btree_map(0..40_u64, any_job(), 0..30),
+        changes in vec(btree_map(0..40_u64, option::of(any_job()), 0..12), 1..4),
+        turns in Just((0..30_u32).collect::<Vec<_>>()).prop_shuffle(),
+    ) {
+        let named = |(number, job)| (AllocationId(number), job);
+        let mut pending: BTreeMap<_, _> = first.into_iter().map(named).collect();
+        let mut queue = Queue::new(&pending);
+        let mut order = turns;
+        order.retain(|place| (*place as usize) < pending.len());
+        let ids = |queue: &Queue, order: &[u32]| -> Vec<AllocationId> {
+            order.iter().map(|place| queue.jobs[*place as usize].id).collect()
+        };
+        for change in changes {
+            let before = ids(&queue, &order);
+            let mut changed = Vec::new();
+            for (number, job) in change {
+                let id = AllocationId(number);
+                let old = match job {
+                    Some(job) => pending.insert(id, job),
+                    None => pending.remove(&id),
+                };
+                changed.push((id, old));
+            }
+            let is_anew = queue.follow(&changed, &pending, &mut order);
+            prop_assert!(!is_anew, "so few are not littered");
+            let is_changed = |id: &AllocationId| changed.iter().any(|(other, _)| other == id);
+            let on = before.into_iter().filter(|id| !is_changed(id));
+            let new = changed.iter().map(|(id, _)| *id).filter(|id| pending.contains_key(id));
+            let expected: Vec<_> = on.chain(new).collect();
+            prop_assert_eq!(ids(&queue, &order), expected);
+            let rows: Vec<_> = queue.jobs.iter().map(|job| (job.id, job.nodes)).collect();
+            let waiting: Vec<_> = pending.iter().map(|(id, job)| (*id, job.nodes)).collect();
+            prop_assert_eq!(rows, waiting);
         }
     }
 

@@ -63,7 +63,10 @@ proptest! {
     }
 
     #[test]
-    fn who_asks_for_starts_alone_gets_those_of_the_plan(view in any_view(), policy in any_policy()) {
+    fn who_asks_for_starts_alone_gets_those_of_the_plan(
+        view in prop_oneof![any_view(), rationed_view(), short_of_power(), kept(rationed_view())],
+        policy in any_policy(),
+    ) {
         let plans = [Planner::plan, Planner::plan_starts].map(|make| {
             make(&mut Planner::with_policy(view.clone(), policy), NOW)
         });
