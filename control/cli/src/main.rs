@@ -13,6 +13,7 @@ mod failure;
 mod host;
 mod node;
 mod output;
+mod progress;
 mod project;
 mod replay;
 mod reservation;
@@ -25,7 +26,7 @@ use connect::Connection;
 use failure::Failure;
 use std::{path::PathBuf, process::ExitCode};
 
-/// A twelfth less time for a replay than with that of the C library; see `control/replay/FIGURES.md`.
+/// A replay takes 8 % less time than with that of the C library; see `control/replay/FIGURES.md`.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -4,9 +4,9 @@
 use super::{
     bmcs::Bmcs,
     fixtures::DemoNode,
-    progress::Progress,
     verdict::{GroupLine, PLANTED},
 };
+use crate::progress::Progress;
 use anyhow::Context as _;
 use lattice_api::{conformance::DriftView, history::HistoryEntryView};
 use lattice_client::{Client, HistoryQuery};

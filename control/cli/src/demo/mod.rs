@@ -11,7 +11,6 @@ mod cluster;
 mod fixtures;
 mod folder;
 mod play;
-mod progress;
 mod scenario;
 mod verdict;
 mod workload;
@@ -20,6 +19,7 @@ use crate::{
     context::{ContextFile, Published},
     failure::Failure,
     output::Format,
+    progress::Progress,
 };
 use anyhow::Context as _;
 use clap::Args;
@@ -29,7 +29,6 @@ use folder::Folder;
 use lattice_client::Client;
 use lattice_quorum_types::NodeId;
 use play::Played;
-use progress::Progress;
 use std::{
     future::Future,
     io::IsTerminal as _,
@@ -42,6 +41,9 @@ use std::{
 use tokio::signal::unix::{SignalKind, signal};
 use verdict::{Ending, Outcome};
 use workload::DemoJob;
+
+/// Between two lines about the workload where there is no terminal.
+const LINE_EVERY: Duration = Duration::from_secs(10);
 
 /// Nodes when none are asked for: every captured tree once, and this machine.
 pub const DEFAULT_NODES: usize = 24;
@@ -151,7 +153,7 @@ impl Demo {
             tokio::select! { _ = interrupt.recv() => {}, _ = terminate.recv() => {} }
         };
         let mut interrupted = std::pin::pin!(interrupted);
-        let progress = Progress::new();
+        let progress = Progress::new(LINE_EVERY);
         let hosts = (&self.fixtures, self.nodes.as_slice());
         let start = Cluster::start(&self.folder, hosts, args.listen, self.run_as);
         let cluster = tokio::select! {

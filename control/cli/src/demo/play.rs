@@ -1,9 +1,7 @@
 //! Submits the recorded jobs when they are due, and waits until all have ended.
 
-use super::{
-    progress::Progress,
-    workload::{DemoJob, PROJECTS},
-};
+use super::workload::{DemoJob, PROJECTS};
+use crate::progress::Progress;
 use anyhow::Context as _;
 use lattice_api::{
     AllocationView,
@@ -16,6 +14,9 @@ use std::{
     time::Duration,
 };
 use tokio::time::{Instant, sleep, sleep_until};
+
+/// The workload on a terminal.
+const BAR: &str = "playing {bar:30} {pos}/{len} {msg}, {elapsed}";
 
 /// Between two tries of a submit that its project has no room for at present.
 const RETRY: Duration = Duration::from_millis(250);
@@ -43,7 +44,7 @@ pub async fn play(
     for (name, view) in &known {
         note(view, &mut open, &mut played, name)?;
     }
-    progress.begin(jobs.len(), played.states.len());
+    progress.begin(BAR, jobs.len(), played.states.len());
     let (accepted, mut from_submitter) = tokio::sync::mpsc::unbounded_channel();
     let submitter = submit_all(client, jobs, &known, accepted);
     let watcher = async {
@@ -71,7 +72,8 @@ pub async fn play(
                     }
                 }
             }
-            progress.ended(played.states.len(), open.len());
+            let what = format!("jobs ended, {} queued or running", open.len());
+            progress.is_at(played.states.len(), what);
         }
         Ok::<_, anyhow::Error>(played)
     };

@@ -1,8 +1,7 @@
 //! `lattice replay compare`.
 
 use super::{
-    count,
-    progress::Progress,
+    count, for_each,
     run::{HowArgs, decider, explain, note_alike, time},
     say,
     source::{MachineArgs, NodeArgs, Source, TraceArgs},
@@ -17,7 +16,6 @@ use lattice_api::duration;
 use lattice_replay::{
     compare::{Difference, Row, Verdict, compare},
     metrics::{CONVENTIONS, Metrics},
-    parallel,
     report::{Page, Side, page},
     run::{self as replay, Decider, How, Outcome, RunError},
     trace::Workload,
@@ -25,10 +23,8 @@ use lattice_replay::{
 };
 use serde::Serialize;
 use std::{
-    num::NonZero,
     path::{Path, PathBuf},
     process::ExitCode,
-    thread,
 };
 
 /// Put policies side by side on the same work: how they differ from the first one, and what of that is noise.
@@ -187,7 +183,6 @@ fn outcomes(
         .iter()
         .flat_map(|decider| seeds(decider).into_iter().map(move |seed| (decider, seed)))
         .collect();
-    let progress = Progress::new(turns.len(), "replays");
     let serve = |(decider, seed): &(&Decider, u32)| -> Result<Outcome, RunError> {
         let workload = match seed.checked_sub(1) {
             None => &source.workload,
@@ -200,10 +195,7 @@ fn outcomes(
         };
         replay::run(workload, &source.machine, decider, &how)
     };
-    let threads = thread::available_parallelism().map_or(1, NonZero::get);
-    let served = parallel::map(&turns, threads, serve, |done| progress.is_at(done));
-    progress.end();
-    let mut served = served.into_iter();
+    let mut served = for_each(&turns, "replays", serve).into_iter();
     let side = |_: &Decider| -> Result<Vec<Outcome>, Failure> {
         let of = served.by_ref().take(args.seeds as usize);
         let of: Result<Vec<Outcome>, RunError> = of.collect();

@@ -1,20 +1,26 @@
 //! `lattice replay`: what a policy would have made of recorded work.
 
 mod compare;
-mod progress;
 mod record;
 mod run;
 mod source;
 mod sweep;
 mod verify;
 
-use crate::{answered, connect::Connection, failure::Failure, output::Format};
+use crate::{answered, connect::Connection, failure::Failure, output::Format, progress::Progress};
 use clap::Subcommand;
+use lattice_replay::parallel;
 use std::{
     io::{self, Write as _},
+    num::NonZero,
     path::Path,
     process::ExitCode,
+    thread,
+    time::Duration,
 };
+
+/// Between two lines about a long command where there is no terminal.
+const LINE_EVERY: Duration = Duration::from_mins(1);
 
 /// Replay recorded work on a machine of your choice: what would another policy have made of it?
 ///
@@ -39,6 +45,21 @@ pub fn say(text: impl std::fmt::Display) {
 /// A number of things, in words.
 pub fn count(number: usize, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+}
+
+/// Does `work` for each of `items`, on all cores, and shows how many are done; `what` they are.
+pub fn for_each<T: Sync, R: Send>(
+    items: &[T],
+    what: &str,
+    work: impl Fn(&T) -> R + Sync,
+) -> Vec<R> {
+    let progress = Progress::new(LINE_EVERY);
+    progress.begin("{bar:40} {pos}/{len} {msg}, {eta} to go", items.len(), 0);
+    let threads = thread::available_parallelism().map_or(1, NonZero::get);
+    let done = |done| progress.is_at(done, what.to_owned());
+    let results = parallel::map(items, threads, work, done);
+    progress.end();
+    results
 }
 
 /// Does what was asked.

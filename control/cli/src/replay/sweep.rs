@@ -1,8 +1,7 @@
 //! `lattice replay sweep`.
 
 use super::{
-    count,
-    progress::Progress,
+    count, for_each,
     run::{HowArgs, explain},
     say,
     source::{MachineArgs, NodeArgs, Source, TraceArgs},
@@ -18,7 +17,6 @@ use lattice_replay::{
     compare::{Better, MEASURES, Measure},
     live::Judge,
     metrics::{CONVENTIONS, Metrics},
-    parallel,
     run::{self as replay, Decider, How, RunError},
     schedule::SameInstant,
     sweep::{Point, Space, Vector, best, pareto},
@@ -28,10 +26,8 @@ use lattice_replay::{
 use serde::Serialize;
 use std::{
     collections::BTreeMap,
-    num::NonZero,
     path::{Path, PathBuf},
     process::ExitCode,
-    thread,
     time::Instant,
 };
 
@@ -204,7 +200,6 @@ fn tried(
         checks: false,
         ..how.clone()
     };
-    let progress = Progress::new(vectors.len(), "vectors");
     let serve = |vector: &Vector| -> Result<Vec<Option<f64>>, RunError> {
         let mut sums = vec![Some(0.0); objectives.len()];
         for workload in std::iter::once(&source.workload).chain(shaken) {
@@ -219,9 +214,7 @@ fn tried(
         let mean = |sum: Option<f64>| sum.map(|sum| sum / f64::from(args.seeds));
         Ok(sums.into_iter().map(mean).collect())
     };
-    let threads = thread::available_parallelism().map_or(1, NonZero::get);
-    let all = parallel::map(vectors, threads, serve, |done| progress.is_at(done));
-    progress.end();
+    let all = for_each(vectors, "vectors", serve);
     let mut values = Vec::with_capacity(all.len());
     for found in all {
         let found = found.map_err(anyhow::Error::from)?;
@@ -277,7 +270,6 @@ fn points(
     objectives: &[&Measure],
     how: &How,
 ) -> Result<Vec<Point>, Failure> {
-    let threads = thread::available_parallelism().map_or(1, NonZero::get);
     let again = |place: &usize| -> Result<(bool, Metrics), RunError> {
         let decider = Decider::Lattice(Some(vectors[*place].policy));
         let serve = |judge| {
@@ -291,9 +283,7 @@ fn points(
         let is_same = quorum.schedule.digest() == books.schedule.digest();
         Ok((is_same, quorum.metrics))
     };
-    let progress = Progress::new(told.places.len(), "confirmed by the quorum");
-    let confirmed = parallel::map(&told.places, threads, again, |done| progress.is_at(done));
-    progress.end();
+    let confirmed = for_each(&told.places, "confirmed by the quorum", again);
     let mut points = Vec::with_capacity(told.places.len());
     for (place, confirmed) in told.places.iter().zip(confirmed) {
         let (confirmed, metrics) = confirmed.map_err(anyhow::Error::from)?;
