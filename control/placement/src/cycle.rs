@@ -292,13 +292,8 @@ impl<'a> Cycle<'a> {
             let open = self.count(set, end);
             left = Some(open);
             if usable(open) < job.nodes {
-                // Either passes, and more is asked of it only to tell.
-                let blocker = match self.given.tells {
-                    true => self.reserved(set, end),
-                    false => Blocker::NodesBusy { short: 0 },
-                };
                 return Turn::Waits(Blocked {
-                    blocker,
+                    blocker: self.reserved(set, end),
                     open: left,
                 });
             }
