@@ -1,5 +1,5 @@
-//! Before when a job need not be tried. Within a plan nodes are only taken and held back, so who asks for
-//! as many nodes for as long as another did, or for more, starts no earlier than that one could.
+//! Before when a job need not be tried. While nodes are only taken and held back, as within a plan, who asks for
+//! as many of them for as long as another did, or for more, starts no earlier than that one could.
 
 /// A time before which so many nodes were not free together for so long.
 #[derive(Debug, Clone, Copy)]
@@ -9,23 +9,23 @@ struct Floor {
     at: u64,
 }
 
-/// Of the jobs of one set of nodes. An end that is not known is `u64::MAX` away.
+/// Of the jobs of one set of nodes; times in milliseconds. An end that is not known is `u64::MAX` away.
 #[derive(Debug, Default)]
-pub(crate) struct Floors(Vec<Floor>);
+pub struct Floors(Vec<Floor>);
 
 /// So many are kept; of the others it is only not known.
 const MOST: usize = 64;
 
 impl Floors {
     /// The time from which on the job must be tried.
-    pub(crate) fn of(&self, nodes: u32, walltime_ms: u64) -> u64 {
+    pub fn of(&self, nodes: u32, walltime_ms: u64) -> u64 {
         let asks_less = |floor: &&Floor| floor.nodes <= nodes && floor.walltime_ms <= walltime_ms;
         let times = self.0.iter().filter(asks_less).map(|floor| floor.at);
         times.max().unwrap_or(0)
     }
 
     /// So many nodes were not free together for so long before `at`; `u64::MAX`: at no time that is foreseen.
-    pub(crate) fn add(&mut self, nodes: u32, walltime_ms: u64, at: u64) {
+    pub fn add(&mut self, nodes: u32, walltime_ms: u64, at: u64) {
         let says_less = |floor: &Floor| {
             floor.nodes >= nodes && floor.walltime_ms >= walltime_ms && floor.at <= at
         };

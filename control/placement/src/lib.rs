@@ -53,6 +53,7 @@ mod windows;
 
 pub use explain::{Blocker, Constraint, Explanation, Step};
 pub use factors::{Factors, Score};
+pub use floor::Floors;
 pub use fraction::{Fraction, InvalidFraction};
 pub use plan::{Layout, Placement, Plan, Reservation};
 pub use planner::Planner;

@@ -2,6 +2,7 @@
 
 use super::{Decide, Entry};
 use crate::schedule::{Promise, Watch};
+use lattice_placement::Floors;
 
 /// Free processors over time: from each time on so many, until the next.
 #[cfg_attr(test, derive(Clone))]
@@ -63,11 +64,10 @@ impl Free {
         at
     }
 
-    /// The first time from `now` on at which what is promised to start at `at` could start: until then so many must be
+    /// The first time from `begin` on at which what is promised to start at `at` could start: until then so many must be
     /// free, and from then on it has them itself.
-    fn sooner(&self, size: u32, lasts: u64, now: u64, at: u64) -> u64 {
-        let mut begin = now;
-        let steps = &self.steps[self.place(now)..];
+    fn sooner(&self, size: u32, lasts: u64, mut begin: u64, at: u64) -> u64 {
+        let steps = &self.steps[self.place(begin)..];
         for (place, (from, free)) in steps.iter().enumerate() {
             if *from >= at.min(begin.saturating_add(lasts)) {
                 break;
@@ -109,6 +109,31 @@ impl Conservative {
         }
     }
 
+    /// Each gives its promise back and gets the first start that there is now. Who was promised the earliest moves
+    /// first: what it leaves helps those behind it.
+    fn move_up(&mut self, now: u64) {
+        let mut order: Vec<usize> = (0..self.queue.len()).collect();
+        order.sort_by_key(|place| self.queue[*place].1);
+        // A move gives back only what is behind its old start, and so behind all that was found before it.
+        let mut floors = Floors::default();
+        for place in order {
+            let (entry, at) = self.queue[place];
+            if at <= now {
+                continue;
+            }
+            let from = floors.of(entry.size, entry.planned_ms).max(now);
+            let sooner = self.free.sooner(entry.size, entry.planned_ms, from, at);
+            floors.add(entry.size, entry.planned_ms, sooner);
+            if sooner == at {
+                continue;
+            }
+            let until = at.saturating_add(entry.planned_ms);
+            self.free.change(at, until, |free| free + entry.size);
+            self.reserve(entry, sooner);
+            self.queue[place].1 = sooner;
+        }
+    }
+
     fn reserve(&mut self, entry: Entry, at: u64) {
         let until = at.saturating_add(entry.planned_ms);
         self.free.change(at, until, |free| free - entry.size);
@@ -135,23 +160,7 @@ impl Decide for Conservative {
     fn decide(&mut self, now: u64, start: &mut dyn FnMut(Entry, bool), watch: &mut dyn Watch) {
         self.free.forget(now);
         if std::mem::take(&mut self.has_room) {
-            // Who was promised the earliest start moves first: what it leaves helps those behind it.
-            let mut order: Vec<usize> = (0..self.queue.len()).collect();
-            order.sort_by_key(|place| self.queue[*place].1);
-            for place in order {
-                let (entry, at) = self.queue[place];
-                if at <= now {
-                    continue;
-                }
-                let sooner = self.free.sooner(entry.size, entry.planned_ms, now, at);
-                if sooner == at {
-                    continue;
-                }
-                let until = at.saturating_add(entry.planned_ms);
-                self.free.change(at, until, |free| free + entry.size);
-                self.reserve(entry, sooner);
-                self.queue[place].1 = sooner;
-            }
+            self.move_up(now);
         }
         let mut first_waits = None;
         let idle = &mut self.idle;
@@ -180,15 +189,16 @@ mod tests {
     use super::*;
     use crate::rng::Rng;
 
-    /// To look only before one's own start finds what giving it back and looking everywhere does.
+    /// To look only before one's own start, and not before where nobody who asked for less could, finds what giving it
+    /// back and looking everywhere does.
     #[test]
-    fn a_start_moves_to_where_it_would_be_promised_anew() {
+    fn who_moves_up_gets_what_would_be_promised_anew() {
         let mut moved = 0;
         for seed in 0..400 {
             let mut rng = Rng::new(seed, "free");
             let mut queue = Conservative::new(16);
-            for job in 0..20 {
-                let (size, planned_ms) = (rng.range(1, 16) as u32, rng.range(1, 60));
+            for job in 0..40 {
+                let (size, planned_ms) = (rng.range(1, 16) as u32, rng.range(1, 30));
                 let entry = Entry {
                     job,
                     size,
@@ -201,15 +211,34 @@ mod tests {
                 let until = at + entry.planned_ms;
                 queue.free.change(at, until, |free| free + entry.size);
             }
-            for (entry, at) in queue.queue {
-                let (size, lasts) = (entry.size, entry.planned_ms);
-                let mut without = queue.free.clone();
-                without.change(at, at + lasts, |free| free + size);
-                let anew = without.first(size, lasts, 0);
-                assert_eq!(queue.free.sooner(size, lasts, 0, at), anew, "seed {seed}");
-                moved += u32::from(anew < at);
+            let mut free = queue.free.clone();
+            let mut anew: Vec<_> = queue
+                .queue
+                .iter()
+                .map(|(entry, at)| (*at, *entry))
+                .collect();
+            anew.sort_by_key(|(at, _)| *at);
+            for (at, entry) in anew.iter_mut().filter(|(at, _)| *at > 0) {
+                free.change(*at, *at + entry.planned_ms, |free| free + entry.size);
+                let sooner = free.first(entry.size, entry.planned_ms, 0);
+                free.change(sooner, sooner + entry.planned_ms, |free| free - entry.size);
+                moved += u32::from(sooner < *at);
+                *at = sooner;
             }
+            anew.sort_by_key(|(_, entry)| entry.job);
+            queue.move_up(0);
+            let found: Vec<_> = queue
+                .queue
+                .iter()
+                .map(|(entry, at)| (*at, entry.job))
+                .collect();
+            let anew: Vec<_> = anew
+                .into_iter()
+                .map(|(at, entry)| (at, entry.job))
+                .collect();
+            assert_eq!(found, anew, "seed {seed}");
+            assert_eq!(queue.free.steps, free.steps, "seed {seed}");
         }
-        assert!(moved > 100, "{moved}");
+        assert!(moved > 1000, "{moved}");
     }
 }
