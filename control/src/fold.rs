@@ -75,6 +75,11 @@ async fn read_hot(core: &Core) -> Revision {
                     _ => None,
                 });
                 let reservations = reservations.await;
+                let budgets = read(core, Query::Budgets, |answer| match answer {
+                    Answer::Budgets(found) => Some(found),
+                    _ => None,
+                });
+                let budgets = budgets.await;
                 core.restart(|view| {
                     replace(view, *hot);
                     replace_baselines(view, baselines);
@@ -89,6 +94,10 @@ async fn read_hot(core: &Core) -> Revision {
                         .into_iter()
                         .map(|r| (r.name.clone(), Arc::new(r)));
                     view.reservations = Arc::new(named.collect());
+                    let named = budgets
+                        .into_iter()
+                        .map(|b| (b.tenant.clone(), Arc::new(b)));
+                    view.budgets = Arc::new(named.collect());
                 });
                 // What was missed may have been about that.
                 core.hears_of_trust(TrustNews::Unknown);
@@ -295,6 +304,14 @@ fn apply(view: &mut View, event: &Event) {
         EventKind::ReservationDeleted { name } => {
             Arc::make_mut(&mut view.reservations).remove(name);
         }
+        EventKind::Budget { record } => {
+            let budgets = Arc::make_mut(&mut view.budgets);
+            match record.is_empty() {
+                true => budgets.remove(&record.tenant),
+                false => budgets.insert(record.tenant.clone(), Arc::new((**record).clone())),
+            };
+        }
+        EventKind::Facts { through } => view.facts = view.facts.max(*through),
         // Told as a whole record, of every array that is known.
         EventKind::ArrayCounted { .. }
         | EventKind::NodesClaimed { .. }

@@ -20,6 +20,7 @@ use lattice_quorum_types::{
     VclusterName,
     allocation::{Rank, RankPhase},
     baseline::Brake,
+    budget::TenantBudget,
     dag::Dag,
     id::{DagId, ReservationName},
     node::{Lifecycle, Node},
@@ -83,6 +84,10 @@ pub struct View {
     pub dags: Arc<BTreeMap<DagId, Arc<Dag>>>,
     /// Nodes that are kept for some for a time.
     pub reservations: Arc<BTreeMap<ReservationName, Arc<Reservation>>>,
+    /// What tenants are meant to use, and what an accounting system says of them.
+    pub budgets: Arc<BTreeMap<ProjectPath, Arc<TenantBudget>>>,
+    /// Number of the last fact that this control was told of; 0 before it was told of any.
+    pub(crate) facts: u64,
     /// What nodes are meant to be.
     pub baselines: Arc<Baselines>,
     /// Set while automatic draining waits for a person.

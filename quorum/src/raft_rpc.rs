@@ -21,7 +21,7 @@ pub(crate) struct Append(
     pub(crate) AppendEntriesRequest<Types>,
 );
 impl Rpc for Append {
-    const METHOD: &'static str = "raft.append.6";
+    const METHOD: &'static str = "raft.append.7";
     const CALLERS: &'static [Role] = MEMBERS;
     type Reply = AppendEntriesResponse<VoterId>;
 }
@@ -30,7 +30,7 @@ impl Rpc for Append {
 #[derive(Serialize, Deserialize)]
 pub(crate) struct RequestVote(pub(crate) Incarnation, pub(crate) VoteRequest<VoterId>);
 impl Rpc for RequestVote {
-    const METHOD: &'static str = "raft.vote.6";
+    const METHOD: &'static str = "raft.vote.7";
     const CALLERS: &'static [Role] = MEMBERS;
     type Reply = VoteResponse<VoterId>;
 }
@@ -64,7 +64,7 @@ pub(crate) enum SnapshotAnswer {
     Fetching,
 }
 impl Rpc for SendSnapshot {
-    const METHOD: &'static str = "raft.snapshot.6";
+    const METHOD: &'static str = "raft.snapshot.7";
     const CALLERS: &'static [Role] = MEMBERS;
     type Reply = SnapshotAnswer;
 }
@@ -89,7 +89,7 @@ pub(crate) struct SegmentPiece {
     pub(crate) bytes: u64,
 }
 impl Rpc for GetSegment {
-    const METHOD: &'static str = "raft.segment.6";
+    const METHOD: &'static str = "raft.segment.7";
     const CALLERS: &'static [Role] = MEMBERS;
     /// The error says why this member cannot give it.
     type Reply = Result<SegmentPiece, String>;
@@ -105,7 +105,7 @@ pub(crate) struct MayCampaign {
     pub(crate) last_log_id: Option<LogId>,
 }
 impl Rpc for MayCampaign {
-    const METHOD: &'static str = "raft.campaign.6";
+    const METHOD: &'static str = "raft.campaign.7";
     const CALLERS: &'static [Role] = MEMBERS;
     type Reply = bool;
 }
@@ -121,7 +121,7 @@ pub(crate) struct TakeOver {
     pub(crate) last_log_id: Option<LogId>,
 }
 impl Rpc for TakeOver {
-    const METHOD: &'static str = "raft.take_over.6";
+    const METHOD: &'static str = "raft.take_over.7";
     const CALLERS: &'static [Role] = MEMBERS;
     /// The new term, or why it does not lead.
     type Reply = Result<u64, String>;

@@ -411,6 +411,14 @@ mod tests {
                 name: reservation(),
                 nodes: nodes(),
             },
+            AuditAction::SensitiveCheckpointed {
+                allocation,
+                attempt,
+                user: user(),
+                project: project(),
+                number: 3,
+                bytes: Some(1 << 30),
+            },
         ]
     }
 

@@ -277,6 +277,7 @@ fn kind_of(refusal: &Refusal) -> Kind {
         | Refusal::NotMovable { .. }
         | Refusal::Reserved { .. }
         | Refusal::ReservationChanged { .. }
+        | Refusal::Paused { .. }
         | Refusal::TooLarge { .. } => Kind::Conflict,
         Refusal::ProjectExists { .. } | Refusal::NameTaken { .. } => Kind::Exists,
         Refusal::UnknownProject { .. }

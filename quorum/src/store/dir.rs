@@ -16,7 +16,7 @@ use std::{
 /// Format of the data directory this build writes; it reads all before it too. Opening a directory
 /// makes it this format, and older builds do not open it any more. It grows with the commands'
 /// schema too: an older build would read a newer command, refuse it, and go on with another state.
-pub const FORMAT: u32 = 6;
+pub const FORMAT: u32 = 7;
 
 const MARKER: &str = "FORMAT";
 pub(super) const LOG: &str = "log.redb";

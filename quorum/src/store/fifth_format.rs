@@ -39,7 +39,7 @@ async fn the_snapshot_and_the_log_behind_it_give_the_state_of_then() {
     let folder = copied();
     let mut data = DataDir::open(folder.path(), "demo", 1).unwrap();
     let marker = std::fs::read_to_string(folder.path().join("FORMAT")).unwrap();
-    assert!(marker.contains(r#""format":6"#), "{marker}");
+    assert!(marker.contains(r#""format":7"#), "{marker}");
     let mut replica = Replica::open(data.snapshots.clone());
     let (applied, membership) = replica.applied_state().await.unwrap();
     assert_eq!(applied.map(|id| id.index), Some(34));

@@ -102,7 +102,7 @@ async fn the_directory_becomes_one_of_this_format_and_holds_both() {
     let data = DataDir::open(folder.path(), "demo", 1).unwrap();
     // Before anything new is written: a build that reads format 1 alone refuses this number.
     assert!(
-        marker(&folder).contains(r#""format":6"#),
+        marker(&folder).contains(r#""format":7"#),
         "{}",
         marker(&folder)
     );

@@ -105,7 +105,7 @@ async fn a_directory_of_a_newer_format_is_refused_unchanged() {
     std::fs::write(&marker, newer).unwrap();
     let log = std::fs::read(folder.path().join("log.redb")).unwrap();
     let text = open(&folder).unwrap_err().to_string();
-    assert!(text.contains("has format 8, newer than 6"), "{text}");
+    assert!(text.contains("has format 8, newer than 7"), "{text}");
     assert!(text.contains("start the newer build again"), "{text}");
     assert_eq!(std::fs::read_to_string(&marker).unwrap(), newer);
     assert_eq!(std::fs::read(folder.path().join("log.redb")).unwrap(), log);

@@ -5,9 +5,11 @@ use lattice_quorum_types::{
     Allocation, AllocationId, NodeId, Outcome, ProjectPath, VclusterName,
     audit::AuditAction,
     baseline::{Baseline, Brake},
+    budget::TenantBudget,
     command::Principal,
     dag::{Dag, Progress},
     event::{AllocationChange, EventKind},
+    fact::FactKind,
     hostlist::Hosts,
     id::{BaselineName, DagId, LeaseName, ReservationName},
     limit::Usage,
@@ -89,6 +91,15 @@ pub(crate) enum Change {
     Reservation(Box<Reservation>),
     /// A reservation goes.
     DeleteReservation(ReservationName),
+    /// What is known of a tenant's budgets, as it will be.
+    Budget(Box<TenantBudget>),
+    /// Nothing is known of them any more, for the tenant goes.
+    DeleteBudget(ProjectPath),
+    /// Something that is counted or billed, beside what follows from other changes.
+    Fact(Box<FactKind>),
+    /// How far an accounting system has the facts, and how many of them it does not get. Not announced, and no
+    /// revision.
+    Acknowledged { through: u64, dropped: u64 },
     /// Something that watchers are told beside the records that changed.
     Announce(Box<EventKind>),
 }

@@ -3,16 +3,23 @@
 use crate::{
     State,
     change::{Change, Direction, Verdict},
+    facts,
     keys::NewKey,
     tenure::Recount,
 };
 use lattice_quorum_types::{
     Allocation, AllocationState, Applied, Envelope, Event, Revision, UnixMillis,
+    budget::TenantBudget,
     event::{AllocationChange, EventKind},
+    fact::FactKind,
     planted::{self, Bug},
     view::SystemView,
 };
 use std::{collections::BTreeMap, sync::Arc};
+
+/// Before this schema nothing that is counted or billed was written down; a replay of such commands must not
+/// either.
+const FACTS_SINCE: u16 = 7;
 
 impl State {
     /// Makes `verdict` so, as one revision.
@@ -45,10 +52,18 @@ impl State {
         }
         let mut kinds = Vec::new();
         let mut recount = Recount::default();
+        let mut facts = (envelope.schema >= FACTS_SINCE).then(Vec::new);
         for change in changes {
+            self.note_facts(&change, now, &mut facts);
             self.carry_out(change, now, &mut kinds, &mut recount);
         }
         self.count_usage(recount, &mut kinds);
+        if let Some(facts) = facts.filter(|facts| !facts.is_empty()) {
+            let sealed = self.facts.append(facts, self.revision, now);
+            self.sealed.extend(sealed);
+            let through = self.facts.last();
+            kinds.push(EventKind::Facts { through });
+        }
         let revision = self.revision;
         let events = (0..)
             .zip(kinds)
@@ -216,8 +231,54 @@ impl State {
                 self.reservations.delete(&name);
                 events.push(EventKind::ReservationDeleted { name });
             }
+            Change::Budget(mut record) => {
+                record.revision = revision;
+                let tenant = record.tenant.clone();
+                match record.is_empty() {
+                    true => self.budgets.remove(&tenant),
+                    false => self.budgets.insert(tenant, (*record).clone()),
+                };
+                events.push(EventKind::Budget { record });
+            }
+            Change::DeleteBudget(tenant) => {
+                self.budgets.remove(&tenant);
+                let record = Box::new(TenantBudget::new(tenant));
+                events.push(EventKind::Budget { record });
+            }
+            Change::Acknowledged { through, dropped } => self.facts.acknowledge(through, dropped),
+            // Taken down before (`note_facts`).
+            Change::Fact(_) => {}
             Change::Announce(kind) => events.push(*kind),
             Change::Enrolled { name, node } => events.push(EventKind::Enrolled { name, node }),
+        }
+    }
+
+    /// What is counted and billed of a change, before it is carried out.
+    fn note_facts(&mut self, change: &Change, now: UnixMillis, facts: &mut Option<Vec<FactKind>>) {
+        let Some(facts) = facts else { return };
+        match change {
+            Change::Allocation { record, .. } => {
+                let before = self.hot.get(&record.id).map(Arc::as_ref);
+                let nodes = &self.nodes;
+                facts.extend(self.facts.follow_allocation(before, record, nodes, now));
+            }
+            Change::Node(after) => {
+                let before = self.nodes.get(&after.id);
+                facts.extend(self.facts.follow_node(before, after, now));
+            }
+            Change::Announce(kind) => match &**kind {
+                EventKind::NodesClaimed { nodes, .. } => {
+                    let known = nodes.iter().filter_map(|id| self.nodes.get(id));
+                    facts.extend(facts::claimed(known));
+                }
+                EventKind::NodeReleased { node, tenure, wipe } => {
+                    let home = self.nodes.get(node).map(|node| &node.home);
+                    facts.extend(home.map(|home| facts::released(node, home, tenure, wipe)));
+                }
+                _ => {}
+            },
+            Change::Fact(kind) => facts.push((**kind).clone()),
+            _ => {}
         }
     }
 
@@ -298,7 +359,7 @@ impl Change {
             } | Change::Identity {
                 renumber: false,
                 ..
-            }
+            } | Change::Acknowledged { .. }
         )
     }
 }

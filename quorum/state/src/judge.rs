@@ -2,6 +2,7 @@
 //! they will be. One file per kind of command.
 
 mod access;
+mod accounting;
 mod assign;
 mod baseline;
 mod checkpoint;
@@ -247,6 +248,16 @@ fn by_kind(case: Case<'_>, command: &Command) -> Result<Verdict, Refusal> {
         Command::SetLimitPolicy { policy } => system::set_policy(case, *policy),
         Command::NoteQuorum { action } => quorum::note(case, action),
         Command::SignAudit { checkpoint } => checkpoint::sign(case, checkpoint),
+        Command::UpdateTenant {
+            tenant,
+            limits,
+            soft,
+            force,
+        } => accounting::update_tenant(case, tenant, limits, soft, *force),
+        Command::NoteCredits { credits } => accounting::note_credits(case, credits),
+        Command::AcknowledgeFacts { through, dropped } => {
+            accounting::acknowledge(case, *through, *dropped)
+        }
     }
 }
 

@@ -12,7 +12,7 @@
 //!
 //! Begin with `state.rs`, then the command you care about in `judge/`. What a limit means is one
 //! replaceable piece, [`policy`]; see `0001-limit-policy.md`. What an older build wrote is read
-//! through [`v1`] and `v4` to `v6`.
+//! through [`v1`] and `v4` to `v7`.
 #![forbid(unsafe_code)]
 
 mod archive;
@@ -23,6 +23,7 @@ mod change;
 mod clock;
 mod commit;
 mod dags;
+mod facts;
 mod judge;
 mod keys;
 mod lease;
@@ -46,6 +47,7 @@ pub mod v1;
 mod v4;
 mod v5;
 mod v6;
+mod v7;
 mod vcluster;
 
 pub use clock::{MAX_FORWARD_MS, MAX_LEASE_MS};

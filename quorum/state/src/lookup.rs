@@ -4,13 +4,14 @@
 use crate::{
     State,
     archive::Index,
-    segment::{Segment, SegmentFault, Segments},
+    segment::{Row, Segment, SegmentFault, Segments},
     topics::Topic,
 };
 use lattice_quorum_types::{
-    Allocation, AllocationId, AllocationState, ProjectPath,
+    Allocation, AllocationId, AllocationState, ProjectPath, UnixMillis,
     audit::{AuditEntry, AuditHead, AuditOrder, AuditSearch, Finder, fits},
     dag::Dag,
+    fact::{Fact, FactsHead},
     id::DagId,
     view::Answer,
     weight::on_wire,
@@ -42,7 +43,8 @@ enum Kind {
     Ended { id: AllocationId, segment: Segment },
     Dag { id: DagId, segments: Vec<Segment> },
     Page(Page),
-    Entries(Entries),
+    Entries(Rows<AuditEntry>),
+    Facts(Rows<Fact>, FactsHead),
     Search(Box<Search>),
 }
 
@@ -95,12 +97,26 @@ impl State {
     }
 
     pub(crate) fn look_up_audit(&self, after: u64, limit: u32) -> Lookup {
-        Lookup(Kind::Entries(Entries {
+        Lookup(Kind::Entries(Rows {
             after,
             limit: limit.min(MAX_ROWS) as usize,
+            since: UnixMillis(0),
             segments: self.audit.sealed().clone(),
             tail: self.audit.tail().to_vec(),
         }))
+    }
+
+    pub(crate) fn look_up_facts(&self, after: u64, limit: u32, since: UnixMillis) -> Lookup {
+        let tail = self.facts.tail();
+        let behind = tail.partition_point(|fact| fact.number <= after);
+        let rows = Rows {
+            after,
+            limit: limit.min(MAX_ROWS) as usize,
+            since,
+            segments: self.facts.sealed().clone(),
+            tail: tail[behind..].to_vec(),
+        };
+        Lookup(Kind::Facts(rows, self.facts_head()))
     }
 
     pub(crate) fn search_audit(&self, search: &AuditSearch) -> Lookup {
@@ -163,6 +179,7 @@ impl Lookup {
             Kind::Ended { .. } | Kind::Dag { .. } => false,
             Kind::Page(page) => page.segments.is_empty(),
             Kind::Entries(entries) => entries.needed().next().is_none(),
+            Kind::Facts(facts, _) => facts.needed().next().is_none(),
             Kind::Search(search) => search.segments.is_empty(),
         }
     }
@@ -195,6 +212,10 @@ impl Lookup {
             }
             Kind::Page(page) => page.fill(segments).map(Answer::Allocations),
             Kind::Entries(entries) => entries.read(segments).map(Answer::Audit),
+            Kind::Facts(facts, head) => {
+                let facts = facts.read(segments)?;
+                Ok(Answer::Facts(facts, head))
+            }
             Kind::Search(search) => search.run(segments),
         }
     }
@@ -315,35 +336,38 @@ impl<'a> Decoded<'a> {
     }
 }
 
-/// Entries of the audit behind one: a page is full with its rows or its bytes, and an empty one is the
-/// last.
+/// Rows behind one: a page is full with its rows or its bytes, and an empty one is the last.
 #[derive(Debug)]
-struct Entries {
+struct Rows<R> {
     after: u64,
     limit: usize,
+    /// Those before are not asked for.
+    since: UnixMillis,
     segments: Arc<Vec<Segment>>,
-    tail: Vec<AuditEntry>,
+    tail: Vec<R>,
 }
 
-impl Entries {
+impl<R: Row> Rows<R> {
     fn needed(&self) -> impl Iterator<Item = &Segment> {
-        let wanted = |segment: &&Segment| segment.last > self.after && self.limit > 0;
+        let wanted = |segment: &&Segment| {
+            segment.last > self.after && segment.to >= self.since && self.limit > 0
+        };
         self.segments.iter().filter(wanted)
     }
 
-    fn read(self, source: &dyn Segments) -> Result<Vec<AuditEntry>, SegmentFault> {
+    fn read(self, source: &dyn Segments) -> Result<Vec<R>, SegmentFault> {
         let (mut found, mut bytes) = (Vec::new(), 0);
         // `false`: there was no room for this one.
-        let mut take = |entry: AuditEntry| {
-            if entry.number <= self.after {
+        let mut take = |row: R| {
+            if row.key() <= self.after || row.at() < self.since {
                 return true;
             }
-            let more = on_wire(&entry);
+            let more = on_wire(&row);
             if found.len() >= self.limit || !(found.is_empty() || fits(bytes, more)) {
                 return false;
             }
             bytes = bytes.saturating_add(more);
-            found.push(entry);
+            found.push(row);
             true
         };
         let mut goes_on = true;

@@ -62,6 +62,13 @@ impl State {
                 within,
             } => Answer::Dags(self.dags_after(*after, *limit, within.as_ref())),
             Query::Reservations => Answer::Reservations(self.reservations.all().cloned().collect()),
+            Query::Budgets => Answer::Budgets(self.budgets.values().cloned().collect()),
+            Query::Facts {
+                after,
+                limit,
+                since,
+            } => return self.look_up_facts(*after, *limit, *since),
+            Query::OpenUses => Answer::OpenUses(self.facts.open(&self.hot), self.facts_head()),
             Query::Leases => Answer::Leases(self.leases.view(self.clock.now)),
             Query::Headroom { path } => Answer::Headroom(self.headroom(path).map(Box::new)),
             Query::Baselines => Answer::Baselines(Box::new(self.baselines.view())),

@@ -30,11 +30,13 @@ pub enum Table {
     Audit,
     /// Graphs that have ended, in the order in which they did.
     Dags,
+    /// What is counted and billed, in the order in which it happened.
+    Facts,
 }
 
 impl Table {
     /// All of them.
-    pub const ALL: [Table; 3] = [Table::Ended, Table::Audit, Table::Dags];
+    pub const ALL: [Table; 4] = [Table::Ended, Table::Audit, Table::Dags, Table::Facts];
 
     /// Its name in names of segments.
     pub fn as_str(self) -> &'static str {
@@ -42,6 +44,7 @@ impl Table {
             Table::Ended => "ended",
             Table::Audit => "audit",
             Table::Dags => "dags",
+            Table::Facts => "facts",
         }
     }
 }

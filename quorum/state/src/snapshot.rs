@@ -1,9 +1,9 @@
 //! The state as bytes: a versioned, checksummed frame around its encoding.
 
-use crate::{State, v1, v4, v5, v6};
+use crate::{State, v1, v4, v5, v6, v7};
 
 /// Snapshot format this build writes; it reads all before it too.
-pub const FORMAT_VERSION: u16 = 7;
+pub const FORMAT_VERSION: u16 = 8;
 
 /// Marks a snapshot of this state machine.
 const MAGIC: [u8; 8] = *b"LATSTATE";
@@ -106,6 +106,7 @@ impl State {
             4 => former(body),
             5 => postcard::from_bytes::<v5::State>(body).map(Into::into),
             6 => postcard::from_bytes::<v6::State>(body).map(Into::into),
+            7 => postcard::from_bytes::<v7::State>(body).map(Into::into),
             _ => postcard::from_bytes(body),
         };
         state

@@ -7,6 +7,7 @@ use crate::{
     change::Verdict,
     clock::Clock,
     dags::Dags,
+    facts::Facts,
     judge,
     keys::{Keys, NewKey, Seen},
     lease::Leases,
@@ -26,8 +27,10 @@ use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, Applied, Envelope, NodeId, ProjectPath, Refusal,
     Revision, UnixMillis, VclusterName,
     baseline::{Baseline, Brake},
+    budget::TenantBudget,
     command::SCHEMA,
     dag::Dag,
+    fact::FactsHead,
     id::{BaselineName, DagId, ReservationName},
     limit::{Limits, SensitivePool, SystemLimits, Usage},
     node::{Lifecycle, Node},
@@ -77,6 +80,9 @@ pub struct State {
     /// Format 6 ended before it.
     pub(crate) dags: Dags,
     pub(crate) reservations: Reservations,
+    /// Format 7 ended before it. Tenants of which nothing is known are not in it.
+    pub(crate) budgets: BTreeMap<ProjectPath, TenantBudget>,
+    pub(crate) facts: Facts,
     /// Who waits for whom. Follows from allocations and is made anew with them.
     #[serde(skip)]
     pub(crate) order: Order,
@@ -129,6 +135,8 @@ impl State {
             vclusters: Vclusters::default(),
             dags: Dags::new(bounds),
             reservations: Reservations::default(),
+            budgets: BTreeMap::new(),
+            facts: Facts::new(bounds),
             order: Order::default(),
             sealed: Vec::new(),
         }
@@ -259,6 +267,7 @@ impl State {
             .iter()
             .chain(self.audit.sealed().iter())
             .chain(self.dags.sealed().iter())
+            .chain(self.facts.sealed().iter())
     }
 
     /// A graph that runs; [`State::look_up`] finds those that have ended too.
@@ -348,6 +357,16 @@ impl State {
     /// A vCluster, if somebody has said what it is.
     pub fn vcluster(&self, name: &VclusterName) -> Option<&Vcluster> {
         self.vclusters.get(name)
+    }
+
+    /// What is known of a tenant's budgets.
+    pub fn budget(&self, tenant: &ProjectPath) -> Option<&TenantBudget> {
+        self.budgets.get(tenant)
+    }
+
+    /// Where the facts stand.
+    pub fn facts_head(&self) -> FactsHead {
+        self.facts.head(self.revision, self.clock.now)
     }
 
     /// What holds for the whole cluster.

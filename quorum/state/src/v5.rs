@@ -9,6 +9,7 @@ use crate::{
     baseline::Baselines,
     clock::Clock,
     dags::Dags,
+    facts::Facts,
     keys::Keys,
     lease::Leases,
     order::Order,
@@ -132,7 +133,8 @@ pub(crate) struct State {
 impl From<State> for crate::State {
     fn from(old: State) -> Self {
         let hot = old.hot.into_iter();
-        let dags = Dags::new(old.archive.log.bounds());
+        let bounds = old.archive.log.bounds();
+        let dags = Dags::new(bounds);
         crate::State {
             policy: old.policy,
             revision: old.revision,
@@ -159,6 +161,8 @@ impl From<State> for crate::State {
             vclusters: old.vclusters,
             dags,
             reservations: Reservations::default(),
+            budgets: BTreeMap::new(),
+            facts: Facts::new(bounds),
             order: Order::default(),
             sealed: Vec::new(),
         }

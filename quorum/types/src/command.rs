@@ -4,6 +4,7 @@ use crate::{
     AllocationId, NodeId, ProjectPath, Revision, UnixMillis, VclusterName,
     allocation::StopCause,
     baseline::Definition,
+    budget::{Credit, SoftPatch},
     claim::ClaimedNode,
     course::MoveReason,
     dag::DagSpec,
@@ -552,5 +553,28 @@ pub enum Command {
         id: AllocationId,
         /// The checkpoint, and how long it may take.
         checkpoint: CheckpointAsked,
+    },
+    /// Changes what a tenant may use and what it is meant to use, all of it or nothing. Since schema 7.
+    UpdateTenant {
+        /// Which.
+        tenant: ProjectPath,
+        /// Its hard limits.
+        limits: LimitPatch,
+        /// Its soft ones.
+        soft: SoftPatch,
+        /// As in [`Command::ForceLimits`]; for administrators.
+        force: bool,
+    },
+    /// Takes down what an accounting system says of tenants. Of one that is gone nothing is kept. Fenced.
+    NoteCredits {
+        /// By tenant; at least one.
+        credits: BTreeMap<ProjectPath, Credit>,
+    },
+    /// An accounting system has the facts up to this one, or never will. Going back changes nothing. Fenced.
+    AcknowledgeFacts {
+        /// Number of the last one.
+        through: u64,
+        /// How many of them it does not get.
+        dropped: u64,
     },
 }

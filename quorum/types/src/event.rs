@@ -5,6 +5,7 @@ use crate::{
     Allocation, AllocationId, NodeId, ProjectPath, Revision, UnixMillis, VclusterName,
     allocation::StopCause,
     baseline::{Baseline, Brake},
+    budget::TenantBudget,
     course::Tally,
     dag::{Dag, Progress},
     id::{BaselineName, DagId, LeaseName, ReservationName},
@@ -201,5 +202,15 @@ pub enum EventKind {
     ReservationDeleted {
         /// Which.
         name: ReservationName,
+    },
+    /// What is known of a tenant's budgets.
+    Budget {
+        /// As it is now.
+        record: Box<TenantBudget>,
+    },
+    /// What is counted and billed was written down ([`crate::fact`]).
+    Facts {
+        /// Number of the last one.
+        through: u64,
     },
 }

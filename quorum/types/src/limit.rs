@@ -89,7 +89,7 @@ pub enum Patch {
 }
 
 impl Patch {
-    fn apply(self, slot: &mut Option<u64>) {
+    pub(crate) fn apply(self, slot: &mut Option<u64>) {
         match self {
             Patch::Unchanged => {}
             Patch::Unlimited => *slot = None,

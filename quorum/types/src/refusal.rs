@@ -319,6 +319,13 @@ pub enum Refusal {
         /// Why.
         refusal: Box<Refusal>,
     },
+    /// An accounting system asked that a project begins nothing more.
+    Paused {
+        /// Which.
+        project: ProjectPath,
+        /// In which vCluster.
+        vcluster: VclusterName,
+    },
 }
 
 impl Refusal {
@@ -368,6 +375,7 @@ impl Refusal {
             Refusal::UnknownReservation { .. } => "unknown_reservation",
             Refusal::ReservationChanged { .. } => "reservation_changed",
             Refusal::OfMember { refusal, .. } => refusal.code(),
+            Refusal::Paused { .. } => "paused",
         }
     }
 }

@@ -5,8 +5,10 @@ use crate::{
     UnixMillis, VoterId,
     audit::{AuditEntry, AuditPage, AuditSearch},
     baseline::{Baseline, BaselinesView, VersionView},
+    budget::TenantBudget,
     command::TokenGrant,
     dag::Dag,
+    fact::{Fact, FactsHead, OpenUse},
     id::{BaselineName, DagId},
     limit::{LimitPolicy, Limits, SystemLimits, Usage},
     node::Node,
@@ -109,6 +111,20 @@ pub enum Query {
     },
     /// Every reservation, by name.
     Reservations,
+    /// What is known of tenants' budgets, by tenant; of those of which nothing is, nothing.
+    Budgets,
+    /// What was counted and billed, oldest first. A page may hold fewer than were asked for; an empty one is the
+    /// last.
+    Facts {
+        /// Only facts after this one; 0 for all.
+        after: u64,
+        /// At most so many.
+        limit: u32,
+        /// Facts before this moment may be left out.
+        since: UnixMillis,
+    },
+    /// Which nodes are used, by whom and since when; and where the facts stand.
+    OpenUses,
 }
 
 /// What holds for the whole cluster.
@@ -295,6 +311,12 @@ pub enum Answer {
     Dags(Vec<Dag>),
     /// To [`Query::Reservations`].
     Reservations(Vec<Reservation>),
+    /// To [`Query::Budgets`].
+    Budgets(Vec<TenantBudget>),
+    /// To [`Query::Facts`]; where the facts stood then.
+    Facts(Vec<Fact>, FactsHead),
+    /// To [`Query::OpenUses`].
+    OpenUses(Vec<OpenUse>, FactsHead),
 }
 
 /// One step of a watch.

@@ -3,6 +3,7 @@
 use lattice_quorum_types::{
     NodeId, ProjectPath,
     audit::{AuditAction, ChangedLimit, NamedLimit},
+    budget::{HOUR_MS, WHOLE_PPM},
     hostlist,
 };
 
@@ -276,6 +277,17 @@ pub fn summary(action: &AuditAction) -> String {
         AuditAction::ReservationDeleted { name, nodes } => {
             format!("deleted reservation {name} of {}", some(nodes))
         }
+        AuditAction::SensitiveCheckpointed {
+            allocation,
+            attempt,
+            user,
+            project,
+            number,
+            ..
+        } => format!(
+            "sensitive allocation {allocation} attempt {attempt} of {user} in project {project} wrote checkpoint \
+             {number}"
+        ),
         AuditAction::MemberAdded { member, addr } => {
             format!("quorum member {member} at {addr} joined")
         }
@@ -375,10 +387,26 @@ fn all(limits: &[NamedLimit]) -> String {
 
 fn changed(limits: &[ChangedLimit]) -> String {
     let each = limits.iter().map(|limit| {
-        let (before, after) = (number(limit.before), number(limit.after));
-        format!("{} from {before} to {after}", limit.name)
+        let (name, written) = public(&limit.name);
+        let said = |value: Option<u64>| value.map_or("unlimited".to_owned(), written);
+        let (before, after) = (said(limit.before), said(limit.after));
+        format!("{name} from {before} to {after}")
     });
     each.collect::<Vec<_>>().join(", ")
+}
+
+/// A limit's public name, and how its values are written: what is kept in integers of a small unit people know in
+/// another.
+fn public(name: &str) -> (&str, fn(u64) -> String) {
+    let hours = |ms: u64| (ms as f64 / HOUR_MS as f64).to_string();
+    let parts = |ppm: u64| (ppm as f64 / WHOLE_PPM as f64).to_string();
+    match name {
+        "gpu_ms_budget" => ("gpu_hours_budget", hours),
+        "node_ms_budget" => ("node_hours_budget", hours),
+        "fair_share_ppm" => ("fair_share_target", parts),
+        "burst_ppm" => ("burst_allowance", parts),
+        other => (other, |value| value.to_string()),
+    }
 }
 
 fn kind(project: &ProjectPath) -> &'static str {

@@ -57,6 +57,8 @@ fn one(
         | EventKind::Node { .. }
         | EventKind::NodesClaimed { .. }
         | EventKind::NodeReleased { .. }
+        | EventKind::Budget { .. }
+        | EventKind::Facts { .. }
         | EventKind::Vcluster { .. }
         | EventKind::VclusterDeleted { .. }
         | EventKind::Reservation { .. }
@@ -111,6 +113,8 @@ fn one(
         }),
         EventKind::NodesClaimed { .. }
         | EventKind::NodeReleased { .. }
+        | EventKind::Budget { .. }
+        | EventKind::Facts { .. }
         | EventKind::Vcluster { .. }
         | EventKind::VclusterDeleted { .. }
         | EventKind::Dag { .. }

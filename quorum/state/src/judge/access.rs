@@ -34,7 +34,10 @@ pub(super) fn check(state: &State, envelope: &Envelope) -> Result<(), Refusal> {
         | Command::SetWalltime { .. }
         | Command::Cancel { .. }
         | Command::Hold { .. }
-        | Command::Release { .. } => return check_fence(state, envelope),
+        | Command::Release { .. } => match principal.power {
+            Power::Accounting => return Err(forbidden(principal, "a person, or a service")),
+            _ => return check_fence(state, envelope),
+        },
         // The same, and services under their lease.
         Command::Shrink { .. }
         | Command::Suspend { .. }
@@ -64,7 +67,13 @@ pub(super) fn check(state: &State, envelope: &Envelope) -> Result<(), Refusal> {
         | Command::SetScheduler { .. }
         | Command::DeleteVcluster { .. }
         | Command::AssignVcluster { .. } => (&[Power::Admin], "the role admin"),
-        Command::ReportWipe { .. }
+        Command::UpdateTenant { .. } => (
+            &[Power::Admin, Power::Accounting],
+            "the role admin, or an accounting system's token",
+        ),
+        Command::NoteCredits { .. }
+        | Command::AcknowledgeFacts { .. }
+        | Command::ReportWipe { .. }
         | Command::LendNode { .. }
         | Command::ReturnNode { .. }
         | Command::RecallNode { .. }
@@ -136,6 +145,8 @@ pub(super) fn check(state: &State, envelope: &Envelope) -> Result<(), Refusal> {
             | Command::MakeRoom { .. }
             | Command::Preempt { .. }
             | Command::WithdrawPromise { .. }
+            | Command::NoteCredits { .. }
+            | Command::AcknowledgeFacts { .. }
             | Command::Report {
                 report: RankReport::Ended {
                     exit: RankExit::NeverStarted { .. },
@@ -199,7 +210,7 @@ pub(super) fn check_owner(case: Case<'_>, allocation: &Allocation) -> Result<(),
     match power {
         Power::Operator | Power::Admin => Ok(()),
         Power::User if *name == allocation.user => Ok(()),
-        Power::User | Power::Service => Err(forbidden(
+        Power::User | Power::Service | Power::Accounting => Err(forbidden(
             case.principal,
             "the user who submitted the allocation, or the role operator or admin",
         )),
@@ -213,7 +224,9 @@ pub(super) fn check_owner_or_service(
 ) -> Result<(), Refusal> {
     match case.principal.power {
         Power::Service => Ok(()),
-        Power::User | Power::Operator | Power::Admin => check_owner(case, allocation),
+        Power::User | Power::Operator | Power::Admin | Power::Accounting => {
+            check_owner(case, allocation)
+        }
     }
 }
 

@@ -1,6 +1,9 @@
 //! What reconcilers do to allocations: assign nodes (the second limit gate) and stop.
 
-use super::{Case, element, invalid, people::entering, sensitive, tenure::taken_by, wrong_state};
+use super::{
+    Case, element, invalid, people::entering, sensitive, submit::check_not_paused,
+    tenure::taken_by, wrong_state,
+};
 use crate::{
     change::{Change, Direction, Verdict},
     reservations::Wants,
@@ -74,6 +77,7 @@ fn assign_any(
         return Err(wrong_state(present, "assign"));
     }
     let spec = &present.spec;
+    check_not_paused(case, spec)?;
     if expected.len() != spec.nodes as usize {
         let (given, asked) = (expected.len(), spec.nodes);
         return Err(invalid(

@@ -186,6 +186,9 @@ pub(super) fn delete(case: Case<'_>, path: &ProjectPath) -> Result<Verdict, Refu
         limits: NamedLimit::of(&entry.record.limits),
     };
     let mut changes = vec![Change::DeleteProject(path.clone())];
+    if case.state.budgets.contains_key(path) {
+        changes.push(Change::DeleteBudget(path.clone()));
+    }
     changes.extend(mended_without(case, entry));
     Ok(Verdict::done(audited_since(case, 4, action, changes)))
 }
@@ -194,6 +197,19 @@ pub(super) fn delete(case: Case<'_>, path: &ProjectPath) -> Result<Verdict, Refu
 /// ends nothing and only keeps new work out; it may not go below the sum of the children's, unless by
 /// force, which marks the level as overcommitted until they fit.
 pub(super) fn set_limits(
+    case: Case<'_>,
+    changes: &[LimitChange],
+    insist: Insist,
+) -> Result<Verdict, Refusal> {
+    for LimitChange { path, .. } in changes {
+        case.state.tree.require(path)?;
+        check_administers(case, path)?;
+    }
+    limits_set(case, changes, insist)
+}
+
+/// [`set_limits`] by who may.
+pub(super) fn limits_set(
     case: Case<'_>,
     changes: &[LimitChange],
     insist: Insist,
@@ -212,7 +228,6 @@ pub(super) fn set_limits(
     let mut wanted: BTreeMap<&ProjectPath, Limits> = BTreeMap::new();
     for LimitChange { path, patch } in changes {
         let present = tree.require(path)?.record.limits;
-        check_administers(case, path)?;
         let limits = wanted.entry(path).or_insert(present);
         *limits = limits.patched(patch);
     }

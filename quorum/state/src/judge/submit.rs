@@ -121,6 +121,19 @@ fn check_is_there(case: Case<'_>, name: &VclusterName) -> Result<(), Refusal> {
     }
 }
 
+/// Nothing new begins where the accounting system asked for that, as long as what it said holds.
+pub(super) fn check_not_paused(case: Case<'_>, spec: &AllocationSpec) -> Result<(), Refusal> {
+    let budget = case.state.budgets.get(&spec.project.tenant());
+    let credit = budget.and_then(|budget| budget.credit_at(case.now));
+    match credit.is_some_and(|credit| credit.pauses(&spec.project, &spec.vcluster)) {
+        true => Err(Refusal::Paused {
+            project: spec.project.clone(),
+            vcluster: spec.vcluster.clone(),
+        }),
+        false => Ok(()),
+    }
+}
+
 /// The first gate: it fits now, as far as committed usage goes, and the cluster has as many nodes.
 pub(super) fn check_gate(
     case: Case<'_>,
@@ -129,6 +142,7 @@ pub(super) fn check_gate(
     asked: Asked,
 ) -> Result<(), Refusal> {
     let state = case.state;
+    check_not_paused(case, spec)?;
     let usage = assign::beside(spec, own_nodes(case, user, spec));
     state
         .tree

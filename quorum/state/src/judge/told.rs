@@ -15,6 +15,9 @@ use lattice_quorum_types::{
 /// Commands before this schema wrote nothing of it down; a replay of them must not either.
 const SINCE_SCHEMA: u16 = 4;
 
+/// The same of checkpoints of sensitive work.
+const CHECKPOINTS_SINCE: u16 = 7;
+
 /// Adds what is to be written down of `changes`. The first `asked_for` of them are what the command was for;
 /// the others follow from those, and nobody did them to anybody.
 pub(super) fn add(case: Case<'_>, command: &Command, changes: &mut Vec<Change>, asked_for: usize) {
@@ -30,6 +33,9 @@ pub(super) fn add(case: Case<'_>, command: &Command, changes: &mut Vec<Change>, 
                 let others = before.filter(|_| is_asked_for);
                 actions.extend(others.and_then(|before| acted_on(case, command, before)));
                 if record.spec.sensitive {
+                    if case.schema >= CHECKPOINTS_SINCE {
+                        actions.extend(before.and_then(|before| checkpointed(before, record)));
+                    }
                     match is_asked_for {
                         true => actions.extend(asked(command, before, record)),
                         false => actions.extend(ended_waiting(before, record)),
@@ -101,6 +107,20 @@ fn ended_waiting(before: Option<&Allocation>, after: &Allocation) -> Option<Audi
         nodes: Vec::new(),
         state: after.state,
         cause: after.stop.as_ref().map(ToString::to_string),
+    })
+}
+
+/// A checkpoint of sensitive work that is whole by this.
+fn checkpointed(before: &Allocation, after: &Allocation) -> Option<AuditAction> {
+    let kept = after.course.kept.as_ref()?;
+    let former = before.course.kept.as_ref().map(|former| former.number);
+    (former != Some(kept.number)).then(|| AuditAction::SensitiveCheckpointed {
+        allocation: after.id,
+        attempt: after.attempt,
+        user: after.user.clone(),
+        project: after.spec.project.clone(),
+        number: kept.number,
+        bytes: kept.bytes,
     })
 }
 

@@ -7,6 +7,7 @@ use crate::{
     baseline::Baselines,
     clock::Clock,
     dags::Dags,
+    facts::Facts,
     keys::{self, Digest},
     lease::Leases,
     order::Order,
@@ -189,6 +190,8 @@ impl From<State> for crate::State {
             vclusters: Vclusters::default(),
             dags: Dags::new(Bounds::default()),
             reservations: Reservations::default(),
+            budgets: BTreeMap::new(),
+            facts: Facts::new(Bounds::default()),
             order: Order::default(),
             hot: hot
                 .into_iter()

@@ -5,9 +5,9 @@ use super::{
     records::{Allocation, Node, Tree, by_key},
 };
 use crate::{
-    archive::Archive, audit::Audit, baseline::Baselines, clock::Clock, dags::Dags, lease::Leases,
-    order::Order, policy::Policy, reservations::Reservations, table::Bounds, tenure::Tenures,
-    token::Tokens, trust::Trust, unstarted::Unstarted, vcluster::Vclusters,
+    archive::Archive, audit::Audit, baseline::Baselines, clock::Clock, dags::Dags, facts::Facts,
+    lease::Leases, order::Order, policy::Policy, reservations::Reservations, table::Bounds,
+    tenure::Tenures, token::Tokens, trust::Trust, unstarted::Unstarted, vcluster::Vclusters,
 };
 use lattice_quorum_types::{
     AllocationId, AllocationState, NodeId, Revision, audit::AuditEntry, limit::SystemLimits,
@@ -70,6 +70,8 @@ impl From<State> for crate::State {
             vclusters: Vclusters::default(),
             dags: Dags::new(Bounds::default()),
             reservations: Reservations::default(),
+            budgets: BTreeMap::new(),
+            facts: Facts::new(Bounds::default()),
             order: Order::default(),
             hot: hot
                 .into_iter()

@@ -4,6 +4,7 @@
 mod checks;
 #[path = "../common/mod.rs"]
 mod common;
+mod facts;
 mod movement;
 mod moves;
 mod reach;

@@ -5,6 +5,7 @@ mod cases;
 #[path = "../common/mod.rs"]
 mod common;
 mod counts;
+mod idle;
 mod property;
 mod vclusters;
 mod wipes;

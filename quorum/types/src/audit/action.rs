@@ -429,6 +429,21 @@ pub enum AuditAction {
         /// Which nodes were kept.
         nodes: Vec<NodeId>,
     },
+    /// Sensitive work has written a checkpoint.
+    SensitiveCheckpointed {
+        /// Which.
+        allocation: AllocationId,
+        /// Its attempt.
+        attempt: u32,
+        /// Whose.
+        user: String,
+        /// Where it counts.
+        project: ProjectPath,
+        /// The checkpoint's number.
+        number: u32,
+        /// Its bytes, where every rank said.
+        bytes: Option<u64>,
+    },
 }
 
 /// Limits of one level that are others now.
@@ -488,7 +503,7 @@ impl NamedLimit {
 
 impl AuditAction {
     /// The words of all actions, as filters name them; in the order of the encoding.
-    pub const WORDS: [&'static str; 45] = [
+    pub const WORDS: [&'static str; 46] = [
         "force_released",
         "token_created",
         "token_revoked",
@@ -534,6 +549,7 @@ impl AuditAction {
         "limits_forced",
         "reservation_set",
         "reservation_deleted",
+        "sensitive_checkpointed",
     ];
 
     /// Its word: the tag of its JSON.
@@ -584,6 +600,7 @@ impl AuditAction {
             Self::LimitsForced { .. } => "limits_forced",
             Self::ReservationSet { .. } => "reservation_set",
             Self::ReservationDeleted { .. } => "reservation_deleted",
+            Self::SensitiveCheckpointed { .. } => "sensitive_checkpointed",
         }
     }
 }

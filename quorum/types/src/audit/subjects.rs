@@ -144,6 +144,12 @@ impl AuditAction {
                 user,
                 project,
                 ..
+            }
+            | Self::SensitiveCheckpointed {
+                allocation,
+                user,
+                project,
+                ..
             } => Subjects::project(project)
                 .held(Some(*allocation))
                 .of_user(user),

@@ -5,7 +5,7 @@ use crate::{UnixMillis, id::LeaseName};
 use serde::{Deserialize, Serialize};
 
 /// Newest command schema this build writes and reads.
-pub const SCHEMA: u16 = 6;
+pub const SCHEMA: u16 = 7;
 
 /// How long an idempotency key is remembered, milliseconds (24 h).
 pub const KEY_LIFETIME_MS: u64 = 24 * 3600 * 1000;
@@ -31,6 +31,8 @@ pub enum Power {
     Admin,
     /// One of our own services (control), acting by itself.
     Service,
+    /// An accounting system outside, by a token of its own: sets limits and budgets of tenants.
+    Accounting,
 }
 
 /// Proof that the proposer still holds its lease.

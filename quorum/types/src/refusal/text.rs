@@ -79,6 +79,12 @@ impl fmt::Display for Refusal {
                 write!(f, "{principal} may not do this: it needs {needs}")
             }
             Refusal::Invalid { field, reason } => write!(f, "{field}: {reason}"),
+            Refusal::Paused { project, vcluster } => write!(
+                f,
+                "allocation rejected: project \"{project}\" is paused in vCluster \"{vcluster}\" by the accounting \
+                 system\n  Hint: Nothing new begins there until it lifts the pause; ask your tenant admin, or use \
+                 its portal."
+            ),
             Refusal::OfMember { member, refusal } => write!(f, "members.{member}: {refusal}"),
             Refusal::TooLarge { registered: 0, .. } => f.write_str(
                 "the cluster has no nodes yet; `lattice node list` shows them when their agents \

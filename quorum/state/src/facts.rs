@@ -1,0 +1,360 @@
+//! What is counted and billed: which nodes are used by whom, and the facts that follow from changes of records.
+//! See `../0010-facts.md`.
+
+mod meter;
+
+use crate::{
+    segment::{Row, Sealed, Segment, Table},
+    table::{Bounds, Log},
+    topics::Topic,
+};
+use lattice_quorum_types::{
+    Allocation, AllocationId, NodeId, Revision, UnixMillis, VclusterName,
+    fact::{Claimant, Fact, FactKind, FactsHead, OpenUse, Use, User, Work},
+    node::Node,
+    tenure::{Tenure, TenurePhase, WipeOutcome},
+};
+use meter::Meter;
+use serde::{Deserialize, Serialize};
+use std::{collections::BTreeMap, sync::Arc};
+
+/// See the module.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Facts {
+    log: Log<Fact>,
+    /// Number of the last fact.
+    last: u64,
+    /// Allocations that have nodes, or have used some and have not ended.
+    meters: BTreeMap<AllocationId, Meter>,
+    /// Claimed nodes that nothing runs on.
+    idle: BTreeMap<NodeId, Idle>,
+    /// Up to which an accounting system has them.
+    acknowledged: u64,
+    /// How many of those it never got.
+    dropped: u64,
+}
+
+/// A claimed node that nothing runs on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Idle {
+    claim: Claimant,
+    since: UnixMillis,
+}
+
+impl Row for Fact {
+    const TABLE: Table = Table::Facts;
+    fn key(&self) -> u64 {
+        self.number
+    }
+    fn at(&self) -> UnixMillis {
+        self.at
+    }
+    /// Facts are read by number and time alone.
+    fn topics(&self, _: &mut dyn FnMut(Topic<'_>)) {}
+}
+
+impl Facts {
+    pub(crate) fn new(bounds: Bounds) -> Self {
+        Facts {
+            log: Log::new(bounds),
+            last: 0,
+            meters: BTreeMap::new(),
+            idle: BTreeMap::new(),
+            acknowledged: 0,
+            dropped: 0,
+        }
+    }
+
+    /// The last ones, oldest first.
+    pub(crate) fn tail(&self) -> &[Fact] {
+        self.log.tail()
+    }
+
+    /// Where those before are.
+    pub(crate) fn sealed(&self) -> &Arc<Vec<Segment>> {
+        self.log.sealed()
+    }
+
+    /// Where they stand.
+    pub(crate) fn head(&self, revision: Revision, at: UnixMillis) -> FactsHead {
+        FactsHead {
+            last: self.last,
+            acknowledged: self.acknowledged,
+            dropped: self.dropped,
+            revision,
+            at,
+        }
+    }
+
+    /// An accounting system has them up to this one, or never will.
+    pub(crate) fn acknowledge(&mut self, through: u64, dropped: u64) {
+        self.acknowledged = self.acknowledged.max(through);
+        self.dropped = self.dropped.saturating_add(dropped);
+    }
+
+    /// Nodes that are used.
+    pub(crate) fn open(&self, hot: &BTreeMap<AllocationId, Arc<Allocation>>) -> Vec<OpenUse> {
+        let mut open = Vec::new();
+        for (id, meter) in &self.meters {
+            let Some(record) = hot.get(id) else { continue };
+            let by = User::Work(work(record));
+            open.extend(meter.open(record).into_iter().map(|(from, nodes)| OpenUse {
+                by: by.clone(),
+                nodes,
+                from,
+            }));
+        }
+        let mut idle: BTreeMap<(&Claimant, UnixMillis), Vec<NodeId>> = BTreeMap::new();
+        for (node, Idle { claim, since }) in &self.idle {
+            idle.entry((claim, *since)).or_default().push(node.clone());
+        }
+        open.extend(idle.into_iter().map(|((claim, from), nodes)| OpenUse {
+            by: User::Claim(claim.clone()),
+            nodes,
+            from,
+        }));
+        open
+    }
+
+    /// An allocation's record became another. `nodes` are those of the state.
+    pub(crate) fn follow_allocation(
+        &mut self,
+        before: Option<&Allocation>,
+        after: &Allocation,
+        nodes: &BTreeMap<NodeId, Node>,
+        now: UnixMillis,
+    ) -> Vec<FactKind> {
+        let mut made = Vec::new();
+        if after.state.holds() && before.is_none_or(|before| !before.state.holds()) {
+            self.meters.entry(after.id).or_default().assigned(now);
+        }
+        if let Some(meter) = self.meters.get_mut(&after.id) {
+            let told = meter.follow(before, after, now);
+            if !told.taken.is_empty() {
+                let taken = told.taken.clone();
+                made.extend(self.idled(&taken, now));
+                made.push(match told.began {
+                    true => FactKind::Started {
+                        work: work(after),
+                        nodes: told.taken,
+                        walltime_ms: after.walltime_left_ms(),
+                    },
+                    false => FactKind::Grew {
+                        work: work(after),
+                        nodes: told.taken,
+                    },
+                });
+            }
+            let left: Vec<NodeId> = told
+                .uses
+                .iter()
+                .flat_map(|used| used.nodes.clone())
+                .collect();
+            match after.state.is_terminal() {
+                true => made.push(completed(
+                    after,
+                    told.uses,
+                    meter_ms(&self.meters, after.id),
+                )),
+                false if !told.uses.is_empty() => made.push(FactKind::Used {
+                    work: work(after),
+                    uses: told.uses,
+                }),
+                false => {}
+            }
+            made.extend(self.idles(&left, nodes, now));
+        } else if after.state.is_terminal() {
+            made.push(completed(after, Vec::new(), 0));
+        }
+        if after.state.is_terminal() {
+            self.meters.remove(&after.id);
+        }
+        made.extend(checkpointed(before, after));
+        made
+    }
+
+    /// A node's record became another.
+    pub(crate) fn follow_node(
+        &mut self,
+        before: Option<&Node>,
+        after: &Node,
+        now: UnixMillis,
+    ) -> Vec<FactKind> {
+        let open = |node: &Node| node.tenure.as_ref().is_some_and(|tenure| tenure.is_open());
+        let was_open = before.is_some_and(open);
+        match (was_open, open(after)) {
+            (false, true) => {
+                if let Some(claim) = claimant(after) {
+                    let since = now;
+                    self.idle.insert(after.id.clone(), Idle { claim, since });
+                }
+                Vec::new()
+            }
+            (true, false) => self.idled(std::slice::from_ref(&after.id), now),
+            _ => Vec::new(),
+        }
+    }
+
+    /// These nodes are idle no more, if they were.
+    fn idled(&mut self, nodes: &[NodeId], now: UnixMillis) -> Vec<FactKind> {
+        let mut over: BTreeMap<(Claimant, UnixMillis), Vec<NodeId>> = BTreeMap::new();
+        for node in nodes {
+            if let Some(Idle { claim, since }) = self.idle.remove(node) {
+                over.entry((claim, since)).or_default().push(node.clone());
+            }
+        }
+        let over = over.into_iter();
+        let told = over.map(|((claim, from), nodes)| FactKind::Idled {
+            claim,
+            uses: vec![Use {
+                nodes,
+                from,
+                until: now,
+            }],
+        });
+        told.collect()
+    }
+
+    /// These nodes run nothing any more: those that are claimed are idle.
+    fn idles(
+        &mut self,
+        left: &[NodeId],
+        nodes: &BTreeMap<NodeId, Node>,
+        now: UnixMillis,
+    ) -> Vec<FactKind> {
+        let mut idle: BTreeMap<Claimant, Vec<NodeId>> = BTreeMap::new();
+        for node in left.iter().filter_map(|id| nodes.get(id)) {
+            let is_open = node.tenure.as_ref().is_some_and(|tenure| tenure.is_open());
+            let Some(claim) = claimant(node).filter(|_| is_open) else {
+                continue;
+            };
+            let since = now;
+            let known = Idle {
+                claim: claim.clone(),
+                since,
+            };
+            self.idle.insert(node.id.clone(), known);
+            idle.entry(claim).or_default().push(node.id.clone());
+        }
+        let told = idle
+            .into_iter()
+            .map(|(claim, nodes)| FactKind::Idles { claim, nodes });
+        told.collect()
+    }
+
+    /// Writes down what one command made.
+    pub(crate) fn append(
+        &mut self,
+        kinds: Vec<FactKind>,
+        revision: Revision,
+        at: UnixMillis,
+    ) -> Vec<Sealed> {
+        let mut sealed = Vec::new();
+        for (ordinal, kind) in (0..).zip(kinds) {
+            self.last += 1;
+            let fact = Fact {
+                number: self.last,
+                revision,
+                ordinal,
+                at,
+                kind,
+            };
+            sealed.extend(self.log.append(fact).1);
+        }
+        sealed
+    }
+
+    /// Number of the last one.
+    pub(crate) fn last(&self) -> u64 {
+        self.last
+    }
+}
+
+/// Whose work it is.
+pub(crate) fn work(record: &Allocation) -> Work {
+    Work {
+        allocation: record.id,
+        attempt: record.attempt,
+        user: record.user.clone(),
+        project: record.spec.project.clone(),
+        vcluster: record.spec.vcluster.clone(),
+        sensitive: record.spec.sensitive,
+    }
+}
+
+/// Whose node it is.
+pub(crate) fn claimant(node: &Node) -> Option<Claimant> {
+    let tenure = node.tenure.as_ref()?;
+    Some(Claimant {
+        user: tenure.user.clone(),
+        project: tenure.project.clone(),
+        vcluster: node.home.clone(),
+    })
+}
+
+/// Nodes that were claimed, by whose vCluster they are.
+pub(crate) fn claimed<'a>(nodes: impl Iterator<Item = &'a Node>) -> Vec<FactKind> {
+    let mut by_claim: BTreeMap<Claimant, Vec<NodeId>> = BTreeMap::new();
+    for node in nodes {
+        if let Some(claim) = claimant(node) {
+            by_claim.entry(claim).or_default().push(node.id.clone());
+        }
+    }
+    let claimed = by_claim.into_iter();
+    let claimed = claimed.map(|(claim, nodes)| FactKind::Claimed { claim, nodes });
+    claimed.collect()
+}
+
+/// A node of the vCluster `home` that is nobody's any more.
+pub(crate) fn released(
+    node: &NodeId,
+    home: &VclusterName,
+    tenure: &Tenure,
+    wipe: &WipeOutcome,
+) -> FactKind {
+    let released_at = match tenure.phase {
+        TenurePhase::Releasing { released_at, .. } | TenurePhase::Unclean { released_at, .. } => {
+            released_at
+        }
+        TenurePhase::Claimed => tenure.since,
+    };
+    FactKind::Released {
+        claim: Claimant {
+            user: tenure.user.clone(),
+            project: tenure.project.clone(),
+            vcluster: home.clone(),
+        },
+        node: node.clone(),
+        claimed_at: tenure.since,
+        released_at,
+        wipe: wipe.to_string(),
+        wiped: !matches!(wipe, WipeOutcome::Failed { .. }),
+    }
+}
+
+fn meter_ms(meters: &BTreeMap<AllocationId, Meter>, id: AllocationId) -> u64 {
+    meters.get(&id).map_or(0, Meter::node_ms)
+}
+
+fn completed(record: &Allocation, uses: Vec<Use>, node_ms: u64) -> FactKind {
+    FactKind::Completed {
+        work: work(record),
+        state: record.state,
+        cause: record.stop.as_ref().map(ToString::to_string),
+        started_at: record.started_at,
+        uses,
+        node_ms,
+    }
+}
+
+/// A checkpoint that is whole since this change.
+fn checkpointed(before: Option<&Allocation>, after: &Allocation) -> Option<FactKind> {
+    let kept = after.course.kept.as_ref()?;
+    let former = before.and_then(|before| before.course.kept.as_ref());
+    (former.map(|former| former.number) != Some(kept.number)).then(|| FactKind::Checkpointed {
+        work: work(after),
+        number: kept.number,
+        bytes: kept.bytes,
+        took_ms: kept.took_ms,
+    })
+}

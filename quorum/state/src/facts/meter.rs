@@ -1,0 +1,184 @@
+//! For how long an allocation uses each of its nodes. Time is the state's: from the commit of the word that all
+//! ranks run to the commit of the word that they are gone.
+
+use lattice_quorum_types::{
+    Allocation, AllocationState, NodeId, UnixMillis,
+    allocation::{Rank, RankExit, RankPhase},
+    fact::Use,
+};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// One allocation's.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Meter {
+    /// When the present attempt got its nodes.
+    assigned_at: UnixMillis,
+    /// When all ranks of it ran, if they have.
+    began_at: Option<UnixMillis>,
+    /// How many ranks it had then. Those behind came later.
+    began_with: u32,
+    /// Since when each of those runs.
+    later: BTreeMap<u32, UnixMillis>,
+    /// What is over, in all attempts, node-milliseconds.
+    over_ms: u64,
+}
+
+/// What a change of the record comes to.
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    /// Nodes that are used from now on.
+    pub(super) taken: Vec<NodeId>,
+    /// Whether they are those that the attempt begins with.
+    pub(super) began: bool,
+    /// What is over.
+    pub(super) uses: Vec<Use>,
+}
+
+impl Meter {
+    /// An attempt got its nodes.
+    pub(super) fn assigned(&mut self, now: UnixMillis) {
+        *self = Meter {
+            assigned_at: now,
+            over_ms: self.over_ms,
+            ..Meter::default()
+        };
+    }
+
+    /// What is over, node-milliseconds.
+    pub(super) fn node_ms(&self) -> u64 {
+        self.over_ms
+    }
+
+    /// The record became another.
+    pub(super) fn follow(
+        &mut self,
+        before: Option<&Allocation>,
+        after: &Allocation,
+        now: UnixMillis,
+    ) -> Told {
+        let mut told = Told::default();
+        let held = before.is_some_and(|before| before.state.holds());
+        if after.state.holds() {
+            self.begin(after, now, &mut told);
+            self.grow(after, now, &mut told);
+            if let Some(before) = before {
+                let left = newly_left(before, after);
+                told.uses = self.over(left, now);
+            }
+        } else if held {
+            if self.began_at.is_none() && after.ranks.iter().any(ran) {
+                // Nobody said that it runs before it was said to be over. It was not before the assignment, and
+                // the nodes were held from there.
+                self.began_at = Some(self.assigned_at);
+                self.began_with = u32::try_from(after.ranks.len()).unwrap_or(u32::MAX);
+            }
+            let gone: Vec<bool> = before
+                .map(|before| before.ranks.iter().map(has_left).collect())
+                .unwrap_or_default();
+            let left = (0..)
+                .zip(&after.ranks)
+                .filter(|(n, _)| gone.get(*n as usize) != Some(&true));
+            let left: Vec<(u32, &Rank)> = left.collect();
+            told.uses = self.over(left, now);
+            *self = Meter {
+                over_ms: self.over_ms,
+                ..Meter::default()
+            };
+        }
+        told
+    }
+
+    /// Nodes that are used, by since when.
+    pub(super) fn open(&self, record: &Allocation) -> BTreeMap<UnixMillis, Vec<NodeId>> {
+        let ranks = (0..).zip(&record.ranks).filter(|(_, rank)| !has_left(rank));
+        self.by_begin(ranks)
+    }
+
+    fn begin(&mut self, after: &Allocation, now: UnixMillis, told: &mut Told) {
+        use AllocationState::{Checkpointing, Running};
+        if self.began_at.is_some() || !matches!(after.state, Running | Checkpointing) {
+            return;
+        }
+        self.began_at = Some(now);
+        self.began_with = u32::try_from(after.ranks.len()).unwrap_or(u32::MAX);
+        let stay = after.ranks.iter().filter(|rank| !has_left(rank));
+        told.taken = stay.map(|rank| rank.node.clone()).collect();
+        told.began = true;
+    }
+
+    fn grow(&mut self, after: &Allocation, now: UnixMillis, told: &mut Told) {
+        let Some(_) = self.began_at else { return };
+        let came = (0..).zip(&after.ranks).skip(self.began_with as usize);
+        for (n, rank) in came {
+            if !self.later.contains_key(&n) && is_used(rank) {
+                self.later.insert(n, now);
+                told.taken.push(rank.node.clone());
+            }
+        }
+    }
+
+    /// These ranks' nodes are used no more.
+    fn over<'a>(&mut self, ranks: Vec<(u32, &'a Rank)>, now: UnixMillis) -> Vec<Use> {
+        let over = self.by_begin(ranks.iter().copied());
+        for (n, _) in ranks {
+            self.later.remove(&n);
+        }
+        let uses = over.into_iter().map(|(from, nodes)| Use {
+            nodes,
+            from,
+            until: now,
+        });
+        let uses: Vec<Use> = uses.collect();
+        let ms = uses.iter().map(Use::node_ms).fold(0, u64::saturating_add);
+        self.over_ms = self.over_ms.saturating_add(ms);
+        uses
+    }
+
+    fn by_begin<'a>(
+        &self,
+        ranks: impl Iterator<Item = (u32, &'a Rank)>,
+    ) -> BTreeMap<UnixMillis, Vec<NodeId>> {
+        let mut by_begin: BTreeMap<UnixMillis, Vec<NodeId>> = BTreeMap::new();
+        for (n, rank) in ranks {
+            let from = match n < self.began_with {
+                true => self.began_at,
+                false => self.later.get(&n).copied(),
+            };
+            if let Some(from) = from {
+                by_begin.entry(from).or_default().push(rank.node.clone());
+            }
+        }
+        by_begin
+    }
+}
+
+fn has_left(rank: &Rank) -> bool {
+    matches!(rank.phase, RankPhase::Left { .. })
+}
+
+/// Whether a rank that came later runs, or has run.
+fn is_used(rank: &Rank) -> bool {
+    match &rank.phase {
+        RankPhase::Assigned | RankPhase::Leaving { running: None } | RankPhase::Left { .. } => {
+            false
+        }
+        RankPhase::Running { .. } | RankPhase::Leaving { running: Some(_) } => true,
+        RankPhase::Ended { .. } => ran(rank),
+    }
+}
+
+/// Whether a process of it was there, by how it ended.
+fn ran(rank: &Rank) -> bool {
+    matches!(
+        rank.phase.exit(),
+        Some(RankExit::Exited { .. } | RankExit::Signaled { .. } | RankExit::Walltime)
+    )
+}
+
+/// Ranks whose nodes went back by this change, while others stay.
+fn newly_left<'a>(before: &Allocation, after: &'a Allocation) -> Vec<(u32, &'a Rank)> {
+    let pairs = (0..).zip(before.ranks.iter().zip(&after.ranks));
+    let left = pairs.filter(|(_, (was, is))| !has_left(was) && has_left(is));
+    left.map(|(n, (_, is))| (n, is)).collect()
+}

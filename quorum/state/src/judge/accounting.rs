@@ -1,0 +1,142 @@
+//! What tenants are meant to use, and what an accounting system says of them.
+
+use super::{
+    Case, audited, invalid,
+    projects::{Insist, limits_set},
+};
+use crate::change::{Change, Verdict};
+use lattice_quorum_types::{
+    ProjectPath, Refusal,
+    audit::{AuditAction, ChangedLimit, LevelLimits},
+    budget::{Credit, MAX_BURST_PPM, SoftLimits, SoftPatch, TenantBudget, WHOLE_PPM},
+    command::LimitChange,
+    fact::FactKind,
+    limit::LimitPatch,
+};
+use std::collections::BTreeMap;
+
+/// Most tenants in one command of credits.
+const MAX_CREDITS: usize = 4096;
+/// Longest time for which what an accounting system said may hold, milliseconds (7 days).
+const MAX_CREDIT_MS: u64 = 7 * 24 * 3600 * 1000;
+
+/// Changes hard and soft limits of a tenant together. What is not named stays.
+pub(super) fn update_tenant(
+    case: Case<'_>,
+    tenant: &ProjectPath,
+    limits: &LimitPatch,
+    soft: &SoftPatch,
+    force: bool,
+) -> Result<Verdict, Refusal> {
+    if !tenant.is_tenant() {
+        let reason = format!("{tenant} is a project; its tenant is {}", tenant.tenant());
+        return Err(invalid("id", reason));
+    }
+    let record = &case.state.tree.require(tenant)?.record;
+    let insist = match force {
+        true => Insist::ByForce,
+        false => Insist::No,
+    };
+    let change = LimitChange {
+        path: tenant.clone(),
+        patch: *limits,
+    };
+    let mut changes = limits_set(case, &[change], insist)?.changes;
+    let known = case.state.budgets.get(tenant);
+    let mut budget = known.map_or_else(|| TenantBudget::new(tenant.clone()), TenantBudget::clone);
+    let before = budget.soft;
+    budget.soft = before.patched(soft);
+    check_soft(&budget.soft)?;
+    let after = budget.soft;
+    if before != after {
+        let levels = vec![LevelLimits {
+            project: tenant.clone(),
+            limits: others(&before, &after),
+        }];
+        changes.push(Change::Budget(Box::new(budget)));
+        changes = audited(case, AuditAction::LimitsChanged { levels }, changes);
+    }
+    if !changes.is_empty() {
+        changes.push(Change::Fact(Box::new(FactKind::LimitsChanged {
+            tenant: tenant.clone(),
+            limits: record.limits.patched(limits),
+            soft: after,
+            by: case.principal.name.clone(),
+        })));
+    }
+    Ok(Verdict::done(changes))
+}
+
+fn check_soft(soft: &SoftLimits) -> Result<(), Refusal> {
+    if soft.fair_share_ppm.is_some_and(|share| share > WHOLE_PPM) {
+        let reason = "a share is a part of the whole: 0 to 1";
+        return Err(invalid("fair_share_target", reason));
+    }
+    let range = WHOLE_PPM..=MAX_BURST_PPM;
+    match soft.burst_ppm.is_some_and(|burst| !range.contains(&burst)) {
+        true => Err(invalid(
+            "burst_allowance",
+            "it is how many times its share a tenant may hold: 1 to 10000",
+        )),
+        false => Ok(()),
+    }
+}
+
+fn others(before: &SoftLimits, after: &SoftLimits) -> Vec<ChangedLimit> {
+    let pairs = before.named().into_iter().zip(after.named());
+    let changed = pairs.filter(|((_, was), (_, is))| was != is);
+    let limits = changed.map(|((name, before), (_, after))| ChangedLimit {
+        name: name.to_owned(),
+        before,
+        after,
+    });
+    limits.collect()
+}
+
+/// Takes down what an accounting system says. What it says of a tenant that is not here says nothing.
+pub(super) fn note_credits(
+    case: Case<'_>,
+    credits: &BTreeMap<ProjectPath, Credit>,
+) -> Result<Verdict, Refusal> {
+    if credits.is_empty() || credits.len() > MAX_CREDITS {
+        let reason = format!("name 1 to {MAX_CREDITS} tenants");
+        return Err(invalid("credits", reason));
+    }
+    let mut changes = Vec::new();
+    for (tenant, credit) in credits {
+        if credit.valid_until.since(case.now) > MAX_CREDIT_MS {
+            let reason = "what is said of a tenant holds for a week at most";
+            return Err(invalid("credits", reason));
+        }
+        if !tenant.is_tenant() || case.state.tree.get(tenant).is_none() {
+            continue;
+        }
+        let known = case.state.budgets.get(tenant);
+        let budget = known.map_or_else(|| TenantBudget::new(tenant.clone()), TenantBudget::clone);
+        if budget.credit.as_ref() != Some(credit) {
+            changes.push(Change::Budget(Box::new(TenantBudget {
+                credit: Some(credit.clone()),
+                ..budget
+            })));
+        }
+    }
+    Ok(Verdict::done(changes))
+}
+
+/// An accounting system has the facts up to this one, or never will.
+pub(super) fn acknowledge(case: Case<'_>, through: u64, dropped: u64) -> Result<Verdict, Refusal> {
+    let head = case.state.facts_head();
+    if through > head.last {
+        let reason = format!("the last fact is {}", head.last);
+        return Err(invalid("through", reason));
+    }
+    if through <= head.acknowledged {
+        return Ok(Verdict::nothing());
+    }
+    if dropped > through - head.acknowledged {
+        let reason = "no more can be dropped than are acknowledged";
+        return Err(invalid("dropped", reason));
+    }
+    let changes = vec![Change::Acknowledged { through, dropped }];
+    Ok(Verdict::done(changes))
+}
