@@ -3,7 +3,7 @@
 
 use crate::{
     bmc::{self, BmcPlan},
-    cells,
+    books, cells,
     config::Settings,
     core::{Core, Parts},
     decisions::Decisions,
@@ -205,6 +205,8 @@ impl App {
         if let Some(template) = &self.settings.scheduling.checkpoint_directory {
             core.checkpoints_go(template.clone());
         }
+        core.books
+            .count_days(self.settings.scheduling.budget_period_days());
         if let Some(metrics) = &self.sources.metrics {
             core.reads_metrics_from(metrics.clone());
         }
@@ -316,6 +318,10 @@ impl App {
         running.keep("fold", {
             let core = core();
             move || fold::follow(core.clone())
+        });
+        running.keep("books", {
+            let core = core();
+            move || books::follow(core.clone())
         });
         for cell in &running.cells {
             let (core, cell) = (core(), cell.clone());

@@ -22,6 +22,7 @@
 use crate::{
     agents::{Agents, LogChunks},
     bmc::Readings,
+    books::Books,
     checkpoint_storage::CheckpointStorage,
     decisions::Decisions,
     error::{AgentError, LogError, ProposeError},
@@ -83,6 +84,8 @@ pub struct Core {
     pub(crate) history: History,
     /// What schedulers were told and decided.
     pub(crate) decisions: Decisions,
+    /// What was used.
+    pub(crate) books: Books,
     /// What the BMCs say.
     pub(crate) bmc: Readings,
     /// Plans that were asked for.
@@ -129,6 +132,7 @@ impl Core {
             timings: parts.timings,
             history: parts.history,
             decisions: parts.decisions,
+            books: Books::default(),
             bmc: Readings::default(),
             asked: Asked::default(),
             scaling: Scaling::default(),

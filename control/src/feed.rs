@@ -1,7 +1,7 @@
 //! What changed, for readers that each keep their own place. Bounded: nobody waits for a reader,
 //! and one that falls behind is told so and starts over from a view.
 
-use lattice_quorum_types::{AllocationId, Event, NodeId, Revision};
+use lattice_quorum_types::{AllocationId, Event, NodeId, ProjectPath, Revision};
 use std::{
     collections::{BTreeSet, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -40,12 +40,15 @@ pub struct Observed {
     pub nodes: BTreeSet<NodeId>,
     /// Allocations whose reason to wait changed.
     pub waiting: BTreeSet<AllocationId>,
+    /// Tenants that have used all of a budget since.
+    pub exhausted: BTreeSet<ProjectPath>,
 }
 
 impl Observed {
     fn merge(&mut self, other: &Self) {
         self.nodes.extend(other.nodes.iter().cloned());
         self.waiting.extend(other.waiting.iter().copied());
+        self.exhausted.extend(other.exhausted.iter().cloned());
     }
 }
 

@@ -94,9 +94,7 @@ async fn read_hot(core: &Core) -> Revision {
                         .into_iter()
                         .map(|r| (r.name.clone(), Arc::new(r)));
                     view.reservations = Arc::new(named.collect());
-                    let named = budgets
-                        .into_iter()
-                        .map(|b| (b.tenant.clone(), Arc::new(b)));
+                    let named = budgets.into_iter().map(|b| (b.tenant.clone(), Arc::new(b)));
                     view.budgets = Arc::new(named.collect());
                 });
                 // What was missed may have been about that.

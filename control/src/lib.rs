@@ -12,6 +12,7 @@ mod agents;
 mod app;
 mod baselines;
 mod bmc;
+mod books;
 mod cells;
 mod checkpoint_storage;
 mod compare;
@@ -50,6 +51,7 @@ pub use agents::{LogChunks, Look};
 pub use app::App;
 pub use baselines::{Baselines, ClassBaseline, Kept};
 pub use bmc::{BmcFileError, BmcPlan, BmcTarget};
+pub use books::Hours;
 pub use config::{
     CellConfig, CellSettings, Config, HttpsConfig, JoinConfig, SchedulingConfig, Settings,
 };

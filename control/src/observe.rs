@@ -256,5 +256,9 @@ fn told(nodes: BTreeSet<NodeId>) -> Vec<Change> {
         return Vec::new();
     }
     let waiting = BTreeSet::new();
-    vec![Change::Observed(Arc::new(Observed { nodes, waiting }))]
+    vec![Change::Observed(Arc::new(Observed {
+        nodes,
+        waiting,
+        ..Observed::default()
+    }))]
 }

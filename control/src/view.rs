@@ -10,6 +10,7 @@ pub use node::{NodeEntry, Seen};
 
 use crate::{
     baselines::Baselines,
+    books::Hours,
     drift::Report,
     inputs::{Inputs, Promised, promise},
     plans::LastPlan,
@@ -86,6 +87,8 @@ pub struct View {
     pub reservations: Arc<BTreeMap<ReservationName, Arc<Reservation>>>,
     /// What tenants are meant to use, and what an accounting system says of them.
     pub budgets: Arc<BTreeMap<ProjectPath, Arc<TenantBudget>>>,
+    /// What tenants with a budget have used of it in the window.
+    pub hours: Arc<BTreeMap<ProjectPath, Hours>>,
     /// Number of the last fact that this control was told of; 0 before it was told of any.
     pub(crate) facts: u64,
     /// What nodes are meant to be.

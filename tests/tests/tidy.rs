@@ -16,7 +16,7 @@ fn root() -> PathBuf {
 
 /// What each package uses of ours, outside its tests: these arrows and no others. A daemon is used by the command line,
 /// which runs all of them in its demo, and by the tests of the whole.
-const ARROWS: [(&str, &[&str]); 21] = [
+const ARROWS: [(&str, &[&str]); 22] = [
     ("lattice-hwprobe", &[]),
     ("lattice-redfish", &["hwprobe"]),
     ("lattice-quorum-types", &[]),
@@ -45,6 +45,7 @@ const ARROWS: [(&str, &[&str]); 21] = [
     ),
     ("lattice-quorum-state", &["quorum-types"]),
     ("lattice-placement", &["quorum-types"]),
+    ("lattice-accounting", &["quorum-types"]),
     (
         "lattice-replay",
         &["quorum-types", "quorum-state", "placement"],
@@ -86,6 +87,7 @@ const ARROWS: [(&str, &[&str]); 21] = [
             "quorum-types",
             "quorum-client",
             "placement",
+            "accounting",
             "gossip",
             "mesh",
             "hwprobe",

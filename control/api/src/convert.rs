@@ -2,6 +2,7 @@
 
 use crate::{
     allocation::{AllocationRequest, AllocationView, ConstraintsBody, RankView, Submitted},
+    amount::{Amount, Hours, Parts},
     conformance::{DiffView, DifferenceView},
     explanation::{ExplanationView, ScoreView},
     node::NodeView,
@@ -13,6 +14,7 @@ use crate::{
     },
     status::StatusView,
     tenant::{HeadroomView, SystemLimitsUpdate, SystemLimitsView, TenantUpdate, TenantView},
+    usage::{PausedView, TenantUsage, UsedInTenant, UserUsage},
     v1,
 };
 use lattice_quorum_types::limit::Patch;
@@ -335,9 +337,99 @@ impl From<v1::UpdateProjectRequest> for ProjectUpdate {
     }
 }
 
-impl From<v1::UpdateTenantRequest> for TenantUpdate {
-    fn from(r: v1::UpdateTenantRequest) -> Self {
-        Self::hard(patch(r.max_nodes), patch(r.max_concurrent_allocations)).by_force(r.force)
+impl TryFrom<v1::UpdateTenantRequest> for TenantUpdate {
+    type Error = FieldError;
+    fn try_from(r: v1::UpdateTenantRequest) -> Result<Self, FieldError> {
+        Ok(Self {
+            max_nodes: patch(r.max_nodes),
+            max_concurrent_allocations: patch(r.max_concurrent_allocations),
+            gpu_hours_budget: amount::<Hours>("gpu_hours_budget", r.gpu_hours_budget)?,
+            node_hours_budget: amount::<Hours>("node_hours_budget", r.node_hours_budget)?,
+            fair_share_target: amount::<Parts>("fair_share_target", r.fair_share_target)?,
+            burst_allowance: amount::<Parts>("burst_allowance", r.burst_allowance)?,
+            force: r.force,
+        })
+    }
+}
+
+fn amount<A: Amount>(
+    field: &str,
+    change: Option<v1::AmountChangeValue>,
+) -> Result<Patch, FieldError> {
+    use v1::amount_change_value::Change;
+    match change.and_then(|value| value.change) {
+        None => Ok(Patch::Unchanged),
+        Some(Change::Lifted(_)) => Ok(Patch::Unlimited),
+        Some(Change::Set(number)) => match A::from_number(number) {
+            Ok(amount) => Ok(Patch::Set(amount.small())),
+            Err(reason) => Err(FieldError {
+                field: field.to_owned(),
+                reason,
+            }),
+        },
+    }
+}
+
+impl From<TenantUsage> for v1::TenantUsage {
+    fn from(view: TenantUsage) -> Self {
+        Self {
+            tenant: view.tenant,
+            days: view.days,
+            since: view.since,
+            until: view.until,
+            node_hours_used: view.node_hours_used.number(),
+            gpu_hours_used: view.gpu_hours_used.number(),
+            idle_claimed_node_hours: view.idle_claimed_node_hours.number(),
+            budget_period_days: view.budget_period_days,
+            gpu_hours_budget: view.gpu_hours_budget.map(Amount::number),
+            node_hours_budget: view.node_hours_budget.map(Amount::number),
+            budget_used: view.budget_used,
+            budget_factor: view.budget_factor,
+            source: view.source,
+            fair_share_target: view.fair_share_target.map(Amount::number),
+            burst_allowance: view.burst_allowance.map(Amount::number),
+            share: view.share,
+            burst: view.burst,
+            downscaled: view.downscaled,
+            paused: view.paused.into_iter().map(Into::into).collect(),
+            revision: view.revision.0,
+        }
+    }
+}
+
+impl From<PausedView> for v1::PausedProject {
+    fn from(view: PausedView) -> Self {
+        Self {
+            project: view.project,
+            vcluster: view.vcluster,
+        }
+    }
+}
+
+impl From<UserUsage> for v1::UserUsage {
+    fn from(view: UserUsage) -> Self {
+        Self {
+            user: view.user,
+            days: view.days,
+            since: view.since,
+            until: view.until,
+            node_hours_used: view.node_hours_used.number(),
+            gpu_hours_used: view.gpu_hours_used.number(),
+            idle_claimed_node_hours: view.idle_claimed_node_hours.number(),
+            tenants: view.tenants.into_iter().map(Into::into).collect(),
+            revision: view.revision.0,
+        }
+    }
+}
+
+impl From<UsedInTenant> for v1::UsedInTenant {
+    fn from(view: UsedInTenant) -> Self {
+        Self {
+            tenant: view.tenant,
+            node_hours_used: view.node_hours_used.number(),
+            gpu_hours_used: view.gpu_hours_used.number(),
+            idle_claimed_node_hours: view.idle_claimed_node_hours.number(),
+        }
     }
 }
 
@@ -379,6 +471,10 @@ impl From<TenantView> for v1::Tenant {
             created_at: view.created_at,
             revision: view.revision.0,
             overcommitted: view.overcommitted,
+            gpu_hours_budget: view.gpu_hours_budget.map(Amount::number),
+            node_hours_budget: view.node_hours_budget.map(Amount::number),
+            fair_share_target: view.fair_share_target.map(Amount::number),
+            burst_allowance: view.burst_allowance.map(Amount::number),
         }
     }
 }

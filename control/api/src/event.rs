@@ -71,7 +71,7 @@ pub struct Changes {
 
 /// Nodes whose liveness, health, facts or digests are seen to be different, and allocations whose
 /// reason to wait is.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Observed {
     /// As they are now.
     #[serde(default)]
@@ -79,6 +79,21 @@ pub struct Observed {
     /// Allocations with their reason to wait.
     #[serde(default)]
     pub waiting: Vec<Waiting>,
+    /// Tenants that have used up a budget: their pending work waits behind the others' from now on, and what runs goes
+    /// on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub exhausted: Vec<Exhausted>,
+}
+
+/// A tenant that has used up a budget.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Exhausted {
+    /// Which.
+    pub tenant: String,
+    /// The part used, 1 or more.
+    pub budget_used: f64,
+    /// Who may see to it.
+    pub admins: Vec<String>,
 }
 
 /// Why one allocation waits.

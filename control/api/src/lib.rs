@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 pub mod allocation;
+pub mod amount;
 pub mod audit;
 pub mod authority;
 pub mod baseline;
@@ -40,6 +41,7 @@ pub mod status;
 pub mod tenant;
 pub mod text;
 pub mod token;
+pub mod usage;
 pub mod vcluster;
 pub mod x509;
 pub mod yaml;

@@ -1,15 +1,17 @@
 //! Tenants in the form that accounting systems know them by, and what holds for the whole cluster.
 
 use crate::{
+    amount::{Hours, Parts, patch as amount},
     problem::FieldError,
-    project::{LimitsBody, ProjectUpdate, ProjectView, UsageView, is_false, is_unchanged, patch},
+    project::{LimitsBody, ProjectView, UsageView, is_false, is_unchanged, patch},
 };
 use lattice_quorum_types::{
     ProjectPath, Revision,
-    limit::{LimitPolicy, Patch, SystemLimitPatch},
+    budget::{SoftLimits, SoftPatch},
+    limit::{LimitPatch, LimitPolicy, Patch, SystemLimitPatch},
     view::{Headroom, HeadroomLevel, SystemView},
 };
-use serde::{Deserialize, Deserializer, Serialize, de::IgnoredAny};
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 /// A tenant as shown.
@@ -21,6 +23,23 @@ pub struct TenantView {
     pub max_nodes: Option<u64>,
     /// Allocations of it that may hold nodes at the same time; `null`: unlimited.
     pub max_concurrent_allocations: Option<u64>,
+    /// Hours of GPUs that its work may use in the budget period; `null`: no budget. Beyond it nothing is refused: its
+    /// work waits behind the others'.
+    #[serde(default)]
+    #[schema(value_type = Option<f64>)]
+    pub gpu_hours_budget: Option<Hours>,
+    /// Hours of nodes, likewise. Of two budgets the one that is nearer its end counts.
+    #[serde(default)]
+    #[schema(value_type = Option<f64>)]
+    pub node_hours_budget: Option<Hours>,
+    /// The part of the cluster that it is to have, 0 to 1; `null`: none is said.
+    #[serde(default)]
+    #[schema(value_type = Option<f64>)]
+    pub fair_share_target: Option<Parts>,
+    /// How many times that part it may hold while others need nothing, 1 or more; `null`: none is said.
+    #[serde(default)]
+    #[schema(value_type = Option<f64>)]
+    pub burst_allowance: Option<Parts>,
     /// What it and everything in it uses.
     pub usage: UsageView,
     /// Who administers it and may set the limits of its projects.
@@ -38,12 +57,17 @@ pub struct TenantView {
     pub overcommitted: bool,
 }
 
-impl From<ProjectView> for TenantView {
-    fn from(root: ProjectView) -> Self {
+impl TenantView {
+    /// Of its root project, and what it is meant to use.
+    pub fn new(root: ProjectView, soft: SoftLimits) -> Self {
         Self {
             id: root.path,
             max_nodes: root.limits.max_nodes,
             max_concurrent_allocations: root.limits.max_concurrent_allocations,
+            gpu_hours_budget: soft.gpu_ms_budget.map(Hours),
+            node_hours_budget: soft.node_ms_budget.map(Hours),
+            fair_share_target: soft.fair_share_ppm.map(Parts),
+            burst_allowance: soft.burst_ppm.map(Parts),
             usage: root.total,
             admins: root.admins,
             description: root.description,
@@ -51,23 +75,6 @@ impl From<ProjectView> for TenantView {
             revision: root.revision,
             overcommitted: root.overcommitted,
         }
-    }
-}
-
-/// A field that is known and comes later: whether it was given.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Later(bool);
-
-impl Later {
-    /// Whether it was given.
-    pub fn is_given(self) -> bool {
-        self.0
-    }
-}
-
-impl<'de> Deserialize<'de> for Later {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        IgnoredAny::deserialize(from).map(|_| Self(true))
     }
 }
 
@@ -86,6 +93,22 @@ pub struct TenantRequest {
     #[serde(default, with = "patch", skip_serializing_if = "is_unchanged")]
     #[schema(value_type = Option<u64>, required = false)]
     pub max_concurrent_allocations: Patch,
+    /// Hours of GPUs that its work may use in the budget period; none when left out.
+    #[serde(default, with = "amount::hours", skip_serializing_if = "is_unchanged")]
+    #[schema(value_type = Option<f64>, required = false, minimum = 0)]
+    pub gpu_hours_budget: Patch,
+    /// Hours of nodes that its work may use in the budget period; none when left out.
+    #[serde(default, with = "amount::hours", skip_serializing_if = "is_unchanged")]
+    #[schema(value_type = Option<f64>, required = false, minimum = 0)]
+    pub node_hours_budget: Patch,
+    /// The part of the cluster that it is to have, 0 to 1; none when left out.
+    #[serde(default, with = "amount::parts", skip_serializing_if = "is_unchanged")]
+    #[schema(value_type = Option<f64>, required = false, minimum = 0, maximum = 1)]
+    pub fair_share_target: Patch,
+    /// How many times that part it may hold while others need nothing, 1 to 10000; none when left out.
+    #[serde(default, with = "amount::parts", skip_serializing_if = "is_unchanged")]
+    #[schema(value_type = Option<f64>, required = false, minimum = 1, maximum = 10000)]
+    pub burst_allowance: Patch,
     /// Who administers it and may set the limits of its projects.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub admins: Vec<String>,
@@ -94,8 +117,8 @@ pub struct TenantRequest {
     pub description: String,
 }
 
-/// A change to a tenant's limits. A field left out stays, `null` lifts the ceiling where that is
-/// allowed. Budgets and shares are not here yet and are refused.
+/// A change to what a tenant may use and is meant to use: all of it or nothing. A field left out stays, `null` lifts
+/// the ceiling where that is allowed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TenantUpdate {
@@ -107,68 +130,58 @@ pub struct TenantUpdate {
     #[serde(default, with = "patch", skip_serializing_if = "is_unchanged")]
     #[schema(value_type = Option<u64>, required = false)]
     pub max_concurrent_allocations: Patch,
+    /// Hours of GPUs that its work may use in the budget period; `null`: none any more.
+    #[serde(default, with = "amount::hours", skip_serializing_if = "is_unchanged")]
+    #[schema(value_type = Option<f64>, required = false, minimum = 0)]
+    pub gpu_hours_budget: Patch,
+    /// Hours of nodes that its work may use in the budget period; `null`: none any more.
+    #[serde(default, with = "amount::hours", skip_serializing_if = "is_unchanged")]
+    #[schema(value_type = Option<f64>, required = false, minimum = 0)]
+    pub node_hours_budget: Patch,
+    /// The part of the cluster that it is to have, 0 to 1; `null`: none any more.
+    #[serde(default, with = "amount::parts", skip_serializing_if = "is_unchanged")]
+    #[schema(value_type = Option<f64>, required = false, minimum = 0, maximum = 1)]
+    pub fair_share_target: Patch,
+    /// How many times that part it may hold while others need nothing, 1 to 10000; `null`: none any more.
+    #[serde(default, with = "amount::parts", skip_serializing_if = "is_unchanged")]
+    #[schema(value_type = Option<f64>, required = false, minimum = 1, maximum = 10000)]
+    pub burst_allowance: Patch,
     /// Also below the sum of the limits of its projects: it is marked as overcommitted until they fit.
     /// For administrators of the whole cluster.
     #[serde(default, skip_serializing_if = "is_false")]
     pub force: bool,
-    #[serde(default, skip_serializing)]
-    #[schema(ignore)]
-    gpu_hours_budget: Later,
-    #[serde(default, skip_serializing)]
-    #[schema(ignore)]
-    node_hours_budget: Later,
-    #[serde(default, skip_serializing)]
-    #[schema(ignore)]
-    fair_share_target: Later,
-    #[serde(default, skip_serializing)]
-    #[schema(ignore)]
-    burst_allowance: Later,
 }
 
 impl TenantUpdate {
-    /// Of the hard limits.
-    pub fn hard(max_nodes: Patch, max_concurrent_allocations: Patch) -> Self {
-        Self {
-            max_nodes,
-            max_concurrent_allocations,
-            ..Self::default()
+    /// Its hard limits.
+    pub fn limits(&self) -> LimitPatch {
+        LimitPatch {
+            max_nodes: self.max_nodes,
+            max_concurrent_allocations: self.max_concurrent_allocations,
         }
     }
 
-    /// The same, also below the sum of the limits of its projects, where `force` is so.
-    #[must_use]
-    pub fn by_force(self, force: bool) -> Self {
-        Self { force, ..self }
-    }
-
-    /// As a change to its root project.
-    ///
-    /// # Errors
-    /// The first field that is not here yet.
-    pub fn of_root(self) -> Result<ProjectUpdate, FieldError> {
-        let later = [
-            ("gpu_hours_budget", self.gpu_hours_budget),
-            ("node_hours_budget", self.node_hours_budget),
-            ("fair_share_target", self.fair_share_target),
-            ("burst_allowance", self.burst_allowance),
-        ];
-        match later.into_iter().find(|(_, given)| given.0) {
-            None => Ok(ProjectUpdate {
-                max_nodes: self.max_nodes,
-                max_concurrent_allocations: self.max_concurrent_allocations,
-            }),
-            Some((field, _)) => Err(not_yet(field)),
+    /// Its soft ones.
+    pub fn soft(&self) -> SoftPatch {
+        SoftPatch {
+            gpu_ms_budget: self.gpu_hours_budget,
+            node_ms_budget: self.node_hours_budget,
+            fair_share_ppm: self.fair_share_target,
+            burst_ppm: self.burst_allowance,
         }
     }
 }
 
-/// Why a budget or a share is refused. Nothing was changed.
-pub fn not_yet(field: &str) -> FieldError {
-    FieldError {
-        field: field.to_owned(),
-        reason: "budgets and shares are not here yet; leave it out: max_nodes and \
-                 max_concurrent_allocations can be set. Nothing was changed"
-            .to_owned(),
+impl TenantRequest {
+    /// What it says of soft limits, as a change; `None`: nothing.
+    pub fn soft(&self) -> Option<SoftPatch> {
+        let soft = SoftPatch {
+            gpu_ms_budget: self.gpu_hours_budget,
+            node_ms_budget: self.node_hours_budget,
+            fair_share_ppm: self.fair_share_target,
+            burst_ppm: self.burst_allowance,
+        };
+        (soft != SoftPatch::default()).then_some(soft)
     }
 }
 
@@ -284,35 +297,35 @@ mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
 
+    /// The document's own numbers.
     #[test]
-    fn what_is_not_here_yet_is_refused_by_its_name() {
-        let read = |text: &str| serde_json::from_str::<TenantUpdate>(text).unwrap();
-        let root = read(r#"{"max_nodes": 250, "max_concurrent_allocations": null}"#);
-        let root = root.of_root().unwrap();
-        assert_eq!(root.max_nodes, Patch::Set(250));
-        assert_eq!(root.max_concurrent_allocations, Patch::Unlimited);
-        for field in [
-            "gpu_hours_budget",
-            "node_hours_budget",
-            "fair_share_target",
-            "burst_allowance",
-        ] {
-            for value in ["150000", "0.5", "null"] {
-                let text = format!(r#"{{"max_nodes": 1, "{field}": {value}}}"#);
-                let refused = read(&text).of_root().unwrap_err();
-                assert_eq!(refused.field, field);
-                assert!(refused.reason.contains("not here yet"), "{refused}");
-            }
-        }
+    fn what_is_named_changes_and_what_is_not_stays() {
+        let read = |text: &str| serde_json::from_str::<TenantUpdate>(text);
+        let update = read(
+            r#"{"max_nodes": 250, "max_concurrent_allocations": 50, "gpu_hours_budget": 150000,
+                "node_hours_budget": 500000}"#,
+        );
+        let update = update.unwrap();
+        assert_eq!(update.limits().max_nodes, Patch::Set(250));
+        let soft = update.soft();
+        assert_eq!(soft.gpu_ms_budget, Patch::Set(150_000 * 3_600_000));
+        assert_eq!(soft.node_ms_budget, Patch::Set(500_000 * 3_600_000));
+        assert_eq!(soft.fair_share_ppm, Patch::Unchanged);
+        let share = read(r#"{"fair_share_target": 0.15, "burst_allowance": null}"#).unwrap();
+        assert_eq!(share.limits(), LimitPatch::default());
+        assert_eq!(share.soft().fair_share_ppm, Patch::Set(150_000));
+        assert_eq!(share.soft().burst_ppm, Patch::Unlimited);
+        let written = serde_json::to_string(&update).unwrap();
+        assert_eq!(read(&written).unwrap(), update);
+        assert!(!written.contains("fair_share_target"), "{written}");
         for text in [
             r#"{"max_node": 1}"#,
             r#"{"max_nodes": -1}"#,
             r#"{"max_nodes": 1.5}"#,
+            r#"{"gpu_hours_budget": -1}"#,
+            r#"{"gpu_hours_budget": "many"}"#,
         ] {
-            assert!(
-                serde_json::from_str::<TenantUpdate>(text).is_err(),
-                "{text}"
-            );
+            assert!(read(text).is_err(), "{text}");
         }
     }
 

@@ -18,6 +18,7 @@ mod project;
 mod replay;
 mod reservation;
 mod submit;
+mod usage;
 mod web_tls;
 
 use allocation::Action;
@@ -106,6 +107,7 @@ enum ClusterCommand {
     Checkpoint(allocation::CheckpointArgs),
     Logs(allocation::LogsArgs),
     Why(allocation::WhyArgs),
+    Usage(usage::UsageArgs),
     /// Graphs of work: members that begin when others have ended.
     #[command(subcommand)]
     Dag(dag::DagCommand),
@@ -191,6 +193,7 @@ async fn ask(command: ClusterCommand, connection: &Connection) -> Result<(), Fai
         C::Checkpoint(args) => allocation::checkpoint(&args, connection).await,
         C::Logs(args) => allocation::logs(&args, connection).await,
         C::Why(args) => allocation::why(&args, connection).await,
+        C::Usage(args) => usage::run(args, connection).await,
         C::Dag(command) => dag::run(command, connection).await,
         C::Reservation(command) => reservation::run(command, connection).await,
         C::Node(command) => node::run(command, connection).await,

@@ -7,6 +7,7 @@ use lattice_api::{
         HeadroomView, LimitPolicyUpdate, SystemLimitsUpdate, SystemLimitsView, TenantRequest,
         TenantUpdate, TenantView,
     },
+    usage::{TenantUsage, UserUsage},
 };
 use reqwest::Method;
 
@@ -88,6 +89,41 @@ impl Client {
     ) -> Result<Changed, ClientError> {
         let put = self.request(Method::PUT, &["limits"]).json(request);
         self.answer(with_key(put, key)).await
+    }
+}
+
+/// What was used.
+impl Client {
+    /// What a tenant has used in so many days that end now, and how it stands to its budgets.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn tenant_usage(&self, id: &str, days: u64) -> Result<TenantUsage, ClientError> {
+        let days = [("days", days.to_string())];
+        let get = self
+            .request(Method::GET, &["tenants", id, "usage"])
+            .query(&days);
+        self.answer(get).await
+    }
+
+    /// What a user has used in so many days that end now. Others' use is told to operators.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn user_usage(&self, user: &str, days: u64) -> Result<UserUsage, ClientError> {
+        let asked = [("user", user.to_owned()), ("days", days.to_string())];
+        let get = self.request(Method::GET, &["usage"]).query(&asked);
+        self.answer(get).await
+    }
+
+    /// What whoever asks has used in so many days that end now.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn own_usage(&self, days: u64) -> Result<UserUsage, ClientError> {
+        let days = [("days", days.to_string())];
+        self.answer(self.request(Method::GET, &["usage"]).query(&days))
+            .await
     }
 }
 

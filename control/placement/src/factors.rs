@@ -134,6 +134,9 @@ pub fn budget(used: f64) -> f64 {
     if used <= PENALTY_FROM {
         return 1.0;
     }
+    if used >= 1.0 {
+        return EXHAUSTED;
+    }
     let over = (used - PENALTY_FROM) / (1.0 - PENALTY_FROM);
     (1.0 - over * (1.0 - EXHAUSTED)).max(EXHAUSTED)
 }

@@ -52,7 +52,7 @@ mod waiting;
 mod windows;
 
 pub use explain::{Blocker, Constraint, Explanation, Step};
-pub use factors::{Factors, Score};
+pub use factors::{Factors, Score, budget as budget_factor};
 pub use floor::Floors;
 pub use fraction::{Fraction, InvalidFraction};
 pub use plan::{Layout, Placement, Plan, Reservation};

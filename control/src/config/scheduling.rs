@@ -4,6 +4,7 @@ mod prometheus;
 
 pub use prometheus::PrometheusConfig;
 
+use crate::books::{KEPT_DAYS, PERIOD_DAYS};
 use lattice_config::Problems;
 use lattice_quorum_types::{dag::MAX_MEMBERS, spec::Demand};
 use reqwest::Url;
@@ -27,6 +28,8 @@ pub struct SchedulingConfig {
     pub checkpoint_directory: Option<String>,
     /// Most members of one graph; 1000 when left out, which is also the most there is.
     pub max_dag_size: Option<usize>,
+    /// Days of the rolling window in which budgets of hours are used; 90 when left out, 366 at most.
+    pub budget_period_days: Option<u64>,
 }
 
 /// Prices of energy: lines `timestamp,price` in a file or behind an URL, one of the two.
@@ -199,11 +202,22 @@ impl SchedulingConfig {
             let text = format!("give 1 to {MAX_MEMBERS} members, not {given}");
             problems.add("max_dag_size", text);
         }
+        if let Some(given) = self.budget_period_days
+            && !(1..=KEPT_DAYS).contains(&given)
+        {
+            let text = format!("give 1 to {KEPT_DAYS} days, not {given}");
+            problems.add("budget_period_days", text);
+        }
     }
 
     /// Most members of one graph.
     pub(crate) fn max_dag_size(&self) -> usize {
         self.max_dag_size.unwrap_or(MAX_MEMBERS)
+    }
+
+    /// Days of the window in which budgets are used.
+    pub(crate) fn budget_period_days(&self) -> u64 {
+        self.budget_period_days.unwrap_or(PERIOD_DAYS)
     }
 
     /// Every URL of it.

@@ -26,7 +26,7 @@ fn seen(n: u32) -> Change {
     let id = NodeId::new(format!("gpu{n:03}")).unwrap();
     Change::Observed(Arc::new(Observed {
         nodes: BTreeSet::from([id]),
-        waiting: BTreeSet::new(),
+        ..Observed::default()
     }))
 }
 

@@ -1,10 +1,10 @@
 //! For administrators.
 
-use super::{close, key, open, paging, projects};
+use super::{close, given, key, open, paging, projects};
 use crate::http::{
     ops::{
         audit::{self, Wanted},
-        authorities, certificates, drains, quorum, reservations, status, tenants, tokens,
+        authorities, certificates, drains, quorum, reservations, status, tenants, tokens, usage,
         vclusters,
     },
     state::Api,
@@ -60,8 +60,28 @@ impl v1::admin_service_server::AdminService for Service {
         let (caller, mut message) = open(&self.0, request)?;
         let key = key(message.idempotency_key.take())?;
         let id = std::mem::take(&mut message.id);
-        let update = TenantUpdate::from(message);
+        let update = TenantUpdate::try_from(message);
+        let update = update.map_err(|error| Problem::from(error).to_grpc())?;
         close(tenants::update(self.0.core(), &caller, &id, update, key).await)
+    }
+
+    async fn get_tenant_usage(
+        &self,
+        request: Request<v1::GetTenantUsageRequest>,
+    ) -> Result<Response<v1::TenantUsage>, Status> {
+        let (caller, message) = open(&self.0, request)?;
+        let days = (message.days > 0).then_some(message.days);
+        close(usage::of_tenant(self.0.core(), &caller, &message.id, days))
+    }
+
+    async fn get_user_usage(
+        &self,
+        request: Request<v1::GetUserUsageRequest>,
+    ) -> Result<Response<v1::UserUsage>, Status> {
+        let (caller, message) = open(&self.0, request)?;
+        let days = (message.days > 0).then_some(message.days);
+        let user = given(&message.user);
+        close(usage::of_user(self.0.core(), &caller, user, days))
     }
 
     async fn delete_tenant(

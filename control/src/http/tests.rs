@@ -35,4 +35,5 @@ mod submits;
 mod tenants;
 mod terms;
 mod tokens;
+mod usage;
 mod vclusters;

@@ -1,6 +1,6 @@
 //! What becomes of the sources' last word in what the solver is given.
 
-use crate::view::View;
+use crate::{books, view::View};
 use lattice_placement::{ClusterView, Delta, Fraction, PendingView, RunningView, StorageView};
 use lattice_quorum_types::{Allocation, AllocationId, AllocationState, VclusterName};
 use std::{collections::BTreeMap, sync::Arc};
@@ -56,6 +56,7 @@ pub(crate) fn left(view: &View) -> BTreeMap<String, StorageView> {
 pub(crate) fn fill(view: &View, cluster: &mut ClusterView) {
     cluster.energy_price = view.inputs.energy.map(|price| price.normalized);
     cluster.storage = left(view);
+    cluster.tenants = books::tenants(view);
     let ready = &view.inputs.data_ready;
     for (id, pending) in &mut cluster.pending {
         say(ready, *id, pending);
@@ -73,6 +74,17 @@ pub(crate) fn follow(old: &View, new: &View, vcluster: &VclusterName, delta: &mu
         .filter(|(name, left)| was.get(*name) != Some(*left));
     let news = news.map(|(name, left)| (name.clone(), Some(*left)));
     delta.storage.extend(news);
+    let (was, is) = (books::tenants(old), books::tenants(new));
+    let gone = was.keys().filter(|tenant| !is.contains_key(*tenant));
+    delta
+        .tenants
+        .extend(gone.map(|tenant| (tenant.clone(), None)));
+    let news = is
+        .into_iter()
+        .filter(|(tenant, stands)| was.get(tenant) != Some(stands));
+    delta
+        .tenants
+        .extend(news.map(|(tenant, stands)| (tenant, Some(stands))));
     let (was, is) = (&old.inputs.data_ready, &new.inputs.data_ready);
     for (id, pending) in &mut delta.pending {
         if let Some(pending) = pending {

@@ -7,6 +7,7 @@
 mod tests;
 
 use crate::{
+    books,
     core::Core,
     movement::{Movement, asked_gpu_ms, is_least_of_service},
     plans::plan_of,
@@ -19,7 +20,10 @@ use crate::{
 };
 use lattice_placement::{
     Blocker, ClusterView, Plan,
-    movement::lend::{Input, Member, Moves, Place, Timing, Wanting, decide},
+    movement::{
+        lend::{Input, Member, Moves, Place, Timing, Wanting, decide},
+        preempt::Work,
+    },
 };
 use lattice_quorum_types::{
     Allocation, AllocationState, Command, Envelope, NodeId, UnixMillis, VclusterName,
@@ -348,7 +352,7 @@ struct Sharing {
     cluster: ClusterView,
     places: BTreeMap<NodeId, Place>,
     vclusters: BTreeMap<VclusterName, Member>,
-    work: BTreeMap<lattice_quorum_types::AllocationId, lattice_placement::movement::preempt::Work>,
+    work: BTreeMap<lattice_quorum_types::AllocationId, Work>,
     timing: Timing,
     now: UnixMillis,
 }
@@ -430,9 +434,12 @@ impl Sharing {
         }
         let held = sharing.cluster.running.keys();
         let held = held.filter_map(|id| view.allocation(*id));
-        sharing.work = held
-            .map(|held| (held.id, room::work_of(core, view, held)))
-            .collect();
+        let bursts = books::bursts(view);
+        let work = |held: &Allocation| Work {
+            burst: bursts.contains(&held.id),
+            ..room::work_of(core, view, held)
+        };
+        sharing.work = held.map(|held| (held.id, work(held))).collect();
         sharing
     }
 

@@ -488,7 +488,11 @@ pub(crate) fn forget(core: &Core, vcluster: &VclusterName) {
 
 fn observed(waiting: BTreeSet<AllocationId>) -> Change {
     let nodes = BTreeSet::new();
-    Change::Observed(Arc::new(Observed { nodes, waiting }))
+    Change::Observed(Arc::new(Observed {
+        nodes,
+        waiting,
+        ..Observed::default()
+    }))
 }
 
 /// Keeps from a planner what is set aside, and gives it back what is not any more. Whatever else becomes of

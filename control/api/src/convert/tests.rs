@@ -8,6 +8,7 @@ use crate::{
         CheckpointBody, CheckpointsView, DagPlaceView, DependencyView, ElementView, KeptView,
         MetricBody, ScaleBody, TallyView, WaitsForView, WritingView,
     },
+    amount::{Amount, Hours, Parts},
     baseline::{
         BaselineSet, BaselineStanding, BaselineView, BrakeState, BrakeView, ClassRuleView,
         CohortForm, VersionView,
@@ -35,6 +36,7 @@ use crate::{
     reservation::{ReservationConflictView, ReservationView},
     scheduler::{AllReservations, ReservationsView, SchedulerView, WeightsView},
     tenant::TenantView,
+    usage::{PausedView, TenantUsage, UsedInTenant, UserUsage},
     v1,
     vcluster::VclusterView,
 };
@@ -114,6 +116,23 @@ impl Back<AllocationId> for u64 {
         AllocationId(self)
     }
 }
+
+macro_rules! amounts {
+    ($($amount:ty)*) => { $(
+        impl Full for $amount {
+            fn full(next: &mut u16) -> Self {
+                Self::of(u64::full(next) * 1_000)
+            }
+        }
+        impl Back<$amount> for f64 {
+            fn back(self) -> $amount {
+                <$amount>::from_number(self).unwrap_or_default()
+            }
+        }
+    )* };
+}
+
+amounts! { Hours Parts }
 
 impl<T: Full> Full for Option<T> {
     fn full(next: &mut u16) -> Self {
@@ -362,9 +381,19 @@ alike! {
     StepView = ExplanationStep { constraint, removed, left }
     UsageView = Usage { nodes, allocations }
     TenantView = Tenant {
-        id, max_nodes, max_concurrent_allocations, usage, admins, description, created_at, revision,
-        overcommitted,
+        id, max_nodes, max_concurrent_allocations, gpu_hours_budget, node_hours_budget, fair_share_target,
+        burst_allowance, usage, admins, description, created_at, revision, overcommitted,
     }
+    TenantUsage = TenantUsage {
+        tenant, days, since, until, node_hours_used, gpu_hours_used, idle_claimed_node_hours, budget_period_days,
+        gpu_hours_budget, node_hours_budget, budget_used, budget_factor, source, fair_share_target,
+        burst_allowance, share, burst, downscaled, paused, revision,
+    }
+    PausedView = PausedProject { project, vcluster }
+    UserUsage = UserUsage {
+        user, days, since, until, node_hours_used, gpu_hours_used, idle_claimed_node_hours, tenants, revision,
+    }
+    UsedInTenant = UsedInTenant { tenant, node_hours_used, gpu_hours_used, idle_claimed_node_hours }
     Reprobed = ReprobeResponse { node, fingerprint, classes, differs, bmc }
     UnknownView = UnknownClass { node, class, why, baseline }
     VersionView = BaselineVersion { version, by, at }
@@ -616,6 +645,8 @@ fn a_message_has_every_field_of_its_view() {
     comes_back::<QuorumView, v1::Quorum>();
     comes_back::<Reprobed, v1::ReprobeResponse>();
     comes_back::<TenantView, v1::Tenant>();
+    comes_back::<TenantUsage, v1::TenantUsage>();
+    comes_back::<UserUsage, v1::UserUsage>();
     comes_back::<VclusterView, v1::Vcluster>();
     // The other of two.
     let all = ReservationsView::All(AllReservations::All);

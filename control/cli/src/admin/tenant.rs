@@ -7,7 +7,12 @@ use crate::{
     project::{Limit, limit, overcommitted, patch},
 };
 use clap::{Args, Subcommand};
-use lattice_api::tenant::{TenantRequest, TenantUpdate, TenantView, not_yet};
+use lattice_api::{
+    amount::{Amount, Hours, Parts},
+    tenant::{TenantRequest, TenantUpdate, TenantView},
+};
+use lattice_quorum_types::limit::Patch;
+use std::str::FromStr;
 
 /// What is done with tenants.
 #[derive(Subcommand)]
@@ -21,7 +26,11 @@ pub enum TenantCommand {
     },
     /// Create a tenant. Without limits it may hold nothing.
     Create(CreateArgs),
-    /// Change a tenant's limits; what is not named stays as it is.
+    /// Change what a tenant may use, and what it is meant to use; what is not named stays as it is. All of it is
+    /// changed, or nothing.
+    ///
+    /// Budgets of hours and shares refuse nothing: work of a tenant that has used up a budget waits behind the others',
+    /// and what runs goes on. `lattice usage --tenant NAME` shows how a tenant stands.
     ///
     /// A limit may go below what is used: nothing that runs is ended, and nothing new begins until
     /// there is room again. It may not go below the sum of the limits of the tenant's projects, unless
@@ -36,13 +45,26 @@ pub enum TenantCommand {
 }
 
 #[derive(Args)]
-pub struct HardLimits {
+pub struct NewLimits {
     /// Nodes that it and everything in it may hold at the same time.
     #[arg(long, value_name = "LIMIT")]
     max_nodes: Option<Limit>,
     /// Allocations that may hold nodes at the same time: a number, or unlimited.
     #[arg(long, value_name = "LIMIT")]
     max_concurrent_allocations: Option<Limit>,
+    /// Hours of GPUs that its work may use in the budget period (90 days unless the site says otherwise): a number, or
+    /// none.
+    #[arg(long, value_name = "HOURS")]
+    gpu_hours_budget: Option<Soft<Hours>>,
+    /// Hours of nodes, likewise. Of two budgets the one that is nearer its end counts.
+    #[arg(long, value_name = "HOURS")]
+    node_hours_budget: Option<Soft<Hours>>,
+    /// The part of the cluster that it is to have: 0 to 1, or none.
+    #[arg(long, value_name = "SHARE")]
+    fair_share_target: Option<Soft<Parts>>,
+    /// How many times that part it may hold while others need nothing: 1 or more, or none.
+    #[arg(long, value_name = "FACTOR")]
+    burst_allowance: Option<Soft<Parts>>,
 }
 
 #[derive(Args)]
@@ -50,7 +72,7 @@ pub struct CreateArgs {
     /// Its name.
     id: String,
     #[command(flatten)]
-    limits: HardLimits,
+    limits: NewLimits,
     /// Who may set the limits of its projects; repeat for several.
     #[arg(long = "admin", value_name = "USER")]
     admins: Vec<String>,
@@ -80,27 +102,45 @@ pub struct Changes {
     /// Allocations that may hold nodes at the same time: a number, or unlimited.
     #[arg(long, value_name = "LIMIT")]
     max_concurrent_allocations: Option<Limit>,
-    #[arg(long, value_name = "HOURS", hide = true)]
-    gpu_hours_budget: Option<String>,
-    #[arg(long, value_name = "HOURS", hide = true)]
-    node_hours_budget: Option<String>,
-    #[arg(long, value_name = "SHARE", hide = true)]
-    fair_share_target: Option<String>,
-    #[arg(long, value_name = "FACTOR", hide = true)]
-    burst_allowance: Option<String>,
+    /// Hours of GPUs that its work may use in the budget period (90 days unless the site says otherwise): a number, or
+    /// none.
+    #[arg(long, value_name = "HOURS")]
+    gpu_hours_budget: Option<Soft<Hours>>,
+    /// Hours of nodes, likewise. Of two budgets the one that is nearer its end counts.
+    #[arg(long, value_name = "HOURS")]
+    node_hours_budget: Option<Soft<Hours>>,
+    /// The part of the cluster that it is to have: 0 to 1, or none.
+    #[arg(long, value_name = "SHARE")]
+    fair_share_target: Option<Soft<Parts>>,
+    /// How many times that part it may hold while others need nothing: 1 or more, or none.
+    #[arg(long, value_name = "FACTOR")]
+    burst_allowance: Option<Soft<Parts>>,
 }
 
-impl Changes {
-    /// The first that is not here yet: nothing is changed then, so that nobody believes in half of it.
-    fn later(&self) -> Option<&'static str> {
-        let later = [
-            ("gpu_hours_budget", &self.gpu_hours_budget),
-            ("node_hours_budget", &self.node_hours_budget),
-            ("fair_share_target", &self.fair_share_target),
-            ("burst_allowance", &self.burst_allowance),
-        ];
-        let given = later.into_iter().find(|(_, value)| value.is_some());
-        given.map(|(field, _)| field)
+/// An amount, or none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Soft<A> {
+    /// So much.
+    Set(A),
+    /// None any more.
+    Lifted,
+}
+
+impl<A: FromStr<Err = String>> FromStr for Soft<A> {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "none" | "unlimited" => Ok(Self::Lifted),
+            number => number.parse().map(Self::Set),
+        }
+    }
+}
+
+fn soft<A: Amount>(given: Option<Soft<A>>) -> Patch {
+    match given {
+        None => Patch::Unchanged,
+        Some(Soft::Lifted) => Patch::Unlimited,
+        Some(Soft::Set(amount)) => Patch::Set(amount.small()),
     }
 }
 
@@ -119,21 +159,26 @@ pub async fn run(command: TenantCommand, connection: &Connection) -> Result<(), 
                 id: args.id,
                 max_nodes: patch(args.limits.max_nodes),
                 max_concurrent_allocations: patch(args.limits.max_concurrent_allocations),
+                gpu_hours_budget: soft(args.limits.gpu_hours_budget),
+                node_hours_budget: soft(args.limits.node_hours_budget),
+                fair_share_target: soft(args.limits.fair_share_target),
+                burst_allowance: soft(args.limits.burst_allowance),
                 admins: args.admins,
                 description: args.description,
             };
             show(&client.create_tenant(&request).await?, connection)
         }
         TenantCommand::Update(args) => {
-            if let Some(field) = args.changes.later() {
-                let refused = not_yet(field);
-                let option = field.replace('_', "-");
-                return Err(Failure::usage(format!("--{option}: {}", refused.reason)));
-            }
             let changes = args.changes;
-            let nodes = patch(changes.max_nodes);
-            let allocations = patch(changes.max_concurrent_allocations);
-            let update = TenantUpdate::hard(nodes, allocations).by_force(args.force);
+            let update = TenantUpdate {
+                max_nodes: patch(changes.max_nodes),
+                max_concurrent_allocations: patch(changes.max_concurrent_allocations),
+                gpu_hours_budget: soft(changes.gpu_hours_budget),
+                node_hours_budget: soft(changes.node_hours_budget),
+                fair_share_target: soft(changes.fair_share_target),
+                burst_allowance: soft(changes.burst_allowance),
+                force: args.force,
+            };
             show(&client.update_tenant(&args.id, &update).await?, connection)
         }
         TenantCommand::Delete { id } => {
@@ -152,8 +197,15 @@ const COLUMNS: Columns<'_> = Columns {
         "max_concurrent_allocations",
         "allocations",
         "overcommitted",
+        "gpu_hours_budget",
+        "node_hours_budget",
     ],
-    wide: &["admins", "description"],
+    wide: &[
+        "fair_share_target",
+        "burst_allowance",
+        "admins",
+        "description",
+    ],
 };
 
 fn row(tenant: &TenantView) -> Vec<String> {
@@ -164,9 +216,17 @@ fn row(tenant: &TenantView) -> Vec<String> {
         limit(tenant.max_concurrent_allocations),
         tenant.usage.allocations.to_string(),
         overcommitted(tenant.overcommitted),
+        shown(tenant.gpu_hours_budget),
+        shown(tenant.node_hours_budget),
+        shown(tenant.fair_share_target),
+        shown(tenant.burst_allowance),
         tenant.admins.join(","),
         tenant.description.clone(),
     ]
+}
+
+fn shown<A: std::fmt::Display>(amount: Option<A>) -> String {
+    amount.map_or("-".to_owned(), |amount| amount.to_string())
 }
 
 fn show(tenant: &TenantView, connection: &Connection) -> Result<(), Failure> {
@@ -196,18 +256,25 @@ mod tests {
     }
 
     #[test]
-    fn the_seeds_own_form_is_understood_and_what_comes_later_is_known_by_its_name() {
+    fn the_seeds_own_form_is_understood() {
         let hard = "update physics --max-nodes 250 --max-concurrent-allocations 50";
-        let read = changes(hard).unwrap();
-        assert_eq!(read.later(), None);
+        let all = format!("{hard} --gpu-hours-budget 150000 --node-hours-budget 500000");
+        let read = changes(&all).unwrap();
         assert_eq!(limit_of(read.max_nodes), "250");
         assert_eq!(limit_of(read.max_concurrent_allocations), "50");
-        let all = format!("{hard} --gpu-hours-budget 150000 --node-hours-budget 500000");
-        assert_eq!(changes(&all).unwrap().later(), Some("gpu_hours_budget"));
-        let share = "update physics --fair-share-target 0.15";
-        assert_eq!(changes(share).unwrap().later(), Some("fair_share_target"));
+        assert_eq!(soft(read.gpu_hours_budget), Patch::Set(150_000 * 3_600_000));
+        assert_eq!(
+            soft(read.node_hours_budget),
+            Patch::Set(500_000 * 3_600_000)
+        );
+        assert_eq!(soft(read.fair_share_target), Patch::Unchanged);
+        let share =
+            changes("update physics --fair-share-target 0.15 --burst-allowance none").unwrap();
+        assert_eq!(soft(share.fair_share_target), Patch::Set(150_000));
+        assert_eq!(soft(share.burst_allowance), Patch::Unlimited);
         assert!(changes("update physics").is_err(), "nothing would change");
         assert!(changes("update physics --max-nodes many").is_err());
+        assert!(changes("update physics --gpu-hours-budget -5").is_err());
     }
 
     #[test]
@@ -216,6 +283,10 @@ mod tests {
             id: "physics".to_owned(),
             max_nodes: Some(250),
             max_concurrent_allocations: None,
+            gpu_hours_budget: None,
+            node_hours_budget: None,
+            fair_share_target: None,
+            burst_allowance: None,
             usage: lattice_api::project::UsageView::default(),
             admins: vec![],
             description: String::new(),

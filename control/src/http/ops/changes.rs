@@ -3,7 +3,7 @@
 use super::{allocations, explain, nodes, time, waits::Waits};
 use crate::{Change as CoreChange, Core, Observed as CoreObserved, View, http::caller::Caller};
 use lattice_api::{
-    event::{Change, Changes, Compacted, Observed, StreamEvent, Waiting},
+    event::{Change, Changes, Compacted, Exhausted, Observed, StreamEvent, Waiting},
     project::ProjectView,
 };
 use lattice_quorum_types::{
@@ -161,8 +161,20 @@ fn seen(core: &Core, view: &View, caller: &Caller, observed: &CoreObserved) -> O
         Some(Waiting { id: id.0, reason })
     });
     let nodes = nodes.map(|entry| nodes::with_bmc(core, nodes::shown(view, entry), entry));
+    let exhausted = observed
+        .exhausted
+        .iter()
+        .filter(|tenant| caller.sees(tenant));
+    let exhausted = exhausted.filter_map(|tenant| {
+        Some(Exhausted {
+            tenant: tenant.to_string(),
+            budget_used: view.hours.get(tenant)?.used()?,
+            admins: view.projects.get(tenant)?.admins.clone(),
+        })
+    });
     Observed {
         nodes: nodes.collect(),
         waiting: waiting.collect(),
+        exhausted: exhausted.collect(),
     }
 }

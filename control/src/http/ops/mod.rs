@@ -31,6 +31,7 @@ pub(crate) mod status;
 pub(crate) mod submit;
 pub(crate) mod tenants;
 pub(crate) mod tokens;
+pub(crate) mod usage;
 pub(crate) mod vclusters;
 mod waits;
 

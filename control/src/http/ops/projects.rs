@@ -192,7 +192,7 @@ pub(crate) async fn set_limits(
 }
 
 /// Whoever overbooks a level does so at the cost of everybody who shares the nodes.
-fn check_force(caller: &Caller, force: bool) -> Result<(), Problem> {
+pub(super) fn check_force(caller: &Caller, force: bool) -> Result<(), Problem> {
     match force {
         true => caller.check_whole(Role::Admin, "setting limits by force"),
         false => Ok(()),

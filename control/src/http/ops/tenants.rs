@@ -2,13 +2,13 @@
 
 use super::{change, paging, projects, propose, read, unexpected};
 use crate::{
-    Core,
+    Core, View,
     http::caller::{Caller, Role},
 };
 use lattice_api::{
     page::Page,
     problem::{Kind, Problem},
-    project::{Changed, ProjectRequest, ProjectUpdate},
+    project::{Changed, ProjectRequest, ProjectUpdate, ProjectView},
     tenant::{
         LimitPolicyUpdate, SystemLimitsUpdate, SystemLimitsView, TenantRequest, TenantUpdate,
         TenantView,
@@ -16,6 +16,8 @@ use lattice_api::{
 };
 use lattice_quorum_types::{
     Command, ProjectPath,
+    budget::{MAX_BURST_PPM, WHOLE_PPM},
+    limit::{LimitPatch, Patch},
     view::{Answer, Query},
 };
 use std::ops::Bound;
@@ -43,11 +45,22 @@ pub(crate) fn list(
     let roots = view.projects.range((start, Bound::Unbounded));
     let roots = roots.filter(|(path, _)| path.is_tenant() && caller.sees(path));
     let page = paging::page(roots, limit, |(path, _)| path.to_string());
-    Ok(page.map(|(_, root)| lattice_api::project::ProjectView::from(root).into()))
+    Ok(page.map(|(_, root)| shown(&view, ProjectView::from(root))))
+}
+
+/// A tenant with what it is meant to use.
+fn shown(view: &View, root: ProjectView) -> TenantView {
+    let path = ProjectPath::new(&root.path).ok();
+    let budget = path.and_then(|path| view.budgets.get(&path));
+    TenantView::new(
+        root,
+        budget.map_or_else(Default::default, |budget| budget.soft),
+    )
 }
 
 pub(crate) fn get(core: &Core, caller: &Caller, id: &str) -> Result<TenantView, Problem> {
-    Ok(projects::get(core, caller, root(id)?)?.into())
+    let project = projects::get(core, caller, root(id)?)?;
+    Ok(shown(&core.view(), project))
 }
 
 pub(crate) async fn create(
@@ -56,6 +69,9 @@ pub(crate) async fn create(
     request: TenantRequest,
     key: Option<String>,
 ) -> Result<TenantView, Problem> {
+    let soft = request.soft();
+    // What the quorum would refuse it refuses at once: nothing is made by halves.
+    check_soft(&request)?;
     let request = ProjectRequest {
         path: root(&request.id)?.to_owned(),
         limits: ProjectUpdate {
@@ -65,7 +81,47 @@ pub(crate) async fn create(
         admins: request.admins,
         description: request.description,
     };
-    Ok(projects::create(core, caller, request, key).await?.into())
+    let made = projects::create(core, caller, request, key.clone()).await?;
+    let Some(soft) = soft else {
+        return Ok(shown(&core.view(), made));
+    };
+    let command = Command::UpdateTenant {
+        tenant: ProjectPath::new(&made.path)
+            .map_err(|error| Problem::field("id", error.to_string()))?,
+        limits: LimitPatch::default(),
+        soft,
+        force: false,
+    };
+    let key = key.map(|key| format!("{key} budget"));
+    if let Err(mut problem) = propose(core, caller, key, command).await {
+        problem.detail = format!(
+            "tenant \"{}\" was created, without what it is meant to use: {}. Set that with PUT, or repeat \
+             the request with its key",
+            made.path, problem.detail
+        );
+        return Err(problem);
+    }
+    Ok(shown(&core.view(), made))
+}
+
+fn check_soft(request: &TenantRequest) -> Result<(), Problem> {
+    let within = |patch: Patch, least: u64, most: u64| match patch {
+        Patch::Set(ppm) => (least..=most).contains(&ppm),
+        Patch::Unlimited | Patch::Unchanged => true,
+    };
+    if !within(request.fair_share_target, 0, WHOLE_PPM) {
+        return Err(Problem::field(
+            "fair_share_target",
+            "a share is a part of the whole: 0 to 1",
+        ));
+    }
+    match within(request.burst_allowance, WHOLE_PPM, MAX_BURST_PPM) {
+        true => Ok(()),
+        false => Err(Problem::field(
+            "burst_allowance",
+            "it is how many times its share a tenant may hold: 1 to 10000",
+        )),
+    }
 }
 
 pub(crate) async fn update(
@@ -75,10 +131,23 @@ pub(crate) async fn update(
     update: TenantUpdate,
     key: Option<String>,
 ) -> Result<TenantView, Problem> {
-    let force = update.force;
-    let update = update.of_root()?;
-    let updated = projects::update_with(core, caller, root(id)?, update, force, key).await?;
-    Ok(updated.into())
+    let tenant = tenant(core, caller, id)?;
+    check_root(caller, &tenant)?;
+    projects::check_force(caller, update.force)?;
+    let command = Command::UpdateTenant {
+        tenant: tenant.clone(),
+        limits: update.limits(),
+        soft: update.soft(),
+        force: update.force,
+    };
+    propose(core, caller, key, command).await?;
+    get(core, caller, tenant.as_str())
+}
+
+/// The tenant of this name, if the caller is told of it.
+pub(super) fn tenant(core: &Core, caller: &Caller, id: &str) -> Result<ProjectPath, Problem> {
+    let project = projects::get(core, caller, root(id)?)?;
+    ProjectPath::new(&project.path).map_err(|error| Problem::field("id", error.to_string()))
 }
 
 pub(crate) async fn delete(

@@ -21,6 +21,7 @@ mod reservations;
 mod service;
 mod tenants;
 mod tokens;
+mod usage;
 mod vclusters;
 
 use super::state::Api;
@@ -78,6 +79,8 @@ fn documented() -> OpenApiRouter<Api> {
         .routes(routes!(projects::set_limits))
         .routes(routes!(tenants::list, tenants::create))
         .routes(routes!(tenants::get, tenants::update, tenants::delete))
+        .routes(routes!(usage::tenant))
+        .routes(routes!(usage::user))
         .routes(routes!(tenants::limits, tenants::set_limits))
         .routes(routes!(tenants::set_policy))
         .routes(routes!(vclusters::list))

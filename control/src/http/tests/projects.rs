@@ -180,12 +180,16 @@ async fn by_force_an_administrator_overbooks_a_level_which_is_shown_until_it_is_
     root.set_limits(&asked, None).await.unwrap();
     assert!(!root.project("atlas").await.unwrap().overcommitted);
 
-    let lower = TenantUpdate::hard(Patch::Set(100), Patch::Unchanged);
+    let mut lower = TenantUpdate {
+        max_nodes: Patch::Set(100),
+        ..TenantUpdate::default()
+    };
     let refused = root.update_tenant("atlas", &lower).await.unwrap_err();
     assert!(matches!(&refused, ClientError::Refused(p) if p.code == "limit_conflict"));
     assert!(refused.to_string().contains("\"atlas\""), "{refused}");
     assert!(refused.to_string().contains("add up to 120"), "{refused}");
-    let forced = root.update_tenant("atlas", &lower.by_force(true)).await;
+    lower.force = true;
+    let forced = root.update_tenant("atlas", &lower).await;
     let forced = forced.unwrap();
     assert_eq!((forced.max_nodes, forced.overcommitted), (Some(100), true));
 }

@@ -2,7 +2,7 @@
 //! the job by the quorum. What becomes of that is in `promises.rs`.
 
 use super::late::Late;
-use crate::{core::Core, view::View};
+use crate::{books, core::Core, view::View};
 use lattice_placement::{
     ClusterView, Plan, Policy, Reservation,
     movement::preempt::{self, Input, Saves, Victims, Work, choose},
@@ -109,8 +109,12 @@ impl Search<'_> {
     fn work(&self) -> BTreeMap<AllocationId, Work> {
         let held = self.cluster.running.keys();
         let held = held.filter_map(|id| self.view.allocation(*id));
-        held.map(|held| (held.id, work_of(self.core, self.view, held)))
-            .collect()
+        let bursts = books::bursts(self.view);
+        let work = |held: &Allocation| Work {
+            burst: bursts.contains(&held.id),
+            ..work_of(self.core, self.view, held)
+        };
+        held.map(|held| (held.id, work(held))).collect()
     }
 
     fn borrowed(&self) -> BTreeSet<NodeId> {
@@ -145,7 +149,8 @@ impl Search<'_> {
     }
 }
 
-/// What must be known of work that holds nodes before anybody takes them.
+/// What must be known of work that holds nodes before anybody takes them, but whether it is more than its tenant's
+/// share ([`books::bursts`]).
 pub(crate) fn work_of(core: &Core, view: &View, held: &Allocation) -> Work {
     let saves = match &held.spec.terms.checkpoint {
         None => Saves::Never,
@@ -161,6 +166,5 @@ pub(crate) fn work_of(core: &Core, view: &View, held: &Allocation) -> Work {
             }
         }
     };
-    // Shares come with the ledger.
     Work::new(held, saves, false)
 }

@@ -1,9 +1,11 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 use super::*;
-use crate::view::NodeEntry;
+use crate::{books::Hours, view::NodeEntry};
+use lattice_accounting::ledger::Used;
 use lattice_placement::Liveness;
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, NodeId, ProjectPath, UnixMillis,
+    budget::TenantBudget,
     limit::{Limits, SensitivePool, Usage},
     node::{Holder, Lifecycle, Node},
     project::Project,
@@ -153,6 +155,50 @@ fn a_planner_kept_warm_by_differences_sees_what_a_new_one_would() {
         planner.update(delta(&pair[0], &pair[1], &vcluster(), 7));
         assert_eq!(planner.view(), &whole(&pair[1], &vcluster(), 7));
     }
+}
+
+/// Budgets and shares come, change with what is used and held, and go.
+#[test]
+fn a_planner_is_told_how_tenants_stand() {
+    let tenant = project(0).path.tenant();
+    let stands = |revision, used, share_ppm: Option<u64>, hours_used: Option<u64>| {
+        let nodes = ["n1", "n2"].map(|n| node(n, 1, "default", Liveness::Alive));
+        let mut view = (*view(revision, &nodes, &[], used)).clone();
+        let mut budget = TenantBudget::new(tenant.clone());
+        budget.soft.fair_share_ppm = share_ppm;
+        budget.soft.node_ms_budget = hours_used.map(|_| 1_000);
+        let used = Used {
+            node_ms: hours_used.unwrap_or(0),
+            gpu_ms: 0,
+        };
+        if !budget.is_empty() {
+            let hours = Hours::new(&budget, used, UnixMillis(0));
+            view.hours = Arc::new([(tenant.clone(), hours)].into());
+            view.budgets = Arc::new([(tenant.clone(), Arc::new(budget))].into());
+        }
+        Arc::new(view)
+    };
+    let steps = [
+        stands(1, 0, None, None),
+        stands(2, 1, Some(500_000), None),
+        stands(3, 1, Some(500_000), Some(900)),
+        stands(4, 2, Some(500_000), Some(950)),
+        stands(5, 2, None, None),
+    ];
+    let mut planner = Planner::new(whole(&steps[0], &vcluster(), 7));
+    let mut known = Vec::new();
+    for pair in steps.windows(2) {
+        let delta = delta(&pair[0], &pair[1], &vcluster(), 7);
+        assert!(changes(&delta, planner.view()));
+        planner.update(delta);
+        assert_eq!(planner.view(), &whole(&pair[1], &vcluster(), 7));
+        let told = planner.view().tenants.get(&tenant);
+        known.push(told.map(|told| (told.share_used.get(), told.budget_used())));
+    }
+    assert_eq!(
+        known,
+        [Some((0.5, 0.0)), Some((0.5, 0.9)), Some((1.0, 0.95)), None]
+    );
 }
 
 /// The pool is the whole cluster's: what other vClusters do counts, and where it is not limited nothing is.

@@ -101,9 +101,16 @@ impl Copy {
         let Answer::Baselines(baselines) = self.state().query(&Query::Baselines) else {
             panic!("another answer")
         };
+        let Answer::Budgets(budgets) = self.state().query(&Query::Budgets) else {
+            panic!("another answer")
+        };
+        let facts = self.state().facts_head().last;
         core.restart(|view| {
             fold::replace(view, *hot);
             fold::replace_baselines(view, *baselines);
+            let named = budgets.into_iter().map(|b| (b.tenant.clone(), Arc::new(b)));
+            view.budgets = Arc::new(named.collect());
+            view.facts = facts;
         });
     }
     fn apply(&self, envelope: &Envelope) -> Result<Applied, Refusal> {

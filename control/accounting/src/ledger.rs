@@ -1,0 +1,548 @@
+//! Node-hours and GPU-hours of any stretch of time, from facts. See `../0001-ledger.md`.
+//!
+//! Each account (a user in a project in a vCluster) has a curve: what it had used by each moment at which something
+//! began or ended. What it used between two moments is the difference of two points of it, so every stretch is
+//! clipped to the window exactly, and a question costs two searches, however long the history is.
+
+mod curve;
+#[cfg(test)]
+mod tests;
+
+use curve::{Curve, Rate, Step};
+use lattice_quorum_types::{
+    AllocationId, NodeId, ProjectPath, UnixMillis, VclusterName,
+    fact::{Fact, FactKind, OpenUse, Use, User},
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// GPUs of a node of which nobody knows how many it has.
+const UNKNOWN_GPUS: u32 = 1;
+
+/// What was used.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Used {
+    /// Node-milliseconds.
+    pub node_ms: u64,
+    /// GPU-milliseconds, by how many GPUs the nodes have now.
+    pub gpu_ms: u64,
+}
+
+impl Used {
+    /// Both together.
+    #[must_use]
+    pub fn with(self, other: Self) -> Self {
+        Self {
+            node_ms: self.node_ms.saturating_add(other.node_ms),
+            gpu_ms: self.gpu_ms.saturating_add(other.gpu_ms),
+        }
+    }
+}
+
+/// Work, and claimed nodes that nothing ran on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Both {
+    /// By work.
+    pub work: Used,
+    /// By claims, while nothing of their user ran there.
+    pub idle: Used,
+}
+
+impl Both {
+    /// Both of both together.
+    #[must_use]
+    pub fn with(self, other: Self) -> Self {
+        Self {
+            work: self.work.with(other.work),
+            idle: self.idle.with(other.idle),
+        }
+    }
+
+    /// What is billed: idle claimed time too.
+    pub fn billed(self) -> Used {
+        self.work.with(self.idle)
+    }
+}
+
+/// Whose use is asked for.
+#[derive(Debug, Clone, Copy)]
+pub enum Whose<'a> {
+    /// A tenant's, with all its projects.
+    Tenant(&'a ProjectPath),
+    /// A project's, without those below it.
+    Project(&'a ProjectPath),
+    /// A user's.
+    User(&'a str),
+}
+
+/// A user in a project in a vCluster: the least thing that has a curve.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Account {
+    user: String,
+    project: ProjectPath,
+    vcluster: VclusterName,
+    idle: bool,
+}
+
+impl Account {
+    fn of(user: &User) -> Self {
+        let (name, project, vcluster, idle) = match user {
+            User::Work(work) => (&work.user, &work.project, &work.vcluster, false),
+            User::Claim(claim) => (&claim.user, &claim.project, &claim.vcluster, true),
+        };
+        Self {
+            user: name.clone(),
+            project: project.clone(),
+            vcluster: vcluster.clone(),
+            idle,
+        }
+    }
+}
+
+/// Nodes that were used, or are.
+#[derive(Debug, Clone)]
+struct Stretch {
+    account: u32,
+    from: UnixMillis,
+    /// `None`: they are still.
+    until: Option<UnixMillis>,
+    nodes: Box<[u32]>,
+}
+
+/// Who uses which nodes since when: how the end of a use finds its begin.
+type OpenKey = (User, UnixMillis);
+
+/// See the module.
+#[derive(Debug)]
+pub struct Ledger {
+    accounts: Vec<Account>,
+    by_account: BTreeMap<Account, u32>,
+    by_tenant: BTreeMap<ProjectPath, Vec<u32>>,
+    by_user: BTreeMap<String, Vec<u32>>,
+    curves: Vec<Curve>,
+    nodes: BTreeMap<NodeId, u32>,
+    /// By number of the node; `None`: not known.
+    gpus: Vec<Option<u32>>,
+    /// In no order that matters.
+    stretches: Vec<Stretch>,
+    /// Those that are not over.
+    open: BTreeMap<OpenKey, BTreeMap<NodeId, u32>>,
+    /// What allocations used that gave nodes back before they ended: stretches of theirs.
+    earlier: BTreeMap<AllocationId, Vec<u32>>,
+    /// Number of the last fact.
+    last: u64,
+    /// State time of what it shows.
+    at: UnixMillis,
+    /// The moment before which it knows nothing.
+    since: UnixMillis,
+    /// How many GPUs nodes have is another since the curves were drawn.
+    stale: bool,
+}
+
+impl Ledger {
+    /// Of what is used at present, which `open` says as it was when the last fact was `last`. What was used since
+    /// `since` and is over is read then ([`Ledger::read`]), and what comes after is noted ([`Ledger::note`]).
+    pub fn new(since: UnixMillis, open: Vec<OpenUse>, last: u64, at: UnixMillis) -> Self {
+        let mut ledger = Self {
+            accounts: Vec::new(),
+            by_account: BTreeMap::new(),
+            by_tenant: BTreeMap::new(),
+            by_user: BTreeMap::new(),
+            curves: Vec::new(),
+            nodes: BTreeMap::new(),
+            gpus: Vec::new(),
+            stretches: Vec::new(),
+            open: BTreeMap::new(),
+            earlier: BTreeMap::new(),
+            last,
+            at,
+            since,
+            stale: true,
+        };
+        for OpenUse { by, nodes, from } in open {
+            ledger.begin(&by, &nodes, from);
+        }
+        ledger
+    }
+
+    /// Number of the last fact that it knows.
+    pub fn last(&self) -> u64 {
+        self.last
+    }
+
+    /// State time of what it shows.
+    pub fn at(&self) -> UnixMillis {
+        self.at
+    }
+
+    /// The moment before which it knows nothing.
+    pub fn since(&self) -> UnixMillis {
+        self.since
+    }
+
+    /// Stretches that it holds.
+    pub fn len(&self) -> usize {
+        self.stretches.len()
+    }
+
+    /// Whether nothing was used.
+    pub fn is_empty(&self) -> bool {
+        self.stretches.is_empty()
+    }
+
+    /// Takes down a fact from before the last one: of those only what is over counts, for what is not was said at the
+    /// begin. [`Ledger::draw`] comes behind all of them.
+    pub fn read(&mut self, fact: &Fact) {
+        let (by, uses) = match over(&fact.kind) {
+            Some(over) => over,
+            None => return,
+        };
+        let account = self.account(&by);
+        let since = self.since;
+        for used in uses.iter().filter(|used| used.until > since) {
+            let stretch = self.stretch(account, used.from, Some(used.until), &used.nodes);
+            self.remember(&fact.kind, stretch);
+        }
+        self.stale = true;
+    }
+
+    /// Takes down the next fact.
+    pub fn note(&mut self, fact: &Fact) {
+        if fact.number <= self.last {
+            return;
+        }
+        self.last = fact.number;
+        self.at = self.at.max(fact.at);
+        match &fact.kind {
+            FactKind::Started { work, nodes, .. } | FactKind::Grew { work, nodes } => {
+                self.begin_now(&User::Work(work.clone()), nodes, fact.at);
+            }
+            FactKind::Claimed { claim, nodes } | FactKind::Idles { claim, nodes } => {
+                self.begin_now(&User::Claim(claim.clone()), nodes, fact.at);
+            }
+            kind => {
+                let Some((by, uses)) = over(kind) else { return };
+                for used in uses {
+                    self.end(&by, used, kind);
+                }
+            }
+        }
+    }
+
+    /// Nothing happened up to this moment.
+    pub fn advance(&mut self, at: UnixMillis) {
+        self.at = self.at.max(at);
+    }
+
+    /// Says how many GPUs a node has; `None`: nobody knows. The curves are drawn anew by [`Ledger::draw`].
+    pub fn set_gpus(&mut self, node: &NodeId, gpus: Option<u32>) {
+        let number = self.node(node);
+        let known = &mut self.gpus[number as usize];
+        if *known != gpus {
+            let counted = known.unwrap_or(UNKNOWN_GPUS) != gpus.unwrap_or(UNKNOWN_GPUS);
+            *known = gpus;
+            self.stale |= counted;
+        }
+    }
+
+    /// Draws the curves anew where they have to be: after [`Ledger::read`], and where a node has another number of
+    /// GPUs. Costs as much as there are stretches.
+    pub fn draw(&mut self) {
+        if !std::mem::take(&mut self.stale) {
+            return;
+        }
+        let mut steps: Vec<Vec<Step>> = vec![Vec::new(); self.accounts.len()];
+        for stretch in &self.stretches {
+            let rate = self.rate(&stretch.nodes);
+            let steps = &mut steps[stretch.account as usize];
+            steps.push(Step::up(stretch.from, rate));
+            steps.extend(stretch.until.map(|until| Step::down(until, rate)));
+        }
+        self.curves = steps.into_iter().map(Curve::of).collect();
+    }
+
+    /// Forgets what was over before this moment. What it said of later windows it still says.
+    pub fn forget_before(&mut self, since: UnixMillis) {
+        if since <= self.since {
+            return;
+        }
+        self.since = since;
+        // Numbers of stretches change.
+        let mut kept = Vec::with_capacity(self.stretches.len());
+        let mut places = BTreeMap::new();
+        for (place, stretch) in (0..).zip(std::mem::take(&mut self.stretches)) {
+            if stretch.until.is_none_or(|until| until > since) {
+                places.insert(place, kept.len() as u32);
+                kept.push(stretch);
+            }
+        }
+        self.stretches = kept;
+        for nodes in self.open.values_mut() {
+            nodes.values_mut().for_each(|place| *place = places[place]);
+        }
+        self.earlier.retain(|_, all| {
+            *all = all
+                .iter()
+                .filter_map(|place| places.get(place).copied())
+                .collect();
+            !all.is_empty()
+        });
+        self.stale = true;
+        self.draw();
+    }
+
+    /// What was used from `from` on and before `until`. What is used at present counts up to `until`, also where that
+    /// is later than what is known.
+    pub fn used(&self, whose: Whose<'_>, from: UnixMillis, until: UnixMillis) -> Both {
+        let none = Vec::new();
+        let (numbers, only) = match whose {
+            Whose::Tenant(tenant) => (self.by_tenant.get(tenant).unwrap_or(&none), None),
+            Whose::Project(project) => {
+                let of_tenant = self.by_tenant.get(&project.tenant());
+                (of_tenant.unwrap_or(&none), Some(project))
+            }
+            Whose::User(user) => (self.by_user.get(user).unwrap_or(&none), None),
+        };
+        let mut sum = Both::default();
+        for number in numbers {
+            let account = &self.accounts[*number as usize];
+            if only.is_none_or(|only| account.project == *only) {
+                sum = sum.with(self.of_account(*number, from, until));
+            }
+        }
+        sum
+    }
+
+    /// What a user used in each tenant.
+    pub fn used_by_tenant(
+        &self,
+        user: &str,
+        from: UnixMillis,
+        until: UnixMillis,
+    ) -> BTreeMap<ProjectPath, Both> {
+        let mut sums: BTreeMap<ProjectPath, Both> = BTreeMap::new();
+        for number in self.by_user.get(user).into_iter().flatten() {
+            let tenant = self.accounts[*number as usize].project.tenant();
+            let used = self.of_account(*number, from, until);
+            let sum = sums.entry(tenant).or_default();
+            *sum = sum.with(used);
+        }
+        sums.retain(|_, used| *used != Both::default());
+        sums
+    }
+
+    /// What each project used in each vCluster.
+    pub fn totals(
+        &self,
+        from: UnixMillis,
+        until: UnixMillis,
+    ) -> BTreeMap<(ProjectPath, VclusterName), Both> {
+        let mut sums: BTreeMap<_, Both> = BTreeMap::new();
+        for (number, account) in (0..).zip(&self.accounts) {
+            let used = self.of_account(number, from, until);
+            if used != Both::default() {
+                let key = (account.project.clone(), account.vcluster.clone());
+                let sum = sums.entry(key).or_default();
+                *sum = sum.with(used);
+            }
+        }
+        sums
+    }
+
+    /// What an allocation used that ended with these uses, earlier attempts included as far as they are known.
+    pub fn consumed(&self, allocation: AllocationId, uses: &[Use]) -> Used {
+        let earlier = self.earlier.get(&allocation).into_iter().flatten();
+        let earlier = earlier.filter_map(|place| {
+            let stretch = &self.stretches[*place as usize];
+            let ms = stretch.until?.since(stretch.from);
+            Some(self.rate(&stretch.nodes).over(ms))
+        });
+        let last = uses.iter().map(|used| {
+            let gpus = used.nodes.iter().map(|node| {
+                let number = self.nodes.get(node);
+                let known = number.and_then(|number| self.gpus[*number as usize]);
+                u64::from(known.unwrap_or(UNKNOWN_GPUS))
+            });
+            let rate = Rate {
+                nodes: used.nodes.len() as u64,
+                gpus: gpus.sum(),
+            };
+            rate.over(used.until.since(used.from))
+        });
+        earlier.chain(last).fold(Used::default(), Used::with)
+    }
+
+    /// Every user that used something.
+    pub fn users(&self) -> BTreeSet<&str> {
+        self.by_user.keys().map(String::as_str).collect()
+    }
+
+    fn of_account(&self, number: u32, from: UnixMillis, until: UnixMillis) -> Both {
+        let used = match self.curves.get(number as usize) {
+            Some(curve) => curve.between(from, until),
+            None => Used::default(),
+        };
+        match self.accounts[number as usize].idle {
+            true => Both {
+                idle: used,
+                ..Both::default()
+            },
+            false => Both {
+                work: used,
+                ..Both::default()
+            },
+        }
+    }
+
+    fn account(&mut self, by: &User) -> u32 {
+        let account = Account::of(by);
+        if let Some(number) = self.by_account.get(&account) {
+            return *number;
+        }
+        let number = self.accounts.len() as u32;
+        let tenant = account.project.tenant();
+        self.by_tenant.entry(tenant).or_default().push(number);
+        self.by_user
+            .entry(account.user.clone())
+            .or_default()
+            .push(number);
+        self.by_account.insert(account.clone(), number);
+        self.accounts.push(account);
+        self.curves.push(Curve::default());
+        number
+    }
+
+    fn node(&mut self, node: &NodeId) -> u32 {
+        if let Some(number) = self.nodes.get(node) {
+            return *number;
+        }
+        let number = self.gpus.len() as u32;
+        self.nodes.insert(node.clone(), number);
+        self.gpus.push(None);
+        number
+    }
+
+    fn rate(&self, nodes: &[u32]) -> Rate {
+        let gpus = nodes.iter().map(|n| {
+            let known = self.gpus[*n as usize];
+            u64::from(known.unwrap_or(UNKNOWN_GPUS))
+        });
+        Rate {
+            nodes: nodes.len() as u64,
+            gpus: gpus.sum(),
+        }
+    }
+
+    fn stretch(
+        &mut self,
+        account: u32,
+        from: UnixMillis,
+        until: Option<UnixMillis>,
+        nodes: &[NodeId],
+    ) -> u32 {
+        let nodes = nodes.iter().map(|node| self.node(node)).collect();
+        self.stretches.push(Stretch {
+            account,
+            from,
+            until,
+            nodes,
+        });
+        self.stretches.len() as u32 - 1
+    }
+
+    /// A stretch that is not over; the curve is drawn later.
+    fn begin(&mut self, by: &User, nodes: &[NodeId], from: UnixMillis) {
+        let account = self.account(by);
+        let place = self.stretch(account, from, None, nodes);
+        let open = self.open.entry((by.clone(), from)).or_default();
+        open.extend(nodes.iter().map(|node| (node.clone(), place)));
+    }
+
+    /// The same, now.
+    fn begin_now(&mut self, by: &User, nodes: &[NodeId], at: UnixMillis) {
+        self.begin(by, nodes, at);
+        let stretch = &self.stretches[self.stretches.len() - 1];
+        let (account, rate) = (stretch.account as usize, self.rate(&stretch.nodes));
+        self.curves[account].add(Step::up(at, rate));
+    }
+
+    /// A use is over. Nodes of one begin may go back one after the other.
+    fn end(&mut self, by: &User, used: &Use, kind: &FactKind) {
+        let account = self.account(by);
+        let key = (by.clone(), used.from);
+        let mut of_stretch: BTreeMap<u32, usize> = BTreeMap::new();
+        let mut unknown = false;
+        if let Some(open) = self.open.get_mut(&key) {
+            for node in &used.nodes {
+                match open.remove(node) {
+                    Some(place) => *of_stretch.entry(place).or_default() += 1,
+                    None => unknown = true,
+                }
+            }
+            if open.is_empty() {
+                self.open.remove(&key);
+            }
+        } else {
+            unknown = true;
+        }
+        if of_stretch.is_empty() || unknown {
+            // It was over before anybody said that it had begun.
+            let stretch = self.stretch(account, used.from, Some(used.until), &used.nodes);
+            self.remember(kind, stretch);
+            let rate = self.rate(&self.stretches[stretch as usize].nodes);
+            let curve = &mut self.curves[account as usize];
+            curve.insert(used.from, used.until, rate);
+            return;
+        }
+        for (place, count) in of_stretch {
+            let place = match count == self.stretches[place as usize].nodes.len() {
+                true => {
+                    self.stretches[place as usize].until = Some(used.until);
+                    place
+                }
+                false => self.split(place, used),
+            };
+            let stretch = &self.stretches[place as usize];
+            let rate = self.rate(&stretch.nodes);
+            self.curves[account as usize].add(Step::down(used.until, rate));
+            self.remember(kind, place);
+        }
+    }
+
+    /// Takes the nodes of `used` out of a stretch, as one of their own that is over.
+    fn split(&mut self, place: u32, used: &Use) -> u32 {
+        let gone: BTreeSet<u32> = used.nodes.iter().map(|node| self.node(node)).collect();
+        let stretch = &mut self.stretches[place as usize];
+        let (account, from) = (stretch.account, stretch.from);
+        let (left, stay): (Vec<u32>, Vec<u32>) =
+            stretch.nodes.iter().partition(|node| gone.contains(node));
+        stretch.nodes = stay.into();
+        self.stretches.push(Stretch {
+            account,
+            from,
+            until: Some(used.until),
+            nodes: left.into(),
+        });
+        self.stretches.len() as u32 - 1
+    }
+
+    /// Work that goes on used this.
+    fn remember(&mut self, kind: &FactKind, stretch: u32) {
+        if let FactKind::Used { work, .. } = kind {
+            self.earlier
+                .entry(work.allocation)
+                .or_default()
+                .push(stretch);
+        }
+    }
+}
+
+/// What is over by a fact.
+fn over(kind: &FactKind) -> Option<(User, &[Use])> {
+    match kind {
+        FactKind::Used { work, uses } | FactKind::Completed { work, uses, .. } => {
+            Some((User::Work(work.clone()), uses))
+        }
+        FactKind::Idled { claim, uses } => Some((User::Claim(claim.clone()), uses)),
+        _ => None,
+    }
+}

@@ -1,0 +1,168 @@
+//! Amounts that people write as numbers with a fraction and that are kept as whole numbers of a small unit: hours in
+//! milliseconds, parts of a whole in millionths. So they compare, add and come back as they were given.
+
+use lattice_quorum_types::{
+    budget::{HOUR_MS, WHOLE_PPM},
+    limit::Patch,
+};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+use std::{fmt, str::FromStr};
+
+/// Most that a number may be, hours or times the whole: beyond, a number of the wire is not exact any more.
+const MOST: f64 = 1e9;
+
+/// Hours, in milliseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Hours(pub u64);
+
+/// Times the whole, in millionths: 0.15 is 150,000.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Parts(pub u64);
+
+/// One of the two.
+pub trait Amount: Copy {
+    /// How many of the small unit are 1.
+    const ONE: u64;
+    /// What it is, for errors.
+    const WHAT: &'static str;
+    /// So many of the small unit.
+    fn of(small: u64) -> Self;
+    /// How many of the small unit.
+    fn small(self) -> u64;
+
+    /// As people write it.
+    fn number(self) -> f64 {
+        self.small() as f64 / Self::ONE as f64
+    }
+    /// Rounded to the small unit.
+    ///
+    /// # Errors
+    /// Below 0, more than a billion, or no number.
+    fn from_number(number: f64) -> Result<Self, String> {
+        if !(0.0..=MOST).contains(&number) {
+            return Err(format!(
+                "{number} is no number of {}; give 0 or more",
+                Self::WHAT
+            ));
+        }
+        Ok(Self::of((number * Self::ONE as f64).round() as u64))
+    }
+}
+
+impl Amount for Hours {
+    const ONE: u64 = HOUR_MS;
+    const WHAT: &'static str = "hours";
+    fn of(small: u64) -> Self {
+        Self(small)
+    }
+    fn small(self) -> u64 {
+        self.0
+    }
+}
+
+impl Amount for Parts {
+    const ONE: u64 = WHOLE_PPM;
+    const WHAT: &'static str = "parts of the whole";
+    fn of(small: u64) -> Self {
+        Self(small)
+    }
+    fn small(self) -> u64 {
+        self.0
+    }
+}
+
+macro_rules! amount {
+    ($name:ident) => {
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(&self.number().to_string())
+            }
+        }
+        impl FromStr for $name {
+            type Err = String;
+            fn from_str(text: &str) -> Result<Self, String> {
+                let number = text.parse::<f64>();
+                let number = number.map_err(|_| format!("{text:?} is no number"))?;
+                Self::from_number(number)
+            }
+        }
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+                to.serialize_f64(self.number())
+            }
+        }
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                Self::from_number(f64::deserialize(from)?).map_err(D::Error::custom)
+            }
+        }
+    };
+}
+amount!(Hours);
+amount!(Parts);
+
+/// A change to an optional amount, as a field: a number sets, `null` lifts, and one that is left out stays.
+pub(crate) mod patch {
+    use super::{Amount, Deserialize, Deserializer, Patch, Serialize, Serializer};
+    use crate::amount::{Hours, Parts};
+
+    fn write<A: Amount + Serialize, S: Serializer>(
+        patch: &Patch,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        match patch {
+            Patch::Set(small) => A::of(*small).serialize(to),
+            Patch::Unlimited | Patch::Unchanged => to.serialize_none(),
+        }
+    }
+    fn read<'de, A: Amount + Deserialize<'de>, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Patch, D::Error> {
+        let given = Option::<A>::deserialize(from)?;
+        Ok(given.map_or(Patch::Unlimited, |amount| Patch::Set(amount.small())))
+    }
+
+    pub(crate) mod hours {
+        use super::{Deserializer, Hours, Patch, Serializer, read, write};
+        pub(crate) fn serialize<S: Serializer>(patch: &Patch, to: S) -> Result<S::Ok, S::Error> {
+            write::<Hours, S>(patch, to)
+        }
+        pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Patch, D::Error> {
+            read::<Hours, D>(from)
+        }
+    }
+    pub(crate) mod parts {
+        use super::{Deserializer, Parts, Patch, Serializer, read, write};
+        pub(crate) fn serialize<S: Serializer>(patch: &Patch, to: S) -> Result<S::Ok, S::Error> {
+            write::<Parts, S>(patch, to)
+        }
+        pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Patch, D::Error> {
+            read::<Parts, D>(from)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn an_amount_comes_back_as_it_was_given() {
+        for text in ["0", "0.15", "1.5", "87500", "100000", "150000.25", "0.001"] {
+            assert_eq!(text.parse::<Hours>().unwrap().to_string(), text);
+            assert_eq!(text.parse::<Parts>().unwrap().to_string(), text);
+        }
+        assert_eq!("100000".parse::<Hours>().unwrap(), Hours(360_000_000_000));
+        assert_eq!("0.15".parse::<Parts>().unwrap(), Parts(150_000));
+    }
+
+    #[test]
+    fn what_is_no_amount_is_refused() {
+        for text in ["-1", "NaN", "inf", "1e10", "many", ""] {
+            assert!(text.parse::<Hours>().is_err(), "{text}");
+            assert!(text.parse::<Parts>().is_err(), "{text}");
+        }
+        assert!(serde_json::from_str::<Hours>("-0.5").is_err());
+    }
+}

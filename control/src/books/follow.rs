@@ -1,0 +1,211 @@
+//! Keeping the ledger: read once, then fact by fact.
+
+use super::{DAY_MS, Hours, KEPT_DAYS};
+use crate::{
+    core::{Core, Wakes},
+    feed::{Change, Observed},
+    tasks::activation::Activation,
+    view::{NodeEntry, View},
+};
+use lattice_accounting::ledger::{Ledger, Whose};
+use lattice_quorum_types::{
+    NodeId, ProjectPath, UnixMillis,
+    budget::TenantBudget,
+    fact::{Fact, FactsHead},
+    view::{Answer, Query},
+    wire::Unavailable,
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+/// Facts asked for at once.
+const FACTS_A_PAGE: u32 = 10_000;
+/// What happened is in the ledger after this long at the most, and what runs has grown by as much.
+const PERIOD: Duration = Duration::from_secs(10);
+/// What happens meanwhile is read together.
+const SPACING: Duration = Duration::from_secs(1);
+/// Wait after a read that had no answer.
+const READ_PAUSE: Duration = Duration::from_secs(1);
+
+/// Keeps the ledger for ever.
+pub(crate) async fn follow(core: Arc<Core>) {
+    loop {
+        match Following::begin(&core).await {
+            Ok(mut following) => following.go_on().await,
+            Err(error) => tracing::warn!(%error, "what was used cannot be read yet"),
+        }
+        core.books.set(None);
+        tokio::time::sleep(READ_PAUSE).await;
+    }
+}
+
+struct Following {
+    core: Arc<Core>,
+    /// The nodes whose GPUs are in the ledger.
+    nodes: Arc<BTreeMap<NodeId, Arc<NodeEntry>>>,
+    /// Tenants that have used all they may, as subscribers were told.
+    exhausted: BTreeSet<ProjectPath>,
+    forgot_at: UnixMillis,
+}
+
+impl Following {
+    /// Reads everything that may be asked for.
+    async fn begin(core: &Arc<Core>) -> Result<Self, Unavailable> {
+        let (open, head) = match core.read(Query::OpenUses).await? {
+            Answer::OpenUses(open, head) => (open, head),
+            _ => return Err(Unavailable::NoMajority),
+        };
+        let since = UnixMillis(head.at.0.saturating_sub(KEPT_DAYS * DAY_MS));
+        let mut ledger = Ledger::new(since, open, head.last, head.at);
+        let mut after = 0;
+        while after < head.last {
+            let (facts, _) = read(core, after, since).await?;
+            let Some(last) = facts.last() else { break };
+            after = last.number;
+            let facts = facts.iter().filter(|fact| fact.number <= head.last);
+            facts.for_each(|fact| ledger.read(fact));
+        }
+        let view = core.view();
+        count_gpus(&mut ledger, &view);
+        ledger.draw();
+        tracing::debug!(stretches = ledger.len(), "the ledger is read");
+        core.books.set(Some(ledger));
+        Ok(Self {
+            core: core.clone(),
+            nodes: view.nodes.clone(),
+            exhausted: BTreeSet::new(),
+            forgot_at: head.at,
+        })
+    }
+
+    /// Until the facts are others than those that were read: the cluster was restored from a backup.
+    async fn go_on(&mut self) {
+        let mut activation = Activation::new(&self.core, PERIOD, SPACING);
+        let mut asked_at = None;
+        loop {
+            self.publish();
+            activation.next().await;
+            let known = self.core.books.ask(Ledger::last).unwrap_or(0);
+            let is_told_of_more = self.core.view().facts > known;
+            let is_due =
+                asked_at.is_none_or(|at| self.core.now().since(at) >= PERIOD.as_millis() as u64);
+            if !(is_told_of_more || is_due) {
+                continue;
+            }
+            match self.catch_up(known).await {
+                Ok(true) => asked_at = Some(self.core.now()),
+                Ok(false) => return,
+                Err(error) => tracing::debug!(%error, "what was used since cannot be read yet"),
+            }
+        }
+    }
+
+    /// Whether the ledger goes on from where it was.
+    async fn catch_up(&mut self, known: u64) -> Result<bool, Unavailable> {
+        let mut after = known;
+        loop {
+            let (facts, head) = read(&self.core, after, UnixMillis(0)).await?;
+            if head.last < after {
+                tracing::info!(
+                    known = after,
+                    last = head.last,
+                    "there are fewer facts than were read; reading anew"
+                );
+                return Ok(false);
+            }
+            let view = self.core.view();
+            let has_news = !Arc::ptr_eq(&self.nodes, &view.nodes);
+            let since = UnixMillis(head.at.0.saturating_sub(KEPT_DAYS * DAY_MS));
+            let forgets = head.at.since(self.forgot_at) > DAY_MS;
+            self.core.books.change(|ledger| {
+                facts.iter().for_each(|fact| ledger.note(fact));
+                if has_news {
+                    count_gpus(ledger, &view);
+                    ledger.draw();
+                }
+                if facts.is_empty() {
+                    ledger.advance(head.at);
+                }
+                if forgets {
+                    ledger.forget_before(since);
+                }
+            });
+            self.nodes = view.nodes.clone();
+            if forgets {
+                self.forgot_at = head.at;
+            }
+            match facts.last() {
+                Some(last) => after = last.number,
+                None => return Ok(true),
+            }
+        }
+    }
+
+    /// Shows what tenants with a budget have used, and tells who has used all of it.
+    fn publish(&mut self) {
+        let (core, now) = (&self.core, self.core.now());
+        let view = core.view();
+        let from = UnixMillis(now.0.saturating_sub(core.books.period_days() * DAY_MS));
+        let hours = core.books.ask(|ledger| {
+            let of = |budget: &TenantBudget| {
+                let used = ledger.used(Whose::Tenant(&budget.tenant), from, now).work;
+                (budget.tenant.clone(), Hours::new(budget, used, now))
+            };
+            view.budgets
+                .values()
+                .map(|budget| of(budget))
+                .collect::<BTreeMap<_, _>>()
+        });
+        let Some(hours) = hours else { return };
+        let used_up = hours.iter().filter(|(_, hours)| hours.is_exhausted());
+        let exhausted: BTreeSet<_> = used_up.map(|(tenant, _)| tenant.clone()).collect();
+        let news: BTreeSet<_> = exhausted.difference(&self.exhausted).cloned().collect();
+        self.exhausted = exhausted;
+        let steps = hours
+            .into_iter()
+            .map(|(tenant, hours)| (tenant, hours.stepped()));
+        let hours: BTreeMap<_, _> = steps.collect();
+        if *view.hours == hours && news.is_empty() {
+            return;
+        }
+        core.publish(Wakes::Reconcilers, |view| {
+            view.hours = Arc::new(hours);
+            let observed = Observed {
+                exhausted: news,
+                ..Observed::default()
+            };
+            Some(match observed.exhausted.is_empty() {
+                true => Vec::new(),
+                false => vec![Change::Observed(Arc::new(observed))],
+            })
+        });
+    }
+}
+
+/// One page; where the facts stand then.
+async fn read(
+    core: &Core,
+    after: u64,
+    since: UnixMillis,
+) -> Result<(Vec<Fact>, FactsHead), Unavailable> {
+    let query = Query::Facts {
+        after,
+        limit: FACTS_A_PAGE,
+        since,
+    };
+    match core.read(query).await? {
+        Answer::Facts(facts, head) => Ok((facts, head)),
+        _ => Err(Unavailable::NoMajority),
+    }
+}
+
+/// How many GPUs each node has, by what it is, or was known to be last.
+fn count_gpus(ledger: &mut Ledger, view: &View) {
+    for id in view.nodes.keys() {
+        let document = view.as_known(id).and_then(|entry| entry.document.as_ref());
+        ledger.set_gpus(id, document.and_then(|document| document.facts.gpus()));
+    }
+}

@@ -1,0 +1,279 @@
+//! How a tenant stands to what it is meant to use: what the solver weighs, and what people are told.
+
+use crate::view::View;
+use lattice_accounting::ledger::Used;
+use lattice_placement::{Budget, Fraction, TenantView, budget_factor};
+use lattice_quorum_types::{
+    Allocation, AllocationId, ProjectPath, UnixMillis,
+    budget::{Credit, Left, SoftLimits, TenantBudget, WHOLE_PPM},
+    node::Lifecycle,
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+/// Parts of a budget that are told apart. Plans are made anew when one more is used.
+const STEPS: u64 = 1_000;
+/// A budget of which everything is used.
+const NOTHING_LEFT: Budget = Budget {
+    granted_ms: 0,
+    used_ms: 0,
+};
+
+/// Who says how much of a budget is used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// The cluster's own count.
+    Ledger,
+    /// An accounting system.
+    Accounting,
+}
+
+impl Source {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Source::Ledger => "ledger",
+            Source::Accounting => "accounting",
+        }
+    }
+}
+
+/// What a tenant has used of its budgets.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Hours {
+    /// Hours of GPUs, and who says so.
+    pub(crate) gpu: Option<(Budget, Source)>,
+    /// The same, of nodes.
+    pub(crate) node: Option<(Budget, Source)>,
+    /// An accounting system asked that its work be put behind.
+    pub(crate) downscaled: bool,
+}
+
+impl Hours {
+    /// Of a tenant that used this in the window, at `now`. What an accounting system says takes precedence while it
+    /// holds.
+    pub(crate) fn new(budget: &TenantBudget, used: Used, now: UnixMillis) -> Self {
+        let credit = budget.credit_at(now);
+        let left = |of: fn(&Credit) -> Option<Left>| credit.and_then(of);
+        let counts = |left: Option<Left>, granted_ms: Option<u64>, used_ms| match left {
+            Some(Left { limit_ms, left_ms }) => {
+                let used_ms = limit_ms.saturating_sub(left_ms);
+                let granted_ms = limit_ms;
+                Some((
+                    Budget {
+                        granted_ms,
+                        used_ms,
+                    },
+                    Source::Accounting,
+                ))
+            }
+            None => {
+                let own = |granted_ms| Budget {
+                    granted_ms,
+                    used_ms,
+                };
+                granted_ms.map(|granted_ms| (own(granted_ms), Source::Ledger))
+            }
+        };
+        let soft = &budget.soft;
+        Self {
+            gpu: counts(left(|credit| credit.gpu), soft.gpu_ms_budget, used.gpu_ms),
+            node: counts(
+                left(|credit| credit.node),
+                soft.node_ms_budget,
+                used.node_ms,
+            ),
+            downscaled: credit.is_some_and(|credit| credit.downscaled),
+        }
+    }
+
+    /// The part used of the budget that is nearer its end; `None` without any.
+    pub(crate) fn used(&self) -> Option<f64> {
+        let budgets = [self.gpu, self.node].into_iter().flatten();
+        budgets
+            .map(|(budget, _)| budget.fraction())
+            .reduce(f64::max)
+    }
+
+    /// Whether a budget is used up.
+    pub(crate) fn is_exhausted(&self) -> bool {
+        self.used().is_some_and(|used| used >= 1.0)
+    }
+
+    /// Who says how much of the budget that is nearer its end is used.
+    pub(crate) fn source(&self) -> Source {
+        let budgets = [self.gpu, self.node].into_iter().flatten();
+        let nearest = budgets.max_by(|(a, _), (b, _)| a.fraction().total_cmp(&b.fraction()));
+        nearest.map_or(Source::Ledger, |(_, source)| source)
+    }
+
+    /// The same as far as plans differ by it.
+    pub(crate) fn stepped(self) -> Self {
+        let stepped = |(budget, source): (Budget, Source)| {
+            let step = (budget.granted_ms / STEPS).max(1);
+            let used_ms = budget.used_ms - budget.used_ms % step;
+            (Budget { used_ms, ..budget }, source)
+        };
+        Self {
+            gpu: self.gpu.map(stepped),
+            node: self.node.map(stepped),
+            ..self
+        }
+    }
+}
+
+/// See the module.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Standing {
+    pub(crate) soft: SoftLimits,
+    pub(crate) hours: Hours,
+    /// Nodes it holds now, with those it has claimed.
+    pub(crate) nodes_held: u64,
+    /// Nodes of the cluster.
+    pub(crate) nodes_in_all: u64,
+}
+
+impl Standing {
+    /// The part of the cluster that it holds.
+    pub(crate) fn share(&self) -> f64 {
+        match self.nodes_in_all {
+            0 => 0.0,
+            all => self.nodes_held as f64 / all as f64,
+        }
+    }
+
+    /// How many nodes its share is; `None` without one.
+    pub(crate) fn share_nodes(&self) -> Option<f64> {
+        let share = self.soft.fair_share_ppm?;
+        Some(part(share) * self.nodes_in_all as f64)
+    }
+
+    /// Whether it holds more than its share.
+    pub(crate) fn is_above_share(&self) -> bool {
+        let share = self.share_nodes();
+        share.is_some_and(|share| self.nodes_held as f64 > share)
+    }
+
+    /// Whether it holds as much as its burst allowance lets it, or more.
+    pub(crate) fn is_beyond_burst(&self) -> bool {
+        let most = self.share_nodes().zip(self.soft.burst_ppm);
+        most.is_some_and(|(share, burst)| self.nodes_held as f64 >= share * part(burst))
+    }
+
+    /// What scores of its work are multiplied by.
+    pub(crate) fn factor(&self) -> f64 {
+        budget_factor(self.solved().budget_used())
+    }
+
+    /// As the solver sees it. What is to be put behind the others has nothing left.
+    pub(crate) fn solved(&self) -> TenantView {
+        let behind = self.hours.downscaled || self.is_beyond_burst();
+        let Hours { gpu, node, .. } = self.hours;
+        let of = |budget: Option<(Budget, Source)>| budget.map(|(budget, _)| budget);
+        TenantView {
+            share_target: self
+                .soft
+                .fair_share_ppm
+                .and_then(|ppm| Fraction::new(part(ppm)).ok()),
+            share_used: Fraction::new(self.share().min(1.0)).unwrap_or_default(),
+            gpu_hours: match behind {
+                true => Some(NOTHING_LEFT),
+                false => of(gpu),
+            },
+            node_hours: of(node),
+        }
+    }
+}
+
+fn part(ppm: u64) -> f64 {
+    ppm as f64 / WHOLE_PPM as f64
+}
+
+/// How tenants stand in a view.
+pub(crate) struct Standings<'a> {
+    view: &'a View,
+    nodes_in_all: u64,
+}
+
+impl<'a> Standings<'a> {
+    pub(crate) fn new(view: &'a View) -> Self {
+        let records = view
+            .nodes
+            .values()
+            .filter_map(|entry| entry.record.as_ref());
+        let in_use = records.filter(|record| record.lifecycle != Lifecycle::Retired);
+        Self {
+            view,
+            nodes_in_all: in_use.count() as u64,
+        }
+    }
+
+    /// One tenant.
+    pub(crate) fn of(&self, tenant: &ProjectPath) -> Standing {
+        let view = self.view;
+        let soft = view.budgets.get(tenant).map(|budget| budget.soft);
+        let held = view.projects.get(tenant).map(|record| record.total().nodes);
+        Standing {
+            soft: soft.unwrap_or_default(),
+            hours: view.hours.get(tenant).copied().unwrap_or_default(),
+            nodes_held: held.unwrap_or(0),
+            nodes_in_all: self.nodes_in_all,
+        }
+    }
+}
+
+/// Every tenant of which there is something to weigh, as the solver sees it.
+pub(crate) fn tenants(view: &View) -> BTreeMap<ProjectPath, TenantView> {
+    if view.budgets.is_empty() {
+        return BTreeMap::new();
+    }
+    let standings = Standings::new(view);
+    let known = view.budgets.keys();
+    known
+        .map(|tenant| (tenant.clone(), standings.of(tenant).solved()))
+        .collect()
+}
+
+/// Allocations that are what their tenants hold above their shares: those that began last. They are the first to make
+/// room.
+pub(crate) fn bursts(view: &View) -> BTreeSet<AllocationId> {
+    let mut bursts = BTreeSet::new();
+    let has_share = view
+        .budgets
+        .values()
+        .filter(|b| b.soft.fair_share_ppm.is_some());
+    let mut above: BTreeMap<&ProjectPath, f64> = BTreeMap::new();
+    let mut standings = None;
+    for budget in has_share {
+        let standing = standings
+            .get_or_insert_with(|| Standings::new(view))
+            .of(&budget.tenant);
+        if let Some(share) = standing.share_nodes().filter(|_| standing.is_above_share()) {
+            above.insert(&budget.tenant, standing.nodes_held as f64 - share);
+        }
+    }
+    if above.is_empty() {
+        return bursts;
+    }
+    let mut held: BTreeMap<ProjectPath, Vec<&Arc<Allocation>>> = BTreeMap::new();
+    for allocation in view.allocations.values().filter(|a| a.state.holds()) {
+        let tenant = allocation.spec.project.tenant();
+        if above.contains_key(&tenant) {
+            held.entry(tenant).or_default().push(allocation);
+        }
+    }
+    for (tenant, mut allocations) in held {
+        let mut above = above.get(&tenant).copied().unwrap_or(0.0);
+        let began = |a: &Allocation| (a.started_at.unwrap_or(a.state_since), a.id);
+        allocations.sort_by_key(|a| std::cmp::Reverse(began(a)));
+        for allocation in allocations {
+            if above <= 0.0 {
+                break;
+            }
+            above -= f64::from(allocation.spec.nodes);
+            bursts.insert(allocation.id);
+        }
+    }
+    bursts
+}
