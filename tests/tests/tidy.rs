@@ -16,7 +16,7 @@ fn root() -> PathBuf {
 
 /// What each package uses of ours, outside its tests: these arrows and no others. A daemon is used by the command line,
 /// which runs all of them in its demo, and by the tests of the whole.
-const ARROWS: [(&str, &[&str]); 21] = [
+const ARROWS: [(&str, &[&str]); 22] = [
     ("lattice-hwprobe", &[]),
     ("lattice-redfish", &["hwprobe"]),
     ("lattice-quorum-types", &[]),
@@ -24,6 +24,7 @@ const ARROWS: [(&str, &[&str]); 21] = [
     ("lattice-fake-nvml", &[]),
     ("lattice-checkpointer", &[]),
     ("lattice-fake-bmc", &["hwprobe", "redfish"]),
+    ("lattice-fake-waldur", &[]),
     // It builds the four programs from their own sources, so it needs what they need.
     (
         "lattice-tests",
