@@ -24,6 +24,7 @@ const ARROWS: [(&str, &[&str]); 22] = [
     ("lattice-fake-nvml", &[]),
     ("lattice-checkpointer", &[]),
     ("lattice-fake-bmc", &["hwprobe", "redfish"]),
+    ("lattice-fake-waldur", &[]),
     // It builds the four programs from their own sources, so it needs what they need.
     (
         "lattice-tests",
