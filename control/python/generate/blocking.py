@@ -1,0 +1,33 @@
+"""Writes `_sync/`: the same as `_async/`, blocking."""
+
+from __future__ import annotations
+
+import re
+
+HEAD = "# Written by `generate` from `_async/`: do not edit.\n"
+
+WORDS = {
+    "AsyncClient": "Client",
+    "AsyncPages": "Pages",
+    "AsyncWatch": "Watch",
+    "AsyncByteStream": "ByteStream",
+    "AsyncTransport": "Transport",
+    "AsyncIterator": "Iterator",
+    "AsyncBaseTransport": "BaseTransport",
+    "StopAsyncIteration": "StopIteration",
+    "__aenter__": "__enter__",
+    "__aexit__": "__exit__",
+    "__aiter__": "__iter__",
+    "__anext__": "__next__",
+    "aclose": "close",
+    "aread": "read",
+    "aiter_bytes": "iter_bytes",
+    "anyio": "time",
+}
+
+
+def write(source: str) -> str:
+    """A file of `_async/`, blocking."""
+    out = re.sub(r"\basync (def|with|for)\b", r"\1", source)
+    out = re.sub(r"\bawait ", "", out)
+    return HEAD + re.sub(r"\b[A-Za-z_]+\b", lambda m: WORDS.get(m.group(), m.group()), out)

@@ -1,0 +1,78 @@
+"""The served OpenAPI document, with what the overlay adds, and which schemas go which way."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import overlay
+
+Schema = dict[str, Any]
+REF = "#/components/schemas/"
+PAGE = "Page_"
+
+
+def ref_of(schema: Schema) -> str | None:
+    """The name of the schema that this one stands for."""
+    ref = schema.get("$ref")
+    return None if ref is None else str(ref)[len(REF) :]
+
+
+def refs(part: Any) -> Iterator[str]:
+    """Every name that this part of a document refers to."""
+    if isinstance(part, dict):
+        name = ref_of(part)
+        if name is not None:
+            yield name
+        for value in part.values():
+            yield from refs(value)
+    elif isinstance(part, list):
+        for value in part:
+            yield from refs(value)
+
+
+class Document:
+    """The document of one server."""
+
+    def __init__(self, text: str) -> None:
+        self.served: Schema = json.loads(text)
+        self.schemas: dict[str, Schema] = copy.deepcopy(self.served["components"]["schemas"])
+        for name, added in overlay.SCHEMAS.items():
+            schema = self.schemas.setdefault(name, copy.deepcopy(added))
+            properties = {**added["properties"], **schema.get("properties", {})}
+            schema["properties"] = dict(sorted(properties.items()))
+
+    def operations(self) -> Iterator[tuple[str, str, Schema]]:
+        """Method, path and operation."""
+        for path, methods in self.served["paths"].items():
+            for method, operation in methods.items():
+                yield method.upper(), path, operation
+
+    def answers(self) -> set[str]:
+        """Schemas that a server sends."""
+        roots = set(overlay.ANSWERS)
+        for _, _, operation in self.operations():
+            roots.update(refs(operation["responses"]))
+        return self._closure(roots)
+
+    def requests(self) -> set[str]:
+        """Schemas that a server takes."""
+        roots = set(overlay.REQUESTS)
+        for _, _, operation in self.operations():
+            roots.update(refs(operation.get("requestBody", {})))
+        return self._closure(roots)
+
+    def _closure(self, names: set[str]) -> set[str]:
+        found: set[str] = set()
+        left = list(names)
+        while left:
+            name = left.pop()
+            if name not in found:
+                found.add(name)
+                left.extend(refs(self.schemas[name]))
+                # A page shows what is on it in place of its name.
+                if name.startswith(PAGE):
+                    left.append(name[len(PAGE) :])
+        return found

@@ -1,0 +1,95 @@
+"""The Python SDK: the REST interface of a Lattice cluster as typed calls.
+
+`AsyncClient` and `Client` have the same methods. What a server sends are frozen dataclasses
+(`lattice_client.models`), what it takes are typed dictionaries (`lattice_client.requests`), and
+every "no" is a `LatticeError` whose class tells what a caller can do about it.
+"""
+
+from ._async.bytestream import AsyncByteStream
+from ._async.client import AsyncClient
+from ._async.pages import AsyncPages
+from ._async.watch import AsyncWatch
+from ._decode import Model, Page, Reading
+from ._request import VERSION as __version__
+from ._request import Retry
+from ._sync.bytestream import ByteStream
+from ._sync.client import Client
+from ._sync.pages import Pages
+from ._sync.watch import Watch
+from .endpoint import Endpoint
+from .errors import (
+    EndpointError,
+    Invalid,
+    LatticeError,
+    NotAllowed,
+    NotFound,
+    Problem,
+    ProtocolError,
+    Refused,
+    ServerFault,
+    TimedOut,
+    Unavailable,
+    Unreachable,
+    Untrusted,
+)
+from .events import Event
+from .models import (
+    AllocationView,
+    Changes,
+    Compacted,
+    NodeView,
+    Observed,
+    ProjectView,
+    Submitted,
+    TenantUsage,
+    TenantView,
+    UserUsage,
+    Violation,
+)
+from .requests import AllocationRequest, DagRequest, TenantRequest, TenantUpdate
+
+__all__ = [
+    "AllocationRequest",
+    "AllocationView",
+    "AsyncByteStream",
+    "AsyncClient",
+    "AsyncPages",
+    "AsyncWatch",
+    "ByteStream",
+    "Changes",
+    "Client",
+    "Compacted",
+    "DagRequest",
+    "Endpoint",
+    "EndpointError",
+    "Event",
+    "Invalid",
+    "LatticeError",
+    "Model",
+    "NodeView",
+    "NotAllowed",
+    "NotFound",
+    "Observed",
+    "Page",
+    "Pages",
+    "Problem",
+    "ProjectView",
+    "ProtocolError",
+    "Reading",
+    "Refused",
+    "Retry",
+    "ServerFault",
+    "Submitted",
+    "TenantRequest",
+    "TenantUpdate",
+    "TenantUsage",
+    "TenantView",
+    "TimedOut",
+    "Unavailable",
+    "Unreachable",
+    "Untrusted",
+    "UserUsage",
+    "Violation",
+    "Watch",
+    "__version__",
+]

@@ -1,0 +1,146 @@
+"""The event stream: it resumes after the last revision it gave when a connection breaks."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncIterator
+from types import TracebackType
+
+import anyio
+import httpx
+
+from .. import _request
+from .._request import RESUMES, SILENCE
+from .._sse import Decoder, Frame, Oversize
+from ..errors import LatticeError, ProtocolError, Unavailable, Unreachable
+from ..events import Event, position, read
+from .transport import AsyncTransport
+
+
+class AsyncWatch:
+    """Events in order. Of the revisions none is missing and none comes twice, also when a
+    connection broke in between.
+
+    `Observed` belongs to no revision. After a connection broke, the same control tells what it has
+    seen meanwhile; another one tells only what it sees from then on. Who shows liveness, health or
+    digests reads the nodes again now and then.
+
+    After `Compacted` the lists must be read again; the stream itself goes on.
+
+    `with` connects at once, so that nothing that happens from then on is missed, and closes it at
+    the end. Without, it connects when the first event is asked for.
+    """
+
+    def __init__(self, transport: AsyncTransport, since: int | None) -> None:
+        self._transport = transport
+        self._revision = since
+        self._timeout = httpx.Timeout(SILENCE, connect=_request.CONNECT_TIMEOUT)
+        self._response: httpx.Response | None = None
+        self._chunks: AsyncIterator[bytes] | None = None
+        self._decoder = Decoder()
+        self._ready: deque[Frame] = deque()
+        self._failures = 0
+        self._closed = False
+
+    @property
+    def revision(self) -> int | None:
+        """The revision that it would resume after; `None` until a first one is known."""
+        return self._revision
+
+    def __aiter__(self) -> AsyncWatch:
+        return self
+
+    async def __anext__(self) -> Event:
+        """The next event. It ends with the error when it cannot be resumed: not allowed any more,
+        or unreachable for about eight seconds."""
+        while not self._closed:
+            while self._ready:
+                event = self._read(self._ready.popleft())
+                if event is not None:
+                    return event
+            try:
+                await self._fill()
+                continue
+            except (httpx.TransportError, LatticeError) as error:
+                wait = self._wait(error)
+            await self._drop()
+            await anyio.sleep(wait)
+        raise StopAsyncIteration
+
+    def _wait(self, error: Exception) -> float:
+        if isinstance(error, httpx.TransportError):
+            error = self._transport._unreachable(error)
+        passing = isinstance(error, (Unreachable, Unavailable))
+        if not passing or self._failures >= len(RESUMES):
+            self._closed = True
+            raise error
+        self._failures += 1
+        return RESUMES[self._failures - 1]
+
+    async def _fill(self) -> None:
+        if self._chunks is None:
+            await self._connect()
+        assert self._chunks is not None
+        try:
+            chunk = await self._chunks.__anext__()
+        except StopAsyncIteration:
+            # The server closes streams when it stops.
+            raise self._broken("the event stream ended") from None
+        self._failures = 0
+        try:
+            self._ready.extend(self._decoder.push(chunk))
+        except Oversize:
+            raise self._not_understood("an event is too large") from None
+
+    async def _connect(self) -> None:
+        call = _request.reading(f"{_request.API}/events", {}, {"since": self._revision})
+        call.headers["accept"] = "text/event-stream"
+        self._response = await self._transport._once(call, self._timeout)
+        # Without `since` the present revision is where a broken connection resumes.
+        named = self._response.headers.get("lattice-revision", "")
+        if self._revision is None and named.isdecimal():
+            self._revision = int(named)
+        self._decoder = Decoder()
+        self._ready.clear()
+        self._chunks = self._response.aiter_bytes()
+
+    def _read(self, frame: Frame) -> Event | None:
+        try:
+            event = read(frame.event, frame.data)
+        except ValueError as error:
+            raise self._not_understood(f"event {frame.event!r}: {error}") from error
+        if event is not None:
+            self._revision = position(event, self._revision)
+        return event
+
+    def _broken(self, reason: str) -> Unreachable:
+        return Unreachable(self._transport._endpoint.url, reason)
+
+    def _not_understood(self, reason: str) -> ProtocolError:
+        return ProtocolError(f"{self._transport._endpoint.url}{_request.API}/events", reason)
+
+    async def _drop(self) -> None:
+        response, self._response, self._chunks = self._response, None, None
+        if response is not None:
+            await response.aclose()
+
+    async def aclose(self) -> None:
+        """Leaves it; it gives no more events."""
+        self._closed = True
+        await self._drop()
+
+    async def __aenter__(self) -> AsyncWatch:
+        while self._chunks is None:
+            try:
+                await self._connect()
+            except LatticeError as error:
+                await anyio.sleep(self._wait(error))
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.aclose()

@@ -1,0 +1,1 @@
+# Written by `generate` from `_async/`: do not edit.

@@ -1,0 +1,125 @@
+# Written by `generate` from `_async/`: do not edit.
+"""The quorum, its authorities, certificates and tokens. Nearly all of it is for administrators."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from .. import _request
+from .._request import API
+from ..models import (
+    AuthorityView,
+    CertificateView,
+    Changed,
+    QuorumStep,
+    QuorumView,
+    TokenCreated,
+    TokenView,
+)
+from ..requests import AddMemberRequest, TokenRequest
+from .bytestream import ByteStream
+from .pages import Pages
+from .transport import Transport
+
+
+class Admin(Transport):
+    """See the module."""
+
+    def get_quorum(self) -> QuorumView:
+        """The quorum's members and how they are."""
+        return self._ask(QuorumView, "/quorum", {})
+
+    def add_quorum_member(
+        self, request: AddMemberRequest, *, key: str | None = None
+    ) -> QuorumStep:
+        """One step towards another member; repeat it until it is done."""
+        return self._write(QuorumStep, "POST", "/quorum/members", {}, body=request, key=key)
+
+    def remove_quorum_member(
+        self,
+        id: int,
+        *,
+        reason: str | None = None,
+        force: bool = False,
+        key: str | None = None,
+    ) -> QuorumStep:
+        """One step towards one member less; repeat it until it is done."""
+        return self._write(
+            QuorumStep,
+            "DELETE",
+            "/quorum/members/{id}",
+            {"id": id},
+            query={"reason": reason, "force": True if force else None},
+            key=key,
+        )
+
+    def step_down(self, to: int | None = None, *, key: str | None = None) -> QuorumStep:
+        """Has another member lead: this one, or any."""
+        body = {"to": to}
+        return self._write(QuorumStep, "POST", "/quorum/step-down", {}, body=body, key=key)
+
+    def backup(self, *, key: str | None = None) -> ByteStream:
+        """A backup of the quorum's state, as a file's bytes."""
+        call = _request.writing("POST", f"{API}/quorum/backup", {}, {}, None, key, True)
+        return ByteStream(self, call, None, patient=True)
+
+    def list_authorities(self) -> Pages[AuthorityView]:
+        """The authorities of the mesh. They come on one page."""
+        return self._list(AuthorityView, "/authorities", {})
+
+    def add_authority(self, certificate: str, *, key: str | None = None) -> Changed:
+        """Certificates of this authority, PEM, are trusted from now on."""
+        body = {"certificate": certificate}
+        return self._write(Changed, "POST", "/authorities", {}, body=body, key=key)
+
+    def promote_authority(self, pin: str, *, key: str | None = None) -> Changed:
+        """New certificates come from this authority."""
+        return self._write(
+            Changed, "POST", "/authorities/{pin}/promote", {"pin": pin}, key=key
+        )
+
+    def retire_authority(
+        self, pin: str, *, force: bool = False, key: str | None = None
+    ) -> Changed:
+        """Certificates of this authority are trusted no more."""
+        query = {"force": True if force else None}
+        return self._write(
+            Changed, "DELETE", "/authorities/{pin}", {"pin": pin}, query=query, key=key
+        )
+
+    def list_certificates(self) -> Pages[CertificateView]:
+        """Who has a certificate of the mesh."""
+        return self._list(CertificateView, "/certificates", {})
+
+    def revoke_certificate(
+        self,
+        role: Literal["agent", "control", "quorum"],
+        name: str,
+        reason: str,
+        *,
+        key: str | None = None,
+    ) -> Changed:
+        """What this member was issued up to now holds no more."""
+        return self._write(
+            Changed,
+            "POST",
+            "/certificates/{role}/{name}/revoke",
+            {"role": role, "name": name},
+            body={"reason": reason},
+            key=key,
+        )
+
+    def list_tokens(self) -> Pages[TokenView]:
+        """Join tokens that are still good. They come on one page."""
+        return self._list(TokenView, "/tokens", {})
+
+    def create_token(self, request: TokenRequest) -> TokenCreated:
+        """A join token, which is shown once. Where its answer is lost it is not asked for again:
+        nobody could know the first one."""
+        return self._write(
+            TokenCreated, "POST", "/tokens", {}, body=request, repeatable=False
+        )
+
+    def revoke_token(self, id: str, *, key: str | None = None) -> Changed:
+        """Nobody enrols with it any more."""
+        return self._write(Changed, "DELETE", "/tokens/{id}", {"id": id}, key=key)

@@ -1,0 +1,102 @@
+# Written by `generate` from `_async/`: do not edit.
+"""Answers that are bytes, and come as they are made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import TracebackType
+
+import time
+import httpx
+
+from .._request import RESUMES, Call
+from ..errors import LatticeError, Unavailable, Unreachable
+from .transport import Transport
+
+
+class ByteStream:
+    """Bytes as they come. Iterate over it, or `read()` all of it; nothing is asked before.
+
+    Where `offset` is given the stream goes on at the byte where a connection broke. To leave it
+    before its end, close it: `with`, or `close`.
+    """
+
+    def __init__(
+        self, transport: Transport, call: Call, offset: int | None, patient: bool
+    ) -> None:
+        self._transport = transport
+        self._call = call
+        self._offset = offset
+        # Nothing is said while there is nothing to say.
+        timeout = transport._timeout.as_dict()
+        self._timeout = httpx.Timeout(**{**timeout, "read": None if patient else timeout["read"]})
+        self._response: httpx.Response | None = None
+        self._chunks: Iterator[bytes] | None = None
+        self._failures = 0
+
+    def __iter__(self) -> ByteStream:
+        return self
+
+    def __next__(self) -> bytes:
+        while True:
+            try:
+                if self._chunks is None:
+                    self._connect()
+                assert self._chunks is not None
+                chunk = self._chunks.__next__()
+            except StopIteration:
+                self.close()
+                raise
+            except (httpx.TransportError, LatticeError) as error:
+                wait = self._wait(error)
+            else:
+                self._failures = 0
+                if self._offset is not None:
+                    self._offset += len(chunk)
+                return chunk
+            self._drop()
+            time.sleep(wait)
+
+    def _wait(self, error: Exception) -> float:
+        """Seconds to wait before it is resumed; raises the error where it is not."""
+        if isinstance(error, httpx.TransportError):
+            error = self._transport._unreachable(error)
+        begun = self._response is not None
+        may = self._offset is not None or not begun
+        passing = isinstance(error, (Unreachable, Unavailable))
+        if not (may and passing) or self._failures >= len(RESUMES):
+            raise error
+        self._failures += 1
+        return RESUMES[self._failures - 1]
+
+    def _connect(self) -> None:
+        call = self._call
+        if self._offset is not None:
+            params = [*call.params, ("offset", str(self._offset))]
+            call = Call(call.method, call.path, params, call.headers)
+        self._response = self._transport._once(call, self._timeout)
+        self._chunks = self._response.iter_bytes()
+
+    def _drop(self) -> None:
+        response, self._response, self._chunks = self._response, None, None
+        if response is not None:
+            response.close()
+
+    def read(self) -> bytes:
+        """All of it. With `follow` that is when the rank has ended."""
+        return b"".join([chunk for chunk in self])
+
+    def close(self) -> None:
+        """Leaves it."""
+        self._drop()
+
+    def __enter__(self) -> ByteStream:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()

@@ -1,0 +1,156 @@
+# Written by `generate` from `_async/`: do not edit.
+"""One connection pool to one server, and how its answers are read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+import time
+import httpx
+
+from .. import _request
+from .._decode import Page
+from .._request import API, Attempts, Call, Name, Query, Retry
+from ..endpoint import Endpoint
+from ..errors import LatticeError, ProtocolError
+from .pages import Pages
+
+T = TypeVar("T")
+
+
+class Transport:
+    """What all calls have in common."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        timeout: float,
+        retry: Retry,
+        transport: httpx.BaseTransport | None,
+    ) -> None:
+        self._endpoint = endpoint
+        self._retry = retry
+        self._view_age: float | None = None
+        self._timeout = httpx.Timeout(timeout, connect=_request.CONNECT_TIMEOUT)
+        # Neither proxies nor certificates are taken from the environment, and no redirect is
+        # followed: the token goes to this server alone.
+        self._http = httpx.Client(
+            base_url=endpoint.url,
+            headers={
+                "authorization": f"Bearer {endpoint.token}",
+                "user-agent": f"lattice-client-python/{_request.VERSION}",
+            },
+            timeout=self._timeout,
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=20),
+            verify=endpoint.tls(),
+            trust_env=False,
+            follow_redirects=False,
+            transport=transport,
+        )
+
+    def _send(self, call: Call) -> httpx.Response:
+        """Sends, and sends again where that may help; the whole answer, a success."""
+        attempts = Attempts(self._retry, call)
+        while True:
+            try:
+                response = self._once(call, self._timeout)
+                try:
+                    response.read()
+                    return response
+                except httpx.TransportError as error:
+                    raise self._unreachable(error) from error
+                finally:
+                    response.close()
+            except LatticeError as error:
+                wait = attempts.wait(error)
+            time.sleep(wait)
+
+    def _once(self, call: Call, timeout: httpx.Timeout) -> httpx.Response:
+        """Sends once; a success whose body is still to be read, and the answer to be closed."""
+        request = self._http.build_request(
+            call.method,
+            call.path,
+            params=call.params,
+            headers=call.headers,
+            content=call.content,
+            timeout=timeout,
+        )
+        try:
+            response = self._http.send(request, stream=True)
+            age = response.headers.get(_request.VIEW_AGE, "")
+            self._view_age = int(age) / 1000 if age.isdecimal() else None
+            if response.is_success:
+                return response
+            try:
+                response.read()
+            finally:
+                response.close()
+        except httpx.TransportError as error:
+            raise self._unreachable(error) from error
+        raise _request.refusal(response, self._url(call))
+
+    def _unreachable(self, error: httpx.TransportError) -> LatticeError:
+        return _request.unreachable(self._endpoint.url, error)
+
+    def _url(self, call: Call) -> str:
+        return f"{self._endpoint.url}{call.path}"
+
+    def _ask(
+        self, model: type[T], path: str, names: Mapping[str, Name], *, query: Query | None = None
+    ) -> T:
+        """Asks for one thing."""
+        call = _request.reading(API + path, names, query or {})
+        response = self._send(call)
+        return _request.understood(model, response.content, self._url(call))
+
+    def _text(
+        self, path: str, names: Mapping[str, Name], *, query: Query | None = None
+    ) -> str:
+        """Asks for what is text, at a path of its own."""
+        response = self._send(_request.reading(path, names, query or {}))
+        try:
+            return response.content.decode()
+        except UnicodeDecodeError as error:
+            raise ProtocolError(str(response.url), str(error)) from error
+
+    def _write(
+        self,
+        model: type[T],
+        method: str,
+        path: str,
+        names: Mapping[str, Name],
+        *,
+        query: Query | None = None,
+        body: object = None,
+        key: str | None = None,
+        repeatable: bool = True,
+    ) -> T:
+        """Changes something."""
+        call = _request.writing(method, API + path, names, query or {}, body, key, repeatable)
+        response = self._send(call)
+        return _request.understood(model, response.content, self._url(call))
+
+    def _page(
+        self,
+        model: type[T],
+        path: str,
+        names: Mapping[str, Name],
+        query: Query,
+    ) -> Page[T]:
+        """One page of a list."""
+        call = _request.reading(API + path, names, query)
+        response = self._send(call)
+        return _request.understood_page(model, response.content, self._url(call))
+
+    def _list(
+        self,
+        model: type[T],
+        path: str,
+        names: Mapping[str, Name],
+        *,
+        query: Query | None = None,
+        cursor: str = "cursor",
+    ) -> Pages[T]:
+        """A list; nothing is asked yet."""
+        return Pages(self, model, path, names, query or {}, cursor)

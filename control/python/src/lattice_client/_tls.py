@@ -1,0 +1,77 @@
+"""Whom to trust: one authority, one certificate by its digest, or who the system trusts.
+
+All of it is judged in the handshake, so that nothing, and no token, is sent to who is not trusted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import ssl
+from typing import Any
+
+from .errors import EndpointError
+
+
+def context(ca_pem: str | None, pin: str | None) -> ssl.SSLContext:
+    """A TLS context. With an authority no other is trusted; with a pin the certificate must be that
+    one, and where no authority is given nothing else is asked of it: neither names nor dates.
+
+    Raises `EndpointError`.
+    """
+    made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    made.minimum_version = ssl.TLSVersion.TLSv1_2
+    if ca_pem is not None:
+        _trust(made, ca_pem)
+    elif pin is None:
+        made.load_default_certs()
+    else:
+        made.check_hostname = False
+        made.verify_mode = ssl.CERT_NONE
+    if pin is not None:
+        _pin(made, digest_of(pin))
+    return made
+
+
+def _trust(made: ssl.SSLContext, ca_pem: str) -> None:
+    try:
+        made.load_verify_locations(cadata=ca_pem)
+    except (ssl.SSLError, ValueError) as error:
+        raise EndpointError(f"the authority's certificate cannot be used: {error}") from error
+    if not made.get_ca_certs():
+        raise EndpointError("the authority's certificate is no certificate of an authority")
+
+
+def digest_of(pin: str) -> bytes:
+    """Reads `sha256:` and 64 hex digits, which may have colons between them.
+
+    Raises `EndpointError`.
+    """
+    found = re.fullmatch(r"sha256:((?:[0-9a-f]{2}:?){32})", pin.strip().lower())
+    if found is None or found.group(1).endswith(":"):
+        raise EndpointError(f"the pin {pin!r} is not sha256: and 64 hex digits")
+    return bytes.fromhex(found.group(1).replace(":", ""))
+
+
+def _pin(made: ssl.SSLContext, wanted: bytes) -> None:
+    def judge(shown: bytes | None) -> None:
+        digest = hashlib.sha256(shown or b"").digest()
+        if shown is None or not hmac.compare_digest(digest, wanted):
+            raise ssl.SSLCertVerificationError(
+                f"its certificate is sha256:{digest.hex()}, and sha256:{wanted.hex()} is pinned"
+            )
+
+    class PinnedSocket(ssl.SSLSocket):
+        def do_handshake(self, *args: Any, **kwargs: Any) -> None:
+            super().do_handshake(*args, **kwargs)
+            judge(self.getpeercert(binary_form=True))
+
+    class PinnedObject(ssl.SSLObject):
+        def do_handshake(self) -> None:
+            # Raises until the handshake is whole.
+            super().do_handshake()
+            judge(self.getpeercert(binary_form=True))
+
+    made.sslsocket_class = PinnedSocket
+    made.sslobject_class = PinnedObject

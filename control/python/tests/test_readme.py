@@ -1,0 +1,49 @@
+"""The examples of both READMEs run as they are, and print what they say."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from conftest import FOLDER, ROOT, Demo, needs
+
+BLOCK = re.compile(
+    r"(?:<!-- needs ([^>]*) -->\n\n)?^```python\n(.*?)^```$(?:\n\n```text\n(.*?)^```$)?",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+def blocks() -> list[object]:
+    found: list[object] = []
+    for path in (FOLDER / "README.md", ROOT / "README.md"):
+        text = path.read_text("utf-8")
+        for match in BLOCK.finditer(text):
+            line = text.count("\n", 0, match.start(2))
+            where = f"{path.relative_to(ROOT)}:{line}"
+            found.append(pytest.param(*match.groups(), id=where))
+    return found
+
+
+@pytest.mark.parametrize(("needed", "code", "wanted"), blocks())
+def test_an_example(
+    needed: str | None, code: str, wanted: str | None, idle: Demo, document: str, tmp_path: Path
+) -> None:
+    needs(document, *(needed or "").split())
+    script = tmp_path / "example.py"
+    script.write_text(code, "utf-8")
+    environment = {**os.environ, "LATTICE_CONTEXT": str(idle.context_file)}
+    ran = subprocess.run(
+        [sys.executable, script], env=environment, capture_output=True, text=True, timeout=120
+    )
+    assert ran.returncode == 0, ran.stderr
+    if wanted is not None:
+        assert ran.stdout == wanted
+
+
+def test_both_have_examples() -> None:
+    assert len(blocks()) >= 8
