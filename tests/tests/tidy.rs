@@ -16,7 +16,7 @@ fn root() -> PathBuf {
 
 /// What each package uses of ours, outside its tests: these arrows and no others. A daemon is used by the command line,
 /// which runs all of them in its demo, and by the tests of the whole.
-const ARROWS: [(&str, &[&str]); 22] = [
+const ARROWS: [(&str, &[&str]); 23] = [
     ("lattice-hwprobe", &[]),
     ("lattice-redfish", &["hwprobe"]),
     ("lattice-quorum-types", &[]),
