@@ -46,7 +46,7 @@ const ARROWS: [(&str, &[&str]); 23] = [
     ),
     ("lattice-quorum-state", &["quorum-types"]),
     ("lattice-placement", &["quorum-types"]),
-    ("lattice-accounting", &["quorum-types"]),
+    ("lattice-accounting", &["quorum-types", "config"]),
     (
         "lattice-replay",
         &["quorum-types", "quorum-state", "placement"],

@@ -1,0 +1,327 @@
+//! What has an accounting system's books follow the cluster's: round after round, each of which may be cut off at any
+//! moment and repeated.
+//!
+//! A round reads the facts since the last one, puts the events they make into the journal, tells Waldur what each
+//! project used of each vCluster this month, and then tells the quorum how far that reaches. Totals are absolute and
+//! come from the ledger, so nothing that is repeated is counted twice, and no event that is lost is missing in them.
+
+mod events;
+mod limits;
+mod reconcile;
+mod totals;
+
+use crate::{
+    config::Settings,
+    event::Event,
+    journal::{Journal, JournalError, Recovered},
+    month::Month,
+    site::{Site, SiteError, Step, Steps},
+    status::{Parked, Status},
+    waldur::{Amounts, Making, Objects, Place, Waldur, WaldurError},
+};
+use lattice_quorum_types::{ProjectPath, UnixMillis};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+/// Facts read at once.
+const FACTS_A_PAGE: u32 = 1_000;
+/// First wait after Waldur did not answer, milliseconds; doubles.
+const FIRST_RETRY_MS: u64 = 1_000;
+/// Longest wait.
+const LAST_RETRY_MS: u64 = 300_000;
+/// What Waldur refused is tried again after so long, milliseconds.
+const PARKED_MS: u64 = 900_000;
+
+/// Why a round did not come to its end. It is repeated.
+#[derive(Debug, thiserror::Error)]
+pub enum RoundError {
+    /// The cluster.
+    #[error("the quorum: {0}")]
+    Site(#[from] SiteError),
+    /// Waldur.
+    #[error(transparent)]
+    Waldur(#[from] WaldurError),
+    /// The journal.
+    #[error("the journal: {0}")]
+    Journal(#[from] JournalError),
+}
+
+/// How far a round came.
+enum Progress {
+    /// Waldur has everything there is.
+    Done,
+    /// It is not tried now, or what was used is not read yet.
+    Waits,
+}
+
+/// See the module.
+pub struct Accountant {
+    site: Arc<dyn Site>,
+    steps: Arc<dyn Steps>,
+    settings: Settings,
+    waldur: Waldur,
+    objects: Objects,
+    journal: Option<Journal>,
+    /// Number of the last fact that was read.
+    collected: u64,
+    /// What Waldur has, as it was told or read.
+    told: BTreeMap<(Place, Month), Amounts>,
+    /// What of that stands with resources of the same places that were ended.
+    elsewhere: BTreeMap<(Place, Month), Amounts>,
+    /// Months that are over and whose last totals were told.
+    closed: BTreeSet<Month>,
+    /// Nodes that Waldur gave a tenant, as they were taken over.
+    taken: BTreeMap<ProjectPath, u64>,
+    failures: u32,
+    retry_at: Option<UnixMillis>,
+    status: Arc<Mutex<Status>>,
+}
+
+impl Accountant {
+    /// Of a cluster, with this Waldur.
+    pub fn new(
+        site: Arc<dyn Site>,
+        waldur: Waldur,
+        settings: Settings,
+        steps: Arc<dyn Steps>,
+    ) -> Self {
+        Self {
+            site,
+            steps,
+            settings,
+            waldur,
+            objects: Objects::default(),
+            journal: None,
+            collected: 0,
+            told: BTreeMap::new(),
+            elsewhere: BTreeMap::new(),
+            closed: BTreeSet::new(),
+            taken: BTreeMap::new(),
+            failures: 0,
+            retry_at: None,
+            status: Arc::default(),
+        }
+    }
+
+    /// How it stands, for whoever asks.
+    pub fn status(&self) -> Arc<Mutex<Status>> {
+        self.status.clone()
+    }
+
+    /// Between two rounds.
+    pub fn interval(&self) -> Duration {
+        self.settings.interval
+    }
+
+    /// One round. What keeps Waldur's books from following is in the status, and what is refused is set aside.
+    pub async fn round(&mut self) {
+        let ended = self.go_round().await;
+        let now = self.site.now();
+        match &ended {
+            Ok(Progress::Waits) => return,
+            Ok(Progress::Done) => {
+                self.failures = 0;
+                self.retry_at = None;
+            }
+            Err(error) => {
+                let asked = match error {
+                    RoundError::Waldur(error) => error.retry_after(),
+                    RoundError::Site(_) | RoundError::Journal(_) => None,
+                };
+                let wait_ms = self.wait_ms(asked);
+                self.failures = self.failures.saturating_add(1);
+                self.retry_at = Some(now.after(wait_ms));
+                tracing::warn!(%error, wait_ms, "accounting waits");
+            }
+        }
+        let retry_at = self.retry_at;
+        self.note(|status| {
+            status.failure = ended.as_ref().err().map(ToString::to_string);
+            status.retry_at = retry_at;
+            if ended.is_ok() {
+                status.pushed_at = Some(now);
+            }
+        });
+    }
+
+    /// Twice as long after each failure, and never all at the same moment.
+    fn wait_ms(&self, asked: Option<Duration>) -> u64 {
+        let doubled = FIRST_RETRY_MS
+            .checked_shl(self.failures.min(16))
+            .unwrap_or(LAST_RETRY_MS);
+        let wait_ms = doubled.min(LAST_RETRY_MS);
+        let spread = rand::random_range(0..=wait_ms / 4);
+        let asked_ms = asked.map_or(0, |asked| asked.as_millis() as u64);
+        (wait_ms + spread).max(asked_ms.min(LAST_RETRY_MS * 12))
+    }
+
+    async fn go_round(&mut self) -> Result<Progress, RoundError> {
+        // Events are taken down whether Waldur answers or not.
+        self.collect().await?;
+        let now = self.site.now();
+        if self.retry_at.is_some_and(|at| now < at) {
+            return Ok(Progress::Waits);
+        }
+        if self.note(|status| status.version.clone()).is_none() {
+            let version = self.waldur.version().await?;
+            self.note(|status| status.version = Some(version));
+        }
+        let Some(through) = self.tell_totals(now).await? else {
+            return Ok(Progress::Waits);
+        };
+        let through = self.tell_events(through.min(self.collected)).await?;
+        self.acknowledge(through).await?;
+        self.follow_limits(now).await?;
+        Ok(Progress::Done)
+    }
+
+    /// Reads facts and takes their events down.
+    async fn collect(&mut self) -> Result<(), RoundError> {
+        loop {
+            let after = self.collected;
+            let (facts, head) = self.site.facts(after, FACTS_A_PAGE, UnixMillis(0)).await?;
+            if self.journal.is_none() {
+                self.open(head.acknowledged)?;
+                if self.collected != after {
+                    continue;
+                }
+            }
+            if head.last < self.collected {
+                // The cluster was restored from a backup: its facts from there on are others.
+                tracing::warn!(
+                    read = self.collected,
+                    last = head.last,
+                    "there are fewer facts than were read"
+                );
+                self.collected = head.acknowledged;
+                self.told.clear();
+                self.elsewhere.clear();
+            }
+            self.note(|status| {
+                status.last = head.last;
+                status.acknowledged = head.acknowledged;
+            });
+            let Some(last) = facts.last() else {
+                return Ok(());
+            };
+            let site = self.site.clone();
+            let events: Vec<Event> = facts
+                .iter()
+                .filter_map(|fact| Event::of(fact, &*site))
+                .collect();
+            if let Some(journal) = &mut self.journal {
+                let dropped = journal.append(&events, &*self.steps)?;
+                if dropped > 0 {
+                    tracing::error!(
+                        dropped,
+                        "memory and disk are full of events; the newest are dropped"
+                    );
+                }
+                self.note(|status| status.dropped += dropped as u64);
+            }
+            self.collected = last.number;
+            self.count_events();
+        }
+    }
+
+    fn open(&mut self, acknowledged: u64) -> Result<(), JournalError> {
+        let Settings { folder, bounds, .. } = &self.settings;
+        let (journal, recovered) = Journal::open(folder, *bounds, acknowledged)?;
+        if recovered != Recovered::default() {
+            tracing::info!(?recovered, "events of before are in the journal");
+        }
+        self.collected = journal.last().max(acknowledged);
+        self.journal = Some(journal);
+        self.count_events();
+        Ok(())
+    }
+
+    fn count_events(&self) {
+        let Some(journal) = &self.journal else { return };
+        let (in_memory, on_disk) = (journal.in_memory() as u64, journal.on_disk() as u64);
+        let is_full = on_disk >= self.settings.bounds.disk as u64;
+        self.note(|status| {
+            status.in_memory = in_memory;
+            status.on_disk = on_disk;
+            status.is_full = is_full;
+        });
+    }
+
+    /// Tells the quorum, then forgets.
+    async fn acknowledge(&mut self, through: u64) -> Result<(), RoundError> {
+        let known = self.note(|status| status.acknowledged);
+        if through <= known {
+            return Ok(());
+        }
+        let dropped = self
+            .journal
+            .as_ref()
+            .map_or(0, |journal| journal.dropped_through(through));
+        self.steps.at(Step::BeforeAcknowledge);
+        self.site.acknowledge(through, dropped).await?;
+        self.steps.at(Step::AfterAcknowledge);
+        if let Some(journal) = &mut self.journal {
+            journal.acknowledge(through, &*self.steps)?;
+        }
+        self.note(|status| status.acknowledged = through);
+        self.count_events();
+        Ok(())
+    }
+
+    /// Runs what may be refused: then it is set aside under `key`. Gives whether it was done.
+    fn settle<T>(&self, key: &str, done: Result<T, WaldurError>) -> Result<Option<T>, WaldurError> {
+        match done {
+            Ok(value) => {
+                self.note(|status| status.parked.remove(key));
+                Ok(Some(value))
+            }
+            Err(error) if error.is_transient() => Err(error),
+            Err(error) => {
+                self.park(key, error.to_string());
+                Ok(None)
+            }
+        }
+    }
+
+    fn park(&self, key: &str, reason: String) {
+        let since = self.site.now();
+        tracing::error!(what = key, reason, "Waldur refuses it; it is set aside");
+        self.note(|status| {
+            let tried_at = since;
+            let parked = status.parked.entry(key.to_owned());
+            let parked = parked.or_insert_with(|| Parked {
+                since,
+                tried_at,
+                reason: String::new(),
+            });
+            parked.reason = reason;
+            parked.tried_at = tried_at;
+        });
+    }
+
+    /// Whether it is set aside, and not to be tried again yet.
+    fn is_parked(&self, key: &str) -> bool {
+        let now = self.site.now();
+        self.note(|status| {
+            let parked = status.parked.get(key);
+            parked.is_some_and(|parked| now.since(parked.tried_at) < PARKED_MS)
+        })
+    }
+
+    fn note<T>(&self, change: impl FnOnce(&mut Status) -> T) -> T {
+        change(&mut self.status.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// How objects are made.
+fn making<'a>(settings: &'a Settings, site: &'a dyn Site) -> Making<'a> {
+    Making {
+        cluster: site.cluster(),
+        offerings: &settings.offerings,
+        provider: settings.provider_customer.as_deref(),
+        category: &settings.category,
+    }
+}

@@ -1,0 +1,113 @@
+//! Single events, for deployments that want them: an order for each allocation, or the paths that the document names.
+
+use super::{Accountant, RoundError, making};
+use crate::{
+    event::{Body, Event},
+    site::Step,
+    waldur::{Amounts, Place, WaldurError},
+};
+use lattice_quorum_types::{ProjectPath, VclusterName};
+use serde_json::{Value, json};
+
+/// Events sent between two looks at the journal.
+const EVENTS_A_TIME: usize = 100;
+
+impl Accountant {
+    /// Sends the events up to this fact, in order, where anybody wants them. Gives how far Waldur has them.
+    pub(super) async fn tell_events(&mut self, through: u64) -> Result<u64, RoundError> {
+        if !(self.settings.seed_paths || self.settings.order_per_allocation) {
+            // They are summed into totals, which were told.
+            return Ok(through);
+        }
+        loop {
+            let journal = self.journal.as_ref();
+            let events = journal.map_or_else(Vec::new, |journal| journal.first(EVENTS_A_TIME));
+            let events: Vec<Event> = events.into_iter().filter(|e| e.number <= through).collect();
+            let Some(last) = events.last().map(|event| event.number) else {
+                return Ok(through);
+            };
+            for event in &events {
+                let told = self.tell_event(event).await;
+                self.settle(&format!("event {}", event.id), told)?;
+                self.note(|status| status.sent += 1);
+            }
+            // Each hundred is acknowledged, so that an outage that follows repeats few.
+            self.acknowledge(last).await?;
+        }
+    }
+
+    pub(super) async fn tell_event(&mut self, event: &Event) -> Result<(), WaldurError> {
+        self.steps.at(Step::BeforeSend);
+        if self.settings.seed_paths {
+            self.add_item(event).await?;
+        }
+        if self.settings.order_per_allocation {
+            self.order(event).await?;
+        }
+        self.steps.at(Step::AfterSend);
+        Ok(())
+    }
+
+    /// A line of the tenant's invoice, under the event's id.
+    async fn add_item(&mut self, event: &Event) -> Result<(), WaldurError> {
+        let tenant = ProjectPath::new(&event.tenant).map_err(|_| unnamed(event))?;
+        let invoice = self.waldur.invoice(&mut self.objects, &tenant).await?;
+        let item = serde_json::to_value(event).unwrap_or(Value::Null);
+        self.waldur.add_item(&invoice, &event.id, &item).await
+    }
+
+    /// An allocation's own resource: ordered when it starts, told what it used and ended when it does.
+    async fn order(&mut self, event: &Event) -> Result<(), WaldurError> {
+        let (vcluster, used) = match &event.body {
+            Body::Started { vcluster, .. } => (vcluster, None),
+            Body::Completed {
+                vcluster,
+                node_hours,
+                gpu_hours,
+                ..
+            } => {
+                let hundredths = |hours: &f64| (hours * 100.0).round() as u64;
+                let used = Amounts {
+                    node: hundredths(node_hours),
+                    gpu: hundredths(gpu_hours),
+                };
+                (vcluster, Some(used))
+            }
+            _ => return Ok(()),
+        };
+        if used == Some(Amounts::default()) {
+            // It never ran: nothing was ordered.
+            return Ok(());
+        }
+        let (Some(project), Some(id)) = (&event.project, event.allocation_id) else {
+            return Err(unnamed(event));
+        };
+        let project = ProjectPath::new(project).map_err(|_| unnamed(event))?;
+        let vcluster = VclusterName::new(vcluster.clone()).map_err(|_| unnamed(event))?;
+        let place = Place::Allocation(project, vcluster, id);
+        let making = making(&self.settings, &*self.site);
+        let resource = match used {
+            // One that was ended is not ordered again by a repeat.
+            Some(_) if self.waldur.is_ended(&place).await? => return Ok(()),
+            _ => {
+                self.waldur
+                    .resource(&mut self.objects, &making, &place)
+                    .await?
+            }
+        };
+        let Some(used) = used else { return Ok(()) };
+        let said = format!("lattice allocation {id}");
+        self.waldur.set_usage(&resource, used, &said, None).await?;
+        self.note(|status| status.reported += 1);
+        self.waldur.terminate(&mut self.objects, &resource).await
+    }
+}
+
+/// An event of this build names what it is about; one that was read from a journal may not.
+fn unnamed(event: &Event) -> WaldurError {
+    WaldurError::Refused {
+        what: format!("event {}", event.id),
+        status: 400,
+        reason: format!("it names nothing that could be billed: {}", json!(event)),
+    }
+}

@@ -1,0 +1,95 @@
+//! The way back: what was bought becomes what tenants may use, and projects that are gone are ended.
+
+use super::{Accountant, RoundError};
+use crate::{
+    month::Month,
+    site::SiteError,
+    waldur::{Known, Place},
+};
+use lattice_quorum_types::{
+    UnixMillis,
+    limit::{LimitPatch, Patch},
+};
+use std::collections::BTreeMap;
+
+/// What Waldur says holds for at least so long, milliseconds.
+const LEAST_VALID_MS: u64 = 900_000;
+
+impl Accountant {
+    /// Reads what Waldur says of resources, and follows it.
+    pub(super) async fn follow_limits(&mut self, now: UnixMillis) -> Result<(), RoundError> {
+        let known = self.waldur.known(&self.objects).await?;
+        self.end_those_that_are_gone(&known).await?;
+        if !self.settings.take_limits {
+            return Ok(());
+        }
+        let month = Month::of(now, &self.settings.zone);
+        let bought = self.waldur.bought(&known, month).await?;
+        // A few rounds may fail before the ledger steps in.
+        let valid_ms = (self.settings.interval.as_millis() as u64 * 10).max(LEAST_VALID_MS);
+        let credits: BTreeMap<_, _> = bought
+            .iter()
+            .filter(|(tenant, _)| self.site.limits(tenant).is_some())
+            .map(|(tenant, bought)| (tenant.clone(), bought.credit(now, valid_ms)))
+            .collect();
+        if !credits.is_empty() {
+            self.site.note_credits(credits).await?;
+        }
+        for (tenant, bought) in &bought {
+            let (Some(nodes), Some(limits)) = (bought.max_nodes, self.site.limits(tenant)) else {
+                continue;
+            };
+            let name = format!("limits of {tenant}");
+            // What an administrator changed since is theirs, until Waldur has another number.
+            if self.taken.get(tenant) == Some(&nodes) || self.is_parked(&name) {
+                continue;
+            }
+            if limits.max_nodes != Some(nodes) {
+                let patch = LimitPatch {
+                    max_nodes: Patch::Set(nodes),
+                    ..LimitPatch::default()
+                };
+                match self.site.set_limits(tenant, patch).await {
+                    Ok(()) => {
+                        tracing::info!(%tenant, bought = bought.words(), "limits are as Waldur has them")
+                    }
+                    Err(SiteError::Refused { text }) => {
+                        self.park(&name, text);
+                        continue;
+                    }
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            self.note(|status| status.parked.remove(&name));
+            self.taken.insert(tenant.clone(), nodes);
+        }
+        Ok(())
+    }
+
+    /// Ends the resources of projects that are no more. Their last usage was told in this round.
+    async fn end_those_that_are_gone(&mut self, known: &[Known]) -> Result<(), RoundError> {
+        let projects = self.site.projects();
+        for Known { place, uuid, .. } in known {
+            let Place::Project(project, _) = place else {
+                continue;
+            };
+            let name = format!("end of {}", place.backend_id());
+            let is_told = |(told, _): &(Place, Month)| told == place;
+            let waits = self.note(|status| {
+                let about = format!("usage {} ", place.backend_id());
+                status.parked.keys().any(|key| key.starts_with(&about))
+            });
+            if projects.contains(project) || waits || self.is_parked(&name) {
+                continue;
+            }
+            tracing::info!(
+                resource = place.backend_id(),
+                told = self.told.keys().any(|key| is_told(key)),
+                "its project is gone"
+            );
+            let ended = self.waldur.terminate(&mut self.objects, uuid).await;
+            self.settle(&name, ended)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,147 @@
+//! Putting right what Waldur has, when a person asks for it: events were dropped, a month could not be booked in time,
+//! or somebody changed a total by hand.
+
+use super::{Accountant, FACTS_A_PAGE, RoundError, making, totals::Booked};
+use crate::{
+    event::Event,
+    month::Month,
+    status::{Difference, Outcome},
+    waldur::{Amounts, Place, WaldurError},
+};
+use lattice_quorum_types::UnixMillis;
+use std::collections::BTreeMap;
+
+impl Accountant {
+    /// Compares the totals of every month of which a part lies in the window with what Waldur has, and, unless it is only
+    /// looked, sets them: lower ones too. Single events of the window are told again, where anybody wants them.
+    ///
+    /// # Errors
+    /// When the quorum or Waldur does not answer.
+    pub async fn reconcile(
+        &mut self,
+        since: UnixMillis,
+        until: UnixMillis,
+        only_look: bool,
+    ) -> Result<Vec<Difference>, RoundError> {
+        let version = self.waldur.version().await?;
+        self.note(|status| status.version = Some(version));
+        let zone = self.settings.zone.clone();
+        let now = self.site.now();
+        let present = Month::of(now, &zone);
+        let mut differences = Vec::new();
+        let mut month = Month::of(since, &zone);
+        while month <= present && month.begins(&zone) < until {
+            let ends = month.ends(&zone).min(now);
+            if let Some(totals) = self.site.totals(month.begins(&zone), ends) {
+                for (place, amounts) in self.places_of(totals.used) {
+                    let booked = match month == present {
+                        true => Booked::Now,
+                        false => Booked::Then,
+                    };
+                    let found = self
+                        .compare(&place, month, amounts, booked, only_look)
+                        .await?;
+                    differences.extend(found);
+                }
+            }
+            month = month.after();
+        }
+        let wants_events = self.settings.seed_paths || self.settings.order_per_allocation;
+        if wants_events && !only_look {
+            self.tell_again(since, until).await?;
+        }
+        Ok(differences)
+    }
+
+    async fn compare(
+        &mut self,
+        place: &Place,
+        month: Month,
+        amounts: Amounts,
+        booked: Booked,
+        only_look: bool,
+    ) -> Result<Vec<Difference>, RoundError> {
+        let name = format!("usage {} {month}", place.backend_id());
+        let making = making(&self.settings, &*self.site);
+        let resource = match only_look {
+            // Nothing is made by looking.
+            true => self.waldur.find(place).await?,
+            false => {
+                let made = self
+                    .waldur
+                    .resource(&mut self.objects, &making, place)
+                    .await;
+                self.settle(&name, made)?
+            }
+        };
+        let (here, elsewhere) = match &resource {
+            Some(resource) => self.has(place, resource, month).await?,
+            None => Default::default(),
+        };
+        let has: BTreeMap<_, _> = here.with(elsewhere).named().into();
+        let is_other = |(kind, used): &(&str, u64)| has.get(kind) != Some(used);
+        let others: Vec<_> = amounts.named().into_iter().filter(is_other).collect();
+        if others.is_empty() {
+            return Ok(Vec::new());
+        }
+        let outcome = match (&resource, only_look) {
+            (_, true) => Outcome::Found,
+            (None, false) => Outcome::NotBookable {
+                reason: "it has no resource in Waldur, and none could be ordered".to_owned(),
+            },
+            (Some(_), false) if elsewhere.node > amounts.node || elsewhere.gpu > amounts.gpu => {
+                Outcome::NotBookable {
+                    reason: "resources that were ended have more, and take none any more"
+                        .to_owned(),
+                }
+            }
+            (Some(resource), false) => {
+                let rest = amounts.without(elsewhere);
+                match self.send(resource, month, rest, booked).await {
+                    Ok(()) => {
+                        self.told.insert((place.clone(), month), amounts);
+                        self.elsewhere.insert((place.clone(), month), elsewhere);
+                        self.note(|status| status.parked.remove(&name));
+                        Outcome::Corrected
+                    }
+                    Err(WaldurError::Refused { reason, .. }) => Outcome::NotBookable { reason },
+                    Err(error) => return Err(error.into()),
+                }
+            }
+        };
+        let difference = |(kind, used): (&str, u64)| Difference {
+            project: place.project().clone(),
+            vcluster: place.vcluster().clone(),
+            month: month.to_string(),
+            component: kind.to_owned(),
+            has: has.get(kind).copied().unwrap_or(0),
+            used,
+            outcome: outcome.clone(),
+        };
+        Ok(others.into_iter().map(difference).collect())
+    }
+
+    /// Each under its id, so that what Waldur has is not there twice.
+    async fn tell_again(&mut self, since: UnixMillis, until: UnixMillis) -> Result<(), RoundError> {
+        let mut after = 0;
+        loop {
+            let (facts, _) = self.site.facts(after, FACTS_A_PAGE, since).await?;
+            let Some(last) = facts.last() else {
+                return Ok(());
+            };
+            after = last.number;
+            let within = facts
+                .iter()
+                .filter(|fact| fact.at >= since && fact.at < until);
+            let site = self.site.clone();
+            let events: Vec<Event> = within.filter_map(|fact| Event::of(fact, &*site)).collect();
+            for event in &events {
+                let told = self.tell_event(event).await;
+                self.settle(&format!("event {}", event.id), told)?;
+            }
+            if facts.last().is_some_and(|fact| fact.at >= until) {
+                return Ok(());
+            }
+        }
+    }
+}

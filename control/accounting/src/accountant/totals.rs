@@ -1,0 +1,216 @@
+//! What each project used of each vCluster in a month.
+
+use super::{Accountant, RoundError, making};
+use crate::{
+    ledger::Both,
+    month::{Month, decimal, hundredths},
+    site::Step,
+    waldur::{Amounts, Place, WaldurError},
+};
+use lattice_quorum_types::{ProjectPath, UnixMillis, VclusterName};
+use std::collections::BTreeMap;
+
+/// A month is closed when it is over for so long, milliseconds: what ended in its last moments is known by then.
+const SETTLED_MS: u64 = 60_000;
+
+impl Accountant {
+    /// Tells this month's totals, and once those of the month before. Gives the number of the fact up to which they
+    /// reach; `None` while what was used is not read yet.
+    pub(super) async fn tell_totals(&mut self, now: UnixMillis) -> Result<Option<u64>, RoundError> {
+        let month = Month::of(now, &self.settings.zone);
+        let begins = month.begins(&self.settings.zone);
+        if now.since(begins) >= SETTLED_MS && !self.close(month.before()).await? {
+            return Ok(None);
+        }
+        let Some(totals) = self.site.totals(begins, now) else {
+            return Ok(None);
+        };
+        for (place, amounts) in self.places_of(totals.used) {
+            self.tell(&place, month, amounts, Booked::Now).await?;
+        }
+        Ok(Some(totals.through))
+    }
+
+    /// The last totals of a month that is over. Gives whether they are known.
+    async fn close(&mut self, month: Month) -> Result<bool, RoundError> {
+        if self.closed.contains(&month) {
+            return Ok(true);
+        }
+        let zone = &self.settings.zone;
+        let Some(totals) = self.site.totals(month.begins(zone), month.ends(zone)) else {
+            return Ok(false);
+        };
+        for (place, amounts) in self.places_of(totals.used) {
+            self.tell(&place, month, amounts, Booked::Then).await?;
+        }
+        self.closed.insert(month);
+        // Of months before nothing is told again but by a person.
+        self.told.retain(|(_, told), _| *told >= month);
+        Ok(true)
+    }
+
+    pub(super) fn places_of(
+        &self,
+        used: BTreeMap<(ProjectPath, VclusterName), Both>,
+    ) -> Vec<(Place, Amounts)> {
+        let by_allocation = self.settings.order_per_allocation;
+        let place = |((project, vcluster), used): (_, Both)| {
+            // Each allocation has a resource of its own then; what is left is idle.
+            let used = match by_allocation {
+                true => used.idle,
+                false => used.billed(),
+            };
+            let amounts = Amounts {
+                node: hundredths(used.node_ms),
+                gpu: hundredths(used.gpu_ms),
+            };
+            (Place::Project(project, vcluster), amounts)
+        };
+        let places = used.into_iter().map(place);
+        places
+            .filter(|(_, amounts)| *amounts != Amounts::default())
+            .collect()
+    }
+
+    /// Has one resource's totals of a month be so, unless they are, or Waldur has more.
+    async fn tell(
+        &mut self,
+        place: &Place,
+        month: Month,
+        amounts: Amounts,
+        booked: Booked,
+    ) -> Result<(), RoundError> {
+        let key = (place.clone(), month);
+        let name = format!("usage {} {month}", place.backend_id());
+        if self.told.get(&key) == Some(&amounts) || self.is_parked(&name) {
+            return Ok(());
+        }
+        let told = self.tell_now(place, month, amounts, booked).await;
+        if let Err(WaldurError::Refused { .. }) = &told {
+            // It may have been ended by somebody: it is looked up anew.
+            self.objects.forget();
+            self.told.remove(&key);
+            self.elsewhere.remove(&key);
+        }
+        self.settle(&name, told)?;
+        Ok(())
+    }
+
+    async fn tell_now(
+        &mut self,
+        place: &Place,
+        month: Month,
+        amounts: Amounts,
+        booked: Booked,
+    ) -> Result<(), WaldurError> {
+        let making = making(&self.settings, &*self.site);
+        let resource = self
+            .waldur
+            .resource(&mut self.objects, &making, place)
+            .await?;
+        let key = (place.clone(), month);
+        if !self.told.contains_key(&key) {
+            let (here, elsewhere) = self.has(place, &resource, month).await?;
+            self.told.insert(key.clone(), here.with(elsewhere));
+            self.elsewhere.insert(key.clone(), elsewhere);
+        }
+        let has = self.told.get(&key).copied().unwrap_or_default();
+        if has == amounts {
+            return Ok(());
+        }
+        if has.node > amounts.node || has.gpu > amounts.gpu {
+            return Err(lower(has, amounts));
+        }
+        let elsewhere = self.elsewhere.get(&key).copied().unwrap_or_default();
+        self.send(&resource, month, amounts.without(elsewhere), booked)
+            .await?;
+        self.told.insert(key, amounts);
+        Ok(())
+    }
+
+    /// What Waldur has of a place in a month: with its resource, and with those it had before, which were ended.
+    pub(super) async fn has(
+        &self,
+        place: &Place,
+        resource: &str,
+        month: Month,
+    ) -> Result<(Amounts, Amounts), WaldurError> {
+        let here = Amounts::of(&self.waldur.usages(resource, month).await?);
+        let mut elsewhere = Amounts::default();
+        for other in self.waldur.others(place, resource).await? {
+            let there = Amounts::of(&self.waldur.usages(&other, month).await?);
+            elsewhere = elsewhere.with(there);
+        }
+        Ok((here, elsewhere))
+    }
+
+    /// Tells a resource's totals, whatever it has.
+    pub(super) async fn send(
+        &mut self,
+        resource: &str,
+        month: Month,
+        amounts: Amounts,
+        booked: Booked,
+    ) -> Result<(), WaldurError> {
+        let said = format!("lattice {month}");
+        let date = match booked {
+            Booked::Now => None,
+            Booked::Then => {
+                self.check_books_then(month)?;
+                Some(month)
+            }
+        };
+        self.steps.at(Step::BeforeSend);
+        self.waldur
+            .set_usage(resource, amounts, &said, date)
+            .await?;
+        self.steps.at(Step::AfterSend);
+        self.note(|status| status.reported += 1);
+        Ok(())
+    }
+
+    /// Before 8 a report with a date is booked into the present month: that would be wrong in both.
+    fn check_books_then(&self, month: Month) -> Result<(), WaldurError> {
+        let version = self
+            .note(|status| status.version.clone())
+            .unwrap_or_default();
+        let major = version
+            .split('.')
+            .next()
+            .and_then(|major| major.parse::<u32>().ok());
+        if major.is_some_and(|major| major >= 8) {
+            return Ok(());
+        }
+        Err(WaldurError::Refused {
+            what: format!("usage of {month}"),
+            status: 400,
+            reason: format!("not bookable: Waldur {version} books into the present month alone"),
+        })
+    }
+}
+
+/// Into which month.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Booked {
+    /// The present one.
+    Now,
+    /// One that is over.
+    Then,
+}
+
+/// Waldur has more than was used: GPUs are counted otherwise now, or somebody corrected it. A person decides.
+fn lower(has: Amounts, used: Amounts) -> WaldurError {
+    let told = |amounts: Amounts| {
+        let (node, gpu) = (decimal(amounts.node), decimal(amounts.gpu));
+        format!("{node} node-hours and {gpu} GPU-hours")
+    };
+    WaldurError::Refused {
+        what: "usage".to_owned(),
+        status: 409,
+        reason: format!(
+            "it has {}, and {} were used; a total is lowered by `lattice admin accounting reconcile` alone",
+            told(has),
+            told(used)
+        ),
+    }
+}

@@ -1,0 +1,392 @@
+//! The section `accounting` of control's file. Left out, or with `enabled: false`, nothing of it runs.
+
+use crate::{
+    journal::Bounds,
+    secret::{SecretRef, Vault},
+};
+use jiff::tz::TimeZone;
+use lattice_config::Problems;
+use lattice_quorum_types::VclusterName;
+use reqwest::Url;
+use serde::Deserialize;
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+
+/// Longest time between two pushes, seconds: an hour late is as late as anybody accepts.
+const MOST_INTERVAL_S: u64 = 3_600;
+/// Most events in memory or on the disk.
+const MOST_EVENTS: usize = 100_000_000;
+
+/// The section.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub struct AccountingConfig {
+    /// Whether an accounting system is told anything.
+    pub enabled: bool,
+    /// Which one: `waldur`.
+    pub provider: Option<String>,
+    /// How it is reached, and what it is told.
+    pub waldur: Option<WaldurConfig>,
+}
+
+/// Waldur.
+#[derive(Debug, Clone, Deserialize)]
+pub struct WaldurConfig {
+    /// Its API, with or without `/api/` at the end.
+    pub api_url: String,
+    /// Where its token is: `vault://MOUNT/PATH`, `file:///PATH` or `env://NAME`.
+    pub token_secret_ref: String,
+    /// Seconds between two pushes.
+    #[serde(default = "one_minute")]
+    pub push_interval_seconds: u64,
+    /// Events in memory.
+    #[serde(default = "ten_thousand")]
+    pub buffer_size: usize,
+    /// Folder of the events on the disk.
+    #[serde(default = "default_folder")]
+    pub disk_buffer_path: PathBuf,
+    /// Events on the disk beyond those in memory. The alert is raised when there are so many.
+    #[serde(default = "hundred_thousand")]
+    pub disk_buffer_max_events: usize,
+    /// Where Waldur is: `Europe/Tallinn`, or as POSIX writes it. Its months begin there.
+    #[serde(default = "utc")]
+    pub timezone: String,
+    /// Authorities to trust besides the system's.
+    pub ca_file: Option<PathBuf>,
+    /// Vault, for `vault://`.
+    pub vault: Option<VaultConfig>,
+    /// Offerings that are there, by vCluster: their UUIDs. Of other vClusters offerings are made.
+    #[serde(default)]
+    pub offerings: BTreeMap<String, String>,
+    /// UUID of the customer that provides offerings which are made; without it one is made of the cluster's name.
+    pub provider_customer: Option<String>,
+    /// Category of offerings that are made.
+    #[serde(default = "hpc")]
+    pub category: String,
+    /// Whether limits that Waldur has become the tenants', and what is left of their budgets.
+    #[serde(default = "yes")]
+    pub take_limits: bool,
+    /// Where the secret is that Waldur's web hook shows; without it no hook is taken.
+    pub hook_secret_ref: Option<String>,
+    /// An order for each allocation, with its own resource and usage, instead of one for each project and vCluster.
+    #[serde(default)]
+    pub order_per_allocation: bool,
+    /// Tells each event to the paths that `accounting.txt` names and that Waldur itself has not; for deployments that
+    /// have them.
+    #[serde(default)]
+    pub seed_paths: bool,
+}
+
+/// Vault.
+#[derive(Debug, Clone, Deserialize)]
+pub struct VaultConfig {
+    /// Its address: `https://vault.example.com:8200`.
+    pub address: String,
+    /// Where its own token is: a file or a variable.
+    pub token_ref: String,
+    /// Its namespace.
+    pub namespace: Option<String>,
+}
+
+const fn one_minute() -> u64 {
+    60
+}
+const fn ten_thousand() -> usize {
+    10_000
+}
+const fn hundred_thousand() -> usize {
+    100_000
+}
+const fn yes() -> bool {
+    true
+}
+fn default_folder() -> PathBuf {
+    PathBuf::from("/var/lib/lattice/accounting-wal")
+}
+fn utc() -> String {
+    "UTC".to_owned()
+}
+fn hpc() -> String {
+    "HPC".to_owned()
+}
+
+/// What the section comes to.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Waldur's API, with `/api/` at the end.
+    pub api: Url,
+    /// Where its token is.
+    pub token: SecretRef,
+    /// Between two pushes.
+    pub interval: Duration,
+    /// Of the journal.
+    pub bounds: Bounds,
+    /// Of the journal.
+    pub folder: PathBuf,
+    /// Where Waldur is.
+    pub zone: TimeZone,
+    /// Authorities to trust besides the system's.
+    pub ca_file: Option<PathBuf>,
+    /// Vault.
+    pub vault: Option<Vault>,
+    /// UUIDs of offerings.
+    pub offerings: BTreeMap<VclusterName, String>,
+    /// UUID of the customer that provides.
+    pub provider_customer: Option<String>,
+    /// Title of the category.
+    pub category: String,
+    /// Whether limits are taken.
+    pub take_limits: bool,
+    /// Where the hook's secret is.
+    pub hook_secret: Option<SecretRef>,
+    /// See [`WaldurConfig`].
+    pub order_per_allocation: bool,
+    /// See [`WaldurConfig`].
+    pub seed_paths: bool,
+}
+
+impl AccountingConfig {
+    /// Adds what is wrong with it.
+    pub fn check(&self, problems: &mut Problems) {
+        if let Some(provider) = &self.provider
+            && provider != "waldur"
+        {
+            problems.add("provider", format!("{provider:?} is none; there is waldur"));
+        }
+        match &self.waldur {
+            Some(waldur) => problems.within("waldur", |problems| {
+                waldur.settings(problems);
+            }),
+            None if self.enabled => problems.add("waldur", "say how it is reached"),
+            None => {}
+        }
+    }
+
+    /// What it comes to; `None` where nothing is to run. Of a section that was checked.
+    pub fn settings(&self) -> Option<Settings> {
+        let waldur = self.waldur.as_ref().filter(|_| self.enabled)?;
+        waldur.settings(&mut Problems::default())
+    }
+}
+
+impl WaldurConfig {
+    fn settings(&self, problems: &mut Problems) -> Option<Settings> {
+        let api = api_url(&self.api_url)
+            .map_err(|why| problems.add("api_url", why))
+            .ok();
+        let mut secret = |key: &str, text: &str| -> Option<SecretRef> {
+            text.parse()
+                .map_err(|why: String| problems.add(key, why))
+                .ok()
+        };
+        let token = secret("token_secret_ref", &self.token_secret_ref);
+        let hook_secret = match &self.hook_secret_ref {
+            Some(text) => Some(secret("hook_secret_ref", text)?),
+            None => None,
+        };
+        let vault = match &self.vault {
+            Some(vault) => Some(Vault {
+                address: vault.address.clone(),
+                token: secret("vault.token_ref", &vault.token_ref)?,
+                namespace: vault.namespace.clone(),
+            }),
+            None => None,
+        };
+        let in_vault = |from: &Option<SecretRef>| matches!(from, Some(SecretRef::Vault { .. }));
+        if vault.is_none() && (in_vault(&token) || in_vault(&hook_secret)) {
+            problems.add(
+                "vault",
+                "say where Vault is: `{address: …, token_ref: file:///…}`",
+            );
+        }
+        if let Some(vault) = &vault
+            && let Err(why) = api_url(&vault.address)
+        {
+            problems.add("vault.address", why);
+        }
+        if !(1..=MOST_INTERVAL_S).contains(&self.push_interval_seconds) {
+            let text = format!("give 1 to {MOST_INTERVAL_S} seconds");
+            problems.add("push_interval_seconds", text);
+        }
+        for (key, given) in [
+            ("buffer_size", self.buffer_size),
+            ("disk_buffer_max_events", self.disk_buffer_max_events),
+        ] {
+            if !(1..=MOST_EVENTS).contains(&given) {
+                problems.add(key, format!("give 1 to {MOST_EVENTS} events"));
+            }
+        }
+        let zone = zone(&self.timezone)
+            .map_err(|why| problems.add("timezone", why))
+            .ok();
+        let mut offerings = BTreeMap::new();
+        for (vcluster, uuid) in &self.offerings {
+            let key = format!("offerings.{vcluster}");
+            match VclusterName::new(vcluster.clone()) {
+                Ok(name) if is_uuid(uuid) => {
+                    offerings.insert(name, uuid.replace('-', ""));
+                }
+                Ok(_) => problems.add(key, "give the offering's UUID"),
+                Err(error) => problems.add(key, error),
+            }
+        }
+        if self
+            .provider_customer
+            .as_ref()
+            .is_some_and(|uuid| !is_uuid(uuid))
+        {
+            problems.add("provider_customer", "give the customer's UUID");
+        }
+        Some(Settings {
+            api: api?,
+            token: token?,
+            interval: Duration::from_secs(self.push_interval_seconds),
+            bounds: Bounds {
+                memory: self.buffer_size,
+                disk: self.disk_buffer_max_events,
+            },
+            folder: self.disk_buffer_path.clone(),
+            zone: zone?,
+            ca_file: self.ca_file.clone(),
+            vault,
+            offerings,
+            provider_customer: self
+                .provider_customer
+                .as_ref()
+                .map(|uuid| uuid.replace('-', "")),
+            category: self.category.clone(),
+            take_limits: self.take_limits,
+            hook_secret,
+            order_per_allocation: self.order_per_allocation,
+            seed_paths: self.seed_paths,
+        })
+    }
+}
+
+/// Both forms are known: the one that ends in `/api/`, and the server alone.
+fn api_url(text: &str) -> Result<Url, String> {
+    let url = Url::parse(text).map_err(|error| format!("it is no URL: {error}"))?;
+    if !matches!(url.scheme(), "http" | "https") || url.cannot_be_a_base() {
+        return Err("it begins with https:// or http://".to_owned());
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err("it has a password in it; secrets are given by reference".to_owned());
+    }
+    let path = url.path().trim_end_matches('/');
+    let path = path.strip_suffix("/api").unwrap_or(path).to_owned();
+    let mut url = url;
+    url.set_path(&format!("{path}/api/"));
+    url.set_query(None);
+    Ok(url)
+}
+
+fn zone(text: &str) -> Result<TimeZone, String> {
+    if text == "UTC" {
+        return Ok(TimeZone::UTC);
+    }
+    let known = TimeZone::get(text).or_else(|_| TimeZone::posix(text));
+    known.map_err(|_| {
+        format!("{text:?} is no time zone; write a name like Europe/Tallinn, or as POSIX does: EET-2EEST,M3.5.0/3,M10.5.0/4")
+    })
+}
+
+fn is_uuid(text: &str) -> bool {
+    let digits = text.bytes().filter(|b| *b != b'-');
+    text.bytes().filter(|b| *b != b'-').count() == 32
+        && digits.fold(true, |all, b| all && b.is_ascii_hexdigit())
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use lattice_config::{Check, Source, load};
+
+    #[derive(Deserialize)]
+    struct File {
+        accounting: AccountingConfig,
+    }
+    impl Check for File {
+        fn check(&self, problems: &mut Problems) {
+            problems.within("accounting", |problems| self.accounting.check(problems));
+        }
+    }
+
+    fn read(text: &str) -> Result<AccountingConfig, String> {
+        let file: Result<File, _> = load(Source::Text(text), std::iter::empty(), "LATTICE_");
+        file.map(|file| file.accounting)
+            .map_err(|errors| errors.to_string())
+    }
+
+    /// Word for word, with the server of the secret that it names.
+    const DOCUMENT: &str = r#"
+accounting:
+  enabled: true
+  provider: "waldur"
+  waldur:
+    api_url: "https://waldur.example.com/api/"
+    token_secret_ref: "vault://lattice/waldur-token"
+    push_interval_seconds: 60
+    buffer_size: 10000
+    disk_buffer_path: "/var/lib/lattice/accounting-wal"
+    disk_buffer_max_events: 100000
+"#;
+
+    #[test]
+    fn the_documents_own_block_is_read_and_its_numbers_are_what_is_left_out() {
+        let missing = read(DOCUMENT).unwrap_err();
+        assert!(missing.contains("accounting.waldur.vault"), "{missing}");
+        let text = format!(
+            "{DOCUMENT}    vault: {{address: \"https://vault.example.com\", token_ref: \"env://VAULT_TOKEN\"}}\n"
+        );
+        let settings = read(&text).unwrap().settings().unwrap();
+        assert_eq!(settings.api.as_str(), "https://waldur.example.com/api/");
+        assert_eq!(settings.interval, Duration::from_secs(60));
+        let least = "accounting: {enabled: true, waldur: {api_url: 'https://waldur.example.com', token_secret_ref: 'env://T'}}";
+        let left_out = read(least).unwrap().settings().unwrap();
+        assert_eq!(left_out.api, settings.api);
+        assert_eq!(left_out.bounds, settings.bounds);
+        assert_eq!(left_out.folder, settings.folder);
+        assert_eq!(left_out.interval, settings.interval);
+    }
+
+    #[test]
+    fn off_is_what_is_left_out() {
+        assert!(AccountingConfig::default().settings().is_none());
+        let off = DOCUMENT.replace("enabled: true", "enabled: false");
+        let off = off + "    vault: {address: \"https://v\", token_ref: \"env://T\"}\n";
+        assert!(read(&off).unwrap().settings().is_none());
+        assert!(
+            read("accounting: {enabled: true}")
+                .unwrap_err()
+                .contains("say how it is reached")
+        );
+    }
+
+    #[test]
+    fn every_mistake_is_named_at_once() {
+        let text = r#"
+accounting:
+  enabled: true
+  provider: "sun grid"
+  waldur:
+    api_url: "https://admin:secret@waldur.example.com"
+    token_secret_ref: "5fd1deadbeef"
+    push_interval_seconds: 0
+    timezone: "Mars/Olympus"
+    offerings: {main: "nope"}
+    buffersize: 3
+"#;
+        let said = read(text).unwrap_err();
+        for wanted in [
+            "sun grid",
+            "secrets are given by reference",
+            "no reference to a secret",
+            "1 to 3600 seconds",
+            "Mars/Olympus",
+            "offerings.main",
+            "buffersize",
+        ] {
+            assert!(said.contains(wanted), "{wanted}: {said}");
+        }
+    }
+}

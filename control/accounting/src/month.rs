@@ -1,0 +1,144 @@
+//! Calendar months of an accounting system, in its own time zone, and hours as it takes them.
+
+use jiff::{Timestamp, ToSpan as _, civil::Date, tz::TimeZone};
+use lattice_quorum_types::{UnixMillis, budget::HOUR_MS};
+use std::fmt;
+
+/// Milliseconds of a hundredth of an hour: what can be told at the finest.
+const HUNDREDTH_MS: u64 = HOUR_MS / 100;
+
+/// A month.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Month {
+    /// Its first day.
+    first: Date,
+}
+
+impl Month {
+    /// The month that a moment is in.
+    pub fn of(at: UnixMillis, zone: &TimeZone) -> Self {
+        let at = Timestamp::from_millisecond(i64::try_from(at.0).unwrap_or(i64::MAX));
+        let at = at.unwrap_or(Timestamp::MAX).to_zoned(zone.clone());
+        Self {
+            first: at.date().first_of_month(),
+        }
+    }
+
+    /// The one before.
+    #[must_use]
+    pub fn before(self) -> Self {
+        let first = self.first.checked_sub(1.month());
+        Self {
+            first: first.unwrap_or(self.first),
+        }
+    }
+
+    /// The one after.
+    #[must_use]
+    pub fn after(self) -> Self {
+        let first = self.first.checked_add(1.month());
+        Self {
+            first: first.unwrap_or(self.first),
+        }
+    }
+
+    /// Its first moment.
+    pub fn begins(self, zone: &TimeZone) -> UnixMillis {
+        let begins = self.first.to_zoned(zone.clone());
+        let millis = begins.map_or(0, |begins| begins.timestamp().as_millisecond());
+        UnixMillis(u64::try_from(millis).unwrap_or(0))
+    }
+
+    /// The first moment of the next one.
+    pub fn ends(self, zone: &TimeZone) -> UnixMillis {
+        self.after().begins(zone)
+    }
+
+    /// `2026-11-01`, as Waldur names it.
+    pub fn first_day(self) -> String {
+        self.first.to_string()
+    }
+
+    /// A moment of it that is in the same month in every zone.
+    pub fn middle(self) -> String {
+        let middle = self.first.checked_add(14.days()).unwrap_or(self.first);
+        middle.to_string()
+    }
+}
+
+impl fmt::Display for Month {
+    /// `2026-11`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:04}-{:02}", self.first.year(), self.first.month())
+    }
+}
+
+/// Hundredths of an hour, rounded. What grows in milliseconds never falls in these.
+pub fn hundredths(ms: u64) -> u64 {
+    ms.saturating_add(HUNDREDTH_MS / 2) / HUNDREDTH_MS
+}
+
+/// `12.50`: two decimals, as Waldur wants them.
+pub fn decimal(hundredths: u64) -> String {
+    format!("{}.{:02}", hundredths / 100, hundredths % 100)
+}
+
+/// The hundredths in such a text; of more decimals the first two.
+pub fn read_decimal(text: &str) -> Option<i64> {
+    let (sign, digits) = match text.strip_prefix('-') {
+        Some(rest) => (-1, rest),
+        None => (1, text),
+    };
+    let (whole, part) = digits.split_once('.').unwrap_or((digits, ""));
+    let part: String = part.chars().chain("00".chars()).take(2).collect();
+    let whole: i64 = whole.parse().ok()?;
+    let part: i64 = part.parse().ok()?;
+    whole.checked_mul(100)?.checked_add(part).map(|n| n * sign)
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    fn at(text: &str) -> UnixMillis {
+        let at: Timestamp = text.parse().unwrap();
+        UnixMillis(at.as_millisecond().try_into().unwrap())
+    }
+
+    #[test]
+    fn a_month_begins_where_the_accounting_system_is() {
+        let zone = TimeZone::posix("EET-2EEST,M3.5.0/3,M10.5.0/4").unwrap();
+        let late = at("2026-11-30T22:30:00Z");
+        assert_eq!(Month::of(late, &TimeZone::UTC).to_string(), "2026-11");
+        let month = Month::of(late, &zone);
+        assert_eq!(month.to_string(), "2026-12");
+        assert_eq!(month.begins(&zone), at("2026-11-30T22:00:00Z"));
+        assert_eq!(month.before().ends(&zone), month.begins(&zone));
+        // One of the two has an hour more.
+        let summer = Month::of(at("2026-10-05T00:00:00Z"), &zone);
+        assert_eq!(summer.begins(&zone), at("2026-09-30T21:00:00Z"));
+        assert_eq!(summer.ends(&zone), at("2026-10-31T22:00:00Z"));
+        assert_eq!(month.after().before(), month);
+        assert_eq!(month.first_day(), "2026-12-01");
+    }
+
+    #[test]
+    fn hours_are_told_to_the_hundredth_and_never_fall() {
+        assert_eq!(decimal(hundredths(45_000_000)), "12.50");
+        assert_eq!(decimal(hundredths(0)), "0.00");
+        assert_eq!(decimal(hundredths(HUNDREDTH_MS)), "0.01");
+        assert_eq!(hundredths(17_999), 0);
+        assert_eq!(hundredths(18_000), 1);
+        let told: Vec<u64> = (0..400).map(|n| hundredths(n * 991)).collect();
+        assert!(told.is_sorted());
+        for text in ["0.00", "12.50", "0.07", "100000.01"] {
+            let hundredths = read_decimal(text).unwrap();
+            assert_eq!(decimal(hundredths.try_into().unwrap()), text);
+        }
+        assert_eq!(read_decimal("-1.5"), Some(-150));
+        assert_eq!(read_decimal("20"), Some(2_000));
+        assert_eq!(read_decimal("20.0000000000"), Some(2_000));
+        assert_eq!(read_decimal("many"), None);
+    }
+}

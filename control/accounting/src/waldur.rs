@@ -1,0 +1,346 @@
+//! Waldur's REST API, as far as accounting needs it.
+//!
+//! What is recorded of a real one decides the design: usage is told as absolute totals of a month, so a repeat changes
+//! nothing; a second object with the same `backend_id` is made without a word, so everything is looked up before it
+//! is made; what it answers besides JSON is an outage.
+
+mod credit;
+mod objects;
+mod usage;
+
+pub use credit::{Bought, Known, Limited};
+pub use objects::{Making, Objects, Place};
+pub use usage::Amounts;
+
+use crate::secret::{SecretError, SecretRef, Secrets};
+use reqwest::{
+    Client, Method, RequestBuilder, StatusCode, Url,
+    header::{AUTHORIZATION, HeaderValue, RETRY_AFTER},
+    redirect,
+};
+use rustls_pki_types::{CertificateDer, pem::PemObject as _};
+use secrecy::{ExposeSecret as _, SecretString};
+use serde_json::Value;
+use std::{sync::Arc, time::Duration};
+use tokio::sync::Mutex;
+
+/// Waldur answers within this time, or does not: a call takes a sixth of a second on a small server.
+const DEADLINE: Duration = Duration::from_secs(30);
+/// Most of an answer that is read, bytes.
+const MOST_BYTES: usize = 32 << 20;
+/// Objects asked for at once; 8.x gives no more.
+const PAGE: usize = 100;
+/// Most of what an answer says that is told.
+const SHOWN: usize = 400;
+
+/// Why Waldur did not do it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum WaldurError {
+    /// No connection, it broke, or what came is no answer of Waldur's. Whether it was done is not known.
+    #[error("no answer from Waldur: {reason}")]
+    Unreached {
+        /// The first cause.
+        reason: String,
+    },
+    /// It cannot now.
+    #[error("Waldur answered with status {status}")]
+    Busy {
+        /// 429, or 500 and more.
+        status: u16,
+        /// When to come again, if it says.
+        retry_after: Option<Duration>,
+    },
+    /// It does not take the token.
+    #[error("Waldur does not take the token: {reason}")]
+    Denied {
+        /// As it says.
+        reason: String,
+    },
+    /// The token cannot be had.
+    #[error("{0}")]
+    Secret(#[from] SecretError),
+    /// It refuses.
+    #[error("Waldur answered {what} with status {status}: {reason}")]
+    Refused {
+        /// What was asked.
+        what: String,
+        /// 400, 403, 404, 409, …
+        status: u16,
+        /// As it says.
+        reason: String,
+    },
+}
+
+impl WaldurError {
+    /// Whether the same may be done by and by: then everything waits. What is refused is set aside, and nothing waits.
+    pub fn is_transient(&self) -> bool {
+        !matches!(self, Self::Refused { .. })
+    }
+
+    /// When to come again, if it says.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Busy { retry_after, .. } => *retry_after,
+            _ => None,
+        }
+    }
+}
+
+/// A client cannot be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// TLS.
+    #[error("TLS cannot be set up: {0}")]
+    Tls(#[from] rustls::Error),
+    /// The authorities.
+    #[error("the authorities cannot be read: {0}")]
+    Pem(#[from] rustls_pki_types::pem::Error),
+    /// The client itself.
+    #[error("the HTTP client cannot be set up: {0}")]
+    Http(#[from] reqwest::Error),
+}
+
+/// A client that trusts the system's authorities and those in `pem`.
+///
+/// # Errors
+/// Where either cannot be read.
+pub fn client(pem: &[u8]) -> Result<Client, ClientError> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let more = CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>()?;
+    let verifier = match more.is_empty() {
+        true => rustls_platform_verifier::Verifier::new(provider.clone())?,
+        false => rustls_platform_verifier::Verifier::new_with_extra_roots(more, provider.clone())?,
+    };
+    let tls = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(verifier))
+        .with_no_client_auth();
+    let client = Client::builder()
+        .tls_backend_preconfigured(tls)
+        .timeout(DEADLINE)
+        .redirect(redirect::Policy::none())
+        .user_agent(concat!("lattice/", env!("CARGO_PKG_VERSION")));
+    Ok(client.build()?)
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Waldur {
+    http: Client,
+    api: Url,
+    secrets: Secrets,
+    token_ref: SecretRef,
+    token: Mutex<Option<SecretString>>,
+}
+
+/// What an answer is.
+struct Answer {
+    status: StatusCode,
+    body: Value,
+    count: Option<usize>,
+}
+
+impl Waldur {
+    /// The one whose API is at `api`, which ends in `/api/`.
+    pub fn new(http: Client, api: Url, secrets: Secrets, token_ref: SecretRef) -> Self {
+        let token = Mutex::new(None);
+        Self {
+            http,
+            api,
+            secrets,
+            token_ref,
+            token,
+        }
+    }
+
+    /// Its version: `7.0.7+2.g1ea6cb820`.
+    ///
+    /// # Errors
+    /// See [`WaldurError`].
+    pub async fn version(&self) -> Result<String, WaldurError> {
+        let answer = self.get("version/", &[]).await?;
+        Ok(answer["version"].as_str().unwrap_or("unknown").to_owned())
+    }
+
+    fn url(&self, path: &str) -> String {
+        // `api` ends with a slash, and no path begins with one.
+        format!("{}{path}", self.api)
+    }
+
+    async fn get(&self, path: &str, query: &[(&str, &str)]) -> Result<Value, WaldurError> {
+        let ask = self.http.request(Method::GET, self.url(path)).query(query);
+        Ok(self.ask(path, ask).await?.body)
+    }
+
+    async fn post(&self, path: &str, body: &Value) -> Result<Value, WaldurError> {
+        let ask = self.http.request(Method::POST, self.url(path)).json(body);
+        Ok(self.ask(path, ask).await?.body)
+    }
+
+    /// All pages of a list.
+    async fn list(&self, path: &str, query: &[(&str, &str)]) -> Result<Vec<Value>, WaldurError> {
+        let mut all = Vec::new();
+        for page in 1.. {
+            let ask = self.http.request(Method::GET, self.url(path)).query(query);
+            let place = [("page", page), ("page_size", PAGE)];
+            let answer = self.ask(path, ask.query(&place)).await?;
+            let Value::Array(items) = answer.body else {
+                let reason = format!("{path} is no list");
+                return Err(WaldurError::Unreached { reason });
+            };
+            let is_empty = items.is_empty();
+            all.extend(items);
+            if is_empty || answer.count.is_none_or(|count| all.len() >= count) {
+                break;
+            }
+        }
+        Ok(all)
+    }
+
+    /// Asks with the token, and once more with the one that is there by then where that is another.
+    async fn ask(&self, what: &str, ask: RequestBuilder) -> Result<Answer, WaldurError> {
+        let again = ask.try_clone();
+        let (token, is_new) = self.token().await?;
+        match self.ask_with(what, ask, &token).await {
+            Err(WaldurError::Denied { reason }) => {
+                *self.token.lock().await = None;
+                if is_new {
+                    return Err(WaldurError::Denied { reason });
+                }
+                let (token, _) = self.token().await?;
+                match again {
+                    Some(again) => self.ask_with(what, again, &token).await,
+                    None => Err(WaldurError::Denied { reason }),
+                }
+            }
+            answer => answer,
+        }
+    }
+
+    /// The token, and whether it was read just now.
+    async fn token(&self) -> Result<(SecretString, bool), WaldurError> {
+        let mut known = self.token.lock().await;
+        if let Some(token) = &*known {
+            return Ok((token.clone(), false));
+        }
+        let token = self.secrets.read(&self.token_ref).await?;
+        *known = Some(token.clone());
+        Ok((token, true))
+    }
+
+    async fn ask_with(
+        &self,
+        what: &str,
+        ask: RequestBuilder,
+        token: &SecretString,
+    ) -> Result<Answer, WaldurError> {
+        let unreached = |reason: String| WaldurError::Unreached { reason };
+        let value = HeaderValue::from_str(&format!("Token {}", token.expose_secret()));
+        let mut value = value.map_err(|_| WaldurError::Denied {
+            reason: "it holds characters that a header cannot carry".to_owned(),
+        })?;
+        value.set_sensitive(true);
+        let sent = ask.header(AUTHORIZATION, value).send().await;
+        let mut answer = sent.map_err(|error| unreached(cause(&error)))?;
+        let status = answer.status();
+        let header = |name: &str| answer.headers().get(name)?.to_str().ok().map(str::to_owned);
+        let count = header("x-result-count").and_then(|count| count.parse().ok());
+        let retry_after = header(RETRY_AFTER.as_str()).and_then(|after| after.parse().ok());
+        let mut bytes = Vec::new();
+        while let Some(piece) = answer
+            .chunk()
+            .await
+            .map_err(|error| unreached(cause(&error)))?
+        {
+            if bytes.len() + piece.len() > MOST_BYTES {
+                return Err(unreached(format!(
+                    "its answer is longer than {MOST_BYTES} bytes"
+                )));
+            }
+            bytes.extend_from_slice(&piece);
+        }
+        if status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error() {
+            return Err(WaldurError::Busy {
+                status: status.as_u16(),
+                retry_after: retry_after.map(Duration::from_secs),
+            });
+        }
+        let body = match bytes.is_empty() {
+            true => Value::Null,
+            false => match serde_json::from_slice(&bytes) {
+                Ok(body) => body,
+                // Unknown routes are answered with a page.
+                Err(_) if status == StatusCode::NOT_FOUND => Value::Null,
+                Err(_) => return Err(unreached("its answer is no JSON".to_owned())),
+            },
+        };
+        if status == StatusCode::UNAUTHORIZED {
+            let reason = said(&body);
+            return Err(WaldurError::Denied { reason });
+        }
+        if !status.is_success() {
+            return Err(WaldurError::Refused {
+                what: what.to_owned(),
+                status: status.as_u16(),
+                reason: said(&body),
+            });
+        }
+        Ok(Answer {
+            status,
+            body,
+            count,
+        })
+    }
+
+    /// A call that may be told that its state is not the right one: then it was done before.
+    async fn post_once(&self, path: &str, body: &Value) -> Result<(), WaldurError> {
+        match self.post(path, body).await {
+            Ok(_) | Err(WaldurError::Refused { status: 409, .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Writes an event as a line of an invoice, on the path that the document names. A repeat changes nothing.
+    ///
+    /// # Errors
+    /// See [`WaldurError`].
+    pub async fn add_item(
+        &self,
+        invoice: &str,
+        key: &str,
+        item: &Value,
+    ) -> Result<(), WaldurError> {
+        let path = format!("invoices/{invoice}/items/");
+        let ask = self.http.request(Method::POST, self.url(&path));
+        let ask = ask.header("Idempotency-Key", key).json(item);
+        let answer = self.ask(&path, ask).await?;
+        tracing::trace!(status = answer.status.as_u16(), key, "an event was told");
+        Ok(())
+    }
+}
+
+/// The innermost cause: the others repeat the address.
+fn cause(error: &dyn std::error::Error) -> String {
+    let mut cause = error;
+    while let Some(inner) = cause.source() {
+        cause = inner;
+    }
+    cause.to_string()
+}
+
+/// What an answer says is wrong, in one line.
+fn said(body: &Value) -> String {
+    let text = match body {
+        Value::Null => return "nothing more is said".to_owned(),
+        Value::Object(fields) if fields.len() == 1 => match fields.get("detail") {
+            Some(Value::String(detail)) => detail.clone(),
+            _ => body.to_string(),
+        },
+        other => other.to_string(),
+    };
+    match text.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
+    }
+}

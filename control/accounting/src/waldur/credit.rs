@@ -1,0 +1,207 @@
+//! What was bought, and where Waldur asks that nothing begins.
+
+use super::{
+    Objects, Place, Waldur, WaldurError,
+    usage::{GPU_HOURS, NODE_HOURS},
+};
+use crate::month::{Month, decimal, hundredths};
+use lattice_quorum_types::{
+    ProjectPath, UnixMillis,
+    budget::{Credit, HOUR_MS, Left, Paused},
+};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// Most that is read of a limit, hours: beyond it is none.
+const MOST_HOURS: f64 = 1e9;
+
+/// What all resources of a tenant come to.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Bought {
+    /// Nodes at the same time; `None`: a resource has no such limit.
+    pub max_nodes: Option<u64>,
+    /// Hours of GPUs, and what is left of them; `None`: a resource has no such limit.
+    pub gpu: Option<Limited>,
+    /// Hours of nodes, likewise.
+    pub node: Option<Limited>,
+    /// Waldur asked that its work be put behind.
+    pub downscaled: bool,
+    /// Where it asked that nothing begins.
+    pub paused: Vec<Paused>,
+}
+
+/// Hours that are limited, milliseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limited {
+    /// How many there are.
+    pub limit_ms: u64,
+    /// How many were used.
+    pub used_ms: u64,
+}
+
+impl Bought {
+    /// As the quorum keeps it.
+    pub fn credit(&self, asked_at: UnixMillis, valid_ms: u64) -> Credit {
+        let left = |limited: Option<Limited>| {
+            limited.map(|limited| Left {
+                limit_ms: limited.limit_ms,
+                left_ms: limited.limit_ms.saturating_sub(limited.used_ms),
+            })
+        };
+        Credit {
+            asked_at,
+            valid_until: asked_at.after(valid_ms),
+            gpu: left(self.gpu),
+            node: left(self.node),
+            downscaled: self.downscaled,
+            paused: self.paused.clone(),
+        }
+    }
+}
+
+/// A resource of an offering that is known, and what it is for.
+#[derive(Debug, Clone)]
+pub struct Known {
+    /// What for.
+    pub place: Place,
+    /// Its UUID.
+    pub uuid: String,
+    fields: Value,
+}
+
+impl Waldur {
+    /// The resources that can take usage, of the offerings that are known.
+    ///
+    /// # Errors
+    /// See [`WaldurError`].
+    pub async fn known(&self, objects: &Objects) -> Result<Vec<Known>, WaldurError> {
+        let mut known = Vec::new();
+        for (_, offering) in objects.offerings() {
+            let fields = [
+                "uuid",
+                "backend_id",
+                "state",
+                "limits",
+                "paused",
+                "downscaled",
+            ];
+            let mut query = vec![("offering_uuid", offering)];
+            query.extend(fields.map(|field| ("field", field)));
+            for fields in self.list("marketplace-provider-resources/", &query).await? {
+                let place = fields["backend_id"].as_str().and_then(Place::of_backend_id);
+                let uuid = fields["uuid"].as_str().map(str::to_owned);
+                if let (Some(place), Some(uuid), true) = (place, uuid, fields["state"] == "OK") {
+                    known.push(Known {
+                        place,
+                        uuid,
+                        fields,
+                    });
+                }
+            }
+        }
+        Ok(known)
+    }
+
+    /// By tenant what the resources of its projects come to.
+    ///
+    /// # Errors
+    /// See [`WaldurError`].
+    pub async fn bought(
+        &self,
+        known: &[Known],
+        month: Month,
+    ) -> Result<BTreeMap<ProjectPath, Bought>, WaldurError> {
+        let mut tenants: BTreeMap<ProjectPath, Bought> = BTreeMap::new();
+        for Known {
+            place,
+            uuid,
+            fields,
+        } in known
+        {
+            let Place::Project(project, vcluster) = place else {
+                continue;
+            };
+            let limits = &fields["limits"];
+            let has = |kind: &str| number(&limits[kind]).is_some();
+            let used = match has(GPU_HOURS) || has(NODE_HOURS) {
+                true => self.usages(uuid, month).await?,
+                false => BTreeMap::new(),
+            };
+            let mut of_resource = Bought {
+                max_nodes: number(&limits["max_nodes"]).map(|n| n as u64),
+                gpu: limited(fields, GPU_HOURS, &used),
+                node: limited(fields, NODE_HOURS, &used),
+                downscaled: fields["downscaled"] == true,
+                paused: Vec::new(),
+            };
+            if fields["paused"] == true {
+                let (project, vcluster) = (project.clone(), vcluster.clone());
+                of_resource.paused.push(Paused { project, vcluster });
+            }
+            let sum = match tenants.remove(&project.tenant()) {
+                None => of_resource,
+                Some(sum) => together(sum, of_resource),
+            };
+            tenants.insert(project.tenant(), sum);
+        }
+        Ok(tenants)
+    }
+}
+
+fn limited(resource: &Value, kind: &str, used: &BTreeMap<String, i64>) -> Option<Limited> {
+    let hours = number(&resource["limits"][kind])?;
+    let used = used.get(kind).copied().unwrap_or(0);
+    Some(Limited {
+        limit_ms: (hours * HOUR_MS as f64) as u64,
+        used_ms: u64::try_from(used)
+            .unwrap_or(0)
+            .saturating_mul(HOUR_MS / 100),
+    })
+}
+
+/// A limit, as a number or as a text with one.
+fn number(value: &Value) -> Option<f64> {
+    let number = match value {
+        Value::String(text) => text.parse().ok()?,
+        other => other.as_f64()?,
+    };
+    (0.0..=MOST_HOURS).contains(&number).then_some(number)
+}
+
+fn together(one: Bought, other: Bought) -> Bought {
+    let limited = |a: Option<Limited>, b: Option<Limited>| {
+        let (a, b) = a.zip(b)?;
+        Some(Limited {
+            limit_ms: a.limit_ms.saturating_add(b.limit_ms),
+            used_ms: a.used_ms.saturating_add(b.used_ms),
+        })
+    };
+    Bought {
+        max_nodes: one.max_nodes.zip(other.max_nodes).map(|(a, b)| a + b),
+        gpu: limited(one.gpu, other.gpu),
+        node: limited(one.node, other.node),
+        downscaled: one.downscaled || other.downscaled,
+        paused: [one.paused, other.paused].concat(),
+    }
+}
+
+impl Bought {
+    /// In words, for a log.
+    pub fn words(&self) -> String {
+        let hours = |limited: Option<Limited>| match limited {
+            None => "no limit".to_owned(),
+            Some(Limited { limit_ms, used_ms }) => {
+                let of = |ms: u64| decimal(hundredths(ms));
+                format!("{} of {}", of(used_ms), of(limit_ms))
+            }
+        };
+        let nodes = self
+            .max_nodes
+            .map_or("no limit".to_owned(), |nodes| nodes.to_string());
+        format!(
+            "nodes: {nodes}, GPU-hours: {}, node-hours: {}",
+            hours(self.gpu),
+            hours(self.node)
+        )
+    }
+}

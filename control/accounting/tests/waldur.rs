@@ -1,0 +1,644 @@
+//! An accountant and a Waldur that answers as a real one did.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod common;
+
+use common::{BEGIN, HOUR, World, path};
+use jiff::{Timestamp, tz::TimeZone};
+use lattice_accounting::{
+    accountant::Accountant,
+    config::Settings,
+    journal::Bounds,
+    secret::{SecretRef, Secrets},
+    site::{Site as _, Unwatched},
+    status::{Outcome, Status},
+    waldur::{Waldur as Client, client},
+};
+use lattice_fake_waldur::{Fault, Moment, Rule, Version, Waldur};
+use lattice_quorum_types::{Command, UnixMillis, command::Power};
+use std::{
+    collections::BTreeMap, fs, os::unix::fs::PermissionsExt as _, sync::Arc, time::Duration,
+};
+use tempfile::TempDir;
+
+struct Bed {
+    world: Arc<World>,
+    waldur: Waldur,
+    folder: TempDir,
+    settings: Settings,
+    accountant: Accountant,
+}
+
+fn stamp(at: UnixMillis) -> Timestamp {
+    Timestamp::from_millisecond(at.0 as i64).unwrap()
+}
+
+impl Bed {
+    async fn new(version: Version) -> Self {
+        Self::with(version, |_| {}).await
+    }
+
+    async fn with(version: Version, change: impl FnOnce(&mut Settings)) -> Self {
+        let world = Arc::new(World::new());
+        world.project("physics", 100);
+        world.project("physics/higgs", 50);
+        world.project("bio", 100);
+        let waldur = Waldur::builder().version(version).now(stamp(BEGIN));
+        let waldur = waldur.start().await.unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let token = folder.path().join("token");
+        fs::write(&token, waldur.token()).unwrap();
+        fs::set_permissions(&token, fs::Permissions::from_mode(0o600)).unwrap();
+        let mut settings = Settings {
+            api: format!("{}/api/", waldur.url()).parse().unwrap(),
+            token: SecretRef::File(token),
+            interval: Duration::from_secs(60),
+            bounds: Bounds {
+                memory: 10_000,
+                disk: 100_000,
+            },
+            folder: folder.path().join("wal"),
+            zone: TimeZone::UTC,
+            ca_file: None,
+            vault: None,
+            offerings: BTreeMap::new(),
+            provider_customer: None,
+            category: "HPC".to_owned(),
+            take_limits: true,
+            hook_secret: None,
+            order_per_allocation: false,
+            seed_paths: false,
+        };
+        change(&mut settings);
+        let accountant = accountant(&world, &settings);
+        Self {
+            world,
+            waldur,
+            folder,
+            settings,
+            accountant,
+        }
+    }
+
+    /// Another control takes over; with `journal`, on the same machine.
+    fn succeeded(&mut self, has_journal: bool) {
+        if !has_journal {
+            let _ = fs::remove_dir_all(&self.settings.folder);
+        }
+        self.accountant = accountant(&self.world, &self.settings);
+    }
+
+    fn wait(&self, ms: u64) {
+        self.world.wait(ms);
+        self.waldur.set_now(stamp(self.world.now()));
+    }
+
+    async fn round(&mut self) -> Status {
+        self.waldur.set_now(stamp(self.world.now()));
+        self.accountant.round().await;
+        self.status()
+    }
+
+    fn status(&self) -> Status {
+        self.accountant.status().lock().unwrap().clone()
+    }
+
+    /// Hundredths by resource and component, of this month.
+    fn totals(&self, month: &str) -> BTreeMap<(String, String), i128> {
+        let totals = self.waldur.totals().into_iter();
+        let of_month = totals.filter(|((_, _, of), _)| of == month);
+        of_month
+            .map(|((id, kind, _), amount)| ((id, kind), amount))
+            .collect()
+    }
+
+    fn assert_equal(&self, month: &str, from: UnixMillis, until: UnixMillis) {
+        assert_eq!(self.totals(month), self.world.truth(from, until));
+    }
+}
+
+fn accountant(world: &Arc<World>, settings: &Settings) -> Accountant {
+    let http = client(&[]).unwrap();
+    let secrets = Secrets {
+        http: http.clone(),
+        vault: None,
+    };
+    let waldur = Client::new(http, settings.api.clone(), secrets, settings.token.clone());
+    Accountant::new(world.clone(), waldur, settings.clone(), Arc::new(Unwatched))
+}
+
+fn id(text: &str, kind: &str) -> (String, String) {
+    (format!("lattice:{text}"), kind.to_owned())
+}
+
+#[tokio::test]
+async fn what_a_project_used_stands_in_waldur_and_everything_behind_it_is_made_once() {
+    for version in [Version::V7, Version::V8] {
+        let mut bed = Bed::new(version).await;
+        bed.world.ran("physics/higgs", "batch", 2, 3 * HOUR);
+        bed.world.ran("physics", "batch", 1, HOUR / 2);
+        let status = bed.round().await;
+        assert_eq!((status.failure, status.parked.len()), (None, 0));
+        let totals = bed.totals("2026-11");
+        assert_eq!(totals[&id("physics/higgs@batch", "node_hours")], 600);
+        assert_eq!(totals[&id("physics/higgs@batch", "gpu_hours")], 2_400);
+        assert_eq!(totals[&id("physics@batch", "node_hours")], 50);
+        bed.assert_equal("2026-11", BEGIN, bed.world.now());
+        let head = bed.world.head();
+        assert_eq!(head.acknowledged, head.last);
+
+        // What runs grows; what is over is not told again.
+        let running = bed.world.start("bio", "batch", 3);
+        bed.wait(HOUR);
+        let before = bed.waldur.set_usage_calls().received;
+        bed.round().await;
+        assert_eq!(bed.totals("2026-11")[&id("bio@batch", "gpu_hours")], 1_200);
+        assert_eq!(bed.waldur.set_usage_calls().received, before + 1);
+        bed.wait(HOUR);
+        bed.world.end(running);
+        // Another control, without the journal, goes on.
+        bed.succeeded(false);
+        bed.round().await;
+        bed.assert_equal("2026-11", BEGIN, bed.world.now());
+        let made = bed.waldur.snapshot();
+        // The cluster itself, physics and bio; three projects; three resources.
+        let count = (
+            made.customers.len(),
+            made.projects.len(),
+            made.offerings.len(),
+        );
+        assert_eq!(count, (3, 3, 1));
+        assert_eq!((made.resources.len(), made.orders.len()), (3, 3));
+    }
+}
+
+#[tokio::test]
+async fn each_vcluster_is_an_offering_and_each_project_in_it_a_resource() {
+    let mut bed = Bed::new(Version::V8).await;
+    bed.world.ran("physics", "batch", 1, HOUR);
+    bed.world.ran("physics", "notebooks", 1, HOUR);
+    bed.round().await;
+    let made = bed.waldur.snapshot();
+    assert_eq!((made.offerings.len(), made.resources.len()), (2, 2));
+    bed.assert_equal("2026-11", BEGIN, bed.world.now());
+}
+
+/// Done, and the answer lost: at every call once. Nothing is there twice.
+#[tokio::test]
+async fn an_answer_that_is_lost_makes_nothing_twice() {
+    for path in [
+        "/api/customers/",
+        "/api/projects/",
+        "/api/marketplace-service-providers/",
+        "/api/marketplace-categories/",
+        "/api/marketplace-provider-offerings/",
+        "/api/marketplace-provider-offerings/*/activate/",
+        "/api/marketplace-orders/",
+        "/api/marketplace-orders/*/approve_by_provider/",
+        "/api/marketplace-orders/*/set_state_done/",
+        "/api/marketplace-provider-resources/*/set_backend_id/",
+        "/api/marketplace-component-usages/set_usage/",
+    ] {
+        let mut bed = Bed::new(Version::V7).await;
+        bed.world.ran("physics/higgs", "batch", 1, HOUR);
+        bed.waldur.fault(
+            Rule::new(path, Fault::lost_answer())
+                .method("POST")
+                .times(1),
+        );
+        let status = bed.round().await;
+        assert!(status.failure.is_some(), "{path}");
+        assert_eq!(bed.world.head().acknowledged, 0, "{path}");
+        bed.wait(10 * 60_000);
+        if path.contains("set_backend_id") {
+            bed.succeeded(true);
+        }
+        let status = bed.round().await;
+        assert_eq!(status.failure, None, "{path}");
+        bed.assert_equal("2026-11", BEGIN, bed.world.now());
+        let made = bed.waldur.snapshot();
+        let count = (
+            made.customers.len(),
+            made.projects.len(),
+            made.offerings.len(),
+        );
+        assert_eq!(count, (2, 1, 1), "{path}");
+        assert_eq!((made.resources.len(), made.orders.len()), (1, 1), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn outages_are_waited_out_and_refusals_hold_nobody_up() {
+    let mut bed = Bed::new(Version::V8).await;
+    bed.world.ran("physics", "batch", 1, HOUR);
+    bed.world.ran("bio", "batch", 1, HOUR);
+    bed.round().await;
+    // A refusal of one resource: the other's total is told, and the facts are acknowledged.
+    let made = bed.waldur.snapshot();
+    let bio = made
+        .resources
+        .iter()
+        .find(|r| r["backend_id"] == "lattice:bio@batch")
+        .unwrap();
+    let uuid = bio["uuid"].as_str().unwrap().to_owned();
+    let refused = Fault::status(400);
+    bed.waldur
+        .fault(Rule::new("/api/marketplace-component-usages/set_usage/", refused).times(1));
+    bed.world.ran("bio", "batch", 1, HOUR);
+    bed.world.ran("physics", "batch", 1, HOUR);
+    let status = bed.round().await;
+    assert_eq!(status.failure, None);
+    assert_eq!(status.parked.len(), 1, "{status:?}");
+    assert!(
+        status
+            .parked
+            .keys()
+            .next()
+            .unwrap()
+            .contains("lattice:bio@batch"),
+        "{status:?}"
+    );
+    assert_eq!(
+        bed.totals("2026-11")[&id("physics@batch", "node_hours")],
+        200
+    );
+    let head = bed.world.head();
+    assert_eq!(head.acknowledged, head.last);
+    // It is tried again a quarter of an hour later.
+    bed.round().await;
+    assert_eq!(bed.totals("2026-11")[&id("bio@batch", "node_hours")], 100);
+    bed.wait(16 * 60_000);
+    let status = bed.round().await;
+    assert_eq!(status.parked.len(), 0, "{status:?}");
+    bed.assert_equal("2026-11", BEGIN, bed.world.now());
+
+    // 429 says when.
+    bed.world.ran("bio", "batch", 1, HOUR);
+    bed.waldur.fault(
+        Rule::new(
+            "/api/*",
+            Fault::Status {
+                code: 429,
+                retry_after_s: Some(120),
+                when: Moment::Before,
+            },
+        )
+        .times(1),
+    );
+    let status = bed.round().await;
+    let wait = status.retry_at.unwrap().since(bed.world.now());
+    assert!(wait >= 120_000, "{wait}");
+    bed.wait(60_000);
+    let asked = bed.waldur.requests().len();
+    bed.round().await;
+    assert_eq!(bed.waldur.requests().len(), asked, "it waits");
+    bed.wait(61_000);
+    assert_eq!(bed.round().await.failure, None);
+    bed.assert_equal("2026-11", BEGIN, bed.world.now());
+
+    // Ended by somebody: it is not known any more, and what comes is ordered anew.
+    bed.waldur.set_auto_approve(true);
+    let end = format!("/api/marketplace-resources/{uuid}/terminate/");
+    let (status, _) = bed.waldur.ask("POST", &end, &serde_json::json!({}));
+    assert_eq!(status, 200);
+    bed.world.ran("bio", "batch", 1, HOUR);
+    let status = bed.round().await;
+    assert_eq!((status.failure, status.parked.len()), (None, 1));
+    bed.wait(16 * 60_000);
+    let status = bed.round().await;
+    assert_eq!((status.failure, status.parked.len()), (None, 0));
+    let resources = bed.waldur.snapshot().resources;
+    let of_bio = resources
+        .iter()
+        .filter(|r| r["backend_id"] == "lattice:bio@batch");
+    assert_eq!(of_bio.count(), 2);
+    // What the first one has is not billed again.
+    bed.assert_equal("2026-11", BEGIN, bed.world.now());
+    bed.world.ran("bio", "batch", 1, HOUR);
+    bed.succeeded(false);
+    bed.round().await;
+    bed.assert_equal("2026-11", BEGIN, bed.world.now());
+}
+
+#[tokio::test]
+async fn a_token_that_was_rotated_is_read_anew() {
+    let mut bed = Bed::new(Version::V7).await;
+    bed.world.ran("physics", "batch", 1, HOUR);
+    bed.round().await;
+    let old = fs::read_to_string(bed.folder.path().join("token")).unwrap();
+    let new = bed.waldur.issue_token("admin", None);
+    bed.waldur.revoke_token(&old);
+    bed.world.ran("physics", "batch", 1, HOUR);
+    let status = bed.round().await;
+    assert!(status.failure.unwrap().contains("does not take the token"));
+    fs::write(bed.folder.path().join("token"), &new).unwrap();
+    bed.wait(60_000);
+    assert_eq!(bed.round().await.failure, None);
+    bed.assert_equal("2026-11", BEGIN, bed.world.now());
+    // Rotated while it is in use: nobody notices.
+    let newer = bed.waldur.issue_token("admin", None);
+    fs::write(bed.folder.path().join("token"), &newer).unwrap();
+    bed.waldur.revoke_token(&new);
+    bed.world.ran("physics", "batch", 1, HOUR);
+    assert_eq!(bed.round().await.failure, None);
+}
+
+/// The end of November, in Waldur's own time zone, while work runs across it.
+#[tokio::test]
+async fn a_month_ends_where_waldur_is_and_work_that_runs_is_split_there() {
+    let zone = TimeZone::posix("EET-2EEST,M3.5.0/3,M10.5.0/4").unwrap();
+    for version in [Version::V7, Version::V8] {
+        let mut bed = Bed::with(version, |settings| settings.zone = zone.clone()).await;
+        let waldur = Waldur::builder()
+            .version(version)
+            .now(stamp(BEGIN))
+            .time_zone(zone.clone());
+        bed.waldur = waldur.start().await.unwrap();
+        bed.settings.api = format!("{}/api/", bed.waldur.url()).parse().unwrap();
+        fs::write(bed.folder.path().join("token"), bed.waldur.token()).unwrap();
+        bed.succeeded(true);
+        // 2026-11-30T20:00Z: two hours before the end of the month there.
+        bed.wait((20 * 24 + 20) * HOUR);
+        let running = bed.world.start("physics", "batch", 1);
+        bed.wait(HOUR);
+        bed.round().await;
+        assert_eq!(
+            bed.totals("2026-11")[&id("physics@batch", "node_hours")],
+            100
+        );
+        bed.wait(3 * HOUR);
+        bed.world.end(running);
+        let status = bed.round().await;
+        assert_eq!(
+            bed.totals("2026-12")[&id("physics@batch", "node_hours")],
+            200
+        );
+        match version {
+            // What was used in the last hour cannot be booked any more: it is told, and nothing waits for it.
+            Version::V7 => {
+                assert_eq!(
+                    bed.totals("2026-11")[&id("physics@batch", "node_hours")],
+                    100
+                );
+                let (what, parked) = status.parked.iter().next().unwrap();
+                assert!(
+                    what.contains("2026-11") && parked.reason.contains("not bookable"),
+                    "{status:?}"
+                );
+            }
+            Version::V8 => {
+                assert_eq!(
+                    bed.totals("2026-11")[&id("physics@batch", "node_hours")],
+                    200
+                );
+                assert_eq!(status.parked.len(), 0, "{status:?}");
+            }
+        }
+        let head = bed.world.head();
+        assert_eq!((status.failure, head.acknowledged), (None, head.last));
+    }
+}
+
+#[tokio::test]
+async fn a_total_is_never_lowered_but_by_a_person() {
+    let mut bed = Bed::new(Version::V8).await;
+    bed.world.ran("physics", "batch", 1, 2 * HOUR);
+    bed.round().await;
+    let resource = bed.waldur.snapshot().resources[0]["uuid"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    // Somebody booked more by hand.
+    let body = serde_json::json!({"resource": resource, "usages": [
+        {"type": "gpu_hours", "amount": "99.00"}, {"type": "node_hours", "amount": "2.00"}]});
+    let (status, _) = bed.waldur.ask(
+        "POST",
+        "/api/marketplace-component-usages/set_usage/",
+        &body,
+    );
+    assert_eq!(status, 201);
+    bed.succeeded(true);
+    bed.world.ran("physics", "batch", 1, HOUR);
+    let status = bed.round().await;
+    let (_, parked) = status.parked.iter().next().unwrap();
+    assert!(parked.reason.contains("reconcile"), "{parked:?}");
+    assert_eq!(
+        bed.totals("2026-11")[&id("physics@batch", "gpu_hours")],
+        9_900
+    );
+
+    let now = bed.world.now();
+    let found = bed.accountant.reconcile(BEGIN, now, true).await.unwrap();
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert!(found.iter().all(|d| d.outcome == Outcome::Found));
+    assert_eq!(
+        bed.totals("2026-11")[&id("physics@batch", "gpu_hours")],
+        9_900
+    );
+    let found = bed.accountant.reconcile(BEGIN, now, false).await.unwrap();
+    assert!(
+        found.iter().all(|d| d.outcome == Outcome::Corrected),
+        "{found:?}"
+    );
+    bed.assert_equal("2026-11", BEGIN, bed.world.now());
+    assert_eq!(
+        bed.accountant.reconcile(BEGIN, now, false).await.unwrap(),
+        []
+    );
+    assert_eq!(bed.round().await.parked.len(), 0);
+}
+
+/// Exhaustion, and a purchase that lets work go on.
+#[tokio::test]
+async fn what_waldur_gives_a_tenant_is_what_it_may_use() {
+    let mut bed = Bed::with(Version::V8, |settings| settings.category = "HPC".to_owned()).await;
+    bed.world.ran("bio", "batch", 2, HOUR);
+    bed.round().await;
+    let resource = bed.waldur.snapshot().resources[0]["uuid"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let limit = |nodes: u64| serde_json::Map::from_iter([("max_nodes".to_owned(), nodes.into())]);
+    assert!(bed.waldur.set_limits(&resource, limit(7)));
+    bed.round().await;
+    assert_eq!(bed.world.max_nodes("bio"), Some(7));
+    // An administrator's own change stands until Waldur has another number.
+    bed.world
+        .propose(
+            Power::Admin,
+            "root",
+            Command::UpdateTenant {
+                tenant: path("bio"),
+                limits: lattice_quorum_types::limit::LimitPatch {
+                    max_nodes: lattice_quorum_types::limit::Patch::Set(9),
+                    ..Default::default()
+                },
+                soft: Default::default(),
+                force: false,
+            },
+        )
+        .unwrap();
+    bed.round().await;
+    assert_eq!(bed.world.max_nodes("bio"), Some(9));
+    bed.waldur.set_limits(&resource, limit(40));
+    bed.round().await;
+    assert_eq!(bed.world.max_nodes("bio"), Some(40));
+
+    bed.waldur.set_paused(&resource, true);
+    bed.round().await;
+    let credit = bed.world.credit("bio").unwrap();
+    assert_eq!(credit.paused.len(), 1);
+    assert!(credit.valid_until > bed.world.now());
+    bed.waldur.set_paused(&resource, false);
+    bed.waldur.set_downscaled(&resource, true);
+    bed.round().await;
+    let credit = bed.world.credit("bio").unwrap();
+    assert_eq!((credit.paused.len(), credit.downscaled), (0, true));
+}
+
+/// Below the sum of its projects' limits a tenant is not lowered: nothing is applied, and it is told.
+#[tokio::test]
+async fn limits_that_contradict_the_projects_are_refused_and_told() {
+    let mut bed = Bed::new(Version::V8).await;
+    bed.world.ran("physics", "batch", 1, HOUR);
+    bed.round().await;
+    let resource = bed.waldur.snapshot().resources[0]["uuid"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let limits = serde_json::Map::from_iter([("max_nodes".to_owned(), 20.into())]);
+    bed.waldur.set_limits(&resource, limits);
+    let status = bed.round().await;
+    assert_eq!(bed.world.max_nodes("physics"), Some(100));
+    let parked = &status.parked["limits of physics"];
+    assert!(
+        parked.reason.contains("physics") && parked.reason.contains("50"),
+        "{parked:?}"
+    );
+    assert_eq!(status.failure, None);
+}
+
+#[tokio::test]
+async fn the_resource_of_a_project_that_is_gone_is_ended_after_its_last_usage() {
+    let mut bed = Bed::new(Version::V8).await;
+    bed.world.project("physics/short", 10);
+    bed.world.ran("physics/short", "batch", 1, HOUR);
+    bed.round().await;
+    bed.world.ran("physics/short", "batch", 1, HOUR);
+    bed.world.admin(Command::DeleteProject {
+        path: path("physics/short"),
+    });
+    bed.round().await;
+    let made = bed.waldur.snapshot();
+    assert_eq!(made.resources[0]["state"], "Terminated");
+    assert_eq!(
+        bed.totals("2026-11")[&id("physics/short@batch", "node_hours")],
+        200
+    );
+    // It stays so.
+    bed.wait(HOUR);
+    let status = bed.round().await;
+    assert_eq!((status.failure, status.parked.len()), (None, 0));
+    assert_eq!(bed.waldur.snapshot().resources.len(), 1);
+}
+
+/// For deployments that have what the document names.
+#[tokio::test]
+async fn single_events_are_told_in_order_once_each_on_the_paths_of_the_document() {
+    let mut bed = Bed::with(Version::V7, |settings| settings.seed_paths = true).await;
+    bed.waldur.set_seed_paths(true);
+    bed.world.ran("physics", "batch", 2, HOUR);
+    // Its invoice begins with the first usage.
+    bed.round().await;
+    bed.waldur.fault(
+        Rule::new("/api/invoices/*/items/", Fault::lost_answer())
+            .method("POST")
+            .skip(2)
+            .times(1),
+    );
+    for _ in 0..3 {
+        bed.world.ran("physics", "batch", 1, HOUR / 4);
+    }
+    assert!(bed.round().await.failure.is_some());
+    bed.wait(10 * 60_000);
+    bed.succeeded(false);
+    assert_eq!(bed.round().await.failure, None);
+    let items = bed.waldur.seed_items();
+    let keys: Vec<String> = items
+        .iter()
+        .filter_map(|item| item.idempotency_key.clone())
+        .collect();
+    assert_eq!(keys.len(), 8);
+    let number = |key: &String| -> (u64, u64) {
+        let (revision, ordinal) = key.split_once('-').unwrap();
+        (revision.parse().unwrap(), ordinal.parse().unwrap())
+    };
+    assert!(
+        keys.iter().map(number).collect::<Vec<_>>().is_sorted(),
+        "{keys:?}"
+    );
+    let first = &items[0].body;
+    assert_eq!(
+        (&first["type"], &first["gpus"]),
+        (&"allocation.started".into(), &8.into())
+    );
+    assert_eq!(first["gpu_types"]["H100"], 8);
+    let second = &items[1].body;
+    assert_eq!(second["type"], "allocation.completed");
+    assert_eq!(
+        (second["gpu_hours"].as_f64(), second["duration_s"].as_f64()),
+        (Some(8.0), Some(3_600.0))
+    );
+    bed.assert_equal("2026-11", BEGIN, bed.world.now());
+}
+
+#[tokio::test]
+async fn each_allocation_is_an_order_where_a_site_wants_that() {
+    let mut bed = Bed::with(Version::V8, |settings| settings.order_per_allocation = true).await;
+    bed.world.ran("physics", "batch", 2, HOUR);
+    bed.world.ran("physics", "batch", 1, HOUR);
+    bed.round().await;
+    bed.succeeded(false);
+    bed.round().await;
+    let made = bed.waldur.snapshot();
+    assert_eq!(made.resources.len(), 2);
+    assert!(
+        made.resources.iter().all(|r| r["state"] == "Terminated"),
+        "{:?}",
+        made.resources
+    );
+    let gpu: i128 = bed
+        .totals("2026-11")
+        .iter()
+        .filter(|((_, kind), _)| kind == "gpu_hours")
+        .map(|(_, n)| n)
+        .sum();
+    assert_eq!(gpu, 1_200);
+}
+
+/// Memory and disk are full: the newest events are dropped and counted, and no total is another.
+#[tokio::test]
+async fn when_everything_is_full_the_newest_events_are_dropped_and_totals_stay_true() {
+    let small = Bounds { memory: 4, disk: 6 };
+    let mut bed = Bed::with(Version::V7, |settings| settings.bounds = small).await;
+    bed.waldur.down().await;
+    for _ in 0..8 {
+        bed.world.ran("physics", "batch", 1, HOUR);
+    }
+    let status = bed.round().await;
+    assert_eq!(
+        (status.in_memory, status.on_disk, status.dropped),
+        (4, 6, 6)
+    );
+    assert!(status.is_full);
+    bed.waldur.up().await;
+    bed.wait(10 * 60_000);
+    let status = bed.round().await;
+    assert_eq!(
+        (status.in_memory, status.on_disk, status.dropped),
+        (0, 0, 6)
+    );
+    let head = bed.world.head();
+    assert_eq!((head.acknowledged, head.dropped), (head.last, 6));
+    bed.assert_equal("2026-11", BEGIN, bed.world.now());
+}
