@@ -642,3 +642,44 @@ async fn when_everything_is_full_the_newest_events_are_dropped_and_totals_stay_t
     assert_eq!((head.acknowledged, head.dropped), (head.last, 6));
     bed.assert_equal("2026-11", BEGIN, bed.world.now());
 }
+
+/// Two hours at a hundred events a minute, with the buffers of the document; then Waldur is back.
+#[tokio::test]
+async fn an_outage_of_two_hours_loses_nothing_and_keeps_the_order() {
+    let mut bed = Bed::with(Version::V7, |settings| settings.seed_paths = true).await;
+    bed.waldur.set_seed_paths(true);
+    bed.world.ran("physics", "batch", 1, HOUR);
+    bed.round().await;
+    let before = bed.waldur.seed_items().len();
+    bed.waldur.down().await;
+    for minute in 0..120 {
+        let mut running = Vec::new();
+        for n in 0..50 {
+            let project = ["physics", "physics/higgs", "bio"][n % 3];
+            running.push(bed.world.start(project, "batch", 1));
+        }
+        bed.wait(60_000);
+        running.into_iter().for_each(|id| bed.world.end(id));
+        let status = bed.round().await;
+        assert!(status.failure.is_some(), "minute {minute}");
+        assert_eq!(status.dropped, 0);
+    }
+    let status = bed.status();
+    assert_eq!((status.in_memory, status.on_disk), (10_000, 2_000));
+    bed.waldur.up().await;
+    bed.wait(6 * 60_000);
+    let status = bed.round().await;
+    assert_eq!(
+        (status.failure, status.in_memory, status.on_disk),
+        (None, 0, 0)
+    );
+    let items = bed.waldur.seed_items();
+    assert_eq!(items.len() - before, 12_000);
+    let numbers: Vec<u64> = items
+        .iter()
+        .map(|item| item.body["number"].as_u64().unwrap())
+        .collect();
+    assert!(numbers.is_sorted_by(|a, b| a < b));
+    assert!(items.iter().all(|item| item.received == 1));
+    bed.assert_equal("2026-11", BEGIN, bed.world.now());
+}

@@ -1,0 +1,512 @@
+//! SIGKILL at every step: a process of its own does the rounds and is killed in them, again and again, while work goes on
+//! and answers are lost; now and then its journal is destroyed too. In the end Waldur has what was used: nothing twice
+//! and nothing missing.
+//!
+//! `LATTICE_CRASHES` says how many clusters (`just crash-matrix`).
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod common;
+
+use async_trait::async_trait;
+use axum::{Router, body::Bytes, extract::State, routing::post};
+use common::{BEGIN, HOUR, World};
+use jiff::{Timestamp, tz::TimeZone};
+use lattice_accounting::{
+    accountant::Accountant,
+    config::Settings,
+    journal::Bounds,
+    ledger::{Ledger, Used},
+    secret::{SecretRef, Secrets},
+    site::{Machine, Site, SiteError, Step, Steps, Totals},
+    waldur::Waldur as Client,
+};
+use lattice_fake_waldur::{Fault, Rule, Version, Waldur};
+use lattice_quorum_types::{
+    AllocationId, NodeId, ProjectPath, UnixMillis,
+    budget::Credit,
+    fact::{Fact, FactsHead, Use},
+    limit::{LimitPatch, Limits},
+};
+use serde::{Deserialize, Serialize};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io::{BufRead as _, BufReader, Write as _},
+    os::unix::fs::PermissionsExt as _,
+    process::{Command, Stdio},
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+/// What the process that is killed is told.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Orders {
+    quorum: String,
+    waldur: String,
+    folder: String,
+    seed_paths: bool,
+    /// Where it stops and waits to be killed: the step, and how many times it passes there first.
+    stops_at: Option<(usize, u32)>,
+}
+
+const ORDERS: &str = "LATTICE_ACCOUNTING_ORDERS";
+
+/// What it asks of the cluster, which lives on.
+#[derive(Debug, Serialize, Deserialize)]
+enum Ask {
+    Facts {
+        after: u64,
+        limit: u32,
+        since: UnixMillis,
+    },
+    Acknowledge {
+        through: u64,
+        dropped: u64,
+    },
+    Credits(BTreeMap<ProjectPath, Credit>),
+    Site,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+enum Answer {
+    Facts(Vec<Fact>, FactsHead),
+    Done(Result<(), String>),
+    Site {
+        now: UnixMillis,
+        projects: BTreeSet<ProjectPath>,
+    },
+}
+
+async fn answer(State(world): State<Arc<World>>, ask: Bytes) -> Vec<u8> {
+    let ask: Ask = postcard::from_bytes(&ask).unwrap();
+    let text = |done: Result<(), SiteError>| done.map_err(|error| error.to_string());
+    let answer = match ask {
+        Ask::Facts {
+            after,
+            limit,
+            since,
+        } => {
+            let (facts, head) = world.facts(after, limit, since).await.unwrap();
+            Answer::Facts(facts, head)
+        }
+        Ask::Acknowledge { through, dropped } => {
+            Answer::Done(text(world.acknowledge(through, dropped).await))
+        }
+        Ask::Credits(credits) => Answer::Done(text(world.note_credits(credits).await)),
+        Ask::Site => Answer::Site {
+            now: world.now(),
+            projects: world.projects(),
+        },
+    };
+    postcard::to_stdvec(&answer).unwrap()
+}
+
+/// The cluster, from another process. Its ledger is made of the facts, as a control's is.
+struct Remote {
+    http: reqwest::Client,
+    url: String,
+    ledger: Mutex<Ledger>,
+    now: UnixMillis,
+    projects: BTreeSet<ProjectPath>,
+}
+
+impl Remote {
+    async fn open(url: &str) -> Self {
+        let http = reqwest::Client::builder()
+            .tls_backend_preconfigured(no_tls())
+            .build()
+            .unwrap();
+        let mut ledger = Ledger::new(UnixMillis(0), Vec::new(), 0, BEGIN);
+        ledger.draw();
+        let mut remote = Self {
+            http,
+            url: url.to_owned(),
+            ledger: Mutex::new(ledger),
+            now: BEGIN,
+            projects: BTreeSet::new(),
+        };
+        let Answer::Site { now, projects } = remote.ask(&Ask::Site).await else {
+            panic!("site")
+        };
+        (remote.now, remote.projects) = (now, projects);
+        let since = UnixMillis(0);
+        let Answer::Facts(facts, _) = remote
+            .ask(&Ask::Facts {
+                after: 0,
+                limit: 10_000,
+                since,
+            })
+            .await
+        else {
+            panic!("facts")
+        };
+        {
+            let mut ledger = remote.ledger.lock().unwrap();
+            for fact in &facts {
+                ledger.note(fact);
+            }
+            for n in 1..200 {
+                let node = NodeId::new(format!("gpu{n:03}")).unwrap();
+                ledger.set_gpus(&node, Some(common::GPUS));
+            }
+            ledger.draw();
+            ledger.advance(now);
+        }
+        remote
+    }
+
+    async fn ask(&self, ask: &Ask) -> Answer {
+        let body = postcard::to_stdvec(ask).unwrap();
+        let answer = self.http.post(&self.url).body(body).send().await.unwrap();
+        postcard::from_bytes(&answer.bytes().await.unwrap()).unwrap()
+    }
+
+    async fn done(&self, ask: &Ask) -> Result<(), SiteError> {
+        match self.ask(ask).await {
+            Answer::Done(done) => done.map_err(|text| SiteError::Refused { text }),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+fn no_tls() -> rustls::ClientConfig {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(rustls::RootCertStore::empty())
+        .with_no_client_auth()
+}
+
+#[async_trait]
+impl Site for Remote {
+    fn cluster(&self) -> &str {
+        "alps"
+    }
+    fn now(&self) -> UnixMillis {
+        self.now
+    }
+    async fn facts(
+        &self,
+        after: u64,
+        limit: u32,
+        since: UnixMillis,
+    ) -> Result<(Vec<Fact>, FactsHead), SiteError> {
+        match self
+            .ask(&Ask::Facts {
+                after,
+                limit,
+                since,
+            })
+            .await
+        {
+            Answer::Facts(facts, head) => Ok((facts, head)),
+            other => panic!("{other:?}"),
+        }
+    }
+    async fn acknowledge(&self, through: u64, dropped: u64) -> Result<(), SiteError> {
+        self.done(&Ask::Acknowledge { through, dropped }).await
+    }
+    fn totals(&self, from: UnixMillis, until: UnixMillis) -> Option<Totals> {
+        let ledger = self.ledger.lock().unwrap();
+        Some(Totals {
+            used: ledger.totals(from, until),
+            through: ledger.last(),
+        })
+    }
+    fn consumed(&self, allocation: AllocationId, uses: &[Use]) -> Used {
+        self.ledger.lock().unwrap().consumed(allocation, uses)
+    }
+    fn machine(&self, _: &NodeId) -> Machine {
+        Machine {
+            gpus: common::GPUS,
+            gpu_model: None,
+        }
+    }
+    fn projects(&self) -> BTreeSet<ProjectPath> {
+        self.projects.clone()
+    }
+    fn limits(&self, _: &ProjectPath) -> Option<Limits> {
+        None
+    }
+    async fn note_credits(&self, credits: BTreeMap<ProjectPath, Credit>) -> Result<(), SiteError> {
+        self.done(&Ask::Credits(credits)).await
+    }
+    async fn set_limits(&self, _: &ProjectPath, _: LimitPatch) -> Result<(), SiteError> {
+        Ok(())
+    }
+}
+
+/// Stops where it was told to, says so, and waits for the end.
+struct Stops(Option<(Step, Mutex<u32>)>);
+
+impl Steps for Stops {
+    fn at(&self, step: Step) {
+        let Some((wanted, left)) = &self.0 else {
+            return;
+        };
+        if step != *wanted {
+            return;
+        }
+        let mut left = left.lock().unwrap();
+        if *left > 0 {
+            *left -= 1;
+            return;
+        }
+        println!("at {step:?}");
+        std::io::stdout().flush().unwrap();
+        loop {
+            std::thread::sleep(Duration::from_secs(60));
+        }
+    }
+}
+
+/// The process that is killed: nothing, unless it is told otherwise.
+#[tokio::test]
+async fn one_that_is_killed() {
+    let Ok(orders) = std::env::var(ORDERS) else {
+        return;
+    };
+    let orders: Orders = serde_json::from_str(&orders).unwrap();
+    let site = Arc::new(Remote::open(&orders.quorum).await);
+    let token = std::path::Path::new(&orders.folder).join("token");
+    let settings = Settings {
+        api: format!("{}/api/", orders.waldur).parse().unwrap(),
+        token: SecretRef::File(token),
+        interval: Duration::from_secs(60),
+        bounds: Bounds {
+            memory: 20,
+            disk: 1_000,
+        },
+        folder: std::path::Path::new(&orders.folder).join("wal"),
+        zone: TimeZone::UTC,
+        ca_file: None,
+        vault: None,
+        offerings: BTreeMap::new(),
+        provider_customer: None,
+        category: "HPC".to_owned(),
+        take_limits: false,
+        hook_secret: None,
+        order_per_allocation: false,
+        seed_paths: orders.seed_paths,
+    };
+    let http = reqwest::Client::builder()
+        .tls_backend_preconfigured(no_tls())
+        .build()
+        .unwrap();
+    let secrets = Secrets {
+        http: http.clone(),
+        vault: None,
+    };
+    let waldur = Client::new(http, settings.api.clone(), secrets, settings.token.clone());
+    let stops = orders
+        .stops_at
+        .map(|(step, times)| (Step::ALL[step], Mutex::new(times)));
+    let mut accountant = Accountant::new(site, waldur, settings, Arc::new(Stops(stops)));
+    accountant.round().await;
+    let failure = accountant.status().lock().unwrap().failure.clone();
+    println!("ended {}", failure.unwrap_or_default());
+}
+
+/// Runs it until it stops where it was told to, and kills it there, or until it has done its round.
+fn run(orders: &Orders) -> Option<String> {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args([
+            "--exact",
+            "one_that_is_killed",
+            "--nocapture",
+            "--test-threads",
+            "1",
+        ])
+        .env(ORDERS, serde_json::to_string(orders).unwrap())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut stopped = None;
+    for line in lines {
+        let line = line.unwrap();
+        if let Some(step) = line
+            .strip_prefix("at ")
+            .or_else(|| line.split("... at ").nth(1))
+        {
+            stopped = Some(step.to_owned());
+            // SIGKILL.
+            child.kill().unwrap();
+            break;
+        }
+    }
+    let _ = child.wait();
+    stopped
+}
+
+/// Small numbers that repeat with the seed.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, below: u64) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % below
+    }
+}
+
+#[derive(Default)]
+struct Tally {
+    kills: BTreeMap<String, u32>,
+    journals: u32,
+    lost_answers: u32,
+    clusters: u32,
+}
+
+async fn one_cluster(seed: u64, tally: &mut Tally) {
+    let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) + 1);
+    let seed_paths = dice.roll(3) == 0;
+    let world = Arc::new(World::new());
+    world.project("physics", 100);
+    world.project("physics/higgs", 50);
+    world.project("bio", 100);
+    let now = |world: &World| Timestamp::from_millisecond(world.now().0 as i64).unwrap();
+    let mut waldur = Waldur::builder().version(Version::V8).now(now(&world));
+    if seed_paths {
+        waldur = waldur.seed_paths();
+    }
+    let waldur = waldur.start().await.unwrap();
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let quorum = format!("http://{}/", listener.local_addr().unwrap());
+    let router = Router::new()
+        .route("/", post(answer))
+        .with_state(world.clone());
+    let serving = tokio::spawn(async move { axum::serve(listener, router).await });
+    let folder = tempfile::tempdir().unwrap();
+    let token = folder.path().join("token");
+    std::fs::write(&token, waldur.token()).unwrap();
+    std::fs::set_permissions(&token, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let orders = |stops_at| Orders {
+        quorum: quorum.clone(),
+        waldur: waldur.url().to_owned(),
+        folder: folder.path().to_str().unwrap().to_owned(),
+        seed_paths,
+        stops_at,
+    };
+    let mut running = Vec::new();
+    for _ in 0..1 + dice.roll(4) {
+        for _ in 0..1 + dice.roll(4) {
+            let project = ["physics", "physics/higgs", "bio"][dice.roll(3) as usize];
+            let vc = ["batch", "notebooks"][dice.roll(2) as usize];
+            let (nodes, ms) = (1 + dice.roll(3) as u32, 1 + dice.roll(5 * HOUR));
+            match dice.roll(4) {
+                0 => running.push(world.start(project, vc, nodes)),
+                1 if !running.is_empty() => world.end(running.remove(0)),
+                _ => world.ran(project, vc, nodes, ms),
+            }
+        }
+        world.wait(1 + dice.roll(HOUR));
+        waldur.set_now(now(&world));
+        if dice.roll(3) == 0 {
+            let path = [
+                "/api/marketplace-component-usages/set_usage/",
+                "/api/*",
+                "/api/marketplace-orders/",
+            ];
+            let path = path[dice.roll(3) as usize];
+            let skip = dice.roll(6) as u32;
+            waldur.fault(Rule::new(path, Fault::lost_answer()).skip(skip).times(1));
+            tally.lost_answers += 1;
+        }
+        let step = dice.roll(Step::ALL.len() as u64) as usize;
+        let orders = orders(Some((step, dice.roll(3) as u32)));
+        let stopped = tokio::task::spawn_blocking(move || run(&orders))
+            .await
+            .unwrap();
+        if let Some(step) = stopped {
+            *tally.kills.entry(step).or_default() += 1;
+        }
+        if dice.roll(3) == 0 {
+            let _ = std::fs::remove_dir_all(folder.path().join("wal"));
+            tally.journals += 1;
+        }
+    }
+    waldur.heal();
+    // The first may find a fault's end; then it is over.
+    for _ in 0..3 {
+        let orders = orders(None);
+        tokio::task::spawn_blocking(move || run(&orders))
+            .await
+            .unwrap();
+        let head = world.head();
+        if head.acknowledged == head.last {
+            break;
+        }
+    }
+    let head = world.head();
+    assert_eq!(head.acknowledged, head.last, "seed {seed}");
+    let totals = waldur.totals().into_iter();
+    let totals: BTreeMap<_, _> = totals
+        .filter(|(_, amount)| *amount != 0)
+        .map(|((id, kind, _), amount)| ((id, kind), amount))
+        .collect();
+    assert_eq!(totals, world.truth(BEGIN, world.now()), "seed {seed}");
+    let made = waldur.snapshot();
+    let ids = |all: &[serde_json::Value]| -> Vec<String> {
+        let ids = all
+            .iter()
+            .map(|one| one["backend_id"].as_str().unwrap().to_owned());
+        ids.collect()
+    };
+    for all in [
+        ids(&made.customers),
+        ids(&made.projects),
+        ids(&made.offerings),
+        ids(&made.resources),
+    ] {
+        let distinct: BTreeSet<&String> = all.iter().collect();
+        assert_eq!(distinct.len(), all.len(), "seed {seed}: {all:?}");
+    }
+    let mut keys: Vec<_> = waldur
+        .seed_items()
+        .iter()
+        .map(|item| item.idempotency_key.clone())
+        .collect();
+    let count = keys.len();
+    keys.sort();
+    keys.dedup();
+    assert_eq!(keys.len(), count, "seed {seed}: an event is there twice");
+    tally.clusters += 1;
+    serving.abort();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn totals_are_the_truth_wherever_it_was_killed() {
+    if std::env::var(ORDERS).is_ok() {
+        return;
+    }
+    let clusters = std::env::var("LATTICE_CRASHES")
+        .ok()
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(25);
+    let mut tally = Tally::default();
+    for seed in 0..clusters {
+        one_cluster(seed, &mut tally).await;
+    }
+    let kills: u32 = tally.kills.values().sum();
+    println!("clusters               {}", tally.clusters);
+    println!("kills                  {kills}");
+    for (step, times) in &tally.kills {
+        println!("  at {step:<20}{times}");
+    }
+    println!("journals destroyed     {}", tally.journals);
+    println!("answers lost           {}", tally.lost_answers);
+    println!("totals that were wrong 0");
+    assert!(kills > 0, "nothing was ever killed");
+    if clusters >= 200 {
+        assert_eq!(
+            tally.kills.len(),
+            Step::ALL.len(),
+            "a step was never met: {:?}",
+            tally.kills
+        );
+    }
+}
