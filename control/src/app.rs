@@ -14,6 +14,7 @@ use crate::{
     inputs::Sources,
     start_error::StartError,
     tasks::{
+        accounts::{Accounts, Desk},
         attempts::Attempts,
         autodrain::AutoDrain,
         borrow::Borrow,
@@ -39,6 +40,7 @@ use crate::{
     },
     tls,
 };
+use lattice_accounting::waldur::client;
 use lattice_gossip::{Cell, CellConfig, Gossip};
 use lattice_hwprobe::Class;
 use lattice_mesh::{
@@ -79,6 +81,8 @@ pub struct App {
     authority: Pin,
     history: History,
     bmcs: Option<Arc<BmcPlan>>,
+    /// Where the accountant is met; `None`: nothing of accounting runs.
+    accounting: Option<Arc<Desk>>,
     sources: Sources,
     running: Option<Running>,
 }
@@ -119,6 +123,7 @@ impl App {
         let bmcs = settings.bmcs.as_deref().map(BmcPlan::load).transpose()?;
         let bmcs = bmcs.map(Arc::new);
         let sources = Sources::new(&settings.scheduling)?;
+        let accounting = settings.accounting.clone().map(desk).transpose()?;
         let (listener, https) = tls::listen(settings.https)?;
         let history = open_history(settings.data_dir.as_deref())?;
         let config = MeshConfig {
@@ -139,6 +144,7 @@ impl App {
             history,
             bmcs,
             sources,
+            accounting,
             running: None,
         })
     }
@@ -207,6 +213,9 @@ impl App {
         }
         core.books
             .count_days(self.settings.scheduling.budget_period_days());
+        if let Some(desk) = &self.accounting {
+            core.accounts_at(desk.clone());
+        }
         if let Some(metrics) = &self.sources.metrics {
             core.reads_metrics_from(metrics.clone());
         }
@@ -421,6 +430,9 @@ impl App {
         running.reconcile(dispatch, Attempts::new);
         running.reconcile(dispatch, Reboots::new);
         running.reconcile(dispatch, Wipes::new);
+        if let Some(desk) = self.accounting.clone() {
+            running.reconcile(dispatch, move |core| Accounts::new(core, desk.clone()));
+        }
         if let Some(stop_after) = self.settings.stop_lost_after {
             running.reconcile(dispatch, move |core| NodeLoss::new(core, stop_after));
         }
@@ -472,6 +484,19 @@ impl Running {
             let _: Option<()> = cancel.run_until_cancelled_owned(kept).await;
         });
     }
+}
+
+/// Where the accountant is met, and how it reaches whom it tells.
+fn desk(settings: lattice_accounting::config::Settings) -> Result<Arc<Desk>, StartError> {
+    let pem = match &settings.ca_file {
+        None => Vec::new(),
+        Some(path) => std::fs::read(path).map_err(|error| StartError::File {
+            key: "accounting.waldur.ca_file",
+            path: path.clone(),
+            reason: error.to_string(),
+        })?,
+    };
+    Ok(Arc::new(Desk::new(settings, client(&pem)?)))
 }
 
 fn lease(name: &str, holder: &str) -> Result<Arc<Lease>, StartError> {

@@ -3,6 +3,7 @@
 pub(crate) mod scheduling;
 
 use crate::{decisions::KEEP_BYTES, timings::Timings};
+use lattice_accounting::config::AccountingConfig;
 use lattice_config::{Check, Problems};
 use lattice_gossip::{CellName, Seed};
 use lattice_mesh::{MeshConfig, Role};
@@ -57,6 +58,9 @@ pub struct Config {
     /// Where placement learns what neither the quorum nor the nodes tell.
     #[serde(default)]
     pub scheduling: SchedulingConfig,
+    /// Which accounting system is told what was used; none when left out.
+    #[serde(default)]
+    pub accounting: AccountingConfig,
     /// What is logged, e.g. `info` or `info,lattice_mesh=debug`.
     #[serde(default = "default_log")]
     pub log: String,
@@ -177,6 +181,7 @@ impl Check for Config {
             problems.add("join.name", e.reason);
         }
         problems.within("scheduling", |problems| self.scheduling.check(problems));
+        problems.within("accounting", |problems| self.accounting.check(problems));
         let mut names = BTreeSet::new();
         for (i, cell) in self.cells.iter().enumerate() {
             problems.within(format!("cells.{i}"), |problems| {
@@ -218,6 +223,7 @@ impl Config {
         settings.vcluster = VclusterName::new(&self.vcluster).ok()?;
         settings.stop_lost_after = self.node_loss.stop_after();
         settings.scheduling = self.scheduling.clone();
+        settings.accounting = self.accounting.settings();
         Some(settings)
     }
 }
@@ -271,6 +277,8 @@ pub struct Settings {
     pub stop_lost_after: Option<Duration>,
     /// Where placement learns what neither the quorum nor the nodes tell.
     pub scheduling: SchedulingConfig,
+    /// Which accounting system is told what was used; `None`: nothing of accounting runs.
+    pub accounting: Option<lattice_accounting::config::Settings>,
     /// How often control looks, and how long it waits before it believes.
     pub timings: Timings,
     /// Limits and deadlines of the mesh endpoint. Its clock is replaced by that of the edges.
@@ -312,6 +320,7 @@ impl Settings {
             gossip_interval: None,
             stop_lost_after: NodeLossConfig::default().stop_after(),
             scheduling: SchedulingConfig::default(),
+            accounting: None,
             timings: Timings::default(),
             mesh,
         }

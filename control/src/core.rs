@@ -33,7 +33,7 @@ use crate::{
     plans::Asked,
     preimages::Preimages,
     store::Store,
-    tasks::scale::Scaling,
+    tasks::{accounts::Desk, scale::Scaling},
     timings::Timings,
     view::View,
 };
@@ -110,6 +110,8 @@ pub struct Core {
     checkpoints: OnceLock<String>,
     /// The site's Prometheus.
     metrics: OnceLock<Metrics>,
+    /// Where the accountant is met; none where nothing of accounting runs.
+    accounting: OnceLock<Arc<Desk>>,
     trust_news: watch::Sender<TrustNews>,
     trust_contradicts: AtomicBool,
 }
@@ -148,6 +150,7 @@ impl Core {
             renewal: OnceLock::new(),
             checkpoints: OnceLock::new(),
             metrics: OnceLock::new(),
+            accounting: OnceLock::new(),
             trust_news: watch::Sender::new(TrustNews::Unknown),
             trust_contradicts: AtomicBool::new(false),
         })
@@ -212,6 +215,16 @@ impl Core {
     /// From now on services may follow what this one says.
     pub(crate) fn reads_metrics_from(&self, metrics: Metrics) {
         let _ = self.metrics.set(metrics);
+    }
+
+    /// From now on an accounting system is told.
+    pub(crate) fn accounts_at(&self, desk: Arc<Desk>) {
+        let _ = self.accounting.set(desk);
+    }
+
+    /// Where the accountant is met, where there is one.
+    pub(crate) fn accounting(&self) -> Option<&Arc<Desk>> {
+        self.accounting.get()
     }
 
     /// The site's Prometheus, where there is one.

@@ -45,6 +45,9 @@ pub enum StartError {
     /// A source of scheduling cannot be asked.
     #[error(transparent)]
     Source(#[from] SourceError),
+    /// An accounting system cannot be told.
+    #[error("accounting: {0}")]
+    Accounting(#[from] lattice_accounting::waldur::ClientError),
     /// The history of the nodes cannot be opened.
     #[error(transparent)]
     History(#[from] HistoryError),

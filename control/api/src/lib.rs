@@ -8,6 +8,7 @@
 //! generated from `proto/`, and [`convert`] joins the two so that both are served by one function.
 #![forbid(unsafe_code)]
 
+pub mod accounting;
 pub mod allocation;
 pub mod amount;
 pub mod audit;

@@ -41,7 +41,11 @@ pub async fn run(args: UsageArgs, connection: &Connection) -> Result<(), Failure
         Some(user) => client.user_usage(&user, args.days).await?,
         None => client.own_usage(args.days).await?,
     };
-    let mut rows: Vec<_> = usage.tenants.iter().map(|used| in_tenant(&usage, used)).collect();
+    let mut rows: Vec<_> = usage
+        .tenants
+        .iter()
+        .map(|used| in_tenant(&usage, used))
+        .collect();
     if rows.is_empty() {
         rows.push(nothing(&usage));
     }
@@ -59,7 +63,13 @@ const TENANT: Columns<'_> = Columns {
         "used",
         "factor",
     ],
-    wide: &["idle_claimed_node_hours", "share", "target", "source", "since"],
+    wide: &[
+        "idle_claimed_node_hours",
+        "share",
+        "target",
+        "source",
+        "since",
+    ],
 };
 
 fn of_tenant(usage: &TenantUsage) -> Vec<String> {
@@ -87,7 +97,9 @@ fn remarks(usage: &TenantUsage) -> Vec<String> {
     let mut said = Vec::new();
     let period = usage.budget_period_days;
     if usage.budget_used.is_some() && usage.days != period {
-        said.push(format!("budgets are of {period} days; the part used is of those"));
+        said.push(format!(
+            "budgets are of {period} days; the part used is of those"
+        ));
     }
     if usage.budget_used.is_some_and(|used| used >= 1.0) {
         let tenant = &usage.tenant;
@@ -96,13 +108,19 @@ fn remarks(usage: &TenantUsage) -> Vec<String> {
         ));
     }
     if usage.burst {
-        said.push("it holds more than its share: what of its work began last is the first to make room".to_owned());
+        said.push(
+            "it holds more than its share: what of its work began last is the first to make room"
+                .to_owned(),
+        );
     }
     if usage.downscaled {
         said.push("the accounting system asked that its work be put behind the others'".to_owned());
     }
     let paused = usage.paused.iter().map(|paused| {
-        format!("the accounting system paused {} in vCluster {}", paused.project, paused.vcluster)
+        format!(
+            "the accounting system paused {} in vCluster {}",
+            paused.project, paused.vcluster
+        )
     });
     said.extend(paused);
     said
@@ -129,7 +147,15 @@ fn nothing(usage: &UserUsage) -> Vec<String> {
     let zero = || hours(lattice_api::amount::Hours(0));
     let days = usage.days.to_string();
     let none = "-".to_owned();
-    vec![usage.user.clone(), none, days, zero(), zero(), zero(), usage.since.clone()]
+    vec![
+        usage.user.clone(),
+        none,
+        days,
+        zero(),
+        zero(),
+        zero(),
+        usage.since.clone(),
+    ]
 }
 
 /// To the hundredth: nobody is billed by what is printed.

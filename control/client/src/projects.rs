@@ -2,6 +2,7 @@
 
 use crate::{Client, ClientError, Page};
 use lattice_api::{
+    accounting::{AccountingStatus, ReconcileRequest, ReconcileView},
     project::{Changed, LimitsRequest, ProjectRequest, ProjectUpdate, ProjectView},
     tenant::{
         HeadroomView, LimitPolicyUpdate, SystemLimitsUpdate, SystemLimitsView, TenantRequest,
@@ -124,6 +125,29 @@ impl Client {
         let days = [("days", days.to_string())];
         self.answer(self.request(Method::GET, &["usage"]).query(&days))
             .await
+    }
+}
+
+/// Accounting.
+impl Client {
+    /// How it stands.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn accounting_status(&self) -> Result<AccountingStatus, ClientError> {
+        self.get(&["accounting", "status"]).await
+    }
+
+    /// Compares months with what was used, and sets them unless it is a dry run.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn reconcile_accounting(
+        &self,
+        request: &ReconcileRequest,
+    ) -> Result<ReconcileView, ClientError> {
+        let post = self.request(Method::POST, &["accounting", "reconcile"]);
+        self.answer(post.json(request)).await
     }
 }
 

@@ -126,6 +126,39 @@ pub(crate) fn render(api: &Api, caller: &Caller) -> String {
             &one(left_ms as f64 / 1000.0),
         );
     }
+    if let Some(desk) = core.accounting() {
+        let status = desk.status();
+        gauge(
+            "lattice_accounting_buffered_events",
+            "Events that the accounting system does not have yet.",
+            &[
+                ("{in=\"memory\"}".to_owned(), status.in_memory as f64),
+                ("{in=\"disk\"}".to_owned(), status.on_disk as f64),
+            ],
+        );
+        gauge(
+            "lattice_accounting_buffer_full",
+            "Whether as many events are on the disk as may be: the next one is dropped.",
+            &one(f64::from(u8::from(status.is_full))),
+        );
+        gauge(
+            "lattice_accounting_parked",
+            "Things that the accounting system refuses.",
+            &one(status.parked.len() as f64),
+        );
+        gauge(
+            "lattice_accounting_unacknowledged_facts",
+            "Facts that the accounting system does not have yet.",
+            &one(status.last.saturating_sub(status.acknowledged) as f64),
+        );
+        if let Some(pushed_at) = status.pushed_at {
+            gauge(
+                "lattice_accounting_pushed_age_seconds",
+                "Time since the accounting system last had everything there was.",
+                &one(core.now().since(pushed_at) as f64 / 1_000.0),
+            );
+        }
+    }
     gauge(
         "lattice_control_acting",
         "1 while this control dispatches, or schedules a vCluster.",
@@ -205,6 +238,31 @@ pub(crate) fn render(api: &Api, caller: &Caller) -> String {
         out.push_str(&core.scaling.exposition());
         out.push_str(&core.moved.exposition());
         out.push_str(&core.storage_exposition(&view));
+    }
+    if let Some(desk) = core.accounting() {
+        let status = desk.status();
+        for (name, help, value) in [
+            (
+                "lattice_accounting_events_dropped_total",
+                "Events that were dropped because memory and disk were full.",
+                status.dropped,
+            ),
+            (
+                "lattice_accounting_events_sent_total",
+                "Events that were sent.",
+                status.sent,
+            ),
+            (
+                "lattice_accounting_reports_total",
+                "Reports of usage that were sent.",
+                status.reported,
+            ),
+        ] {
+            let _ = writeln!(
+                out,
+                "# HELP {name} {help}\n# TYPE {name} counter\n{name} {value}"
+            );
+        }
     }
     requests(api.meter(), &mut out);
     out

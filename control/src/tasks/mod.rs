@@ -2,6 +2,7 @@
 //! event or a timer. Each takes no input but the view, says what it did in a report, and may be
 //! stopped at any moment. What acts under a lease has the shape of `reconciler.rs`.
 
+pub(crate) mod accounts;
 pub(crate) mod activation;
 pub(crate) mod attempts;
 pub(crate) mod autodrain;

@@ -1,5 +1,6 @@
 //! `lattice admin`: what founds a cluster, who gets into it, and who is thrown out.
 
+mod accounting;
 mod ca;
 mod certificate;
 mod quorum;
@@ -41,6 +42,9 @@ pub enum AdminCommand {
     /// Tenants: organisations with their limits, the roots of the project tree.
     #[command(subcommand)]
     Tenant(tenant::TenantCommand),
+    /// Accounting: whether Waldur has what was used, and putting it right.
+    #[command(subcommand)]
+    Accounting(accounting::AccountingCommand),
     /// vClusters: tenants' views of the nodes. For whom they are, and whose nodes are whose.
     ///
     /// A vCluster lends idle nodes and borrows those of others once somebody has said what it is, `default` too: until
@@ -81,6 +85,7 @@ pub async fn run(
         AdminCommand::Quorum(command) => quorum::run(command, &open()?).await,
         AdminCommand::Token(command) => token::run(command, &open()?).await,
         AdminCommand::Tenant(command) => tenant::run(command, &open()?).await,
+        AdminCommand::Accounting(command) => accounting::run(command, &open()?).await,
         AdminCommand::Vcluster(command) => vcluster::run(command, &open()?).await,
         AdminCommand::System(command) => system::run(command, &open()?).await,
     }

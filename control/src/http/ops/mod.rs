@@ -1,6 +1,7 @@
 //! What can be asked, once for both faces: REST and gRPC only read the question and write the
 //! answer.
 
+pub(crate) mod accounting;
 pub(crate) mod allocations;
 pub(crate) mod audit;
 pub(crate) mod authorities;

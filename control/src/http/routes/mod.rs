@@ -1,5 +1,6 @@
 //! REST, route by route. Each is documented where it stands; `/openapi.json` is made from that.
 
+mod accounting;
 mod allocations;
 mod audit;
 mod authorities;
@@ -79,6 +80,9 @@ fn documented() -> OpenApiRouter<Api> {
         .routes(routes!(projects::set_limits))
         .routes(routes!(tenants::list, tenants::create))
         .routes(routes!(tenants::get, tenants::update, tenants::delete))
+        .routes(routes!(accounting::status))
+        .routes(routes!(accounting::reconcile))
+        .routes(routes!(accounting::hook))
         .routes(routes!(usage::tenant))
         .routes(routes!(usage::user))
         .routes(routes!(tenants::limits, tenants::set_limits))

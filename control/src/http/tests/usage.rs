@@ -170,3 +170,54 @@ async fn what_ran_is_told_to_its_user_and_its_tenant_and_not_to_others() {
         assert_eq!(status, 400, "{no}");
     }
 }
+
+/// Off is what is left out: nothing of accounting is there, and whoever asks is told so.
+#[tokio::test]
+async fn without_accounting_there_is_none() {
+    let bed = counted().await;
+    assert!(bed.core.accounting().is_none());
+    let (status, said) = ask(&bed, "op", Method::GET, "accounting/status", None).await;
+    assert_eq!(
+        (status, &said["enabled"], &said["provider"]),
+        (200, &json!(false), &Value::Null)
+    );
+    let window = json!({"since": "2026-03-01", "until": "2026-03-02"});
+    let (status, said) = ask(
+        &bed,
+        "root",
+        Method::POST,
+        "accounting/reconcile",
+        Some(window.clone()),
+    )
+    .await;
+    assert_eq!(
+        (status, &said["code"]),
+        (409, &json!("accounting_off")),
+        "{said}"
+    );
+    let (status, _) = ask(
+        &bed,
+        "op",
+        Method::POST,
+        "accounting/reconcile",
+        Some(window),
+    )
+    .await;
+    assert_eq!(status, 403);
+    let (status, _) = ask(&bed, "alice", Method::GET, "accounting/status", None).await;
+    assert_eq!(status, 403);
+    let hook = bed
+        .raw()
+        .post(bed.url("/api/v1/accounting/hook/anything"))
+        .send()
+        .await
+        .unwrap();
+    assert_eq!(hook.status(), 404);
+    let metrics = bed
+        .raw()
+        .get(bed.url("/metrics"))
+        .bearer_auth(bed.token("op"))
+        .send();
+    let metrics = metrics.await.unwrap().text().await.unwrap();
+    assert!(!metrics.contains("lattice_accounting"), "{metrics}");
+}

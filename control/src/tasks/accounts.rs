@@ -1,0 +1,382 @@
+//! An accounting system's books follow the cluster's, where a site wants that. Of several controls the one that
+//! dispatches does it; what it needs to know another one reads from the quorum.
+
+use crate::{
+    core::Core,
+    error::ProposeError,
+    tasks::reconciler::{Pace, Reconciler},
+};
+use async_trait::async_trait;
+use lattice_accounting::{
+    accountant::Accountant,
+    config::Settings,
+    ledger::Used,
+    secret::{SecretRef, Secrets},
+    site::{Machine, Site, SiteError, Totals, Unwatched},
+    status::{Difference, Status},
+    waldur::Waldur,
+};
+use lattice_quorum_types::{
+    AllocationId, Command, NodeId, ProjectPath, UnixMillis,
+    budget::{Credit, SoftPatch},
+    command::{Fence, Power, Principal},
+    fact::{Fact, FactsHead, Use},
+    limit::{LimitPatch, Limits},
+    view::{Answer, Query},
+};
+use secrecy::{ExposeSecret as _, SecretString};
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+use tokio::{
+    sync::{Notify, oneshot},
+    time::Instant,
+};
+
+/// Who proposes what an accounting system decides.
+const ACCOUNTING: &str = "accounting:waldur";
+/// The hook's secret is read anew after this long.
+const SECRET_AGE: Duration = Duration::from_secs(60);
+/// Questions that wait for the accountant.
+const MOST_ASKED: usize = 8;
+
+/// Where others meet the accountant. There is none where nothing of accounting runs.
+#[derive(Debug)]
+pub(crate) struct Desk {
+    settings: Settings,
+    http: reqwest::Client,
+    secrets: Secrets,
+    status: Mutex<Arc<Mutex<Status>>>,
+    asked: Mutex<VecDeque<Asked>>,
+    wake: Notify,
+    hook: tokio::sync::Mutex<Option<(Instant, SecretString)>>,
+}
+
+/// A reconciliation that somebody asked for.
+#[derive(Debug)]
+struct Asked {
+    since: UnixMillis,
+    until: UnixMillis,
+    only_look: bool,
+    answer: oneshot::Sender<Result<Vec<Difference>, String>>,
+}
+
+/// Why there was none.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum ReconcileError {
+    /// Others wait already.
+    #[error("so many reconciliations wait already; ask again by and by")]
+    Busy,
+    /// It did not come to its end.
+    #[error("{reason}")]
+    Failed {
+        /// Why.
+        reason: String,
+    },
+}
+
+impl Desk {
+    pub(crate) fn new(settings: Settings, http: reqwest::Client) -> Self {
+        let secrets = Secrets {
+            http: http.clone(),
+            vault: settings.vault.clone(),
+        };
+        Self {
+            settings,
+            http,
+            secrets,
+            status: Mutex::default(),
+            asked: Mutex::default(),
+            wake: Notify::new(),
+            hook: tokio::sync::Mutex::default(),
+        }
+    }
+
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// How its accountant stands; of one that does not act, as it stood.
+    pub(crate) fn status(&self) -> Status {
+        let status = self
+            .status
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        let status = status.lock().unwrap_or_else(PoisonError::into_inner);
+        status.clone()
+    }
+
+    /// Something happened at the accounting system: the accountant looks at once.
+    pub(crate) fn looks_now(&self) {
+        self.wake.notify_one();
+    }
+
+    /// Has totals compared, and set unless it is only looked.
+    pub(crate) async fn reconcile(
+        &self,
+        since: UnixMillis,
+        until: UnixMillis,
+        only_look: bool,
+    ) -> Result<Vec<Difference>, ReconcileError> {
+        let (answer, answered) = oneshot::channel();
+        {
+            let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+            if asked.len() >= MOST_ASKED {
+                return Err(ReconcileError::Busy);
+            }
+            asked.push_back(Asked {
+                since,
+                until,
+                only_look,
+                answer,
+            });
+        }
+        self.wake.notify_one();
+        let gone = || "another control acts by now; ask again".to_owned();
+        let answer = answered.await.unwrap_or_else(|_| Err(gone()));
+        answer.map_err(|reason| ReconcileError::Failed { reason })
+    }
+
+    /// Whether a hook shows the secret that it is to show. Compared by digest, so that the time it takes tells nothing.
+    pub(crate) async fn knows_hook(&self, shown: &str) -> bool {
+        let Some(from) = &self.settings.hook_secret else {
+            return false;
+        };
+        match self.hook_secret(from).await {
+            Some(secret) => {
+                blake3::hash(shown.as_bytes()) == blake3::hash(secret.expose_secret().as_bytes())
+            }
+            None => false,
+        }
+    }
+
+    async fn hook_secret(&self, from: &SecretRef) -> Option<SecretString> {
+        let mut known = self.hook.lock().await;
+        if let Some((read_at, secret)) = &*known
+            && read_at.elapsed() < SECRET_AGE
+        {
+            return Some(secret.clone());
+        }
+        match self.secrets.read(from).await {
+            Ok(secret) => {
+                *known = Some((Instant::now(), secret.clone()));
+                Some(secret)
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the hook's secret cannot be read");
+                None
+            }
+        }
+    }
+
+    fn take(&self) -> Option<Asked> {
+        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        asked.pop_front()
+    }
+}
+
+/// The reconciler.
+pub(crate) struct Accounts {
+    desk: Arc<Desk>,
+    site: Arc<ControlSite>,
+    accountant: Accountant,
+}
+
+impl Accounts {
+    pub(crate) fn new(core: Arc<Core>, desk: Arc<Desk>) -> Self {
+        let site = Arc::new(ControlSite {
+            core,
+            fence: Mutex::default(),
+        });
+        let accountant = Self::accountant(&desk, &site);
+        Self {
+            desk,
+            site,
+            accountant,
+        }
+    }
+
+    fn accountant(desk: &Desk, site: &Arc<ControlSite>) -> Accountant {
+        let settings = desk.settings.clone();
+        let waldur = Waldur::new(
+            desk.http.clone(),
+            settings.api.clone(),
+            desk.secrets.clone(),
+            settings.token.clone(),
+        );
+        let accountant = Accountant::new(site.clone(), waldur, settings, Arc::new(Unwatched));
+        *desk.status.lock().unwrap_or_else(PoisonError::into_inner) = accountant.status();
+        accountant
+    }
+}
+
+impl Reconciler for Accounts {
+    const NAME: &'static str = "accounting";
+
+    fn pace(&self) -> Pace {
+        let interval = self.desk.settings.interval;
+        Pace {
+            period: interval,
+            spacing: interval,
+        }
+    }
+
+    async fn pass(&mut self, fence: Fence) {
+        self.site.acts_under(fence);
+        while let Some(asked) = self.desk.take() {
+            let Asked {
+                since,
+                until,
+                only_look,
+                answer,
+            } = asked;
+            let done = self.accountant.reconcile(since, until, only_look).await;
+            let _ = answer.send(done.map_err(|error| error.to_string()));
+        }
+        self.accountant.round().await;
+    }
+
+    /// Whoever acts now has another journal, and tells the quorum how far it is.
+    fn forget(&mut self) {
+        while self.desk.take().is_some() {}
+        if self.site.is_acting() {
+            self.site.acts_no_more();
+            self.accountant = Self::accountant(&self.desk, &self.site);
+        }
+    }
+
+    async fn wakes(&mut self) {
+        self.desk.wake.notified().await;
+    }
+}
+
+/// The cluster as this control sees it.
+struct ControlSite {
+    core: Arc<Core>,
+    fence: Mutex<Option<Fence>>,
+}
+
+impl ControlSite {
+    fn acts_under(&self, fence: Fence) {
+        *self.fence.lock().unwrap_or_else(PoisonError::into_inner) = Some(fence);
+    }
+
+    fn acts_no_more(&self) {
+        *self.fence.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    fn is_acting(&self) -> bool {
+        self.fence
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .is_some()
+    }
+
+    async fn propose(&self, command: Command) -> Result<(), SiteError> {
+        let fence = self
+            .fence
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        let proposed = self.core.propose_as_service(fence, command).await;
+        proposed.map(drop).map_err(|error| failed(&error))
+    }
+}
+
+fn failed(error: &ProposeError) -> SiteError {
+    match error {
+        ProposeError::Refused(refusal) => SiteError::Refused {
+            text: refusal.to_string(),
+        },
+        ProposeError::Unavailable(unavailable) => SiteError::Unavailable {
+            reason: unavailable.to_string(),
+        },
+    }
+}
+
+#[async_trait]
+impl Site for ControlSite {
+    fn cluster(&self) -> &str {
+        self.core.cluster()
+    }
+    fn now(&self) -> UnixMillis {
+        self.core.now()
+    }
+    async fn facts(
+        &self,
+        after: u64,
+        limit: u32,
+        since: UnixMillis,
+    ) -> Result<(Vec<Fact>, FactsHead), SiteError> {
+        let query = Query::Facts {
+            after,
+            limit,
+            since,
+        };
+        let unavailable = |reason: String| SiteError::Unavailable { reason };
+        match self.core.read(query).await {
+            Ok(Answer::Facts(facts, head)) => Ok((facts, head)),
+            Ok(_) => Err(unavailable("it answered another question".to_owned())),
+            Err(error) => Err(unavailable(error.to_string())),
+        }
+    }
+    async fn acknowledge(&self, through: u64, dropped: u64) -> Result<(), SiteError> {
+        self.propose(Command::AcknowledgeFacts { through, dropped })
+            .await
+    }
+    fn totals(&self, from: UnixMillis, until: UnixMillis) -> Option<Totals> {
+        self.core.books.ask(|ledger| Totals {
+            used: ledger.totals(from, until),
+            through: ledger.last(),
+        })
+    }
+    fn consumed(&self, allocation: AllocationId, uses: &[Use]) -> Used {
+        let consumed = self
+            .core
+            .books
+            .ask(|ledger| ledger.consumed(allocation, uses));
+        consumed.unwrap_or_default()
+    }
+    fn machine(&self, node: &NodeId) -> Machine {
+        let view = self.core.view();
+        let document = view
+            .as_known(node)
+            .and_then(|entry| entry.document.as_ref());
+        Machine {
+            gpus: document
+                .and_then(|document| document.facts.gpus())
+                .unwrap_or(1),
+            gpu_model: document.and_then(|document| document.facts.gpu_model.present().cloned()),
+        }
+    }
+    fn projects(&self) -> BTreeSet<ProjectPath> {
+        self.core.view().projects.keys().cloned().collect()
+    }
+    fn limits(&self, tenant: &ProjectPath) -> Option<Limits> {
+        let view = self.core.view();
+        view.projects.get(tenant).map(|record| record.limits)
+    }
+    async fn note_credits(&self, credits: BTreeMap<ProjectPath, Credit>) -> Result<(), SiteError> {
+        self.propose(Command::NoteCredits { credits }).await
+    }
+    async fn set_limits(&self, tenant: &ProjectPath, limits: LimitPatch) -> Result<(), SiteError> {
+        let principal = Principal {
+            name: ACCOUNTING.to_owned(),
+            power: Power::Accounting,
+        };
+        let command = Command::UpdateTenant {
+            tenant: tenant.clone(),
+            limits,
+            soft: SoftPatch::default(),
+            force: false,
+        };
+        let proposed = self.core.propose(principal, None, command).await;
+        proposed.map(drop).map_err(|error| failed(&error))
+    }
+}
+
+#[cfg(test)]
+mod tests;

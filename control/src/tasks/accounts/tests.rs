@@ -1,0 +1,172 @@
+#![expect(clippy::unwrap_used, reason = "tests")]
+use super::*;
+use crate::{
+    books,
+    tasks::testing::world::{NODE, World},
+};
+use jiff::tz::TimeZone;
+use lattice_accounting::{journal::Bounds, waldur::client};
+use lattice_fake_waldur::{Version, Waldur as FakeWaldur};
+use lattice_quorum_types::{allocation::RankExit, command::RankReport};
+use std::{fs, os::unix::fs::PermissionsExt as _};
+use tempfile::TempDir;
+
+fn settings(waldur: &FakeWaldur, folder: &TempDir) -> Settings {
+    let secret = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        SecretRef::File(path)
+    };
+    Settings {
+        api: format!("{}/api/", waldur.url()).parse().unwrap(),
+        token: secret("token", waldur.token()),
+        interval: Duration::from_secs(3_600),
+        bounds: Bounds {
+            memory: 100,
+            disk: 100,
+        },
+        folder: folder.path().join("wal"),
+        zone: TimeZone::UTC,
+        ca_file: None,
+        vault: None,
+        offerings: BTreeMap::new(),
+        provider_customer: None,
+        category: "HPC".to_owned(),
+        take_limits: true,
+        hook_secret: Some(secret("hook", "a-long-secret-of-the-hook")),
+        order_per_allocation: false,
+        seed_paths: false,
+    }
+}
+
+struct Bed {
+    world: World,
+    waldur: FakeWaldur,
+    desk: Arc<Desk>,
+    accounts: Accounts,
+    _folder: TempDir,
+}
+
+impl Bed {
+    async fn new() -> Self {
+        let world = World::new();
+        let waldur = FakeWaldur::builder()
+            .version(Version::V8)
+            .start()
+            .await
+            .unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let desk = Arc::new(Desk::new(settings(&waldur, &folder), client(&[]).unwrap()));
+        world.core.accounts_at(desk.clone());
+        let accounts = Accounts::new(world.core.clone(), desk.clone());
+        tokio::spawn(books::follow(world.core.clone()));
+        Self {
+            world,
+            waldur,
+            desk,
+            accounts,
+            _folder: folder,
+        }
+    }
+
+    /// Until the ledger has every fact there is.
+    async fn counted(&self, facts: u64) {
+        self.world.fold();
+        let has_all = || self.world.core.books.ask(|ledger| ledger.last()) >= Some(facts);
+        while !has_all() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    async fn pass(&mut self) -> Status {
+        let fence = self.world.fence.clone();
+        self.accounts.pass(fence).await;
+        self.desk.status()
+    }
+}
+
+/// From a rank's word that it runs, through quorum, ledger and accountant, to Waldur; and back.
+#[tokio::test]
+async fn what_ran_stands_in_waldur_and_what_waldur_says_reaches_the_quorum() {
+    let mut bed = Bed::new().await;
+    let key = bed.world.runs_under("b1");
+    tokio::time::sleep(Duration::from_millis(60)).await;
+    bed.world.service(Command::Report {
+        id: key.allocation,
+        attempt: key.attempt,
+        node: NodeId::new(NODE).unwrap(),
+        report: RankReport::Ended {
+            at: bed.world.core.now(),
+            exit: RankExit::Exited { code: 0 },
+            fault: None,
+        },
+    });
+    bed.counted(2).await;
+    let project = bed.world.allocation(key.allocation).spec.project;
+    let status = bed.pass().await;
+    assert_eq!((status.failure, status.parked.len()), (None, 0));
+    assert_eq!((status.last, status.acknowledged), (2, 2));
+    // A few milliseconds are no hundredth of an hour: nothing is made for it.
+    assert_eq!(bed.waldur.snapshot().resources.len(), 0);
+
+    // What is idle for a day, and bills for it, is the same way with more hours in it: see `accounting/tests`.
+    let site = bed.accounts.site.clone();
+    site.set_limits(
+        &project.tenant(),
+        LimitPatch {
+            max_nodes: lattice_quorum_types::limit::Patch::Set(77),
+            ..LimitPatch::default()
+        },
+    )
+    .await
+    .unwrap();
+    bed.world.fold();
+    assert_eq!(site.limits(&project.tenant()).unwrap().max_nodes, Some(77));
+    let machine = site.machine(&NodeId::new(NODE).unwrap());
+    assert_eq!(machine.gpus, 1, "nobody knows");
+    assert!(site.projects().contains(&project));
+}
+
+/// A reconciliation runs in the accountant's own pass, and one that does not act any more answers nobody.
+#[tokio::test]
+async fn who_asks_for_a_reconciliation_waits_for_the_accountant() {
+    let mut bed = Bed::new().await;
+    bed.counted(0).await;
+    let now = bed.world.core.now();
+    let desk = bed.desk.clone();
+    let asking = tokio::spawn(async move { desk.reconcile(UnixMillis(0), now, false).await });
+    bed.accounts.wakes().await;
+    bed.pass().await;
+    assert_eq!(asking.await.unwrap(), Ok(Vec::new()));
+
+    let desk = bed.desk.clone();
+    let asking = tokio::spawn(async move { desk.reconcile(UnixMillis(0), now, true).await });
+    bed.accounts.wakes().await;
+    bed.accounts.forget();
+    let refused = asking.await.unwrap().unwrap_err().to_string();
+    assert!(refused.contains("another control acts"), "{refused}");
+}
+
+#[tokio::test]
+async fn only_the_hook_with_the_secret_is_known() {
+    let bed = Bed::new().await;
+    assert!(bed.desk.knows_hook("a-long-secret-of-the-hook").await);
+    for wrong in ["", "a-long-secret-of-the-hoo", "another"] {
+        assert!(!bed.desk.knows_hook(wrong).await, "{wrong}");
+    }
+}
+
+/// Waldur says nothing wrong of a quorum that is away, and nothing is acknowledged that was not committed.
+#[tokio::test]
+async fn a_fence_that_is_over_acknowledges_nothing() {
+    let mut bed = Bed::new().await;
+    bed.world.runs_under("b1");
+    bed.counted(1).await;
+    let stale = bed.world.fence.clone();
+    bed.world.is_succeeded();
+    bed.accounts.pass(stale).await;
+    let failure = bed.desk.status().failure.unwrap();
+    assert!(failure.contains("quorum"), "{failure}");
+    assert_eq!(bed.desk.status().acknowledged, 0);
+}
