@@ -113,6 +113,14 @@ instructions:
 beside-slurm *arguments:
     cargo run --release -p lattice-placement --example beside_slurm -- {{arguments}}
 
+# What a ledger costs, and a question with so many allocations behind it.
+ledger allocations="1000000":
+    cargo run --release -p lattice-accounting --example ledger -- {{allocations}}
+
+# Accounting killed with SIGKILL at every step, in so many clusters: what stands in Waldur is what was used.
+crash-matrix clusters="1000":
+    LATTICE_CRASHES={{clusters}} cargo test -p lattice-accounting --test crash -- --nocapture
+
 # What a replay costs: jobs a second and bytes a job, by EASY and by the product.
 replay-speed *arguments:
     cargo run --release -p lattice-replay --example speed -- {{arguments}}

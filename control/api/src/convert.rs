@@ -422,6 +422,75 @@ impl From<UserUsage> for v1::UserUsage {
     }
 }
 
+impl From<AccountingStatus> for v1::AccountingStatus {
+    fn from(view: AccountingStatus) -> Self {
+        Self {
+            enabled: view.enabled,
+            acts: view.acts,
+            provider: view.provider,
+            version: view.version,
+            pushed_at: view.pushed_at,
+            failure: view.failure,
+            retry_at: view.retry_at,
+            last: view.last,
+            acknowledged: view.acknowledged,
+            in_memory: view.in_memory,
+            buffer_size: view.buffer_size,
+            on_disk: view.on_disk,
+            disk_buffer_max_events: view.disk_buffer_max_events,
+            full: view.full,
+            dropped: view.dropped,
+            sent: view.sent,
+            reported: view.reported,
+            parked: view.parked.into_iter().map(Into::into).collect(),
+        }
+    }
+}
+
+impl From<ParkedView> for v1::Parked {
+    fn from(view: ParkedView) -> Self {
+        Self {
+            what: view.what,
+            since: view.since,
+            reason: view.reason,
+        }
+    }
+}
+
+impl From<v1::ReconcileAccountingRequest> for ReconcileRequest {
+    fn from(r: v1::ReconcileAccountingRequest) -> Self {
+        Self {
+            since: r.since,
+            until: r.until,
+            dry_run: r.dry_run,
+        }
+    }
+}
+
+impl From<ReconcileView> for v1::ReconcileAccountingResponse {
+    fn from(view: ReconcileView) -> Self {
+        let differences = view.differences.into_iter().map(Into::into);
+        Self {
+            differences: differences.collect(),
+        }
+    }
+}
+
+impl From<DifferenceView> for v1::AccountingDifference {
+    fn from(view: DifferenceView) -> Self {
+        Self {
+            project: view.project,
+            vcluster: view.vcluster,
+            month: view.month,
+            component: view.component,
+            had: view.had.number(),
+            used: view.used.number(),
+            outcome: view.outcome,
+            reason: view.reason,
+        }
+    }
+}
+
 impl From<UsedInTenant> for v1::UsedInTenant {
     fn from(view: UsedInTenant) -> Self {
         Self {

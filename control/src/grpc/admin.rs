@@ -3,6 +3,7 @@
 use super::{close, given, key, open, paging, projects};
 use crate::http::{
     ops::{
+        accounting,
         audit::{self, Wanted},
         authorities, certificates, drains, quorum, reservations, status, tenants, tokens, usage,
         vclusters,
@@ -82,6 +83,22 @@ impl v1::admin_service_server::AdminService for Service {
         let days = (message.days > 0).then_some(message.days);
         let user = given(&message.user);
         close(usage::of_user(self.0.core(), &caller, user, days))
+    }
+
+    async fn get_accounting_status(
+        &self,
+        request: Request<v1::GetAccountingStatusRequest>,
+    ) -> Result<Response<v1::AccountingStatus>, Status> {
+        let (caller, _) = open(&self.0, request)?;
+        close(accounting::status(self.0.core(), &caller).await)
+    }
+
+    async fn reconcile_accounting(
+        &self,
+        request: Request<v1::ReconcileAccountingRequest>,
+    ) -> Result<Response<v1::ReconcileAccountingResponse>, Status> {
+        let (caller, message) = open(&self.0, request)?;
+        close(accounting::reconcile(self.0.core(), &caller, message.into()).await)
     }
 
     async fn delete_tenant(

@@ -393,6 +393,13 @@ alike! {
     UserUsage = UserUsage {
         user, days, since, until, node_hours_used, gpu_hours_used, idle_claimed_node_hours, tenants, revision,
     }
+    AccountingStatus = AccountingStatus {
+        enabled, acts, provider, version, pushed_at, failure, retry_at, last, acknowledged, in_memory, buffer_size,
+        on_disk, disk_buffer_max_events, full, dropped, sent, reported, parked,
+    }
+    ParkedView = Parked { what, since, reason }
+    ReconcileView = ReconcileAccountingResponse { differences }
+    DifferenceView = AccountingDifference { project, vcluster, month, component, had, used, outcome, reason }
     UsedInTenant = UsedInTenant { tenant, node_hours_used, gpu_hours_used, idle_claimed_node_hours }
     Reprobed = ReprobeResponse { node, fingerprint, classes, differs, bmc }
     UnknownView = UnknownClass { node, class, why, baseline }
@@ -647,6 +654,8 @@ fn a_message_has_every_field_of_its_view() {
     comes_back::<TenantView, v1::Tenant>();
     comes_back::<TenantUsage, v1::TenantUsage>();
     comes_back::<UserUsage, v1::UserUsage>();
+    comes_back::<AccountingStatus, v1::AccountingStatus>();
+    comes_back::<ReconcileView, v1::ReconcileAccountingResponse>();
     comes_back::<VclusterView, v1::Vcluster>();
     // The other of two.
     let all = ReservationsView::All(AllReservations::All);

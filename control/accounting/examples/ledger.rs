@@ -1,0 +1,176 @@
+//! What a ledger costs: a year of allocations read and noted, and questions with all of them behind.
+//!
+//! `cargo run --release -p lattice-accounting --example ledger -- [ALLOCATIONS]`
+#![expect(clippy::unwrap_used, reason = "an example")]
+
+use lattice_accounting::ledger::{Ledger, Whose};
+use lattice_quorum_types::{
+    AllocationId, AllocationState, NodeId, ProjectPath, Revision, UnixMillis, VclusterName,
+    fact::{Fact, FactKind, Use, Work},
+};
+use std::time::Instant;
+
+const DAY: u64 = 86_400_000;
+const NODES: u64 = 10_000;
+const TENANTS: u64 = 200;
+const USERS: u64 = 2_000;
+
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, below: u64) -> u64 {
+        let next = self.0.wrapping_mul(6_364_136_223_846_793_005);
+        self.0 = next.wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % below
+    }
+}
+
+fn facts(allocations: u64) -> Vec<Fact> {
+    let mut dice = Dice(1);
+    let nodes: Vec<NodeId> = (0..NODES)
+        .map(|n| NodeId::new(format!("gpu{n:05}")).unwrap())
+        .collect();
+    let mut kinds = Vec::new();
+    for id in 1..=allocations {
+        let from = UnixMillis(id * 365 * DAY / allocations);
+        let until = from.after(60_000 + dice.roll(12 * 3_600_000));
+        let tenant = dice.roll(TENANTS);
+        // A user works in few projects.
+        let user = tenant * (USERS / TENANTS) + dice.roll(USERS / TENANTS);
+        let work = Work {
+            allocation: AllocationId(id),
+            attempt: 1,
+            user: format!("user{user:04}"),
+            project: ProjectPath::new(format!("t{tenant:03}/p{}", dice.roll(10))).unwrap(),
+            vcluster: VclusterName::new("batch").unwrap(),
+            sensitive: false,
+        };
+        let first = dice.roll(NODES - 16);
+        let count = 1 << dice.roll(5);
+        let on: Vec<NodeId> = nodes[first as usize..(first + count) as usize].to_vec();
+        kinds.push((
+            from,
+            FactKind::Started {
+                work: work.clone(),
+                nodes: on.clone(),
+                walltime_ms: None,
+            },
+        ));
+        let uses = vec![Use {
+            nodes: on,
+            from,
+            until,
+        }];
+        kinds.push((
+            until,
+            FactKind::Completed {
+                work,
+                state: AllocationState::Completed,
+                cause: None,
+                started_at: Some(from),
+                uses,
+                node_ms: 0,
+            },
+        ));
+    }
+    kinds.sort_by_key(|(at, _)| *at);
+    let numbered = (1..).zip(kinds);
+    let fact = |(number, (at, kind))| Fact {
+        number,
+        revision: Revision(number),
+        ordinal: 0,
+        at,
+        kind,
+    };
+    numbered.map(fact).collect()
+}
+
+fn resident_mib() -> f64 {
+    let status = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages = status
+        .split(' ')
+        .nth(1)
+        .and_then(|pages| pages.parse::<f64>().ok());
+    pages.unwrap_or(0.0) * 4_096.0 / f64::from(1 << 20)
+}
+
+fn quantiles(mut took: Vec<f64>) -> (f64, f64, f64) {
+    took.sort_by(f64::total_cmp);
+    let at = |part: f64| took[((took.len() - 1) as f64 * part) as usize];
+    (at(0.5), at(0.99), at(1.0))
+}
+
+fn main() {
+    let allocations = std::env::args()
+        .nth(1)
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(1_000_000);
+    let made = facts(allocations);
+    let before = resident_mib();
+    let mut ledger = Ledger::new(
+        UnixMillis(0),
+        Vec::new(),
+        made.len() as u64,
+        made[made.len() - 1].at,
+    );
+    let begun = Instant::now();
+    made.iter().for_each(|fact| ledger.read(fact));
+    let read = begun.elapsed().as_secs_f64();
+    let begun = Instant::now();
+    ledger.draw();
+    let drawn = begun.elapsed().as_secs_f64();
+    let held = resident_mib() - before;
+    println!("allocations behind it        {allocations}");
+    println!("read at a start              {read:.2} s");
+    println!("drawn anew (other GPUs)      {drawn:.2} s");
+    println!(
+        "memory                       {held:.0} MiB, {:.0} B an allocation",
+        held * f64::from(1 << 20) / allocations as f64
+    );
+
+    let now = made[made.len() - 1].at;
+    let mut dice = Dice(7);
+    for (name, days) in [("tenant, 90 days", 90), ("tenant, 365 days", 365)] {
+        let took = (0..20_000).map(|_| {
+            let tenant = ProjectPath::new(format!("t{:03}", dice.roll(TENANTS))).unwrap();
+            let from = UnixMillis(now.0.saturating_sub(days * DAY));
+            let begun = Instant::now();
+            let used = ledger.used(Whose::Tenant(&tenant), from, now);
+            let took = begun.elapsed().as_secs_f64() * 1e6;
+            assert!(used.work.node_ms > 0);
+            took
+        });
+        let (p50, p99, most) = quantiles(took.collect());
+        println!("{name:<28} p50 {p50:.1} us, p99 {p99:.1} us, most {most:.0} us");
+    }
+    let took = (0..20_000).map(|_| {
+        let user = format!("user{:04}", dice.roll(USERS));
+        let from = UnixMillis(now.0.saturating_sub(90 * DAY));
+        let begun = Instant::now();
+        let used = ledger.used_by_tenant(&user, from, now);
+        let took = begun.elapsed().as_secs_f64() * 1e6;
+        assert!(used.len() <= 1);
+        took
+    });
+    let (p50, p99, most) = quantiles(took.collect());
+    println!("user, 90 days                p50 {p50:.1} us, p99 {p99:.1} us, most {most:.0} us");
+    let took = (0..200).map(|_| {
+        let begun = Instant::now();
+        let totals = ledger.totals(UnixMillis(now.0 - 30 * DAY), now);
+        let took = begun.elapsed().as_secs_f64() * 1e6;
+        assert!(!totals.is_empty());
+        took
+    });
+    let (p50, p99, most) = quantiles(took.collect());
+    println!("every project, a month       p50 {p50:.0} us, p99 {p99:.0} us, most {most:.0} us");
+
+    let mut live = Ledger::new(UnixMillis(0), Vec::new(), 0, UnixMillis(0));
+    live.draw();
+    let begun = Instant::now();
+    made.iter().for_each(|fact| live.note(fact));
+    let noted = begun.elapsed().as_secs_f64();
+    println!(
+        "noted as they happen         {:.0} facts/s",
+        made.len() as f64 / noted
+    );
+}
