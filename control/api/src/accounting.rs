@@ -76,13 +76,13 @@ pub struct ReconcileRequest {
 #[serde(deny_unknown_fields)]
 pub struct ReconcileView {
     /// Totals that are, or were, not what was used; none: all are right.
-    pub differences: Vec<DifferenceView>,
+    pub differences: Vec<TotalDifference>,
 }
 
 /// One total that is, or was, not what was used.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct DifferenceView {
+pub struct TotalDifference {
     /// Of which project.
     pub project: String,
     /// In which vCluster.

@@ -1,6 +1,7 @@
 //! Between the REST types and the messages of `lattice.v1`.
 
 use crate::{
+    accounting::{AccountingStatus, ParkedView, ReconcileRequest, ReconcileView, TotalDifference},
     allocation::{AllocationRequest, AllocationView, ConstraintsBody, RankView, Submitted},
     amount::{Amount, Hours, Parts},
     conformance::{DiffView, DifferenceView},
@@ -476,8 +477,8 @@ impl From<ReconcileView> for v1::ReconcileAccountingResponse {
     }
 }
 
-impl From<DifferenceView> for v1::AccountingDifference {
-    fn from(view: DifferenceView) -> Self {
+impl From<TotalDifference> for v1::AccountingDifference {
+    fn from(view: TotalDifference) -> Self {
         Self {
             project: view.project,
             vcluster: view.vcluster,

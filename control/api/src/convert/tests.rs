@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use crate::{
+    accounting::{AccountingStatus, ParkedView, ReconcileView, TotalDifference},
     allocation::{
         CheckpointBody, CheckpointsView, DagPlaceView, DependencyView, ElementView, KeptView,
         MetricBody, ScaleBody, TallyView, WaitsForView, WritingView,
@@ -399,7 +400,7 @@ alike! {
     }
     ParkedView = Parked { what, since, reason }
     ReconcileView = ReconcileAccountingResponse { differences }
-    DifferenceView = AccountingDifference { project, vcluster, month, component, had, used, outcome, reason }
+    TotalDifference = AccountingDifference { project, vcluster, month, component, had, used, outcome, reason }
     UsedInTenant = UsedInTenant { tenant, node_hours_used, gpu_hours_used, idle_claimed_node_hours }
     Reprobed = ReprobeResponse { node, fingerprint, classes, differs, bmc }
     UnknownView = UnknownClass { node, class, why, baseline }

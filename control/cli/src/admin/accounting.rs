@@ -6,7 +6,7 @@ use crate::{
     output::{self, Columns},
 };
 use clap::{Args, Subcommand};
-use lattice_api::accounting::{AccountingStatus, DifferenceView, ReconcileRequest};
+use lattice_api::accounting::{AccountingStatus, ReconcileRequest, TotalDifference};
 
 /// What is done with it.
 #[derive(Subcommand)]
@@ -147,7 +147,7 @@ const DIFFERENCES: Columns<'_> = Columns {
     wide: &["reason"],
 };
 
-fn difference(difference: &DifferenceView) -> Vec<String> {
+fn difference(difference: &TotalDifference) -> Vec<String> {
     vec![
         difference.project.clone(),
         difference.vcluster.clone(),

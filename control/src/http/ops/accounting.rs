@@ -8,7 +8,7 @@ use crate::{
 };
 use lattice_accounting::status::{Difference, Outcome};
 use lattice_api::{
-    accounting::{AccountingStatus, DifferenceView, ParkedView, ReconcileRequest, ReconcileView},
+    accounting::{AccountingStatus, ParkedView, ReconcileRequest, ReconcileView, TotalDifference},
     amount::Hours,
     problem::{Kind, Problem},
     text,
@@ -119,14 +119,14 @@ fn acting(core: &Core) -> Result<&Arc<Desk>, Problem> {
     }
 }
 
-fn shown(difference: Difference) -> DifferenceView {
+fn shown(difference: Difference) -> TotalDifference {
     let hours = |hundredths: u64| Hours(hundredths.saturating_mul(HOUR_MS / 100));
     let (outcome, reason) = match difference.outcome {
         Outcome::Found => ("found", None),
         Outcome::Corrected => ("corrected", None),
         Outcome::NotBookable { reason } => ("not_bookable", Some(reason)),
     };
-    DifferenceView {
+    TotalDifference {
         project: difference.project.to_string(),
         vcluster: difference.vcluster.to_string(),
         month: difference.month,
