@@ -213,6 +213,9 @@ impl App {
         }
         core.books
             .count_days(self.settings.scheduling.budget_period_days());
+        if let Some(folder) = &self.settings.data_dir {
+            core.books.keep_in(folder);
+        }
         if let Some(desk) = &self.accounting {
             core.accounts_at(desk.clone());
         }

@@ -2,6 +2,7 @@
 //! its own, made of the quorum's facts; see `accounting/0001-ledger.md`.
 
 mod follow;
+mod gpus;
 mod standing;
 #[cfg(test)]
 mod tests;
@@ -11,7 +12,10 @@ pub use standing::Hours;
 pub(crate) use standing::{Standings, bursts, tenants};
 
 use lattice_accounting::ledger::Ledger;
-use std::sync::{PoisonError, RwLock};
+use std::{
+    path::{Path, PathBuf},
+    sync::{OnceLock, PoisonError, RwLock},
+};
 
 /// Days of the window in which budgets are used, unless the site says otherwise.
 pub(crate) const PERIOD_DAYS: u64 = 90;
@@ -24,14 +28,17 @@ pub(crate) const DAY_MS: u64 = 24 * 3_600_000;
 #[derive(Debug)]
 pub(crate) struct Books {
     ledger: RwLock<Option<Ledger>>,
-    period_days: std::sync::OnceLock<u64>,
+    period_days: OnceLock<u64>,
+    /// Where what nodes had last is kept.
+    folder: OnceLock<PathBuf>,
 }
 
 impl Default for Books {
     fn default() -> Self {
         Self {
             ledger: RwLock::new(None),
-            period_days: std::sync::OnceLock::new(),
+            period_days: OnceLock::new(),
+            folder: OnceLock::new(),
         }
     }
 }
@@ -40,6 +47,15 @@ impl Books {
     /// From now on budgets are of so many days. Once.
     pub(crate) fn count_days(&self, days: u64) {
         let _ = self.period_days.set(days);
+    }
+
+    /// From now on what nodes had last is kept here. Once, and before [`follow`].
+    pub(crate) fn keep_in(&self, folder: &Path) {
+        let _ = self.folder.set(folder.to_owned());
+    }
+
+    fn folder(&self) -> Option<&Path> {
+        self.folder.get().map(PathBuf::as_path)
     }
 
     /// Days of the window in which budgets are used.

@@ -75,6 +75,8 @@ pub struct Accountant {
     closed: BTreeSet<Month>,
     /// Nodes that Waldur gave a tenant, as they were taken over.
     taken: BTreeMap<ProjectPath, u64>,
+    /// Single events that were refused, by what they are set aside as.
+    refused: BTreeMap<String, Event>,
     failures: u32,
     retry_at: Option<UnixMillis>,
     status: Arc<Mutex<Status>>,
@@ -100,6 +102,7 @@ impl Accountant {
             elsewhere: BTreeMap::new(),
             closed: BTreeSet::new(),
             taken: BTreeMap::new(),
+            refused: BTreeMap::new(),
             failures: 0,
             retry_at: None,
             status: Arc::default(),

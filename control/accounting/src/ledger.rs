@@ -16,7 +16,7 @@ use lattice_quorum_types::{
 use std::collections::{BTreeMap, BTreeSet};
 
 /// GPUs of a node of which nobody knows how many it has.
-const UNKNOWN_GPUS: u32 = 1;
+pub const UNKNOWN_GPUS: u32 = 1;
 
 /// What was used.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -233,6 +233,12 @@ impl Ledger {
         self.at = self.at.max(at);
     }
 
+    /// How many GPUs a node has; `None`: nobody knows, and it counts one.
+    pub fn gpus(&self, node: &NodeId) -> Option<u32> {
+        let number = self.nodes.get(node)?;
+        self.gpus[*number as usize]
+    }
+
     /// Says how many GPUs a node has; `None`: nobody knows. The curves are drawn anew by [`Ledger::draw`].
     pub fn set_gpus(&mut self, node: &NodeId, gpus: Option<u32>) {
         let number = self.node(node);
@@ -357,11 +363,10 @@ impl Ledger {
             Some(self.rate(&stretch.nodes).over(ms))
         });
         let last = uses.iter().map(|used| {
-            let gpus = used.nodes.iter().map(|node| {
-                let number = self.nodes.get(node);
-                let known = number.and_then(|number| self.gpus[*number as usize]);
-                u64::from(known.unwrap_or(UNKNOWN_GPUS))
-            });
+            let gpus = used
+                .nodes
+                .iter()
+                .map(|node| u64::from(self.gpus(node).unwrap_or(UNKNOWN_GPUS)));
             let rate = Rate {
                 nodes: used.nodes.len() as u64,
                 gpus: gpus.sum(),

@@ -593,6 +593,29 @@ async fn single_events_are_told_in_order_once_each_on_the_paths_of_the_document(
 }
 
 #[tokio::test]
+async fn an_event_that_is_refused_holds_nobody_up_and_is_told_again() {
+    let mut bed = Bed::with(Version::V7, |settings| settings.seed_paths = true).await;
+    bed.waldur.set_seed_paths(true);
+    bed.world.ran("physics", "batch", 2, HOUR);
+    bed.round().await;
+    bed.waldur.fault(
+        Rule::new("/api/invoices/*/items/", Fault::status(400))
+            .method("POST")
+            .times(1),
+    );
+    bed.world.ran("physics", "batch", 1, HOUR);
+    let status = bed.round().await;
+    assert_eq!((status.failure, status.parked.len()), (None, 1));
+    assert_eq!(bed.waldur.seed_items().len(), 3);
+    bed.round().await;
+    assert_eq!(bed.waldur.seed_items().len(), 3);
+    bed.wait(16 * 60_000);
+    let status = bed.round().await;
+    assert_eq!((status.parked.len(), status.sent), (0, 4));
+    assert_eq!(bed.waldur.seed_items().len(), 4);
+}
+
+#[tokio::test]
 async fn each_allocation_is_an_order_where_a_site_wants_that() {
     let mut bed = Bed::with(Version::V8, |settings| settings.order_per_allocation = true).await;
     bed.world.ran("physics", "batch", 2, HOUR);

@@ -1,11 +1,11 @@
 //! Keeping the ledger: read once, then fact by fact.
 
-use super::{DAY_MS, Hours, KEPT_DAYS};
+use super::{DAY_MS, Hours, KEPT_DAYS, gpus::Gpus};
 use crate::{
     core::{Core, Wakes},
     feed::{Change, Observed},
     tasks::activation::Activation,
-    view::{NodeEntry, View},
+    view::NodeEntry,
 };
 use lattice_accounting::ledger::{Ledger, Whose};
 use lattice_quorum_types::{
@@ -32,8 +32,10 @@ const READ_PAUSE: Duration = Duration::from_secs(1);
 
 /// Keeps the ledger for ever.
 pub(crate) async fn follow(core: Arc<Core>) {
+    // They outlive a ledger that is read anew.
+    let mut gpus = Gpus::open(core.books.folder());
     loop {
-        match Following::begin(&core).await {
+        match Following::begin(&core, &mut gpus).await {
             Ok(mut following) => following.go_on().await,
             Err(error) => tracing::warn!(%error, "what was used cannot be read yet"),
         }
@@ -42,8 +44,9 @@ pub(crate) async fn follow(core: Arc<Core>) {
     }
 }
 
-struct Following {
+struct Following<'a> {
     core: Arc<Core>,
+    gpus: &'a mut Gpus,
     /// The nodes whose GPUs are in the ledger.
     nodes: Arc<BTreeMap<NodeId, Arc<NodeEntry>>>,
     /// Tenants that have used all they may, as subscribers were told.
@@ -51,9 +54,9 @@ struct Following {
     forgot_at: UnixMillis,
 }
 
-impl Following {
+impl<'a> Following<'a> {
     /// Reads everything that may be asked for.
-    async fn begin(core: &Arc<Core>) -> Result<Self, Unavailable> {
+    async fn begin(core: &Arc<Core>, gpus: &'a mut Gpus) -> Result<Self, Unavailable> {
         let (open, head) = match core.read(Query::OpenUses).await? {
             Answer::OpenUses(open, head) => (open, head),
             _ => return Err(Unavailable::NoMajority),
@@ -69,12 +72,14 @@ impl Following {
             facts.for_each(|fact| ledger.read(fact));
         }
         let view = core.view();
-        count_gpus(&mut ledger, &view);
+        gpus.learn(&view);
+        count(&mut ledger, gpus);
         ledger.draw();
         tracing::debug!(stretches = ledger.len(), "the ledger is read");
         core.books.set(Some(ledger));
         Ok(Self {
             core: core.clone(),
+            gpus,
             nodes: view.nodes.clone(),
             exhausted: BTreeSet::new(),
             forgot_at: head.at,
@@ -120,10 +125,13 @@ impl Following {
             let has_news = !Arc::ptr_eq(&self.nodes, &view.nodes);
             let since = UnixMillis(head.at.0.saturating_sub(KEPT_DAYS * DAY_MS));
             let forgets = head.at.since(self.forgot_at) > DAY_MS;
+            if has_news {
+                self.gpus.learn(&view);
+            }
             self.core.books.change(|ledger| {
                 facts.iter().for_each(|fact| ledger.note(fact));
                 if has_news {
-                    count_gpus(ledger, &view);
+                    count(ledger, self.gpus);
                     ledger.draw();
                 }
                 if facts.is_empty() {
@@ -202,10 +210,8 @@ async fn read(
     }
 }
 
-/// How many GPUs each node has, by what it is, or was known to be last.
-fn count_gpus(ledger: &mut Ledger, view: &View) {
-    for id in view.nodes.keys() {
-        let document = view.as_known(id).and_then(|entry| entry.document.as_ref());
-        ledger.set_gpus(id, document.and_then(|document| document.facts.gpus()));
+fn count(ledger: &mut Ledger, gpus: &Gpus) {
+    for (id, gpus) in gpus.iter() {
+        ledger.set_gpus(id, Some(gpus));
     }
 }

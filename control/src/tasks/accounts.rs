@@ -5,12 +5,13 @@ use crate::{
     core::Core,
     error::ProposeError,
     tasks::reconciler::{Pace, Reconciler},
+    view::NodeEntry,
 };
 use async_trait::async_trait;
 use lattice_accounting::{
     accountant::Accountant,
     config::Settings,
-    ledger::Used,
+    ledger::{Ledger, UNKNOWN_GPUS, Used},
     secret::{SecretRef, Secrets},
     site::{Machine, Site, SiteError, Totals, Unwatched},
     status::{Difference, Status},
@@ -22,6 +23,7 @@ use lattice_quorum_types::{
     command::{Fence, Power, Principal},
     fact::{Fact, FactsHead, Use},
     limit::{LimitPatch, Limits},
+    node::Lifecycle,
     view::{Answer, Query},
 };
 use secrecy::{ExposeSecret as _, SecretString};
@@ -39,6 +41,9 @@ use tokio::{
 const ACCOUNTING: &str = "accounting:waldur";
 /// The hook's secret is read anew after this long.
 const SECRET_AGE: Duration = Duration::from_secs(60);
+/// A control that starts waits so long to hear how many GPUs every node has before it tells totals: a node that is not
+/// known counts one, and Waldur's totals are never lowered.
+const SETTLES_AFTER: Duration = Duration::from_secs(60);
 /// Questions that wait for the accountant.
 const MOST_ASKED: usize = 8;
 
@@ -190,6 +195,7 @@ impl Accounts {
         let site = Arc::new(ControlSite {
             core,
             fence: Mutex::default(),
+            began: Instant::now(),
         });
         let accountant = Self::accountant(&desk, &site);
         Self {
@@ -257,6 +263,8 @@ impl Reconciler for Accounts {
 struct ControlSite {
     core: Arc<Core>,
     fence: Mutex<Option<Fence>>,
+    /// When this control did.
+    began: Instant,
 }
 
 impl ControlSite {
@@ -328,10 +336,22 @@ impl Site for ControlSite {
             .await
     }
     fn totals(&self, from: UnixMillis, until: UnixMillis) -> Option<Totals> {
-        self.core.books.ask(|ledger| Totals {
-            used: ledger.totals(from, until),
-            through: ledger.last(),
-        })
+        let view = self.core.view();
+        let totals = |ledger: &Ledger| {
+            let is_unknown = |(id, entry): (&NodeId, &Arc<NodeEntry>)| {
+                let record = entry.record.as_ref();
+                record.is_some_and(|record| record.lifecycle != Lifecycle::Retired)
+                    && ledger.gpus(id).is_none()
+            };
+            if self.began.elapsed() < SETTLES_AFTER && view.nodes.iter().any(is_unknown) {
+                return None;
+            }
+            Some(Totals {
+                used: ledger.totals(from, until),
+                through: ledger.last(),
+            })
+        };
+        self.core.books.ask(totals).flatten()
     }
     fn consumed(&self, allocation: AllocationId, uses: &[Use]) -> Used {
         let consumed = self
@@ -345,10 +365,9 @@ impl Site for ControlSite {
         let document = view
             .as_known(node)
             .and_then(|entry| entry.document.as_ref());
+        let gpus = self.core.books.ask(|ledger| ledger.gpus(node)).flatten();
         Machine {
-            gpus: document
-                .and_then(|document| document.facts.gpus())
-                .unwrap_or(1),
+            gpus: gpus.unwrap_or(UNKNOWN_GPUS),
             gpu_model: document.and_then(|document| document.facts.gpu_model.present().cloned()),
         }
     }

@@ -70,6 +70,8 @@ pub struct Bed {
     pub spare: Option<App>,
     /// Where controls that are bound from now on learn what the site tells.
     pub scheduling: SchedulingConfig,
+    /// And what they tell of what ran, and where.
+    pub accounting: Option<lattice_accounting::config::Settings>,
     /// Certificate and key of the public port, PEM.
     https: (String, String),
     pub agents: BTreeMap<NodeId, lattice_agent::App>,
@@ -95,6 +97,7 @@ impl Bed {
             control: None,
             spare: None,
             scheduling: SchedulingConfig::default(),
+            accounting: None,
             agents: BTreeMap::new(),
             started: BTreeMap::new(),
         };
@@ -195,6 +198,7 @@ impl Bed {
         settings.gossip_interval = Some(Duration::from_millis(200));
         settings.timings = TIMINGS;
         settings.scheduling = self.scheduling.clone();
+        settings.accounting = self.accounting.clone();
         settings.stop_lost_after = Some(STOP_LOST_AFTER);
         settings.cells = vec![CellSettings {
             name: CELL.parse::<CellName>().unwrap(),

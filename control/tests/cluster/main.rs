@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
+mod accounting;
 mod baselines;
 mod bed;
 mod faults;
@@ -39,7 +40,7 @@ fn main() -> ExitCode {
     runtime.block_on(async {
         if !matches!(
             filter.as_deref(),
-            Some("baselines" | "upgraded" | "site_tells" | "movement")
+            Some("accounting" | "baselines" | "upgraded" | "site_tells" | "movement")
         ) {
             scenarios::run(filter.as_deref()).await;
         }
@@ -47,6 +48,7 @@ fn main() -> ExitCode {
         roll::run(filter.as_deref()).await;
         inputs::run(filter.as_deref()).await;
         movement::run(filter.as_deref()).await;
+        accounting::run(filter.as_deref()).await;
     });
     ExitCode::SUCCESS
 }

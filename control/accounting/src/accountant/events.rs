@@ -11,6 +11,9 @@ use serde_json::{Value, json};
 
 /// Events sent between two looks at the journal.
 const EVENTS_A_TIME: usize = 100;
+/// Refused events that are kept, to be tried again. What is beyond only `reconcile` tells, as it does after another
+/// control took over.
+const MOST_REFUSED: usize = 1_000;
 
 impl Accountant {
     /// Sends the events up to this fact, in order, where anybody wants them. Gives how far Waldur has them.
@@ -19,6 +22,7 @@ impl Accountant {
             // They are summed into totals, which were told.
             return Ok(through);
         }
+        self.tell_refused().await?;
         loop {
             let journal = self.journal.as_ref();
             let events = journal.map_or_else(Vec::new, |journal| journal.first(EVENTS_A_TIME));
@@ -27,13 +31,37 @@ impl Accountant {
                 return Ok(through);
             };
             for event in &events {
+                let name = format!("event {}", event.id);
                 let told = self.tell_event(event).await;
-                self.settle(&format!("event {}", event.id), told)?;
-                self.note(|status| status.sent += 1);
+                match self.settle(&name, told)? {
+                    Some(()) => self.note(|status| status.sent += 1),
+                    None if self.refused.len() < MOST_REFUSED => {
+                        self.refused.insert(name, event.clone());
+                    }
+                    None => {}
+                }
             }
             // Each hundred is acknowledged, so that an outage that follows repeats few.
             self.acknowledge(last).await?;
         }
+    }
+
+    /// Tries those again that were refused, each after its time.
+    async fn tell_refused(&mut self) -> Result<(), RoundError> {
+        let is_due = |(name, _): &(&String, &Event)| !self.is_parked(name);
+        let due: Vec<_> = self.refused.iter().filter(is_due).collect();
+        let due: Vec<_> = due
+            .into_iter()
+            .map(|(n, e)| (n.clone(), e.clone()))
+            .collect();
+        for (name, event) in due {
+            let told = self.tell_event(&event).await;
+            if self.settle(&name, told)?.is_some() {
+                self.refused.remove(&name);
+                self.note(|status| status.sent += 1);
+            }
+        }
+        Ok(())
     }
 
     pub(super) async fn tell_event(&mut self, event: &Event) -> Result<(), WaldurError> {

@@ -5,6 +5,7 @@ use super::{Accountant, FACTS_A_PAGE, RoundError, making, totals::Booked};
 use crate::{
     event::Event,
     month::Month,
+    site::SiteError,
     status::{Difference, Outcome},
     waldur::{Amounts, Place, WaldurError},
 };
@@ -32,17 +33,23 @@ impl Accountant {
         let mut month = Month::of(since, &zone);
         while month <= present && month.begins(&zone) < until {
             let ends = month.ends(&zone).min(now);
-            if let Some(totals) = self.site.totals(month.begins(&zone), ends) {
-                for (place, amounts) in self.places_of(totals.used) {
-                    let booked = match month == present {
-                        true => Booked::Now,
-                        false => Booked::Then,
-                    };
-                    let found = self
-                        .compare(&place, month, amounts, booked, only_look)
-                        .await?;
-                    differences.extend(found);
+            let Some(totals) = self.site.totals(month.begins(&zone), ends) else {
+                return Err(SiteError::Unavailable {
+                    reason: "what was used, or how many GPUs every node has, is not known yet; \
+                             ask again in a minute"
+                        .to_owned(),
                 }
+                .into());
+            };
+            for (place, amounts) in self.places_of(totals.used) {
+                let booked = match month == present {
+                    true => Booked::Now,
+                    false => Booked::Then,
+                };
+                let found = self
+                    .compare(&place, month, amounts, booked, only_look)
+                    .await?;
+                differences.extend(found);
             }
             month = month.after();
         }

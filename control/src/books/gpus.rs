@@ -1,0 +1,76 @@
+//! How many GPUs each node has: as it says, and while it says nothing as it said last. That is kept on the disk, so
+//! that a node which is down when control starts still has the GPUs that it was used with.
+
+use crate::view::View;
+use lattice_quorum_types::NodeId;
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+const FILE: &str = "gpus.json";
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Gpus {
+    /// `None`: kept in memory alone.
+    file: Option<PathBuf>,
+    known: BTreeMap<NodeId, u32>,
+}
+
+impl Gpus {
+    /// As the folder has it. It is a cache: one that cannot be read is begun anew.
+    pub(super) fn open(folder: Option<&Path>) -> Self {
+        let Some(file) = folder.map(|folder| folder.join(FILE)) else {
+            return Self::default();
+        };
+        let read = match fs::read(&file) {
+            Ok(bytes) => serde_json::from_slice(&bytes).map_err(io::Error::from),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(BTreeMap::new()),
+            Err(error) => Err(error),
+        };
+        let known = read.unwrap_or_else(|error| {
+            tracing::warn!(
+                file = %file.display(),
+                %error,
+                "what nodes had last cannot be read; those that are down count one GPU until they are back"
+            );
+            BTreeMap::new()
+        });
+        let file = Some(file);
+        Self { file, known }
+    }
+
+    /// Learns what nodes say now.
+    pub(super) fn learn(&mut self, view: &View) {
+        let mut has_news = false;
+        for id in view.nodes.keys() {
+            let document = view.as_known(id).and_then(|entry| entry.document.as_ref());
+            let Some(gpus) = document.and_then(|document| document.facts.gpus()) else {
+                continue;
+            };
+            has_news |= self.known.insert(id.clone(), gpus) != Some(gpus);
+        }
+        if !has_news {
+            return;
+        }
+        if let Some(file) = &self.file
+            && let Err(error) = write(file, &self.known)
+        {
+            tracing::warn!(file = %file.display(), %error, "what nodes have is not kept");
+        }
+    }
+
+    /// Each node of which it is known.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&NodeId, u32)> {
+        self.known.iter().map(|(id, gpus)| (id, *gpus))
+    }
+}
+
+/// Readers see all of it or what was there before.
+fn write(file: &Path, known: &BTreeMap<NodeId, u32>) -> io::Result<()> {
+    let next = file.with_extension("next");
+    fs::write(&next, serde_json::to_vec(known)?)?;
+    fs::rename(next, file)
+}

@@ -1,0 +1,274 @@
+//! Where a site wants no accounting, nothing of it is there. Where it wants it, Waldur has what ran, whichever
+//! control acts, and what is bought there lets waiting work begin.
+
+use crate::{
+    bed::{Bed, PATIENCE, TOKEN, loopback, node, shows, submit},
+    scenario,
+};
+use lattice_accounting::config::AccountingConfig;
+use lattice_fake_waldur::{SeedItem, Version, Waldur};
+use lattice_quorum_types::{
+    Allocation, AllocationId, AllocationState, Command, Outcome, ProjectPath,
+};
+use std::{
+    collections::BTreeMap,
+    os::unix::fs::PermissionsExt as _,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+use tokio::{net::TcpListener, time::timeout};
+
+/// Of each node.
+const GPUS: u64 = 8;
+const RESOURCE: &str = "lattice:atlas@default";
+
+pub async fn run(filter: Option<&str>) {
+    const NAMES: [&str; 2] = [
+        "nothing_of_accounting_is_there_unless_it_is_wanted",
+        "accounting_has_what_ran_whichever_control_acts_and_a_purchase_lets_work_begin",
+    ];
+    if filter.is_some_and(|filter| !NAMES.iter().any(|name| name.contains(filter))) {
+        return;
+    }
+    let mut bed = Bed::found().await;
+    served_by(&mut bed, "gpu001").await;
+    bed.create_project("atlas", 2).await;
+    let mut first = None;
+    let off = async { first = Some(unwanted(&mut bed).await) };
+    scenario(NAMES[0], None, off).await;
+    scenario(NAMES[1], None, wanted(&mut bed, &first.unwrap())).await;
+    bed.stop().await;
+}
+
+async fn served_by(bed: &mut Bed, name: &str) {
+    bed.start_agent(name, |_| {}).await;
+    shows(&bed.core(), "a node in service", |view| {
+        let entry = view.node(&node(name))?;
+        entry.record.as_ref()?.is_assignable().then_some(())
+    })
+    .await;
+}
+
+/// Submits for one node to the tenant itself.
+async fn submitted(bed: &Bed, script: &str) -> AllocationId {
+    let Command::Submit { mut spec } = submit(1, script) else {
+        panic!("another command")
+    };
+    spec.project = ProjectPath::new("atlas").unwrap();
+    match bed.admin(Command::Submit { spec }).await {
+        Outcome::Submitted { id } => id,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The section of the seed, for a Waldur that is here.
+fn section(enabled: bool, url: &str, token: &Path, folder: &Path) -> AccountingConfig {
+    serde_yaml_ng::from_str(&format!(
+        "
+enabled: {enabled}
+provider: waldur
+waldur:
+  api_url: {url}/api/
+  token_secret_ref: file://{}
+  push_interval_seconds: 1
+  buffer_size: 100
+  disk_buffer_path: {}
+  disk_buffer_max_events: 1000
+  seed_paths: true
+",
+        token.display(),
+        folder.display()
+    ))
+    .unwrap()
+}
+
+async fn metrics(bed: &Bed) -> String {
+    let at = bed.control.as_ref().unwrap().https_addr();
+    let url = format!("https://{at}/metrics");
+    let got = bed.raw().get(url).bearer_auth(TOKEN).send().await.unwrap();
+    got.text().await.unwrap()
+}
+
+/// Another control in the place of the one there is.
+async fn again(bed: &mut Bed, accounting: &AccountingConfig) {
+    let control = bed.control.take().unwrap();
+    // Where agents look for it.
+    let at = control.mesh_addr();
+    control.stop().await;
+    bed.accounting = accounting.settings();
+    bed.control = Some(bed.new_control("c1", at).await);
+}
+
+async fn ends(bed: &Bed, id: AllocationId) -> Allocation {
+    let found = bed.reaches(id, &[AllocationState::Completed]).await;
+    assert_eq!(found.attempt, 1);
+    found
+}
+
+async fn unwanted(bed: &mut Bed) -> Allocation {
+    let listener = TcpListener::bind(loopback()).await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let calls = Arc::new(AtomicUsize::new(0));
+    let counted = calls.clone();
+    let listens = tokio::spawn(async move {
+        while listener.accept().await.is_ok() {
+            counted.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    let folder = bed.part("unwanted").join("wal");
+    // Nor is its token read: there is none.
+    let config = section(false, &url, Path::new("/nonexistent/token"), &folder);
+    assert!(config.settings().is_none());
+    again(bed, &config).await;
+    let id = submitted(bed, "sleep 3").await;
+    let ran = ends(bed, id).await;
+    let status = bed.client(TOKEN).accounting_status().await.unwrap();
+    assert!(!status.enabled);
+    assert_eq!(status.provider, None);
+    assert!(!metrics(bed).await.contains("lattice_accounting"));
+    assert!(!folder.exists());
+    assert_eq!(calls.load(Ordering::Relaxed), 0);
+    // What ran is known all the same.
+    let used = bed.client(TOKEN).tenant_usage("atlas", 90).await.unwrap();
+    assert!(used.node_hours_used.0 >= 3_000, "{used:?}");
+    listens.abort();
+
+    // The same section, wanted: it does call there.
+    let listener = TcpListener::bind(loopback()).await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let token = bed.part("unwanted").join("token");
+    secret(&token, "0123456789abcdef");
+    again(bed, &section(true, &url, &token, &folder)).await;
+    let called = timeout(PATIENCE, listener.accept()).await;
+    called.unwrap().unwrap();
+    assert!(folder.exists());
+    assert!(metrics(bed).await.contains("lattice_accounting"));
+    ran
+}
+
+fn secret(path: &Path, text: &str) {
+    std::fs::write(path, text).unwrap();
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).unwrap();
+}
+
+/// Hundredths of hours that allocations used, rounded as Waldur is told them.
+fn hundredths(of: &[&Allocation], devices: u64) -> i128 {
+    let span = |one: &&Allocation| one.ended_at.unwrap().0 - one.started_at.unwrap().0;
+    let ms: u64 = of.iter().map(span).sum::<u64>() * devices;
+    i128::from((ms + 18_000) / 36_000)
+}
+
+/// What Waldur has of the project, whichever month it is.
+fn totals(waldur: &Waldur) -> BTreeMap<String, i128> {
+    let mut totals = BTreeMap::new();
+    for ((resource, component, _), amount) in waldur.totals() {
+        assert_eq!(resource, RESOURCE);
+        *totals.entry(component).or_default() += amount;
+    }
+    totals
+}
+
+async fn becomes(waldur: &Waldur, bed: &Bed, of: &[&Allocation]) {
+    let wanted = [
+        ("gpu_hours", hundredths(of, GPUS)),
+        ("node_hours", hundredths(of, 1)),
+    ];
+    let wanted: BTreeMap<_, _> = wanted.map(|(kind, n)| (kind.to_owned(), n)).into();
+    let told = async {
+        while totals(waldur) != wanted {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    if timeout(PATIENCE, told).await.is_err() {
+        let status = bed.client(TOKEN).accounting_status().await;
+        panic!("{:?}, not {wanted:?}: {status:#?}", totals(waldur));
+    }
+}
+
+/// A condition that comes about by itself.
+async fn waits_for(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+    let comes = async {
+        while !is_so().await {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    assert!(
+        timeout(PATIENCE, comes).await.is_ok(),
+        "{what} did not come"
+    );
+}
+
+/// So many nodes are bought in Waldur, and become the tenant's limit.
+async fn bought(bed: &Bed, waldur: &Waldur, nodes: u64) {
+    let resource = waldur.snapshot().resources[0]["uuid"].clone();
+    let limits = serde_json::Map::from_iter([("max_nodes".to_owned(), nodes.into())]);
+    assert!(waldur.set_limits(resource.as_str().unwrap(), limits));
+    waits_for("the limit", async || {
+        let tenant = bed.client(TOKEN).tenant("atlas").await.unwrap();
+        tenant.max_nodes == Some(nodes)
+    })
+    .await;
+}
+
+/// `first` ran before anybody wanted to know; it counts as well.
+async fn wanted(bed: &mut Bed, first: &Allocation) {
+    let waldur = Waldur::builder().version(Version::V8).seed_paths();
+    let waldur = waldur.start().await.unwrap();
+    let token = bed.part("wanted").join("token");
+    secret(&token, waldur.token());
+    let folder = bed.part("wanted").join("c1");
+    again(bed, &section(true, &waldur.url(), &token, &folder)).await;
+
+    // One runs, and another one waits for a node.
+    let runs = submitted(bed, "sleep 600").await;
+    bed.reaches(runs, &[AllocationState::Running]).await;
+    let starved = submitted(bed, "sleep 1").await;
+    // Waldur lowers what the tenant may have, so that the node which comes then does not help.
+    waits_for("a resource", async || {
+        waldur.snapshot().resources.len() == 1
+    })
+    .await;
+    bought(bed, &waldur, 1).await;
+    served_by(bed, "gpu002").await;
+    waits_for("an explanation by the limit", async || {
+        let why = bed.client(TOKEN).explanation(starved).await.unwrap();
+        why.summary
+            .contains("\"atlas\" max_nodes (current: 1, requested: 1, limit: 1)")
+    })
+    .await;
+    // One more is bought.
+    bought(bed, &waldur, 2).await;
+    let second = ends(bed, starved).await;
+
+    // Control ends while it runs, and what begins in its place has nothing of what that kept on its disk.
+    let folder = bed.part("wanted").join("other");
+    again(bed, &section(true, &waldur.url(), &token, &folder)).await;
+    bed.admin(Command::Cancel { id: runs }).await;
+    let third = bed.reaches(runs, &[AllocationState::Cancelled]).await;
+    becomes(&waldur, bed, &[first, &second, &third]).await;
+    // Each event came once.
+    let told = async || bed.client(TOKEN).accounting_status().await.unwrap();
+    waits_for("the last event", async || {
+        let status = told().await;
+        status.acknowledged == status.last
+    })
+    .await;
+    let status = told().await;
+    assert!(status.acts && status.dropped == 0, "{status:#?}");
+    assert_eq!(status.parked, []);
+    let items = waldur.seed_items();
+    let of = |id: AllocationId, kind: &str| {
+        let is_it = |item: &&SeedItem| {
+            item.body["type"] == kind && item.body["allocation_id"] == serde_json::json!(id.0)
+        };
+        items.iter().filter(is_it).count()
+    };
+    for id in [first.id, second.id, third.id] {
+        assert_eq!(of(id, "allocation.started"), 1, "{items:#?}");
+        assert_eq!(of(id, "allocation.completed"), 1, "{items:#?}");
+    }
+}
