@@ -121,6 +121,15 @@ ledger allocations="1000000":
 crash-matrix clusters="1000":
     LATTICE_CRASHES={{clusters}} cargo test -p lattice-accounting --test crash -- --nocapture
 
+# Waldur refuses connections, or hangs: how long scheduling cycles take meanwhile, as a ratio.
+outage phase_s="20" rounds="3":
+    LATTICE_PHASE_S={{phase_s}} LATTICE_ROUNDS={{rounds}} cargo test --release -p lattice-tests --test outage -- --nocapture
+
+# Submits a second with so many nodes registered and so many allocations pending.
+submits nodes="10000" pending="10000" submits="20000" writers="64":
+    LATTICE_NODES={{nodes}} LATTICE_PENDING={{pending}} LATTICE_SUBMITS={{submits}} LATTICE_WRITERS={{writers}} \
+        cargo test --release -p lattice-tests --test submits -- --nocapture
+
 # What a replay costs: jobs a second and bytes a job, by EASY and by the product.
 replay-speed *arguments:
     cargo run --release -p lattice-replay --example speed -- {{arguments}}

@@ -24,6 +24,7 @@ use crate::{
     bmc::Readings,
     books::Books,
     checkpoint_storage::CheckpointStorage,
+    cycles::Cycles,
     decisions::Decisions,
     error::{AgentError, LogError, ProposeError},
     feed::{Change, Feed, Subscription},
@@ -94,6 +95,8 @@ pub struct Core {
     pub(crate) scaling: Scaling,
     /// What moving work came to, for operators.
     pub(crate) moved: Moved,
+    /// How long scheduling takes, for operators.
+    pub(crate) cycles: Cycles,
     /// Where checkpoints cannot be written now.
     pub(crate) checkpoint_storage: CheckpointStorage,
     /// Schedulers that plan at the same time: the other half of the cores is for everything else.
@@ -139,6 +142,7 @@ impl Core {
             asked: Asked::default(),
             scaling: Scaling::default(),
             moved: Moved::default(),
+            cycles: Cycles::default(),
             checkpoint_storage: CheckpointStorage::default(),
             planning: Arc::new(Semaphore::new(half_the_cores())),
             view: ArcSwap::from_pointee(View::default()),

@@ -8,7 +8,7 @@
 #[cfg(test)]
 mod tests;
 
-use crate::view::View;
+use crate::{histogram::Histogram, view::View};
 use lattice_quorum_types::{
     Allocation, AllocationState, Revision, VclusterName,
     allocation::StopCause,
@@ -40,17 +40,9 @@ struct Counts {
     /// The last ones that were not counted.
     recent: VecDeque<(Revision, Change)>,
     preemptions: BTreeMap<(VclusterName, &'static str), u64>,
-    checkpoints: Durations,
+    checkpoints: Histogram<{ BOUNDS.len() }>,
     requeued: u64,
     failed_checkpoints: u64,
-}
-
-#[derive(Debug, Clone, Copy, Default)]
-struct Durations {
-    count: u64,
-    seconds: f64,
-    /// How many took at most each of [`BOUNDS`].
-    within: [u64; BOUNDS.len()],
 }
 
 /// What is counted.
@@ -125,7 +117,10 @@ impl Moved {
             let labels = format!("vcluster=\"{vcluster}\",reason=\"{reason}\"");
             let _ = writeln!(out, "{name}{{{labels}}} {n}");
         }
-        counts.checkpoints.exposition(&mut out);
+        let name = "lattice_preemption_checkpoint_duration_seconds";
+        let help = "How long checkpoints of work that makes room took, from being asked for until they were whole.";
+        let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} histogram");
+        counts.checkpoints.write(&mut out, name, "", &BOUNDS);
         for (name, help, n) in [
             (
                 "lattice_preemption_victim_requeue_total",
@@ -153,32 +148,10 @@ impl Counts {
             Change::Preempted { vcluster, reason } => {
                 *self.preemptions.entry((vcluster, reason)).or_default() += 1;
             }
-            Change::Saved { took_ms } => self.checkpoints.note(took_ms as f64 / 1000.0),
+            Change::Saved { took_ms } => self.checkpoints.note(&BOUNDS, took_ms as f64 / 1000.0),
             Change::Unsaved => self.failed_checkpoints += 1,
             Change::Requeued => self.requeued += 1,
         }
-    }
-}
-
-impl Durations {
-    fn note(&mut self, seconds: f64) {
-        self.count += 1;
-        self.seconds += seconds;
-        for (bound, within) in BOUNDS.iter().zip(&mut self.within) {
-            *within += u64::from(seconds <= *bound);
-        }
-    }
-
-    fn exposition(&self, out: &mut String) {
-        let name = "lattice_preemption_checkpoint_duration_seconds";
-        let help = "How long checkpoints of work that makes room took, from being asked for until they were whole.";
-        let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} histogram");
-        for (bound, within) in BOUNDS.iter().zip(self.within) {
-            let _ = writeln!(out, "{name}_bucket{{le=\"{bound}\"}} {within}");
-        }
-        let (count, sum) = (self.count, self.seconds);
-        let _ = writeln!(out, "{name}_bucket{{le=\"+Inf\"}} {count}");
-        let _ = writeln!(out, "{name}_sum {sum}\n{name}_count {count}");
     }
 }
 

@@ -5,7 +5,7 @@ use super::{
     ops::{inputs, status},
     state::Api,
 };
-use crate::View;
+use crate::{View, histogram::Histogram};
 use axum::{
     extract::{MatchedPath, Request, State},
     middleware::Next,
@@ -22,29 +22,15 @@ use std::{
 /// Upper bounds of the answer times, seconds.
 const BOUNDS: [f64; 10] = [0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 5.0];
 
-/// Answers of one route with one status.
-#[derive(Debug, Clone, Copy, Default)]
-struct Series {
-    count: u64,
-    seconds: f64,
-    /// How many took at most each of [`BOUNDS`].
-    within: [u64; BOUNDS.len()],
-}
-
 /// By method, route and status; routes are few and known.
 #[derive(Debug, Default)]
-pub(crate) struct Meter(Mutex<BTreeMap<(String, String, u16), Series>>);
+pub(crate) struct Meter(Mutex<BTreeMap<(String, String, u16), Histogram<{ BOUNDS.len() }>>>);
 
 impl Meter {
     fn note(&self, key: (String, String, u16), took: Duration) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let series = all.entry(key).or_default();
-        let seconds = took.as_secs_f64();
-        series.count += 1;
-        series.seconds += seconds;
-        for (bound, within) in BOUNDS.iter().zip(&mut series.within) {
-            *within += u64::from(seconds <= *bound);
-        }
+        let of = all.entry(key).or_default();
+        of.note(&BOUNDS, took.as_secs_f64());
     }
 }
 
@@ -237,6 +223,7 @@ pub(crate) fn render(api: &Api, caller: &Caller) -> String {
     if caller.sees_all() {
         out.push_str(&core.scaling.exposition());
         out.push_str(&core.moved.exposition());
+        out.push_str(&core.cycles.exposition());
         out.push_str(&core.storage_exposition(&view));
     }
     if let Some(desk) = core.accounting() {
@@ -291,14 +278,6 @@ fn requests(meter: &Meter, out: &mut String) {
     let all = meter.0.lock().unwrap_or_else(PoisonError::into_inner);
     for ((method, route, status), series) in all.iter() {
         let labels = format!("method=\"{method}\",route=\"{route}\",status=\"{status}\"");
-        for (bound, within) in BOUNDS.iter().zip(series.within) {
-            let _ = writeln!(out, "{name}_bucket{{{labels},le=\"{bound}\"}} {within}");
-        }
-        let (count, sum) = (series.count, series.seconds);
-        let _ = writeln!(out, "{name}_bucket{{{labels},le=\"+Inf\"}} {count}");
-        let _ = writeln!(
-            out,
-            "{name}_sum{{{labels}}} {sum}\n{name}_count{{{labels}}} {count}"
-        );
+        series.write(out, name, &labels, &BOUNDS);
     }
 }

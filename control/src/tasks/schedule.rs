@@ -195,6 +195,7 @@ impl Schedule {
                 self.explain(&plan);
             }
         }
+        self.core.cycles.note(&self.vcluster, since.elapsed());
         report
     }
 

@@ -310,18 +310,7 @@ impl World {
 
     /// What the control counts, as Prometheus reads it.
     pub async fn metrics(&self) -> Option<String> {
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let ca = std::fs::read(self.site().path("https/https-ca.pem")).ok()?;
-        let ca = reqwest::Certificate::from_pem(&ca).ok()?;
-        let client = reqwest::Client::builder()
-            .add_root_certificate(ca)
-            .build()
-            .ok()?;
-        let url = format!("https://{}/metrics", self.site().https()[0]);
-        let get = client
-            .get(url)
-            .bearer_auth(lattice_tests::site::token("ada"));
-        get.send().await.ok()?.text().await.ok()
+        self.site().metrics().await
     }
 
     async fn assigns(&self, to: &str, nodes: &str, from: &str) {
