@@ -15,6 +15,12 @@ deny:
 bless:
     LATTICE_BLESS=1 cargo test -p lattice-hwprobe
     LATTICE_BLESS=1 cargo test -p lattice-tests --test role_matrix
+    LATTICE_BLESS=1 cargo test -p lattice-control --lib rbac
+
+# Every route and call by every kind of caller, asked of a real port, and the table it must be.
+rbac:
+    cargo test -p lattice-control --lib rbac -- --nocapture
+    cat control/src/http/tests/rbac/matrix.txt
 
 # Who may call what, what is killed when, and who was connected before: the tables.
 matrices:

@@ -10,7 +10,7 @@ use crate::{
     edges::{Edges, check_identity},
     fold,
     history::History,
-    http::{self, Auth},
+    http::{self, Auth, oidc::Issuer},
     inputs::Sources,
     start_error::StartError,
     tasks::{
@@ -118,7 +118,10 @@ impl App {
         let identity = edges.credentials.identity().clone();
         check_identity(&settings, &identity)?;
         let authority = edges.authority()?;
-        let auth = Auth::parse(edges.tokens.expose_secret())?;
+        let mut auth = Auth::parse(edges.tokens.expose_secret())?;
+        if let Some(oidc) = &settings.oidc {
+            auth = auth.with_issuer(Arc::new(Issuer::new(oidc)?));
+        }
         let tls = tls::server_config(edges.https)?;
         let bmcs = settings.bmcs.as_deref().map(BmcPlan::load).transpose()?;
         let bmcs = bmcs.map(Arc::new);
@@ -331,6 +334,9 @@ impl App {
             let core = core();
             move || fold::follow(core.clone())
         });
+        if let Some(issuer) = self.auth.issuer().cloned() {
+            running.keep("issuer", move || issuer.clone().follow());
+        }
         running.keep("books", {
             let core = core();
             move || books::follow(core.clone())

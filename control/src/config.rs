@@ -1,5 +1,6 @@
 //! The daemon's configuration as a file has it, and the checked settings it becomes.
 
+mod oidc;
 pub(crate) mod scheduling;
 
 use crate::{decisions::KEEP_BYTES, timings::Timings};
@@ -8,6 +9,7 @@ use lattice_config::{Check, Problems};
 use lattice_gossip::{CellName, Seed};
 use lattice_mesh::{MeshConfig, Role};
 use lattice_quorum_types::{VclusterName, wire::MAX_REQUEST_BYTES};
+pub use oidc::OidcConfig;
 pub use scheduling::SchedulingConfig;
 use serde::Deserialize;
 use std::{collections::BTreeSet, net::SocketAddr, path::PathBuf, time::Duration};
@@ -113,6 +115,8 @@ pub struct HttpsConfig {
     pub certificate: PathBuf,
     /// Its private key, PEM.
     pub key: PathBuf,
+    /// Who signs tokens that are taken beside those of the file.
+    pub oidc: Option<OidcConfig>,
 }
 
 /// What becomes of work on nodes that are gone.
@@ -154,6 +158,9 @@ impl Check for Config {
             problems.add("log", error);
         }
         problems.check_address("https.listen", &self.https.listen);
+        if let Some(oidc) = &self.https.oidc {
+            problems.within("https.oidc", |problems| oidc.check(problems));
+        }
         if let Some(advertise) = &self.advertise {
             problems.check_address("advertise", advertise);
         }
@@ -211,6 +218,7 @@ impl Config {
             Some(advertise) => Some(advertise.parse().ok()?),
             None => None,
         };
+        settings.oidc.clone_from(&self.https.oidc);
         settings.credentials = Some(self.credentials.clone());
         settings.data_dir.clone_from(&self.data_dir);
         settings.decisions_keep_bytes = self.decisions.keep_mib.saturating_mul(1 << 20);
@@ -254,6 +262,8 @@ pub struct Settings {
     pub advertise: Option<SocketAddr>,
     /// TCP address of the interfaces; port 0 takes any.
     pub https: SocketAddr,
+    /// Who signs tokens, beside those of the file; `None`: nobody.
+    pub oidc: Option<OidcConfig>,
     /// Folder of the identity, where renewed certificates and trust are kept; `None` keeps them in
     /// memory alone.
     pub credentials: Option<PathBuf>,
@@ -309,6 +319,7 @@ impl Settings {
             listen,
             advertise: None,
             https,
+            oidc: None,
             credentials: None,
             data_dir: None,
             decisions_keep_bytes: KEEP_BYTES,

@@ -3,7 +3,7 @@
 use crate::{
     bmc::BmcPlan,
     config::{Config, Settings},
-    http::Auth,
+    http::{Auth, oidc::Issuer},
     inputs::Sources,
     join,
     start_error::StartError,
@@ -102,6 +102,7 @@ pub fn check_files(config: &Config, settings: &Settings) -> Result<(), StartErro
     read_tokens(config)?;
     settings.bmcs.as_deref().map(BmcPlan::load).transpose()?;
     Sources::new(&settings.scheduling)?.check_files()?;
+    settings.oidc.as_ref().map(Issuer::new).transpose()?;
     tls::server_config(tls::load(&config.https)?)?;
     Ok(())
 }

@@ -55,7 +55,8 @@ pub use baselines::{Baselines, ClassBaseline, Kept};
 pub use bmc::{BmcFileError, BmcPlan, BmcTarget};
 pub use books::Hours;
 pub use config::{
-    CellConfig, CellSettings, Config, HttpsConfig, JoinConfig, SchedulingConfig, Settings,
+    CellConfig, CellSettings, Config, HttpsConfig, JoinConfig, OidcConfig, SchedulingConfig,
+    Settings,
 };
 pub use core::Core;
 pub use drift::{By, Drifted, Effect, Report, Unknown};

@@ -1,6 +1,11 @@
 //! Why a control does not start.
 
-use crate::{bmc::BmcFileError, history::HistoryError, http::AuthError, inputs::SourceError};
+use crate::{
+    bmc::BmcFileError,
+    history::HistoryError,
+    http::{AuthError, IssuerError},
+    inputs::SourceError,
+};
 use lattice_gossip::JoinError;
 use lattice_mesh::{CredentialsError, EnrolError, MeshError};
 use std::{net::SocketAddr, path::PathBuf};
@@ -48,6 +53,9 @@ pub enum StartError {
     /// An accounting system cannot be told.
     #[error("accounting: {0}")]
     Accounting(#[from] lattice_accounting::waldur::ClientError),
+    /// The issuer of tokens cannot be asked.
+    #[error(transparent)]
+    Issuer(#[from] IssuerError),
     /// The history of the nodes cannot be opened.
     #[error(transparent)]
     History(#[from] HistoryError),

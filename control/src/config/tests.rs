@@ -75,3 +75,60 @@ fn work_on_lost_nodes_is_stopped_after_ten_minutes_unless_said_otherwise() {
     assert_eq!(an_hour, Some(Duration::from_secs(3600)));
     assert_eq!(stop_after("node_loss: {stop_after_s: 0}\n"), None);
 }
+
+const OIDC: &str =
+    "https: {listen: '0.0.0.0:8443', certificate: server.pem, key: server.key, oidc: {";
+
+fn with_issuer(section: &str) -> Result<Config, ConfigErrors> {
+    let plain = "https: {listen: '0.0.0.0:8443', certificate: server.pem, key: server.key";
+    read(&GOOD.replace(&format!("{plain}}}"), &format!("{OIDC}{section}}}}}")))
+}
+
+#[test]
+fn an_issuer_of_tokens_is_named_with_what_its_tokens_mean() {
+    let text = "issuer: 'https://id.example.org/realms/hpc', audience: lattice, roles: {staff: operator, pi: \
+                tenant-admin}, tenants_claim: groups";
+    let settings = with_issuer(text).unwrap().settings().unwrap();
+    let oidc = settings.oidc.unwrap();
+    assert_eq!((oidc.leeway_s, oidc.refresh_s), (60, 3_600));
+    assert_eq!(oidc.roles_claim, "lattice_roles");
+    assert_eq!(oidc.roles["pi"], crate::http::Role::TenantAdmin);
+    assert!(read(GOOD).unwrap().settings().unwrap().oidc.is_none());
+}
+
+#[test]
+fn every_mistake_about_an_issuer_is_named_at_once() {
+    let text = "issuer: 'http://id.example.org', audience: '', roles: {pi: tenant-admin}, name_claim: ' ', \
+                leeway_s: 3600, refresh_s: 5, rolls_claim: x";
+    let errors = with_issuer(text).unwrap_err().to_string();
+    for part in [
+        "https.oidc.issuer: must be an https URL",
+        "https.oidc.audience: give what",
+        "https.oidc.name_claim: is the name of a claim",
+        "https.oidc.roles.pi: the role tenant-admin is for tenants that are named",
+        "https.oidc.leeway_s: give 0 to 600",
+        "https.oidc.refresh_s: give 60 to 86400",
+        "rolls_claim",
+    ] {
+        assert!(errors.contains(part), "{part:?} is missing in {errors}");
+    }
+    for (text, part) in [
+        (
+            "issuer: 'https://x/?a=b', audience: a, roles: {a: user}",
+            "no query",
+        ),
+        (
+            "issuer: 'https://u@x', audience: a, roles: {a: user}",
+            "name no user",
+        ),
+        (
+            "issuer: 'https://x', audience: a, roles: {}",
+            "map at least one",
+        ),
+        ("issuer: 'https://x', audience: a, roles: {a: king}", "king"),
+        ("audience: a, roles: {a: user}", "issuer"),
+    ] {
+        let errors = with_issuer(text).unwrap_err().to_string();
+        assert!(errors.contains(part), "{part:?} is missing in {errors}");
+    }
+}

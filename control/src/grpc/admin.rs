@@ -1,6 +1,6 @@
 //! For administrators.
 
-use super::{close, given, key, open, paging, projects};
+use super::{close, given, key, open, open_also_to_accounting, paging, projects};
 use crate::http::{
     ops::{
         accounting,
@@ -30,18 +30,19 @@ impl v1::admin_service_server::AdminService for Service {
         &self,
         request: Request<v1::CreateProjectRequest>,
     ) -> Result<Response<v1::Project>, Status> {
-        if request.get_ref().path.contains('/') {
+        let (caller, message) = open(&self.0, request).await?;
+        if message.path.contains('/') {
             let reason = "a tenant is the root of a tree: give one name without '/'";
             return Err(Problem::field("path", reason).to_grpc());
         }
-        projects::create(&self.0, request).await
+        projects::create(&self.0, &caller, message).await
     }
 
     async fn list_tenants(
         &self,
         request: Request<v1::ListTenantsRequest>,
     ) -> Result<Response<v1::ListTenantsResponse>, Status> {
-        let (caller, message) = open(&self.0, request)?;
+        let (caller, message) = open_also_to_accounting(&self.0, request).await?;
         let (limit, cursor) = paging(message.limit, &message.cursor);
         close(tenants::list(self.0.core(), &caller, limit, cursor))
     }
@@ -50,7 +51,7 @@ impl v1::admin_service_server::AdminService for Service {
         &self,
         request: Request<v1::GetTenantRequest>,
     ) -> Result<Response<v1::Tenant>, Status> {
-        let (caller, message) = open(&self.0, request)?;
+        let (caller, message) = open_also_to_accounting(&self.0, request).await?;
         close(tenants::get(self.0.core(), &caller, &message.id))
     }
 
@@ -58,7 +59,7 @@ impl v1::admin_service_server::AdminService for Service {
         &self,
         request: Request<v1::UpdateTenantRequest>,
     ) -> Result<Response<v1::Tenant>, Status> {
-        let (caller, mut message) = open(&self.0, request)?;
+        let (caller, mut message) = open_also_to_accounting(&self.0, request).await?;
         let key = key(message.idempotency_key.take())?;
         let id = std::mem::take(&mut message.id);
         let update = TenantUpdate::try_from(message);
@@ -70,7 +71,7 @@ impl v1::admin_service_server::AdminService for Service {
         &self,
         request: Request<v1::GetTenantUsageRequest>,
     ) -> Result<Response<v1::TenantUsage>, Status> {
-        let (caller, message) = open(&self.0, request)?;
+        let (caller, message) = open_also_to_accounting(&self.0, request).await?;
         let days = (message.days > 0).then_some(message.days);
         close(usage::of_tenant(self.0.core(), &caller, &message.id, days))
     }
@@ -79,7 +80,7 @@ impl v1::admin_service_server::AdminService for Service {
         &self,
         request: Request<v1::GetUserUsageRequest>,
     ) -> Result<Response<v1::UserUsage>, Status> {
-        let (caller, message) = open(&self.0, request)?;
+        let (caller, message) = open_also_to_accounting(&self.0, request).await?;
         let days = (message.days > 0).then_some(message.days);
         let user = given(&message.user);
         close(usage::of_user(self.0.core(), &caller, user, days))
@@ -89,7 +90,7 @@ impl v1::admin_service_server::AdminService for Service {
         &self,
         request: Request<v1::GetAccountingStatusRequest>,
     ) -> Result<Response<v1::AccountingStatus>, Status> {
-        let (caller, _) = open(&self.0, request)?;
+        let (caller, _) = open(&self.0, request).await?;
         close(accounting::status(self.0.core(), &caller).await)
     }
 
@@ -97,7 +98,7 @@ impl v1::admin_service_server::AdminService for Service {
         &self,
         request: Request<v1::ReconcileAccountingRequest>,
     ) -> Result<Response<v1::ReconcileAccountingResponse>, Status> {
-        let (caller, message) = open(&self.0, request)?;
+        let (caller, message) = open(&self.0, request).await?;
         close(accounting::reconcile(self.0.core(), &caller, message.into()).await)
     }
 
@@ -105,7 +106,7 @@ impl v1::admin_service_server::AdminService for Service {
         &self,
         request: Request<v1::DeleteTenantRequest>,
     ) -> Result<Response<v1::ChangedResponse>, Status> {
-        let (caller, message) = open(&self.0, request)?;
+        let (caller, message) = open(&self.0, request).await?;
         let key = key(message.idempotency_key)?;
         close(tenants::delete(self.0.core(), &caller, &message.id, key).await)
     }
@@ -114,7 +115,7 @@ impl v1::admin_service_server::AdminService for Service {
         &self,
         request: Request<v1::GetSystemLimitsRequest>,
     ) -> Result<Response<v1::SystemLimits>, Status> {
-        let (caller, _) = open(&self.0, request)?;
+        let (caller, _) = open(&self.0, request).await?;
         close(tenants::system(self.0.core(), &caller).await)
     }
 
@@ -122,7 +123,7 @@ impl v1::admin_service_server::AdminService for Service {
         &self,
         request: Request<v1::SetSystemLimitsRequest>,
     ) -> Result<Response<v1::SystemLimits>, Status> {
-        let (caller, mut message) = open(&self.0, request)?;
+        let (caller, mut message) = open(&self.0, request).await?;
         let key = key(message.idempotency_key.take())?;
         close(tenants::set_system(self.0.core(), &caller, message.into(), key).await)
     }
@@ -131,7 +132,7 @@ impl v1::admin_service_server::AdminService for Service {
         &self,
         request: Request<v1::SetLimitPolicyRequest>,
     ) -> Result<Response<v1::SystemLimits>, Status> {
-        let (caller, message) = open(&self.0, request)?;
+        let (caller, message) = open(&self.0, request).await?;
         let key = key(message.idempotency_key)?;
         let limit_policy = message.limit_policy;
         let update = LimitPolicyUpdate { limit_policy };
@@ -142,7 +143,7 @@ impl v1::admin_service_server::AdminService for Service {
         &self,
         request: Request<v1::ListVclustersRequest>,
     ) -> Result<Response<v1::ListVclustersResponse>, Status> {
-        let (caller, message) = open(&self.0, request)?;
+        let (caller, message) = open(&self.0, request).await?;
         let (limit, cursor) = paging(message.limit, &message.cursor);
         close(vclusters::list(self.0.core(), &caller, limit, cursor).await)
     }
@@ -151,7 +152,7 @@ impl v1::admin_service_server::AdminService for Service {
         &self,
         request: Request<v1::GetVclusterRequest>,
     ) -> Result<Response<v1::Vcluster>, Status> {
-        let (caller, message) = open(&self.0, request)?;
+        let (caller, message) = open(&self.0, request).await?;
         close(vclusters::get(self.0.core(), &caller, &message.name).await)
     }
 
@@ -159,7 +160,7 @@ impl v1::admin_service_server::AdminService for Service {
         &self,
         request: Request<v1::SetVclusterRequest>,
     ) -> Result<Response<v1::Vcluster>, Status> {
-        let (caller, mut message) = open(&self.0, request)?;
+        let (caller, mut message) = open(&self.0, request).await?;
         let key = key(message.idempotency_key.take())?;
         let name = std::mem::take(&mut message.name);
         let body = VclusterRequest::try_from(message);
@@ -171,7 +172,7 @@ impl v1::admin_service_server::AdminService for Service {
         &self,
         request: Request<v1::DeleteVclusterRequest>,
     ) -> Result<Response<v1::ChangedResponse>, Status> {
-        let (caller, message) = open(&self.0, request)?;
+        let (caller, message) = open(&self.0, request).await?;
         let key = key(message.idempotency_key)?;
         let (name, version) = (&message.name, message.expected_version);
         close(vclusters::delete(self.0.core(), &caller, name, version, key).await)
@@ -181,7 +182,7 @@ impl v1::admin_service_server::AdminService for Service {
         &self,
         request: Request<v1::AssignVclusterRequest>,
     ) -> Result<Response<v1::AssignVclusterResponse>, Status> {
-        let (caller, mut message) = open(&self.0, request)?;
+        let (caller, mut message) = open(&self.0, request).await?;
         let key = key(message.idempotency_key.take())?;
         let name = std::mem::take(&mut message.name);
         close(vclusters::assign(self.0.core(), &caller, &name, message.into(), key).await)
@@ -191,7 +192,7 @@ impl v1::admin_service_server::AdminService for Service {
         &self,
         request: Request<v1::ListReservationsRequest>,
     ) -> Result<Response<v1::ListReservationsResponse>, Status> {
-        let (caller, message) = open(&self.0, request)?;
+        let (caller, message) = open(&self.0, request).await?;
         let (limit, cursor) = paging(message.limit, &message.cursor);
         close(reservations::list(self.0.core(), &caller, limit, cursor))
     }
@@ -200,7 +201,7 @@ impl v1::admin_service_server::AdminService for Service {
         &self,
         request: Request<v1::GetReservationRequest>,
     ) -> Result<Response<v1::Reservation>, Status> {
-        let (caller, message) = open(&self.0, request)?;
+        let (caller, message) = open(&self.0, request).await?;
         close(reservations::get(self.0.core(), &caller, &message.name))
     }
 
@@ -208,7 +209,7 @@ impl v1::admin_service_server::AdminService for Service {
         &self,
         request: Request<v1::SetReservationRequest>,
     ) -> Result<Response<v1::Reservation>, Status> {
-        let (caller, mut message) = open(&self.0, request)?;
+        let (caller, mut message) = open(&self.0, request).await?;
         let key = key(message.idempotency_key.take())?;
         let name = std::mem::take(&mut message.name);
         close(reservations::set(self.0.core(), &caller, &name, message.into(), key).await)
@@ -218,7 +219,7 @@ impl v1::admin_service_server::AdminService for Service {
         &self,
         request: Request<v1::DeleteReservationRequest>,
     ) -> Result<Response<v1::ChangedResponse>, Status> {
-        let (caller, message) = open(&self.0, request)?;
+        let (caller, message) = open(&self.0, request).await?;
         let key = key(message.idempotency_key)?;
         close(reservations::delete(self.0.core(), &caller, &message.name, key).await)
     }
@@ -227,7 +228,7 @@ impl v1::admin_service_server::AdminService for Service {
         &self,
         request: Request<v1::GetStatusRequest>,
     ) -> Result<Response<v1::Status>, Status> {
-        let (caller, _) = open(&self.0, request)?;
+        let (caller, _) = open(&self.0, request).await?;
         close(status::status(self.0.core(), &caller).await)
     }
 
@@ -235,7 +236,7 @@ impl v1::admin_service_server::AdminService for Service {
         &self,
         request: Request<v1::CreateTokenRequest>,
     ) -> Result<Response<v1::CreatedToken>, Status> {
-        let (caller, message) = open(&self.0, request)?;
+        let (caller, message) = open(&self.0, request).await?;
         let founder = self.0.authority();
         close(tokens::create(self.0.core(), &caller, founder, message.into()).await)
     }
@@ -244,7 +245,7 @@ impl v1::admin_service_server::AdminService for Service {
         &self,
         request: Request<v1::ListTokensRequest>,
     ) -> Result<Response<v1::ListTokensResponse>, Status> {
-        let (caller, _) = open(&self.0, request)?;
+        let (caller, _) = open(&self.0, request).await?;
         close(tokens::list(self.0.core(), &caller).await)
     }
 
@@ -252,7 +253,7 @@ impl v1::admin_service_server::AdminService for Service {
         &self,
         request: Request<v1::RevokeTokenRequest>,
     ) -> Result<Response<v1::ChangedResponse>, Status> {
-        let (caller, message) = open(&self.0, request)?;
+        let (caller, message) = open(&self.0, request).await?;
         let key = key(message.idempotency_key)?;
         close(tokens::revoke(self.0.core(), &caller, &message.id, key).await)
     }
@@ -261,7 +262,7 @@ impl v1::admin_service_server::AdminService for Service {
         &self,
         request: Request<v1::ListCertificatesRequest>,
     ) -> Result<Response<v1::ListCertificatesResponse>, Status> {
-        let (caller, message) = open(&self.0, request)?;
+        let (caller, message) = open(&self.0, request).await?;
         let (limit, cursor) = paging(message.limit, &message.cursor);
         close(certificates::list(self.0.core(), &caller, limit, cursor).await)
     }
@@ -270,7 +271,7 @@ impl v1::admin_service_server::AdminService for Service {
         &self,
         request: Request<v1::RevokeCertificatesRequest>,
     ) -> Result<Response<v1::ChangedResponse>, Status> {
-        let (caller, message) = open(&self.0, request)?;
+        let (caller, message) = open(&self.0, request).await?;
         let key = key(message.idempotency_key)?;
         let (role, name) = (&message.role, &message.name);
         let core = self.0.core();
@@ -281,7 +282,7 @@ impl v1::admin_service_server::AdminService for Service {
         &self,
         request: Request<v1::ListAuthoritiesRequest>,
     ) -> Result<Response<v1::ListAuthoritiesResponse>, Status> {
-        let (caller, _) = open(&self.0, request)?;
+        let (caller, _) = open(&self.0, request).await?;
         close(authorities::list(self.0.core(), &caller).await)
     }
 
@@ -289,7 +290,7 @@ impl v1::admin_service_server::AdminService for Service {
         &self,
         request: Request<v1::AddAuthorityRequest>,
     ) -> Result<Response<v1::ChangedResponse>, Status> {
-        let (caller, message) = open(&self.0, request)?;
+        let (caller, message) = open(&self.0, request).await?;
         let key = key(message.idempotency_key)?;
         let certificate = message.certificate;
         let body = AuthorityRequest { certificate };
@@ -300,7 +301,7 @@ impl v1::admin_service_server::AdminService for Service {
         &self,
         request: Request<v1::AuthorityPin>,
     ) -> Result<Response<v1::ChangedResponse>, Status> {
-        let (caller, message) = open(&self.0, request)?;
+        let (caller, message) = open(&self.0, request).await?;
         let key = key(message.idempotency_key)?;
         close(authorities::promote(self.0.core(), &caller, &message.pin, key).await)
     }
@@ -309,7 +310,7 @@ impl v1::admin_service_server::AdminService for Service {
         &self,
         request: Request<v1::RetireAuthorityRequest>,
     ) -> Result<Response<v1::ChangedResponse>, Status> {
-        let (caller, message) = open(&self.0, request)?;
+        let (caller, message) = open(&self.0, request).await?;
         let key = key(message.idempotency_key)?;
         let (pin, force) = (&message.pin, message.force);
         close(authorities::retire(self.0.core(), &caller, pin, force, key).await)
@@ -319,7 +320,7 @@ impl v1::admin_service_server::AdminService for Service {
         &self,
         request: Request<v1::DrainNodeRequest>,
     ) -> Result<Response<v1::DrainNodeResponse>, Status> {
-        let (caller, message) = open(&self.0, request)?;
+        let (caller, message) = open(&self.0, request).await?;
         let key = key(message.idempotency_key)?;
         let body = DrainRequest {
             reason: message.reason,
@@ -332,7 +333,7 @@ impl v1::admin_service_server::AdminService for Service {
         &self,
         request: Request<v1::UndrainNodeRequest>,
     ) -> Result<Response<v1::UndrainNodeResponse>, Status> {
-        let (caller, message) = open(&self.0, request)?;
+        let (caller, message) = open(&self.0, request).await?;
         let key = key(message.idempotency_key)?;
         let (name, skip) = (&message.name, message.skip_gate);
         close(drains::undrain(self.0.core(), &caller, name, skip, key).await)
@@ -342,7 +343,7 @@ impl v1::admin_service_server::AdminService for Service {
         &self,
         request: Request<v1::SignAuditRequest>,
     ) -> Result<Response<v1::AuditHead>, Status> {
-        let (caller, _) = open(&self.0, request)?;
+        let (caller, _) = open(&self.0, request).await?;
         close(audit::sign(self.0.core(), &caller).await)
     }
 
@@ -350,7 +351,7 @@ impl v1::admin_service_server::AdminService for Service {
         &self,
         request: Request<v1::QueryAuditRequest>,
     ) -> Result<Response<v1::QueryAuditResponse>, Status> {
-        let (caller, message) = open(&self.0, request)?;
+        let (caller, message) = open(&self.0, request).await?;
         let wanted = Wanted {
             by: Some(&message.by),
             user: Some(&message.user),
@@ -370,7 +371,7 @@ impl v1::admin_service_server::AdminService for Service {
         &self,
         request: Request<v1::GetQuorumRequest>,
     ) -> Result<Response<v1::Quorum>, Status> {
-        let (caller, _) = open(&self.0, request)?;
+        let (caller, _) = open(&self.0, request).await?;
         close(quorum::view(self.0.core(), &caller).await)
     }
 
@@ -378,7 +379,7 @@ impl v1::admin_service_server::AdminService for Service {
         &self,
         request: Request<v1::AddQuorumMemberRequest>,
     ) -> Result<Response<v1::QuorumStep>, Status> {
-        let (caller, message) = open(&self.0, request)?;
+        let (caller, message) = open(&self.0, request).await?;
         let key = key(message.idempotency_key)?;
         let body = AddMemberRequest {
             id: message.id,
@@ -391,7 +392,7 @@ impl v1::admin_service_server::AdminService for Service {
         &self,
         request: Request<v1::RemoveQuorumMemberRequest>,
     ) -> Result<Response<v1::QuorumStep>, Status> {
-        let (caller, message) = open(&self.0, request)?;
+        let (caller, message) = open(&self.0, request).await?;
         let key = key(message.idempotency_key)?;
         let (id, force, reason) = (message.id, message.force, &message.reason);
         close(quorum::remove(self.0.core(), &caller, id, force, reason, key).await)
@@ -401,7 +402,7 @@ impl v1::admin_service_server::AdminService for Service {
         &self,
         request: Request<v1::StepDownRequest>,
     ) -> Result<Response<v1::QuorumStep>, Status> {
-        let (caller, message) = open(&self.0, request)?;
+        let (caller, message) = open(&self.0, request).await?;
         let key = key(message.idempotency_key)?;
         let body = StepDownRequest { to: message.to };
         close(quorum::step_down(self.0.core(), &caller, body, key).await)
@@ -413,7 +414,7 @@ impl v1::admin_service_server::AdminService for Service {
         &self,
         request: Request<v1::BackupRequest>,
     ) -> Result<Response<Self::BackupStream>, Status> {
-        let (caller, message) = open(&self.0, request)?;
+        let (caller, message) = open(&self.0, request).await?;
         let key = key(message.idempotency_key)?;
         let pieces = quorum::backup(&self.0, &caller, key).await;
         let pieces = pieces.map_err(|problem| problem.to_grpc())?;

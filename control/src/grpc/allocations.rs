@@ -24,7 +24,7 @@ impl v1::allocations_server::Allocations for Service {
         &self,
         request: Request<v1::SubmitRequest>,
     ) -> Result<Response<v1::SubmitResponse>, Status> {
-        let (caller, mut message) = open(&self.0, request)?;
+        let (caller, mut message) = open(&self.0, request).await?;
         let key = key(message.idempotency_key.take())?;
         let dry_run = message.dry_run;
         let body = AllocationRequest::try_from(message);
@@ -36,7 +36,7 @@ impl v1::allocations_server::Allocations for Service {
         &self,
         request: Request<v1::GetAllocationRequest>,
     ) -> Result<Response<v1::Allocation>, Status> {
-        let (caller, message) = open(&self.0, request)?;
+        let (caller, message) = open(&self.0, request).await?;
         close(allocations::get(self.0.core(), &caller, AllocationId(message.id)).await)
     }
 
@@ -44,7 +44,7 @@ impl v1::allocations_server::Allocations for Service {
         &self,
         request: Request<v1::ListAllocationsRequest>,
     ) -> Result<Response<v1::ListAllocationsResponse>, Status> {
-        let (caller, message) = open(&self.0, request)?;
+        let (caller, message) = open(&self.0, request).await?;
         let states = message.states.iter().map(String::as_str);
         let filter = Filter::new(states, Some(&message.project), None);
         let filter = filter.map_err(|p| p.to_grpc())?;
@@ -56,7 +56,7 @@ impl v1::allocations_server::Allocations for Service {
         &self,
         request: Request<v1::CancelRequest>,
     ) -> Result<Response<v1::Allocation>, Status> {
-        let (caller, message) = open(&self.0, request)?;
+        let (caller, message) = open(&self.0, request).await?;
         let key = key(message.idempotency_key)?;
         let id = AllocationId(message.id);
         close(allocations::act(self.0.core(), &caller, id, Act::Cancel, key).await)
@@ -66,7 +66,7 @@ impl v1::allocations_server::Allocations for Service {
         &self,
         request: Request<v1::HoldRequest>,
     ) -> Result<Response<v1::Allocation>, Status> {
-        let (caller, message) = open(&self.0, request)?;
+        let (caller, message) = open(&self.0, request).await?;
         let key = key(message.idempotency_key)?;
         let id = AllocationId(message.id);
         close(allocations::act(self.0.core(), &caller, id, Act::Hold, key).await)
@@ -76,7 +76,7 @@ impl v1::allocations_server::Allocations for Service {
         &self,
         request: Request<v1::ReleaseRequest>,
     ) -> Result<Response<v1::Allocation>, Status> {
-        let (caller, message) = open(&self.0, request)?;
+        let (caller, message) = open(&self.0, request).await?;
         let key = key(message.idempotency_key)?;
         let id = AllocationId(message.id);
         close(allocations::act(self.0.core(), &caller, id, Act::Release, key).await)
@@ -86,7 +86,7 @@ impl v1::allocations_server::Allocations for Service {
         &self,
         request: Request<v1::RequeueRequest>,
     ) -> Result<Response<v1::Allocation>, Status> {
-        let (caller, message) = open(&self.0, request)?;
+        let (caller, message) = open(&self.0, request).await?;
         let key = key(message.idempotency_key)?;
         let id = AllocationId(message.id);
         close(allocations::act(self.0.core(), &caller, id, Act::Requeue, key).await)
@@ -96,7 +96,7 @@ impl v1::allocations_server::Allocations for Service {
         &self,
         request: Request<v1::SuspendRequest>,
     ) -> Result<Response<v1::Allocation>, Status> {
-        let (caller, message) = open(&self.0, request)?;
+        let (caller, message) = open(&self.0, request).await?;
         let key = key(message.idempotency_key)?;
         let id = AllocationId(message.id);
         let how = match message.checkpoint {
@@ -110,7 +110,7 @@ impl v1::allocations_server::Allocations for Service {
         &self,
         request: Request<v1::ResumeRequest>,
     ) -> Result<Response<v1::Allocation>, Status> {
-        let (caller, message) = open(&self.0, request)?;
+        let (caller, message) = open(&self.0, request).await?;
         let key = key(message.idempotency_key)?;
         let id = AllocationId(message.id);
         close(allocations::act(self.0.core(), &caller, id, Act::Resume, key).await)
@@ -120,7 +120,7 @@ impl v1::allocations_server::Allocations for Service {
         &self,
         request: Request<v1::ExtendRequest>,
     ) -> Result<Response<v1::Allocation>, Status> {
-        let (caller, message) = open(&self.0, request)?;
+        let (caller, message) = open(&self.0, request).await?;
         let key = key(message.idempotency_key)?;
         let (id, walltime) = (AllocationId(message.id), message.walltime);
         let act = Act::Extend(ExtendRequest { walltime });
@@ -131,7 +131,7 @@ impl v1::allocations_server::Allocations for Service {
         &self,
         request: Request<v1::CheckpointRequest>,
     ) -> Result<Response<v1::Allocation>, Status> {
-        let (caller, message) = open(&self.0, request)?;
+        let (caller, message) = open(&self.0, request).await?;
         let key = key(message.idempotency_key)?;
         let id = AllocationId(message.id);
         let act = Act::Checkpoint(CheckpointRequest {
@@ -145,7 +145,7 @@ impl v1::allocations_server::Allocations for Service {
         &self,
         request: Request<v1::ExplainRequest>,
     ) -> Result<Response<v1::Explanation>, Status> {
-        let (caller, message) = open(&self.0, request)?;
+        let (caller, message) = open(&self.0, request).await?;
         let id = AllocationId(message.id);
         close(allocations::explanation(self.0.core(), &caller, id).await)
     }

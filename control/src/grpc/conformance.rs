@@ -19,7 +19,7 @@ impl v1::conformance_server::Conformance for Service {
         &self,
         request: Request<v1::GroupsRequest>,
     ) -> Result<Response<v1::GroupsResponse>, Status> {
-        let (_, message) = open(&self.0, request)?;
+        let (_, message) = open(&self.0, request).await?;
         close(conformance::groups(self.0.core(), given(&message.class)).await)
     }
 
@@ -27,7 +27,7 @@ impl v1::conformance_server::Conformance for Service {
         &self,
         request: Request<v1::DriftRequest>,
     ) -> Result<Response<v1::DriftResponse>, Status> {
-        open(&self.0, request)?;
+        open(&self.0, request).await?;
         close(Ok(conformance::drift(self.0.core()).await))
     }
 
@@ -35,7 +35,7 @@ impl v1::conformance_server::Conformance for Service {
         &self,
         request: Request<v1::ChangesRequest>,
     ) -> Result<Response<v1::ChangesResponse>, Status> {
-        let (_, message) = open(&self.0, request)?;
+        let (_, message) = open(&self.0, request).await?;
         close(history::changes(self.0.core(), given(&message.since)).await)
     }
 
@@ -43,7 +43,7 @@ impl v1::conformance_server::Conformance for Service {
         &self,
         request: Request<v1::ListBaselinesRequest>,
     ) -> Result<Response<v1::ListBaselinesResponse>, Status> {
-        open(&self.0, request)?;
+        open(&self.0, request).await?;
         close(Ok(baselines::list(self.0.core())))
     }
 
@@ -51,7 +51,7 @@ impl v1::conformance_server::Conformance for Service {
         &self,
         request: Request<v1::GetBaselineRequest>,
     ) -> Result<Response<v1::Baseline>, Status> {
-        let (_, message) = open(&self.0, request)?;
+        let (_, message) = open(&self.0, request).await?;
         close(baselines::get(self.0.core(), &message.name).await)
     }
 
@@ -59,7 +59,7 @@ impl v1::conformance_server::Conformance for Service {
         &self,
         request: Request<v1::SetBaselineRequest>,
     ) -> Result<Response<v1::SetBaselineResponse>, Status> {
-        let (caller, mut message) = open(&self.0, request)?;
+        let (caller, mut message) = open(&self.0, request).await?;
         let key = key(message.idempotency_key.take())?;
         let (name, dry_run) = (std::mem::take(&mut message.name), message.dry_run);
         let body = BaselineRequest::from(message);
@@ -70,7 +70,7 @@ impl v1::conformance_server::Conformance for Service {
         &self,
         request: Request<v1::DeleteBaselineRequest>,
     ) -> Result<Response<v1::ChangedResponse>, Status> {
-        let (caller, message) = open(&self.0, request)?;
+        let (caller, message) = open(&self.0, request).await?;
         let key = key(message.idempotency_key)?;
         let (name, version) = (&message.name, message.expected_version);
         close(baselines::delete(self.0.core(), &caller, name, version, key).await)
@@ -80,7 +80,7 @@ impl v1::conformance_server::Conformance for Service {
         &self,
         request: Request<v1::DiffBaselineRequest>,
     ) -> Result<Response<v1::DiffResponse>, Status> {
-        let (_, message) = open(&self.0, request)?;
+        let (_, message) = open(&self.0, request).await?;
         close(baselines::diff(self.0.core(), &message.name, &message.with).await)
     }
 
@@ -88,7 +88,7 @@ impl v1::conformance_server::Conformance for Service {
         &self,
         request: Request<v1::GetBrakeRequest>,
     ) -> Result<Response<v1::BrakeResponse>, Status> {
-        open(&self.0, request)?;
+        open(&self.0, request).await?;
         close(Ok(brake::state(self.0.core())))
     }
 
@@ -96,7 +96,7 @@ impl v1::conformance_server::Conformance for Service {
         &self,
         request: Request<v1::ReleaseBrakeRequest>,
     ) -> Result<Response<v1::ChangedResponse>, Status> {
-        let (caller, mut message) = open(&self.0, request)?;
+        let (caller, mut message) = open(&self.0, request).await?;
         let key = key(message.idempotency_key.take())?;
         let body = ReleaseRequest::from(message);
         close(brake::release(self.0.core(), &caller, body, key).await)

@@ -18,7 +18,7 @@ impl v1::dags_server::Dags for Service {
         &self,
         request: Request<v1::SubmitDagRequest>,
     ) -> Result<Response<v1::SubmitDagResponse>, Status> {
-        let (caller, mut message) = open(&self.0, request)?;
+        let (caller, mut message) = open(&self.0, request).await?;
         let key = key(message.idempotency_key.take())?;
         let dry_run = message.dry_run;
         let body = DagRequest::try_from(message);
@@ -31,7 +31,7 @@ impl v1::dags_server::Dags for Service {
     }
 
     async fn get(&self, request: Request<v1::GetDagRequest>) -> Result<Response<v1::Dag>, Status> {
-        let (caller, message) = open(&self.0, request)?;
+        let (caller, message) = open(&self.0, request).await?;
         close(dags::get(self.0.core(), &caller, DagId(message.id)).await)
     }
 
@@ -39,7 +39,7 @@ impl v1::dags_server::Dags for Service {
         &self,
         request: Request<v1::ListDagsRequest>,
     ) -> Result<Response<v1::ListDagsResponse>, Status> {
-        let (caller, message) = open(&self.0, request)?;
+        let (caller, message) = open(&self.0, request).await?;
         let (limit, cursor) = paging(message.limit, &message.cursor);
         let tenant = given(&message.tenant);
         close(dags::list(self.0.core(), &caller, tenant, limit, cursor).await)
@@ -49,7 +49,7 @@ impl v1::dags_server::Dags for Service {
         &self,
         request: Request<v1::CancelDagRequest>,
     ) -> Result<Response<v1::Dag>, Status> {
-        let (caller, message) = open(&self.0, request)?;
+        let (caller, message) = open(&self.0, request).await?;
         let key = key(message.idempotency_key)?;
         close(dags::cancel(self.0.core(), &caller, DagId(message.id), key).await)
     }
@@ -58,7 +58,7 @@ impl v1::dags_server::Dags for Service {
         &self,
         request: Request<v1::GetDagRequest>,
     ) -> Result<Response<v1::DagGraph>, Status> {
-        let (caller, message) = open(&self.0, request)?;
+        let (caller, message) = open(&self.0, request).await?;
         let dag = dags::get(self.0.core(), &caller, DagId(message.id)).await;
         close(dag.map(GraphView::from))
     }

@@ -60,11 +60,18 @@ pub(crate) fn add(router: Router, api: &Api) -> Router {
         )
 }
 
-/// Who asks, and the message.
-fn open<T>(api: &Api, request: Request<T>) -> Result<(Caller, T), Status> {
+/// Who asks, and the message; no accounting system.
+async fn open<T>(api: &Api, request: Request<T>) -> Result<(Caller, T), Status> {
+    let (caller, message) = open_also_to_accounting(api, request).await?;
+    let caller = caller.check_person().map_err(|p| p.to_grpc())?;
+    Ok((caller, message))
+}
+
+/// Who asks, an accounting system too, and the message.
+async fn open_also_to_accounting<T>(api: &Api, request: Request<T>) -> Result<(Caller, T), Status> {
     let header = request.metadata().get("authorization");
     let text = header.and_then(|value| value.to_str().ok());
-    let caller = api.authenticate(text).map_err(|p| p.to_grpc())?;
+    let caller = api.authenticate(text).await.map_err(|p| p.to_grpc())?;
     Ok((caller, request.into_inner()))
 }
 

@@ -26,16 +26,16 @@ impl v1::nodes_server::Nodes for Service {
         &self,
         request: Request<v1::ListNodesRequest>,
     ) -> Result<Response<v1::ListNodesResponse>, Status> {
-        let (_, message) = open(&self.0, request)?;
+        let (caller, message) = open(&self.0, request).await?;
         let (limit, cursor) = paging(message.limit, &message.cursor);
-        close(nodes::list(self.0.core(), limit, cursor))
+        close(nodes::list(self.0.core(), &caller, limit, cursor))
     }
 
     async fn get(
         &self,
         request: Request<v1::GetNodeRequest>,
     ) -> Result<Response<v1::Node>, Status> {
-        let (caller, message) = open(&self.0, request)?;
+        let (caller, message) = open(&self.0, request).await?;
         close(nodes::show(self.0.core(), &caller, &message.name).await)
     }
 
@@ -43,7 +43,7 @@ impl v1::nodes_server::Nodes for Service {
         &self,
         request: Request<v1::DiffRequest>,
     ) -> Result<Response<v1::DiffResponse>, Status> {
-        let (_, message) = open(&self.0, request)?;
+        let (_, message) = open(&self.0, request).await?;
         let (with, since) = (given(&message.with), given(&message.since));
         close(compared::diff(self.0.core(), &message.node, with, since).await)
     }
@@ -52,7 +52,7 @@ impl v1::nodes_server::Nodes for Service {
         &self,
         request: Request<v1::InventoryRequest>,
     ) -> Result<Response<v1::InventoryResponse>, Status> {
-        let (caller, message) = open(&self.0, request)?;
+        let (caller, message) = open(&self.0, request).await?;
         let (name, fresh) = (&message.name, message.fresh);
         let read = nodes::inventory(self.0.core(), &caller, name, fresh).await;
         let written = read.and_then(|inventory| {
@@ -67,7 +67,7 @@ impl v1::nodes_server::Nodes for Service {
         &self,
         request: Request<v1::ReprobeRequest>,
     ) -> Result<Response<v1::ReprobeResponse>, Status> {
-        let (caller, message) = open(&self.0, request)?;
+        let (caller, message) = open(&self.0, request).await?;
         close(nodes::reprobe(self.0.core(), &caller, &message.name).await)
     }
 
@@ -75,7 +75,7 @@ impl v1::nodes_server::Nodes for Service {
         &self,
         request: Request<v1::NodeHistoryRequest>,
     ) -> Result<Response<v1::NodeHistoryResponse>, Status> {
-        let (caller, message) = open(&self.0, request)?;
+        let (caller, message) = open(&self.0, request).await?;
         let (limit, cursor) = paging(message.limit, &message.cursor);
         let asked = Asked {
             since: given(&message.since),
@@ -93,7 +93,7 @@ impl v1::nodes_server::Nodes for Service {
         &self,
         request: Request<v1::NodeHealthRequest>,
     ) -> Result<Response<v1::NodeHealth>, Status> {
-        let (caller, message) = open(&self.0, request)?;
+        let (caller, message) = open(&self.0, request).await?;
         let (name, fresh) = (&message.name, message.fresh);
         close(health::show(self.0.core(), &caller, name, fresh).await)
     }
@@ -102,7 +102,7 @@ impl v1::nodes_server::Nodes for Service {
         &self,
         request: Request<v1::ClearHealthRequest>,
     ) -> Result<Response<v1::NodeHealth>, Status> {
-        let (caller, mut message) = open(&self.0, request)?;
+        let (caller, mut message) = open(&self.0, request).await?;
         let name = std::mem::take(&mut message.name);
         let body = ClearRequest::from(message);
         close(health::clear(self.0.core(), &caller, &name, body).await)
@@ -112,7 +112,7 @@ impl v1::nodes_server::Nodes for Service {
         &self,
         request: Request<v1::ClaimNodesRequest>,
     ) -> Result<Response<v1::ClaimNodesResponse>, Status> {
-        let (caller, message) = open(&self.0, request)?;
+        let (caller, message) = open(&self.0, request).await?;
         let key = key(message.idempotency_key)?;
         let body = ClaimRequest {
             project: message.project,
@@ -125,7 +125,7 @@ impl v1::nodes_server::Nodes for Service {
         &self,
         request: Request<v1::ReleaseNodesRequest>,
     ) -> Result<Response<v1::ReleaseNodesResponse>, Status> {
-        let (caller, message) = open(&self.0, request)?;
+        let (caller, message) = open(&self.0, request).await?;
         let key = key(message.idempotency_key)?;
         let wipe = match message.wipe.as_str() {
             "" => Ok(Wipe::default()),

@@ -1,7 +1,7 @@
 //! Projects.
 
 use super::{close, key, open};
-use crate::http::{ops::projects, state::Api};
+use crate::http::{Caller, ops::projects, state::Api};
 use lattice_api::{
     page::MAX_LIMIT,
     project::{LimitsRequest, ProjectRequest, ProjectUpdate},
@@ -17,7 +17,7 @@ impl v1::projects_server::Projects for Service {
         &self,
         request: Request<v1::TreeRequest>,
     ) -> Result<Response<v1::TreeResponse>, Status> {
-        let (caller, message) = open(&self.0, request)?;
+        let (caller, message) = open(&self.0, request).await?;
         let mut items = Vec::new();
         let mut cursor: Option<String> = None;
         loop {
@@ -36,14 +36,15 @@ impl v1::projects_server::Projects for Service {
         &self,
         request: Request<v1::CreateProjectRequest>,
     ) -> Result<Response<v1::Project>, Status> {
-        create(&self.0, request).await
+        let (caller, message) = open(&self.0, request).await?;
+        create(&self.0, &caller, message).await
     }
 
     async fn get(
         &self,
         request: Request<v1::GetProjectRequest>,
     ) -> Result<Response<v1::Project>, Status> {
-        let (caller, message) = open(&self.0, request)?;
+        let (caller, message) = open(&self.0, request).await?;
         close(projects::get(self.0.core(), &caller, &message.path))
     }
 
@@ -51,7 +52,7 @@ impl v1::projects_server::Projects for Service {
         &self,
         request: Request<v1::GetProjectRequest>,
     ) -> Result<Response<v1::Headroom>, Status> {
-        let (caller, message) = open(&self.0, request)?;
+        let (caller, message) = open(&self.0, request).await?;
         close(projects::headroom(self.0.core(), &caller, &message.path).await)
     }
 
@@ -59,7 +60,7 @@ impl v1::projects_server::Projects for Service {
         &self,
         request: Request<v1::UpdateProjectRequest>,
     ) -> Result<Response<v1::Project>, Status> {
-        let (caller, mut message) = open(&self.0, request)?;
+        let (caller, mut message) = open(&self.0, request).await?;
         let key = key(message.idempotency_key.take())?;
         let path = std::mem::take(&mut message.path);
         let update = ProjectUpdate::from(message);
@@ -70,7 +71,7 @@ impl v1::projects_server::Projects for Service {
         &self,
         request: Request<v1::DeleteProjectRequest>,
     ) -> Result<Response<v1::ChangedResponse>, Status> {
-        let (caller, message) = open(&self.0, request)?;
+        let (caller, message) = open(&self.0, request).await?;
         let key = key(message.idempotency_key)?;
         close(projects::delete(self.0.core(), &caller, &message.path, key).await)
     }
@@ -79,7 +80,7 @@ impl v1::projects_server::Projects for Service {
         &self,
         request: Request<v1::SetLimitsRequest>,
     ) -> Result<Response<v1::SetLimitsResponse>, Status> {
-        let (caller, mut message) = open(&self.0, request)?;
+        let (caller, mut message) = open(&self.0, request).await?;
         let key = key(message.idempotency_key.take())?;
         let changes = LimitsRequest::from(message);
         let changed = projects::set_limits(self.0.core(), &caller, changes, key).await;
@@ -91,10 +92,10 @@ impl v1::projects_server::Projects for Service {
 /// A project, or a tenant.
 pub(super) async fn create(
     api: &Api,
-    request: Request<v1::CreateProjectRequest>,
+    caller: &Caller,
+    mut message: v1::CreateProjectRequest,
 ) -> Result<Response<v1::Project>, Status> {
-    let (caller, mut message) = open(api, request)?;
     let key = key(message.idempotency_key.take())?;
     let body = ProjectRequest::from(message);
-    close(projects::create(api.core(), &caller, body, key).await)
+    close(projects::create(api.core(), caller, body, key).await)
 }

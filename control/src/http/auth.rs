@@ -1,12 +1,17 @@
-//! Bearer tokens of one machine: a list of names, roles and secrets.
+//! Bearer tokens: a list of names, roles and secrets, and, where the site has an issuer of tokens, those
+//! that it signs.
 //!
 //! Secrets are kept as digests and looked up by digest, so that neither memory nor the time an
 //! answer takes tells anything about them.
 
-use super::caller::{Caller, Role};
+use super::{
+    caller::{Caller, Role},
+    oidc::Issuer,
+};
 use arc_swap::ArcSwap;
+use lattice_api::problem::{Kind, Problem};
 use lattice_config::{Check, ConfigErrors, Problems, Source};
-use lattice_quorum_types::ProjectPath;
+use lattice_quorum_types::{ProjectPath, UnixMillis, id::MAX_NAME_BYTES};
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 use std::{collections::BTreeMap, fmt, sync::Arc};
@@ -24,7 +29,7 @@ struct TokenEntry {
     name: String,
     role: Role,
     token: SecretString,
-    /// The tenants it is told of; left out: all.
+    /// The tenants it is told of; left out: all. Who looks after tenants has to name them.
     tenants: Option<Vec<ProjectPath>>,
 }
 
@@ -48,9 +53,17 @@ impl Check for TokenFile {
     }
 }
 
-fn check(entry: &TokenEntry) -> Result<(), String> {
+/// Longest name of a principal, bytes.
+pub(super) const MAX_NAME: usize = MAX_NAME_BYTES;
+
+/// Whether somebody may be called so. No name of a person can be one of our services', which have a colon.
+pub(super) fn is_name(text: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '@');
-    if entry.name.is_empty() || entry.name.len() > 253 || !entry.name.chars().all(plain) {
+    (1..=MAX_NAME).contains(&text.len()) && text.chars().all(plain)
+}
+
+fn check(entry: &TokenEntry) -> Result<(), String> {
+    if !is_name(&entry.name) {
         return Err(format!(
             "name {:?} must be letters, digits, '.', '_', '-' and '@'",
             entry.name
@@ -61,6 +74,13 @@ fn check(entry: &TokenEntry) -> Result<(), String> {
         return Err(format!(
             "{deep} is a project; name its tenant {}",
             deep.tenant()
+        ));
+    }
+    let names_none = entry.tenants.as_ref().is_none_or(Vec::is_empty);
+    if entry.role == Role::TenantAdmin && names_none {
+        return Err(format!(
+            "{} looks after tenants and names none; give `tenants: [...]`",
+            entry.name
         ));
     }
     let secret = entry.token.expose_secret();
@@ -95,13 +115,20 @@ pub enum AuthError {
     },
 }
 
-/// Every token that is accepted; all of them can be replaced at once.
+/// Every token that is accepted; all those of the file can be replaced at once.
 #[derive(Default)]
-pub struct Auth(ArcSwap<BTreeMap<[u8; 32], Caller>>);
+pub struct Auth {
+    tokens: ArcSwap<BTreeMap<[u8; 32], Caller>>,
+    issuer: Option<Arc<Issuer>>,
+}
 
 impl fmt::Debug for Auth {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Auth({} tokens)", self.0.load().len())
+        write!(f, "Auth({} tokens", self.tokens.load().len())?;
+        match &self.issuer {
+            Some(issuer) => write!(f, ", {issuer:?})"),
+            None => f.write_str(")"),
+        }
     }
 }
 
@@ -121,6 +148,7 @@ impl Auth {
                 name: Arc::from(entry.name.as_str()),
                 role: entry.role,
                 tenants: entry.tenants.map(|t| Arc::new(t.into_iter().collect())),
+                ends_at: None,
             };
             let digest = digest(entry.token.expose_secret());
             if let Some(first) = by_digest.insert(digest, caller) {
@@ -130,17 +158,51 @@ impl Auth {
                 });
             }
         }
-        Ok(Self(ArcSwap::from_pointee(by_digest)))
+        Ok(Self {
+            tokens: ArcSwap::from_pointee(by_digest),
+            issuer: None,
+        })
+    }
+
+    /// Takes the tokens of an issuer as well.
+    pub(crate) fn with_issuer(self, issuer: Arc<Issuer>) -> Self {
+        Self {
+            issuer: Some(issuer),
+            ..self
+        }
+    }
+
+    /// Who signs tokens.
+    pub(crate) fn issuer(&self) -> Option<&Arc<Issuer>> {
+        self.issuer.as_ref()
     }
 
     /// Whose token it is.
-    pub(crate) fn find(&self, secret: &str) -> Option<Caller> {
-        self.0.load().get(&digest(secret)).cloned()
+    pub(crate) async fn identify(&self, secret: &str, now: UnixMillis) -> Result<Caller, Problem> {
+        if let Some(caller) = self.find(secret) {
+            return Ok(caller);
+        }
+        if let Some(issuer) = &self.issuer
+            && let Some(judged) = issuer.find(secret, now).await
+        {
+            return judged;
+        }
+        let detail = "the token is not known here; ask an administrator for one";
+        Err(Problem::new(
+            Kind::Unauthenticated,
+            "unauthenticated",
+            detail,
+        ))
     }
 
-    /// From now on the other's tokens count, and no others.
+    /// Whose token of the file it is.
+    fn find(&self, secret: &str) -> Option<Caller> {
+        self.tokens.load().get(&digest(secret)).cloned()
+    }
+
+    /// From now on the other's tokens count, and no others of a file.
     pub(crate) fn replace(&self, other: Self) {
-        self.0.store(other.0.into_inner());
+        self.tokens.store(other.tokens.into_inner());
     }
 }
 
@@ -197,6 +259,14 @@ mod tests {
             (
                 "tokens:\n- {name: a, role: user, token: aaaaaaaaaaaaaaaaaaaaaaaa, tenants: [a/b]}",
                 "name its tenant a",
+            ),
+            (
+                "tokens:\n- {name: a, role: tenant-admin, token: aaaaaaaaaaaaaaaaaaaaaaaa}",
+                "names none",
+            ),
+            (
+                "tokens:\n- {name: a, role: tenant-admin, token: aaaaaaaaaaaaaaaaaaaaaaaa, tenants: []}",
+                "names none",
             ),
             ("tokens: []\nextra: 1", "extra"),
             (

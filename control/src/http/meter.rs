@@ -170,6 +170,15 @@ pub(crate) fn render(api: &Api, caller: &Caller) -> String {
         "Event streams and followed logs.",
         &one(api.streams().count() as f64),
     );
+    if let Some(issuer) = api.auth().issuer() {
+        gauge(
+            "lattice_oidc_keys_age_seconds",
+            "Time since the keys of tokens were read from their issuer; no series before the first time.",
+            &issuer
+                .keys_age()
+                .map_or_else(Vec::new, |age| one(age.as_secs_f64())),
+        );
+    }
     gauge(
         "lattice_connections_open",
         "Connections to this port.",
@@ -219,8 +228,8 @@ pub(crate) fn render(api: &Api, caller: &Caller) -> String {
             &limits.collect::<Vec<_>>(),
         );
     }
-    // Which services follow what, and whose work made room, is for operators.
-    if caller.sees_all() {
+    // Which services follow what, and whose work made room, is said of all tenants at once.
+    if caller.operates_whole() {
         out.push_str(&core.scaling.exposition());
         out.push_str(&core.moved.exposition());
         out.push_str(&core.cycles.exposition());

@@ -58,6 +58,11 @@ impl Api {
         &self.0.core
     }
 
+    /// Whose tokens are taken.
+    pub(crate) fn auth(&self) -> &Auth {
+        &self.0.auth
+    }
+
     pub(crate) fn meter(&self) -> &Meter {
         &self.0.meter
     }
@@ -88,22 +93,20 @@ impl Api {
     }
 
     /// Who an `Authorization` header stands for, within their rate.
-    pub(crate) fn authenticate(&self, header: Option<&str>) -> Result<Caller, Problem> {
+    pub(crate) async fn authenticate(&self, header: Option<&str>) -> Result<Caller, Problem> {
         let secret = header.and_then(|text| {
             let (scheme, secret) = text.split_once(' ')?;
             scheme.eq_ignore_ascii_case("bearer").then(|| secret.trim())
         });
-        let Some(caller) = secret.and_then(|secret| self.0.auth.find(secret)) else {
-            let detail = match secret {
-                None => "send a token: Authorization: Bearer …",
-                Some(_) => "the token is not known here; ask an administrator for one",
-            };
+        let Some(secret) = secret else {
+            let detail = "send a token: Authorization: Bearer …";
             return Err(Problem::new(
                 Kind::Unauthenticated,
                 "unauthenticated",
                 detail,
             ));
         };
+        let caller = self.0.auth.identify(secret, self.0.core.now()).await?;
         let taken = self.0.limiter.take(&caller.name, self.0.core.now());
         taken.map_err(|wait_ms| {
             let detail = format!(

@@ -5,7 +5,7 @@ use reqwest::{
     Client, Response, Url,
     header::{ACCEPT_ENCODING, HeaderMap, HeaderValue},
 };
-use rustls::{ClientConfig, RootCertStore};
+use rustls::{ClientConfig, RootCertStore, pki_types::CertificateDer};
 use secrecy::{ExposeSecret as _, SecretString};
 use std::{
     fs::{self, File},
@@ -93,22 +93,40 @@ pub(crate) enum ClientError {
     Http(#[from] reqwest::Error),
 }
 
-/// A client for sources. Those with `https` must show a certificate that the system trusts.
+/// Whose certificates a client takes.
+#[derive(Debug)]
+pub(crate) enum Trust {
+    /// Nobody's: it asks nobody that shows one.
+    Nobody,
+    /// Those of the authorities that the system trusts.
+    System,
+    /// Those of these authorities.
+    Only(Vec<CertificateDer<'static>>),
+}
+
+/// A client for sources.
 ///
 /// # Errors
-/// Where the system's authorities cannot be read; nothing of them is needed without `https`.
-pub(crate) fn client(has_tls: bool) -> Result<Client, ClientError> {
+/// Where authorities cannot be read.
+pub(crate) fn client(trust: Trust) -> Result<Client, ClientError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let tls = ClientConfig::builder_with_provider(provider.clone());
     let tls = tls.with_safe_default_protocol_versions()?;
-    let tls = match has_tls {
-        true => {
+    let tls = match trust {
+        Trust::System => {
             let verifier = rustls_platform_verifier::Verifier::new(provider)?;
             tls.dangerous()
                 .with_custom_certificate_verifier(Arc::new(verifier))
                 .with_no_client_auth()
         }
-        false => tls
+        Trust::Only(authorities) => {
+            let mut roots = RootCertStore::empty();
+            for authority in authorities {
+                roots.add(authority)?;
+            }
+            tls.with_root_certificates(roots).with_no_client_auth()
+        }
+        Trust::Nobody => tls
             .with_root_certificates(RootCertStore::empty())
             .with_no_client_auth(),
     };

@@ -103,7 +103,7 @@ impl Metrics {
     #[cfg(test)]
     pub(crate) fn at(base: &str) -> Self {
         #![expect(clippy::unwrap_used, reason = "tests")]
-        let client = super::fetch::client(false).unwrap();
+        let client = super::fetch::client(super::fetch::Trust::Nobody).unwrap();
         let deadline = std::time::Duration::from_secs(60);
         let web = Web::new(client, None, deadline, MOST_BYTES).unwrap();
         Self::new(web, Url::parse(base).unwrap())

@@ -8,7 +8,7 @@
 
 mod answer;
 mod energy;
-mod fetch;
+pub(crate) mod fetch;
 mod metrics;
 mod readiness;
 mod solver;

@@ -11,7 +11,7 @@ pub(crate) use utilisation::Utilisation;
 use super::{
     Inputs, Source, System,
     energy::{self, Series},
-    fetch::{self, ClientError, Web},
+    fetch::{self, ClientError, Trust, Web},
     metrics::{self, Metrics},
 };
 use crate::{
@@ -79,7 +79,10 @@ impl Sources {
             return Ok(Self::default());
         }
         let has_tls = config.urls().any(|url| url.starts_with("https"));
-        let client = fetch::client(has_tls)?;
+        let client = fetch::client(match has_tls {
+            true => Trust::System,
+            false => Trust::Nobody,
+        })?;
         let mut asked = Vec::new();
         if let Some(energy) = &config.energy_price {
             asked.push(Asked::Prices(Prices::new(energy, &client)?));

@@ -88,6 +88,7 @@ async fn a_class_that_does_not_hold_still_is_no_model_and_keeps_no_other_from_be
         name: "olga".into(),
         role: Role::Operator,
         tenants: None,
+        ends_at: None,
     };
     let like = |name: &'static str, classes: &[&str]| {
         let classes = classes.iter();
@@ -153,6 +154,7 @@ async fn a_nodes_own_meter_says_nothing_of_a_limit_that_its_bmc_may_keep() {
             name: "olga".into(),
             role: Role::Operator,
             tenants: None,
+            ends_at: None,
         };
         let node = nodes::show(core, &operator, NODE).await.unwrap();
         let power = node.power.unwrap();

@@ -282,7 +282,7 @@ pub(crate) async fn act(
     key: Option<String>,
 ) -> Result<AllocationView, Problem> {
     // Who may not write is told that, and not what there is.
-    caller.writer()?;
+    caller.check_writes()?;
     if caller.tenants.is_some() {
         record(core, caller, id).await?;
     }

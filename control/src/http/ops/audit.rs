@@ -79,13 +79,14 @@ fn actions(list: Option<&str>) -> Result<BTreeSet<String>, Problem> {
 }
 
 /// Narrows what is asked for to what the caller may read. All of it is for operators of the whole
-/// cluster; those of some tenants read what is about these alone; everybody else what they did, or
+/// cluster; those of some tenants, and who looks after one, read what is about these alone; everybody else what they did, or
 /// what was done to what is theirs.
 fn narrow(caller: &Caller, filter: &mut AuditFilter) -> Result<(), Problem> {
     let refused = |detail: String| Err(Problem::new(Kind::Forbidden, "forbidden", detail));
     match (caller.role, &caller.tenants) {
         (Role::Operator | Role::Admin, None) => Ok(()),
-        (Role::Operator | Role::Admin, Some(tenants)) => match (&filter.within, tenants.first()) {
+        (Role::TenantAdmin, None) => caller.check_role(Role::Operator, "reading all of the audit"),
+        (_, Some(tenants)) if caller.sees_all() => match (&filter.within, tenants.first()) {
             (Some(project), _) => caller.check_sees(project),
             (None, Some(only)) if tenants.len() == 1 => {
                 filter.within = Some(only.clone());
@@ -106,7 +107,7 @@ fn narrow(caller: &Caller, filter: &mut AuditFilter) -> Result<(), Problem> {
                 Ok(())
             }
         },
-        (Role::Viewer, _) => caller.check_role(Role::User, "reading the audit"),
+        (_, _) => caller.check_role(Role::User, "reading the audit"),
     }
 }
 

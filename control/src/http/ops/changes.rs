@@ -91,7 +91,7 @@ fn one(
             let node = nodes::shown_as(view, entry, Some(record));
             Some(Change::Node {
                 // Who follows the stream replaces the node with it: it is as in the list.
-                record: Box::new(nodes::with_bmc(core, node, entry)),
+                record: Box::new(nodes::told(caller, nodes::with_bmc(core, node, entry))),
             })
         }
         EventKind::Project { record } => Some(Change::Project {
@@ -160,7 +160,10 @@ fn seen(core: &Core, view: &View, caller: &Caller, observed: &CoreObserved) -> O
             .filter(|_| caller.sees(&record.spec.project))?;
         Some(Waiting { id: id.0, reason })
     });
-    let nodes = nodes.map(|entry| nodes::with_bmc(core, nodes::shown(view, entry), entry));
+    let nodes = nodes.map(|entry| {
+        let node = nodes::shown(view, entry);
+        nodes::told(caller, nodes::with_bmc(core, node, entry))
+    });
     let exhausted = observed
         .exhausted
         .iter()

@@ -31,15 +31,15 @@ pub(crate) async fn claim(
     let project =
         ProjectPath::new(&project).map_err(|e| Problem::field("project", e.to_string()))?;
     caller.check_sees(&project)?;
-    let writer = caller.writer()?;
     let command = |nodes| Command::ClaimNodes {
         project: project.clone(),
         nodes,
         purpose: purpose.clone(),
     };
     // Whose they are, and whether they fit, is told without asking any node.
-    let unasked = claims::unasked(&core.view(), &nodes);
-    let envelope = Box::new(core.envelope(writer, key.clone(), None, command(unasked)));
+    let unasked = command(claims::unasked(&core.view(), &nodes));
+    let by = caller.proposer(&unasked)?;
+    let envelope = Box::new(core.envelope(by, key.clone(), None, unasked));
     match read(core, Query::Check { envelope }).await? {
         Answer::Check(Ok(_) | Err(Refusal::NotConforming { .. })) => {}
         Answer::Check(Err(refusal)) => return Err(Problem::from(&refusal)),
@@ -108,8 +108,7 @@ fn check_tenants(core: &Core, caller: &Caller, nodes: &[NodeId]) -> Result<(), P
         };
         if *tenure.user != *caller.name && !caller.sees(&tenure.project) {
             let detail = format!(
-                "{id} is claimed by {} of another tenant; ask an administrator of the whole cluster",
-                tenure.user
+                "{id} is claimed by somebody of another tenant; ask an administrator of the whole cluster"
             );
             return Err(Problem::new(Kind::Forbidden, "forbidden", detail));
         }

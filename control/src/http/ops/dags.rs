@@ -85,7 +85,7 @@ async fn asked(
     request: DagRequest,
     most: usize,
 ) -> Result<Box<DagSpec>, Problem> {
-    caller.writer()?;
+    caller.check_writes()?;
     let members = request.members.len();
     if members > most {
         let refusal = Refusal::DagTooLarge {
@@ -217,7 +217,7 @@ pub(crate) async fn cancel(
     id: DagId,
     key: Option<String>,
 ) -> Result<DagView, Problem> {
-    caller.writer()?;
+    caller.check_writes()?;
     let before = record(core, caller, id).await?;
     // The quorum does not look for one that has ended.
     if before.state != DagState::Running {

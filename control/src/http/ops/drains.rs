@@ -185,7 +185,6 @@ pub(crate) async fn undrain(
         return Ok(Undrained { revision, cleared });
     }
     if record.is_some_and(has_hooks_reason) {
-        caller.writer()?;
         tracing::info!(by = %caller.name, %node, "the reason of a failed hook is cleared");
         let cleared = faults::clear_hooks(core, &node, expected).await;
         let cleared = cleared.map_err(|error| super::problem(&error))?;

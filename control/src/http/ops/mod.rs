@@ -58,7 +58,7 @@ pub(crate) async fn propose(
     key: Option<String>,
     command: Command,
 ) -> Result<Applied, Problem> {
-    let principal = caller.writer()?;
+    let principal = caller.proposer(&command)?;
     let proposed = core.propose(principal, key, command).await;
     let applied = proposed.map_err(|error| problem(&error))?;
     let _ = tokio::time::timeout(SEE_OWN_WRITE, core.reached(applied.revision)).await;
@@ -105,7 +105,8 @@ pub(crate) async fn judge(
     caller: &Caller,
     command: Command,
 ) -> Result<Revision, Problem> {
-    let envelope = core.envelope(caller.writer()?, None, None, command);
+    let by = caller.proposer(&command)?;
+    let envelope = core.envelope(by, None, None, command);
     let query = Query::Check {
         envelope: Box::new(envelope),
     };

@@ -21,7 +21,7 @@ use lattice_hwprobe::{
     Verdict, health::Severity,
 };
 use lattice_placement::{Health, Liveness};
-use lattice_quorum_types::{NodeId, Revision, UnixMillis, node::Node};
+use lattice_quorum_types::{NodeId, ProjectPath, Revision, UnixMillis, node::Node};
 use std::{ops::Bound, time::Duration};
 use tokio::time::timeout;
 
@@ -40,8 +40,24 @@ pub(crate) fn name(text: &str) -> Result<NodeId, Problem> {
     NodeId::new(text).map_err(|_| Problem::unknown_node(text))
 }
 
+/// Whose a node is, is not told of other tenants: only that it is somebody's.
+pub(super) fn told(caller: &Caller, mut shown: NodeView) -> NodeView {
+    const OTHERS: &str = "(another tenant)";
+    if let Some(claim) = &mut shown.claim {
+        let project = ProjectPath::new(&claim.project);
+        let is_seen = project.is_ok_and(|project| caller.sees(&project));
+        if !is_seen && *claim.user != *caller.name {
+            OTHERS.clone_into(&mut claim.user);
+            OTHERS.clone_into(&mut claim.project);
+            claim.purpose = None;
+        }
+    }
+    shown
+}
+
 pub(crate) fn list(
     core: &Core,
+    caller: &Caller,
     limit: Option<u32>,
     cursor: Option<&str>,
 ) -> Result<Page<NodeView>, Problem> {
@@ -50,18 +66,18 @@ pub(crate) fn list(
     let view = core.view();
     let entries = view.nodes.range((start, Bound::Unbounded));
     let page = paging::page(entries, limit, |(id, _)| id.to_string());
-    Ok(page.map(|(_, entry)| with_bmc(core, shown(&view, entry), entry)))
+    Ok(page.map(|(_, entry)| told(caller, with_bmc(core, shown(&view, entry), entry))))
 }
 
 /// One node, with its certificate for those who may see it, and what it measures of its power where
 /// no BMC is read.
 pub(crate) async fn show(core: &Core, caller: &Caller, node: &str) -> Result<NodeView, Problem> {
-    let mut shown = get(core, node)?;
+    let mut shown = told(caller, get(core, node)?);
     if shown.power.is_none() {
         shown.power = in_band(core, &name(node)?).await;
     }
     add_last_complete(core, &mut shown).await;
-    if caller.check_whole(Role::Operator, "").is_ok() {
+    if caller.operates_whole() {
         shown.certificate = of_node(core, &name(node)?).await;
     }
     Ok(shown)

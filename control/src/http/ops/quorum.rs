@@ -17,6 +17,7 @@ use lattice_api::{
 use lattice_quorum_client::{ClientError, QuorumClient};
 use lattice_quorum_types::{
     VoterId,
+    command::Principal,
     membership::{Change, ChangeRefused},
 };
 use std::net::SocketAddr;
@@ -61,11 +62,10 @@ pub(crate) async fn view(core: &Core, caller: &Caller) -> Result<QuorumView, Pro
 
 async fn change(
     core: &Core,
-    caller: &Caller,
+    by: Principal,
     key: Option<String>,
     what: Change,
 ) -> Result<QuorumStep, Problem> {
-    let by = caller.writer()?;
     let step = quorum(core)?.change_quorum(by, named(key), what).await;
     match step.map_err(|error| unanswered(&error))? {
         Ok(progress) => Ok(progress.into()),
@@ -79,7 +79,7 @@ pub(crate) async fn add(
     request: AddMemberRequest,
     key: Option<String>,
 ) -> Result<QuorumStep, Problem> {
-    caller.check_whole(Role::Admin, "adding a member of the quorum")?;
+    let by = caller.administrator("adding a member of the quorum")?;
     if request.id == 0 {
         return Err(Problem::field("id", "must be at least 1"));
     }
@@ -88,7 +88,7 @@ pub(crate) async fn add(
         Problem::field("address", reason)
     })?;
     let id = request.id;
-    change(core, caller, key, Change::Add { id, addr }).await
+    change(core, by, key, Change::Add { id, addr }).await
 }
 
 pub(crate) async fn remove(
@@ -99,13 +99,13 @@ pub(crate) async fn remove(
     reason: &str,
     key: Option<String>,
 ) -> Result<QuorumStep, Problem> {
-    caller.check_whole(Role::Admin, "removing a member of the quorum")?;
+    let by = caller.administrator("removing a member of the quorum")?;
     if reason.trim().is_empty() || reason.len() > MAX_REASON_BYTES {
         let reason = format!("say why, in 1 to {MAX_REASON_BYTES} bytes: it is written down");
         return Err(Problem::field("reason", reason));
     }
     let reason = reason.to_owned();
-    change(core, caller, key, Change::Remove { id, force, reason }).await
+    change(core, by, key, Change::Remove { id, force, reason }).await
 }
 
 pub(crate) async fn step_down(
@@ -114,8 +114,8 @@ pub(crate) async fn step_down(
     request: StepDownRequest,
     key: Option<String>,
 ) -> Result<QuorumStep, Problem> {
-    caller.check_whole(Role::Admin, "letting another member lead")?;
-    change(core, caller, key, Change::StepDown { to: request.to }).await
+    let by = caller.administrator("letting another member lead")?;
+    change(core, by, key, Change::StepDown { to: request.to }).await
 }
 
 /// The bytes of a backup. An error breaks the answer off: the file is then not whole, and says so.
@@ -124,8 +124,7 @@ pub(crate) async fn backup(
     caller: &Caller,
     key: Option<String>,
 ) -> Result<BoxStream<'static, Result<Bytes, BoxError>>, Problem> {
-    caller.check_whole(Role::Admin, "making a backup")?;
-    let by = caller.writer()?;
+    let by = caller.administrator("making a backup")?;
     let place = api.streams().open(&caller.name, None)?;
     let pieces = quorum(api.core())?.backup(by, named(key)).await;
     let pieces = pieces.map_err(|error| unanswered(&error))?;

@@ -38,7 +38,8 @@ fn shown(
     let seen = spec.projects.iter().filter(|path| caller.sees(path));
     shown.projects = seen.map(ToString::to_string).collect();
     shown.usable = spec.users.contains(&*caller.name) || !shown.projects.is_empty();
-    if !caller.sees_all() {
+    // Whose users they are, nobody knows.
+    if !caller.operates_whole() {
         shown.users.retain(|user| **user == *caller.name);
     }
     shown.conflicts = conflicts(view, caller, spec, now);

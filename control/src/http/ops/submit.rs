@@ -188,7 +188,8 @@ pub(super) async fn was_used(
     let other = Command::Cancel {
         id: AllocationId(0),
     };
-    let envelope = core.envelope(caller.writer()?, Some(key.to_owned()), None, other);
+    let by = caller.proposer(&other)?;
+    let envelope = core.envelope(by, Some(key.to_owned()), None, other);
     let envelope = Box::new(envelope);
     match read(core, Query::Check { envelope }).await? {
         Answer::Check(Err(Refusal::KeyReused { .. })) => Ok(true),

@@ -91,7 +91,7 @@ pub(crate) fn of_tenant(
     })
 }
 
-/// One user's; others' for operators, and for administrators of tenants in those.
+/// One user's; others' for operators and accounting systems, and for who looks after tenants in those.
 pub(crate) fn of_user(
     core: &Core,
     caller: &Caller,
@@ -103,8 +103,8 @@ pub(crate) fn of_user(
         let reason = format!("a name has at most {MAX_NAME_BYTES} bytes");
         return Err(Problem::field("user", reason));
     }
-    if *user != *caller.name {
-        caller.check_role(Role::Operator, "reading what others have used")?;
+    if *user != *caller.name && !caller.is_accounting() {
+        caller.check_role(Role::TenantAdmin, "reading what others have used")?;
     }
     let window = Window::new(core, days)?;
     let used = core

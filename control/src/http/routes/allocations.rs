@@ -307,7 +307,7 @@ pub(super) async fn logs(
     };
     let chunks = logs::logs(&api, &caller, id, request).await?;
     let stop = api.stop().clone().cancelled_owned();
-    let body = chunks.take_until(stop);
+    let body = chunks.take_until(stop).take_until(caller.ended());
     Ok((
         [(CONTENT_TYPE, "application/octet-stream")],
         Body::from_stream(body),

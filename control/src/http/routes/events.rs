@@ -55,6 +55,7 @@ pub(super) async fn events(
     let since = q.since.or(last_event_id(&headers)?).map(Revision);
     let subscription = api.core().subscribe(since);
     let from = subscription.after();
+    let ended = caller.ended();
     let reader = Reader {
         subscription,
         api: api.clone(),
@@ -62,7 +63,7 @@ pub(super) async fn events(
         _place: place,
     };
     let stop = api.stop().clone().cancelled_owned();
-    let stream = reader.stream().take_until(stop);
+    let stream = reader.stream().take_until(stop).take_until(ended);
     let sse = Sse::new(stream).keep_alive(KeepAlive::new().interval(KEEP_ALIVE));
     Ok(([(REVISION, from.to_string())], sse))
 }

@@ -24,10 +24,15 @@ use utoipa::IntoParams;
     (status = 200, body = Page<NodeView>), (status = "default", body = Problem)))]
 pub(super) async fn list(
     State(api): State<Api>,
-    _: Caller,
+    caller: Caller,
     Params(p): Params<Paging>,
 ) -> Answer<Page<NodeView>> {
-    Ok(Json(nodes::list(api.core(), p.limit, p.cursor.as_deref())?))
+    Ok(Json(nodes::list(
+        api.core(),
+        &caller,
+        p.limit,
+        p.cursor.as_deref(),
+    )?))
 }
 
 /// One node. Operators are told of its certificate too, while the quorum answers.

@@ -4,7 +4,7 @@ use super::Paging;
 use crate::http::{
     Caller,
     answer::{Answer, Fail},
-    extract::{Input, Key, Params, Place},
+    extract::{AlsoAccounting, Input, Key, Params, Place},
     ops::tenants,
     state::Api,
 };
@@ -23,7 +23,7 @@ use lattice_api::{
     (status = 200, body = Page<TenantView>), (status = "default", body = Problem)))]
 pub(super) async fn list(
     State(api): State<Api>,
-    caller: Caller,
+    AlsoAccounting(caller): AlsoAccounting,
     Params(p): Params<Paging>,
 ) -> Answer<Page<TenantView>> {
     Ok(Json(tenants::list(
@@ -55,7 +55,7 @@ pub(super) async fn create(
         (status = "default", body = Problem)))]
 pub(super) async fn get(
     State(api): State<Api>,
-    caller: Caller,
+    AlsoAccounting(caller): AlsoAccounting,
     Place(id): Place,
 ) -> Answer<TenantView> {
     Ok(Json(tenants::get(api.core(), &caller, &id)?))
@@ -71,7 +71,7 @@ pub(super) async fn get(
         (status = 409, body = Problem), (status = "default", body = Problem)))]
 pub(super) async fn update(
     State(api): State<Api>,
-    caller: Caller,
+    AlsoAccounting(caller): AlsoAccounting,
     Place(id): Place,
     Key(key): Key,
     Input(update): Input<TenantUpdate>,

@@ -1,9 +1,8 @@
 //! What tenants and users have used.
 
 use crate::http::{
-    Caller,
     answer::Answer,
-    extract::{Params, Place},
+    extract::{AlsoAccounting, Params, Place},
     ops::usage,
     state::Api,
 };
@@ -32,7 +31,7 @@ pub(super) struct OfTenant {
         (status = "default", body = Problem)))]
 pub(super) async fn tenant(
     State(api): State<Api>,
-    caller: Caller,
+    AlsoAccounting(caller): AlsoAccounting,
     Place(id): Place,
     Params(q): Params<OfTenant>,
 ) -> Answer<TenantUsage> {
@@ -55,7 +54,7 @@ pub(super) struct OfUser {
     responses((status = 200, body = UserUsage), (status = "default", body = Problem)))]
 pub(super) async fn user(
     State(api): State<Api>,
-    caller: Caller,
+    AlsoAccounting(caller): AlsoAccounting,
     Params(q): Params<OfUser>,
 ) -> Answer<UserUsage> {
     let user = q.user.as_deref();

@@ -6,7 +6,7 @@ use crate::{
     Core,
     core::Parts,
     fold,
-    http::{self, Auth},
+    http::{self, Auth, oidc::Issuer},
     observe,
     view::Seen,
 };
@@ -19,8 +19,9 @@ use lattice_mesh::{
 };
 use lattice_placement::Health;
 use lattice_quorum_types::{
-    AllocationId, Applied, Command, Envelope, NodeId, Refusal, VclusterName,
+    AllocationId, Applied, Command, Envelope, NodeId, ProjectPath, Refusal, VclusterName,
     allocation::RankExit,
+    claim::{Claim, ClaimedNode, Proof},
     command::{ExpectedNode, Fence, Power, Principal, RankReport, SCHEMA},
     id::LeaseName,
     node::Lifecycle,
@@ -45,6 +46,9 @@ pub(super) const TOKENS: &str = "tokens:\n\
     - {name: bob, role: user, token: bob-bob-bob-bob-bob-bob}\n\
     - {name: warden, role: admin, token: warden-warden-warden-warden, tenants: [ocean]}\n\
     - {name: diver, role: operator, token: diver-diver-diver-diver, tenants: [ocean]}\n\
+    - {name: dean, role: tenant-admin, token: dean-dean-dean-dean-dean, tenants: [ocean]}\n\
+    - {name: waldur, role: service, token: waldur-waldur-waldur-waldur}\n\
+    - {name: tide, role: service, token: tide-tide-tide-tide-tide, tenants: [ocean]}\n\
     - {name: eye, role: viewer, token: eye-eye-eye-eye-eye-eye}\n";
 
 /// Longer than anything here takes on a busy machine.
@@ -81,6 +85,8 @@ pub(super) struct Bed {
     pub(super) inventory: Inventoried,
     /// What somebody does while a health gate is asked.
     pub(super) meanwhile: Meanwhile,
+    /// Whose tokens are taken beside those of the file.
+    issuer: Option<Arc<Issuer>>,
 }
 
 /// See [`Bed::meanwhile`].
@@ -164,7 +170,7 @@ fn agent_router(
         })
 }
 
-fn server_tls() -> (Arc<rustls::ServerConfig>, String) {
+pub(super) fn server_tls() -> (Arc<rustls::ServerConfig>, String) {
     let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
     let key = rustls::pki_types::PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
     let identity = crate::HttpsIdentity {
@@ -242,6 +248,7 @@ impl Bed {
             health,
             inventory,
             meanwhile,
+            issuer: None,
         };
         bed.open();
         bed
@@ -249,7 +256,20 @@ impl Bed {
 
     /// The tree atlas 120 / physics 20 / simulation 10, web 50, and `gpu[001-024]`.
     pub(super) async fn furnished() -> Self {
-        let bed = Self::empty().await;
+        Self::empty().await.furnish().await
+    }
+
+    /// The same, and the tokens of an issuer are taken beside those of the file.
+    pub(super) async fn trusting(issuer: Arc<Issuer>) -> Self {
+        let mut bed = Self::empty().await;
+        bed.issuer = Some(issuer);
+        bed.close().await;
+        bed.open();
+        bed.furnish().await
+    }
+
+    async fn furnish(self) -> Self {
+        let bed = self;
         let root = bed.client("root");
         for (path, nodes) in [
             ("atlas", 120),
@@ -274,10 +294,14 @@ impl Bed {
         let listener = TcpListener::bind(self.addr).unwrap();
         listener.set_nonblocking(true).unwrap();
         self.stop = CancellationToken::new();
+        let mut auth = Auth::parse(TOKENS).unwrap();
+        if let Some(issuer) = &self.issuer {
+            auth = auth.with_issuer(issuer.clone());
+        }
         let port = http::Port {
             listener,
             tls: self.tls.clone(),
-            auth: Arc::new(Auth::parse(TOKENS).unwrap()),
+            auth: Arc::new(auth),
             authority: self.authority,
             max_dag_size: MAX_DAG_SIZE,
         };
@@ -405,6 +429,48 @@ impl Bed {
         });
         let nodes = expected.collect();
         self.service(Some(fence), Command::Assign { id, nodes });
+        self.settled().await;
+    }
+
+    /// A node is somebody's own from now on.
+    pub(super) async fn claim(&self, who: &str, project: &str, node: &str) {
+        let node = NodeId::new(node).unwrap();
+        let view = self.core.view();
+        let version = view.node(&node).unwrap().record.as_ref().unwrap().version;
+        let claim = Claim {
+            node: node.clone(),
+            boot_id: "b1".to_owned(),
+            cohort: None,
+            classes: BTreeMap::new(),
+            read_at: SystemClock.now(),
+            nonce: [0; 16],
+        };
+        let claimed = ClaimedNode {
+            expected: ExpectedNode {
+                node,
+                version,
+                boot: Some("b1".to_owned()),
+            },
+            proof: Proof {
+                claim,
+                signature: Bytes::new(),
+                completed: BTreeMap::new(),
+                conforms: BTreeMap::new(),
+            },
+        };
+        let command = Command::ClaimNodes {
+            project: ProjectPath::new(project).unwrap(),
+            nodes: vec![claimed],
+            purpose: "genomes".to_owned(),
+        };
+        let envelope = Envelope {
+            principal: Principal {
+                name: who.to_owned(),
+                power: Power::User,
+            },
+            ..service_envelope(None, command)
+        };
+        self.store.apply(&envelope).unwrap();
         self.settled().await;
     }
 

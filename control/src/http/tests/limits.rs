@@ -49,10 +49,10 @@ async fn a_tenant_is_made_changed_in_the_seeds_own_form_and_taken_down() {
     assert_eq!(names, ["atlas", "physics"]);
     for (body, field) in [
         (
-            json!({"max_nodes": 1, "gpu_hours_budget": 150_000}),
+            json!({"max_nodes": 1, "gpu_hours_budget": -1}),
             "gpu_hours_budget",
         ),
-        (json!({"fair_share_target": 0.15}), "fair_share_target"),
+        (json!({"fair_share_target": 1.5}), "fair_share_target"),
         (json!({"max_nodes": -1}), "max_nodes"),
         (json!({"max_nodes": null}), "max_nodes"),
         (json!({"max_node": 1}), "max_node"),

@@ -3,7 +3,7 @@
 
 mod conformance;
 mod content;
-mod routes;
+pub(super) mod routes;
 
 use super::bed::Bed;
 use lattice_api::{Problem, v1};

@@ -1,10 +1,12 @@
 //! A token for some tenants: the others are not there.
 
 use super::{
-    bed::{Bed, PATIENCE, job},
+    bed::{Bed, PATIENCE, ask, job},
+    grpc::{by, channel},
     projects::request,
 };
 use futures::TryStreamExt;
+use lattice_api::v1::{self, nodes_client::NodesClient};
 use lattice_client::{
     AllocationFilter, LogOptions, SubmitOptions,
     api::{
@@ -13,6 +15,8 @@ use lattice_client::{
     },
 };
 use lattice_quorum_types::AllocationId;
+use reqwest::Method;
+use serde_json::{Value, json};
 
 async fn ocean() -> Bed {
     let bed = Bed::furnished().await;
@@ -99,4 +103,137 @@ async fn their_names_and_limits_are_not_in_the_metrics() {
         assert!(text.contains(&own), "{own} in {text}");
     }
     assert!(!text.contains("atlas"), "{text}");
+    // What is said of all tenants at once is for who operates all of them.
+    let whole = bed.raw().get(bed.url("/metrics"));
+    let whole = whole.bearer_auth(bed.token("op")).send().await.unwrap();
+    let whole = whole.text().await.unwrap();
+    for name in ["lattice_autoscaling_", "lattice_preemption"] {
+        assert!(whole.contains(name), "{name} in {whole}");
+        assert!(!text.contains(name), "{name} in {text}");
+    }
+}
+
+#[tokio::test]
+async fn whose_nodes_theirs_are_is_not_told() {
+    let bed = ocean().await;
+    let events = bed.client("diver").events(None).await.unwrap();
+    let mut events = std::pin::pin!(events.into_stream());
+    bed.claim("bob", "atlas/web", "gpu006").await;
+    bed.claim("bob", "ocean", "gpu007").await;
+    let (mut told, mut claimed) = (Vec::new(), 0);
+    while claimed < 2 {
+        let next = tokio::time::timeout(PATIENCE, events.try_next()).await;
+        let text = match next.unwrap().unwrap().unwrap() {
+            StreamEvent::Changes(changes) => serde_json::to_string(&changes).unwrap(),
+            StreamEvent::Observed(observed) => serde_json::to_string(&observed).unwrap(),
+            other => panic!("{other:?}"),
+        };
+        claimed += text.matches("\"claimed\"").count();
+        told.push(text);
+    }
+    for path in ["nodes", "nodes/gpu006", "nodes/gpu007"] {
+        let (_, nodes) = ask(&bed, "diver", Method::GET, path, Value::Null).await;
+        told.push(nodes.to_string());
+    }
+    let mut nodes = NodesClient::new(channel(&bed).await);
+    let page = nodes.list(by(&bed, "diver", v1::ListNodesRequest::default()));
+    let page = page.await.unwrap().into_inner();
+    told.push(format!("{page:?}"));
+    for text in &told {
+        assert!(!text.contains("atlas"), "{text}");
+    }
+    // That it is somebody's is told, and of the own tenant all of it.
+    let (_, theirs) = ask(&bed, "diver", Method::GET, "nodes/gpu006", Value::Null).await;
+    assert_eq!(theirs["claim"]["user"], "(another tenant)");
+    let (_, own) = ask(&bed, "diver", Method::GET, "nodes/gpu007", Value::Null).await;
+    let of = |node: &Value| json!([node["claim"]["user"], node["claim"]["purpose"]]);
+    assert_eq!(of(&own), json!(["bob", "genomes"]));
+    let (_, whole) = ask(&bed, "op", Method::GET, "nodes/gpu006", Value::Null).await;
+    assert_eq!(whole["claim"]["project"], "atlas/web");
+    let release = json!({"reason": "why"});
+    let (status, told) = ask(
+        &bed,
+        "warden",
+        Method::POST,
+        "nodes/gpu006/release",
+        release,
+    )
+    .await;
+    assert_eq!(status, 403);
+    assert!(!told["detail"].as_str().unwrap().contains("bob"), "{told}");
+}
+
+#[tokio::test]
+async fn for_whom_nodes_are_kept_is_told_to_who_operates_all_tenants_and_to_themselves() {
+    let bed = ocean().await;
+    let course = json!({"nodes": "gpu001", "duration": "1h", "users": ["bob", "diver"],
+        "projects": ["atlas/web", "ocean"], "reason": "course"});
+    let (status, _) = ask(&bed, "op", Method::PUT, "reservations/course", course).await;
+    assert_eq!(status, 200);
+    for (who, users, projects) in [
+        ("op", json!(["bob", "diver"]), json!(["atlas/web", "ocean"])),
+        ("diver", json!(["diver"]), json!(["ocean"])),
+        ("dean", json!([]), json!(["ocean"])),
+    ] {
+        let (_, told) = ask(&bed, who, Method::GET, "reservations/course", Value::Null).await;
+        let list = |name: &str| told.get(name).cloned().unwrap_or(json!([]));
+        assert_eq!(
+            (list("users"), list("projects")),
+            (users, projects),
+            "{who}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn who_looks_after_a_tenant_does_so_for_its_work_and_projects_and_nothing_else() {
+    let bed = ocean().await;
+    let dean = bed.client("dean");
+    let own = bed.submit("alice", "ocean", 1).await;
+    assert_eq!(dean.allocation(own).await.unwrap().user, "alice");
+    let longer = json!({"walltime": "2h"});
+    let path = format!("allocations/{own}/extend");
+    let (status, told) = ask(&bed, "dean", Method::POST, &path, longer).await;
+    assert_eq!(status, 200, "{told}");
+    assert_eq!(dean.cancel(own).await.unwrap().state, "cancelled");
+    let deep = request("ocean/deep", Some(4));
+    let made = dean.create_project(&deep, None);
+    assert_eq!(made.await.unwrap().path, "ocean/deep");
+    let batch = |path: &str| json!({"changes": [{"path": path, "max_nodes": 2}]});
+    let put = async |path: &str| {
+        ask(&bed, "dean", Method::PUT, "limits", batch(path))
+            .await
+            .0
+    };
+    assert_eq!(put("ocean/deep").await, 200);
+    assert_eq!((put("ocean").await, put("atlas/web").await), (403, 404));
+    // The quorum judges it as anybody's: children share what their parent has.
+    let (path, more) = ("projects/ocean/deep", json!({"max_nodes": 10}));
+    let (status, told) = ask(&bed, "dean", Method::PUT, path, more).await;
+    assert_eq!(status, 409, "{told}");
+    dean.delete_project("ocean/deep").await.unwrap();
+    // All of it is written down under its name, and it reads what is about its tenant.
+    let (_, audit) = ask(&bed, "dean", Method::GET, "audit?by=dean", Value::Null).await;
+    assert!(audit["items"].as_array().unwrap().len() >= 3, "{audit}");
+}
+
+#[tokio::test]
+async fn an_accounting_system_sets_what_tenants_may_use_and_never_by_force() {
+    let bed = ocean().await;
+    let put = async |who: &str, id: &str, body: Value| {
+        ask(&bed, who, Method::PUT, &format!("tenants/{id}"), body).await
+    };
+    let budget = json!({"max_nodes": 7, "gpu_hours_budget": 1000, "fair_share_target": 0.2});
+    let (status, told) = put("waldur", "ocean", budget.clone()).await;
+    assert_eq!((status, &told["max_nodes"]), (200, &json!(7)), "{told}");
+    assert_eq!(put("tide", "ocean", budget.clone()).await.0, 200);
+    assert_eq!(put("tide", "atlas", budget).await.0, 404);
+    for who in ["waldur", "tide"] {
+        let (status, told) = put(who, "ocean", json!({"max_nodes": 7, "force": true})).await;
+        assert_eq!(status, 403, "{told}");
+    }
+    // Below what its projects have been given it needs force, and so somebody else.
+    assert_eq!(put("waldur", "atlas", json!({"max_nodes": 1})).await.0, 409);
+    let (_, list) = ask(&bed, "tide", Method::GET, "tenants", Value::Null).await;
+    assert_eq!(list["items"].as_array().unwrap().len(), 1);
 }

@@ -4,7 +4,7 @@ use crate::{
     core::{Core, Parts},
     inputs::{
         Source,
-        fetch::{Web, client},
+        fetch::{Trust, Web, client},
         sources::Asked,
     },
     store::Store,
@@ -168,7 +168,7 @@ pub(super) fn web(token_file: Option<&Path>, most: usize) -> Web {
 }
 
 pub(super) fn web_within(deadline: Duration, token_file: Option<&Path>, most: usize) -> Web {
-    Web::new(client(false).unwrap(), token_file, deadline, most).unwrap()
+    Web::new(client(Trust::Nobody).unwrap(), token_file, deadline, most).unwrap()
 }
 
 /// A clock that stands until it is moved.

@@ -4,7 +4,7 @@ use super::site::{DEADLINE, Does, PATIENCE, Site, web_within};
 use crate::{
     config::scheduling::SchedulingConfig,
     inputs::{
-        fetch::{FetchError, Web, client},
+        fetch::{FetchError, Trust, Web, client},
         sources::Sources,
     },
 };
@@ -129,7 +129,12 @@ async fn a_token_is_shown_and_read_again_when_it_is_no_longer_taken() {
     assert_eq!(web(None).get(&url).await, refused);
     // What others can read, or what no header may have, is no token.
     let refused = || {
-        let web = Web::new(client(false).unwrap(), Some(&token.path), DEADLINE, 10);
+        let web = Web::new(
+            client(Trust::Nobody).unwrap(),
+            Some(&token.path),
+            DEADLINE,
+            10,
+        );
         web.unwrap_err().to_string()
     };
     token.put("two\nlines");

@@ -139,6 +139,7 @@ impl Bed {
             name: "olga".into(),
             role: Role::Operator,
             tenants: None,
+            ends_at: None,
         };
         let request = BaselineRequest {
             nodes: Some(NODE.to_owned()),
@@ -446,6 +447,7 @@ async fn a_reading_that_is_made_now_prints_the_fingerprint_that_everybody_shows(
         name: "olga".into(),
         role: Role::Operator,
         tenants: None,
+        ends_at: None,
     };
     let shown = || {
         let view = core.view();

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Each route with the call that asks the same.
-const CALLS: &[(&str, &str)] = &[
+pub(in super::super) const CALLS: &[(&str, &str)] = &[
     ("GET /api/v1/allocations", "Allocations.List"),
     ("POST /api/v1/allocations", "Allocations.Submit"),
     ("GET /api/v1/allocations/{id}", "Allocations.Get"),
@@ -100,6 +100,19 @@ const CALLS: &[(&str, &str)] = &[
     ("GET /api/v1/tenants/{id}", "AdminService.GetTenant"),
     ("PUT /api/v1/tenants/{id}", "AdminService.UpdateTenant"),
     ("DELETE /api/v1/tenants/{id}", "AdminService.DeleteTenant"),
+    (
+        "GET /api/v1/tenants/{id}/usage",
+        "AdminService.GetTenantUsage",
+    ),
+    ("GET /api/v1/usage", "AdminService.GetUserUsage"),
+    (
+        "GET /api/v1/accounting/status",
+        "AdminService.GetAccountingStatus",
+    ),
+    (
+        "POST /api/v1/accounting/reconcile",
+        "AdminService.ReconcileAccounting",
+    ),
     ("GET /api/v1/projects/{path}/headroom", "Projects.Headroom"),
     ("GET /api/v1/system/limits", "AdminService.GetSystemLimits"),
     ("PUT /api/v1/system/limits", "AdminService.SetSystemLimits"),
@@ -157,7 +170,7 @@ const CALLS: &[(&str, &str)] = &[
 ];
 
 /// Routes without a call.
-const REST_ALONE: &[(&str, &str)] = &[
+pub(in super::super) const REST_ALONE: &[(&str, &str)] = &[
     (
         "GET /api/v1/allocations/{id}/logs",
         "bytes that are followed: a chunked answer is what pipes and browsers read",
@@ -180,9 +193,13 @@ const REST_ALONE: &[(&str, &str)] = &[
         "for load balancers, which speak HTTP; without a token",
     ),
     ("GET /metrics", "the text format of Prometheus"),
+    (
+        "POST /api/v1/accounting/hook/{secret}",
+        "where Waldur calls, which posts JSON; without a token but its secret",
+    ),
 ];
 
-fn routes() -> BTreeSet<String> {
+pub(in super::super) fn routes() -> BTreeSet<String> {
     let document = serde_json::to_value(crate::http::openapi()).unwrap();
     let paths = document["paths"].as_object().unwrap();
     let of_path = |(path, item): (&String, &serde_json::Value)| -> Vec<String> {
@@ -195,7 +212,7 @@ fn routes() -> BTreeSet<String> {
 }
 
 /// `Service.Method` of each call, as the files that clients are made of say.
-fn calls() -> BTreeSet<String> {
+pub(in super::super) fn calls() -> BTreeSet<String> {
     let files = [
         include_str!("../../../../api/proto/lattice/v1/lattice.proto"),
         include_str!("../../../../api/proto/lattice/v1/conformance.proto"),

@@ -1,0 +1,108 @@
+//! The section `https.oidc`: an issuer whose tokens let people in, beside the file of tokens.
+
+use crate::http::Role;
+use lattice_config::Problems;
+use reqwest::Url;
+use serde::Deserialize;
+use std::{collections::BTreeMap, path::PathBuf};
+
+/// An issuer of tokens (OpenID Connect), and what its tokens mean here.
+#[derive(Debug, Clone, Deserialize)]
+pub struct OidcConfig {
+    /// Its address, exactly as its tokens have it (`iss`); what it says of itself is found below.
+    pub issuer: String,
+    /// What its tokens for this cluster are for (`aud`).
+    pub audience: String,
+    /// File with the authorities that it is trusted by, PEM; those of the system when left out.
+    pub ca_file: Option<PathBuf>,
+    /// The claim that names who asks; `preferred_username`, or else `sub`, when left out.
+    pub name_claim: Option<String>,
+    /// The claim with their roles: a name, or a path with dots like `realm_access.roles`.
+    #[serde(default = "lattice_roles")]
+    pub roles_claim: String,
+    /// Which of its values stands for which of our roles.
+    pub roles: BTreeMap<String, Role>,
+    /// The claim with the tenants they are told of, `*` for all; when left out everybody is told of all.
+    pub tenants_claim: Option<String>,
+    /// Seconds by which its clock may differ from ours.
+    #[serde(default = "one_minute")]
+    pub leeway_s: u64,
+    /// Seconds between two readings of its keys.
+    #[serde(default = "one_hour")]
+    pub refresh_s: u64,
+}
+
+fn lattice_roles() -> String {
+    "lattice_roles".to_owned()
+}
+const fn one_minute() -> u64 {
+    60
+}
+const fn one_hour() -> u64 {
+    3_600
+}
+
+/// More is no difference between clocks.
+const MOST_LEEWAY_S: u64 = 600;
+/// Less is no courtesy, and more leaves keys that were taken back in force.
+const REFRESH_S: std::ops::RangeInclusive<u64> = 60..=86_400;
+
+impl OidcConfig {
+    pub(super) fn check(&self, problems: &mut Problems) {
+        if let Err(why) = check_issuer(&self.issuer) {
+            problems.add("issuer", why);
+        }
+        if self.audience.trim().is_empty() {
+            problems.add(
+                "audience",
+                "give what the issuer's tokens for this cluster are for",
+            );
+        }
+        for (key, claim) in [
+            ("name_claim", self.name_claim.as_ref()),
+            ("roles_claim", Some(&self.roles_claim)),
+            ("tenants_claim", self.tenants_claim.as_ref()),
+        ] {
+            if claim.is_some_and(|claim| claim.trim().is_empty()) {
+                problems.add(key, "is the name of a claim, or a path with dots");
+            }
+        }
+        if self.roles.is_empty() {
+            let text = "map at least one value of the claim to a role, or nobody is let in";
+            problems.add("roles", text);
+        }
+        let deans = self.roles.iter().filter(|(_, r)| **r == Role::TenantAdmin);
+        for (value, role) in deans.filter(|_| self.tenants_claim.is_none()) {
+            let text =
+                format!("the role {role} is for tenants that are named: give `tenants_claim`");
+            problems.add(format!("roles.{value}"), text);
+        }
+        if self.leeway_s > MOST_LEEWAY_S {
+            let given = self.leeway_s;
+            let text = format!("give 0 to {MOST_LEEWAY_S} seconds, not {given}");
+            problems.add("leeway_s", text);
+        }
+        if !REFRESH_S.contains(&self.refresh_s) {
+            let (least, most) = (REFRESH_S.start(), REFRESH_S.end());
+            let given = self.refresh_s;
+            let text = format!("give {least} to {most} seconds, not {given}");
+            problems.add("refresh_s", text);
+        }
+    }
+}
+
+fn check_issuer(text: &str) -> Result<(), String> {
+    let url = Url::parse(text).map_err(|error| format!("is no URL: {error}"))?;
+    if url.scheme() != "https" {
+        return Err(
+            "must be an https URL: whoever could answer in its place could let anybody in".into(),
+        );
+    }
+    if url.query().is_some() || url.fragment().is_some() {
+        return Err("must have no query and no fragment".into());
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err("must name no user".into());
+    }
+    Ok(())
+}

@@ -1,0 +1,355 @@
+//! Tokens that an issuer signs (OpenID Connect), beside those of the file.
+//!
+//! The issuer is asked for its keys alone, by a task of its own ([`Issuer::follow`]): when control starts,
+//! once in a while, and when a token names a key that is not known. Nobody who shows a token waits for
+//! the issuer but in the last case, and not for long. Keys that are known stay in force while it is silent.
+//!
+//! `jose.rs` says whose a token is, `claims.rs` what it must say; both know no clock and no network. Why
+//! it is as it is: `0002-tokens-of-an-issuer.md`.
+
+mod claims;
+mod jose;
+
+use super::caller::Caller;
+use crate::{
+    config::OidcConfig,
+    inputs::fetch::{self, ClientError, FetchError, Trust, Web},
+};
+use arc_swap::ArcSwapOption;
+use claims::{Fault, Holder, Rules};
+use jose::{Keys, Token};
+use lattice_api::problem::{Kind, Problem};
+use lattice_quorum_types::UnixMillis;
+use reqwest::Url;
+use rustls::pki_types::{CertificateDer, pem::PemObject as _};
+use serde::Deserialize;
+use std::{
+    fmt,
+    path::Path,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+use tokio::{
+    sync::{Notify, watch},
+    time::{Instant, timeout},
+};
+
+/// Where the issuer says what it is, below its own address.
+const DISCOVERY: &str = "/.well-known/openid-configuration";
+/// Longest wait for each of its two answers.
+const DEADLINE: Duration = Duration::from_secs(10);
+/// Longest answer: a set of keys with certificates has some tens of KiB.
+const MOST_BYTES: usize = 1 << 20;
+/// An issuer that does not answer is asked again after this, then after twice as long, and so on.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// Between two questions because of a key that is not known: whoever invents names of keys must not make
+/// us ask the issuer as often as they like.
+const BETWEEN_UNKNOWN: Duration = Duration::from_secs(60);
+/// Longest wait of who shows a token with a key that is not known.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The issuer cannot be asked.
+#[derive(Debug, thiserror::Error)]
+pub enum IssuerError {
+    /// The client cannot be set up.
+    #[error("https.oidc: {reason}")]
+    Client {
+        /// Why.
+        reason: String,
+    },
+    /// What the configuration names.
+    #[error("https.oidc.{key}: {reason}")]
+    Key {
+        /// Below `https.oidc`.
+        key: &'static str,
+        /// What is wrong.
+        reason: String,
+    },
+}
+
+impl From<ClientError> for IssuerError {
+    fn from(error: ClientError) -> Self {
+        Self::Client {
+            reason: crate::bmc::with_causes(&error),
+        }
+    }
+}
+
+/// Why the issuer's keys are not known anew.
+#[derive(Debug, thiserror::Error)]
+enum KeysError {
+    #[error("{url}: {source}")]
+    Fetch { url: Url, source: FetchError },
+    #[error("{url}: not what was asked for: {source}")]
+    Unreadable { url: Url, source: serde_json::Error },
+    #[error("{url}: it names another issuer than `https.oidc.issuer`")]
+    OtherIssuer { url: Url },
+    #[error("{url}: its `jwks_uri` is no https URL")]
+    Insecure { url: Url },
+    #[error("{url}: it holds no key for signatures of a kind that is taken")]
+    NoKeys { url: Url },
+}
+
+/// What the issuer says of itself, as far as it is read.
+#[derive(Deserialize)]
+struct Discovery {
+    issuer: String,
+    jwks_uri: String,
+}
+
+/// Keys, and when they were read.
+struct Known {
+    keys: Keys,
+    at: Instant,
+}
+
+/// Who asked for keys because one was not known.
+#[derive(Default)]
+struct Turn {
+    last: Option<Instant>,
+    /// Somebody waits for the answer.
+    is_pending: bool,
+}
+
+/// An issuer of tokens, and what is known of it.
+pub(crate) struct Issuer {
+    rules: Rules,
+    web: Web,
+    discovery: Url,
+    refresh: Duration,
+    known: ArcSwapOption<Known>,
+    turn: Mutex<Turn>,
+    wanted: Notify,
+    /// How often it was asked.
+    rounds: watch::Sender<u64>,
+}
+
+impl fmt::Debug for Issuer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Issuer({})", self.rules.issuer)
+    }
+}
+
+impl Issuer {
+    /// Of a section that was checked. Reads the file of its authority; asks nobody yet.
+    ///
+    /// # Errors
+    /// A file that cannot be used, or TLS.
+    pub(crate) fn new(config: &OidcConfig) -> Result<Self, IssuerError> {
+        let trust = match &config.ca_file {
+            Some(path) => Trust::Only(authorities(path)?),
+            None => Trust::System,
+        };
+        let web = Web::new(fetch::client(trust)?, None, DEADLINE, MOST_BYTES);
+        let wrong = |key: &'static str, reason: String| IssuerError::Key { key, reason };
+        let web = web.map_err(|error| wrong("issuer", error.to_string()))?;
+        let discovery = format!("{}{DISCOVERY}", config.issuer.trim_end_matches('/'));
+        let discovery = Url::parse(&discovery);
+        Ok(Self {
+            rules: Rules {
+                issuer: config.issuer.clone(),
+                audience: config.audience.clone(),
+                name_claim: config.name_claim.clone(),
+                roles_claim: config.roles_claim.clone(),
+                roles: config.roles.clone(),
+                tenants_claim: config.tenants_claim.clone(),
+                leeway_ms: config.leeway_s.saturating_mul(1_000),
+            },
+            web,
+            discovery: discovery.map_err(|error| wrong("issuer", error.to_string()))?,
+            refresh: Duration::from_secs(config.refresh_s),
+            known: ArcSwapOption::empty(),
+            turn: Mutex::default(),
+            wanted: Notify::new(),
+            rounds: watch::Sender::new(0),
+        })
+    }
+
+    fn turn(&self) -> MutexGuard<'_, Turn> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps its keys; ends never.
+    pub(crate) async fn follow(self: Arc<Self>) {
+        let mut pause = FIRST_PAUSE;
+        let mut said = String::new();
+        loop {
+            let read = self.read_keys().await;
+            let wait = match read {
+                Ok(keys) => {
+                    if !said.is_empty() || self.known.load().is_none() {
+                        tracing::info!(
+                            issuer = self.rules.issuer,
+                            keys = keys.len(),
+                            "keys of tokens read"
+                        );
+                    }
+                    said.clear();
+                    pause = FIRST_PAUSE;
+                    let at = Instant::now();
+                    self.known.store(Some(Arc::new(Known { keys, at })));
+                    self.refresh
+                }
+                Err(error) => {
+                    let text = error.to_string();
+                    if text != said {
+                        let has_keys = self.known.load().is_some();
+                        tracing::warn!(
+                            issuer = self.rules.issuer,
+                            has_keys,
+                            "keys of tokens not read: {text}"
+                        );
+                        said = text;
+                    }
+                    let wait = pause;
+                    pause = (pause * 2).min(LONGEST_PAUSE);
+                    wait.min(self.refresh)
+                }
+            };
+            self.turn().is_pending = false;
+            self.rounds.send_modify(|rounds| *rounds += 1);
+            tokio::select! {
+                () = tokio::time::sleep(wait) => {}
+                () = self.wanted.notified() => {}
+            }
+        }
+    }
+
+    async fn read_keys(&self) -> Result<Keys, KeysError> {
+        let url = || self.discovery.clone();
+        let text = self.get(&self.discovery).await?;
+        let said: Discovery = serde_json::from_slice(&text)
+            .map_err(|source| KeysError::Unreadable { url: url(), source })?;
+        if said.issuer != self.rules.issuer {
+            return Err(KeysError::OtherIssuer { url: url() });
+        }
+        let place = Url::parse(&said.jwks_uri).ok();
+        let place = place.filter(|place| place.scheme() == "https");
+        let place = place.ok_or_else(|| KeysError::Insecure { url: url() })?;
+        let text = self.get(&place).await?;
+        match Keys::read(&text) {
+            Ok(keys) if keys.len() > 0 => Ok(keys),
+            Ok(_) => Err(KeysError::NoKeys { url: place }),
+            Err(source) => Err(KeysError::Unreadable { url: place, source }),
+        }
+    }
+
+    async fn get(&self, url: &Url) -> Result<Vec<u8>, KeysError> {
+        let got = self.web.get(url).await;
+        got.map_err(|source| KeysError::Fetch {
+            url: url.clone(),
+            source,
+        })
+    }
+
+    /// How long ago its keys were read.
+    pub(crate) fn keys_age(&self) -> Option<Duration> {
+        Some(self.known.load().as_ref()?.at.elapsed())
+    }
+
+    /// Whom a text lets in that has the form of a token of an issuer; `None` for another text.
+    pub(crate) async fn find(
+        &self,
+        text: &str,
+        now: UnixMillis,
+    ) -> Option<Result<Caller, Problem>> {
+        if !Token::looks_like_one(text) {
+            return None;
+        }
+        Some(self.judge(text, now).await)
+    }
+
+    async fn judge(&self, text: &str, now: UnixMillis) -> Result<Caller, Problem> {
+        let token = Token::read(text);
+        let token = token.map_err(|why| nobody(&format!("the token cannot be used: {why}")))?;
+        let seen = self.rounds.subscribe();
+        let mut signed = self.is_signed(&token)?;
+        // A token that names no key may be of one that came since.
+        let may_be_newer = match signed {
+            None => true,
+            Some(good) => !good && !token.names_key(),
+        };
+        if may_be_newer && self.asks_again(seen).await {
+            signed = self.is_signed(&token)?;
+        }
+        match signed {
+            Some(true) => {}
+            Some(false) => return Err(nobody("the token's signature is not its issuer's")),
+            None => {
+                return Err(nobody(
+                    "the token is of no key (`kid`) that its issuer is known to have; keys are read anew at \
+                     most once a minute for this",
+                ));
+            }
+        }
+        let holder = self.rules.holder(token.payload(), now);
+        holder
+            .map(|holder| caller(holder, now))
+            .map_err(|fault| match fault {
+                Fault::NotValid(text) => nobody(&text),
+                Fault::NotAllowed(text) => Problem::new(Kind::Forbidden, "forbidden", text),
+            })
+    }
+
+    /// Whether its issuer signed it; `None`: it is of no key that the issuer is known to have.
+    fn is_signed(&self, token: &Token<'_>) -> Result<Option<bool>, Problem> {
+        let known = self.known.load();
+        let known = known.as_ref().ok_or_else(|| self.no_keys())?;
+        Ok(known.keys.of(token).map(|key| key.signed(token)))
+    }
+
+    fn no_keys(&self) -> Problem {
+        let detail = format!(
+            "tokens of {} cannot be judged yet: it has not told its keys since this control started, and is \
+             asked again. Tokens of this cluster's own file are taken meanwhile",
+            self.rules.issuer
+        );
+        Problem::new(Kind::Unavailable, "issuer_unavailable", detail)
+    }
+
+    /// Has the issuer asked for its keys, and waits for them; `false` where that was done too lately.
+    async fn asks_again(&self, mut seen: watch::Receiver<u64>) -> bool {
+        {
+            let mut turn = self.turn();
+            let is_due = turn.last.is_none_or(|at| at.elapsed() >= BETWEEN_UNKNOWN);
+            if !turn.is_pending && !is_due {
+                return false;
+            }
+            if !turn.is_pending {
+                turn.last = Some(Instant::now());
+                turn.is_pending = true;
+                self.wanted.notify_one();
+            }
+        }
+        matches!(timeout(PATIENCE, seen.changed()).await, Ok(Ok(())))
+    }
+}
+
+fn nobody(detail: &str) -> Problem {
+    Problem::new(Kind::Unauthenticated, "unauthenticated", detail)
+}
+
+fn caller(holder: Holder, now: UnixMillis) -> Caller {
+    let left = Duration::from_millis(holder.until.since(now));
+    Caller {
+        name: holder.name.into(),
+        role: holder.role,
+        tenants: holder.tenants.map(Arc::new),
+        // Beyond what a clock can say it does not end.
+        ends_at: Instant::now().checked_add(left),
+    }
+}
+
+fn authorities(path: &Path) -> Result<Vec<CertificateDer<'static>>, IssuerError> {
+    let wrong = |reason: String| IssuerError::Key {
+        key: "ca_file",
+        reason: format!("{}: {reason}", path.display()),
+    };
+    let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    match read {
+        Ok(found) if found.is_empty() => Err(wrong("it holds no certificate".to_owned())),
+        Ok(found) => Ok(found),
+        Err(error) => Err(wrong(error.to_string())),
+    }
+}
