@@ -1,5 +1,7 @@
 //! Compiles `proto/` without protoc.
 
+use std::{env, fs, path::PathBuf};
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo:rerun-if-changed=proto");
     let mut compiler = protox::Compiler::new(["proto"])?;
@@ -7,6 +9,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for file in ["lattice.proto", "conformance.proto", "problem.proto"] {
         compiler.open_file(format!("lattice/v1/{file}"))?;
     }
+    // For reflection.
+    let described = PathBuf::from(env::var("OUT_DIR")?).join("lattice.bin");
+    fs::write(described, compiler.encode_file_descriptor_set())?;
     tonic_prost_build::configure().compile_fds(compiler.file_descriptor_set())?;
     Ok(())
 }

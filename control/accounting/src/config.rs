@@ -290,9 +290,8 @@ fn zone(text: &str) -> Result<TimeZone, String> {
 }
 
 fn is_uuid(text: &str) -> bool {
-    let digits = text.bytes().filter(|b| *b != b'-');
-    text.bytes().filter(|b| *b != b'-').count() == 32
-        && digits.fold(true, |all, b| all && b.is_ascii_hexdigit())
+    let mut digits = text.bytes().filter(|b| *b != b'-');
+    digits.clone().count() == 32 && digits.all(|b| b.is_ascii_hexdigit())
 }
 
 #[cfg(test)]

@@ -38,6 +38,7 @@ pub mod project;
 pub mod quorum;
 pub mod reservation;
 pub mod scheduler;
+pub mod schema;
 pub mod status;
 pub mod tenant;
 pub mod text;
@@ -51,6 +52,9 @@ pub mod yaml;
 #[allow(missing_docs, clippy::all, rust_2018_idioms)]
 pub mod v1 {
     tonic::include_proto!("lattice.v1");
+
+    /// The same as an encoded `FileDescriptorSet`, for reflection.
+    pub const FILE_DESCRIPTOR_SET: &[u8] = tonic::include_file_descriptor_set!("lattice");
 }
 
 pub use allocation::{AllocationRequest, AllocationView, Submitted};

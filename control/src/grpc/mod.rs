@@ -14,9 +14,10 @@ mod conformance;
 mod dags;
 mod nodes;
 mod projects;
+mod standard;
 
 use crate::http::{Caller, MAX_BODY_BYTES, extract::check_key, state::Api};
-use axum::Router;
+use axum::{Router, response::IntoResponse};
 use lattice_api::{
     Problem,
     v1::{
@@ -25,39 +26,47 @@ use lattice_api::{
         projects_server::ProjectsServer,
     },
 };
-use tonic::{Request, Response, Status};
+use std::convert::Infallible;
+use tonic::{Request, Response, Status, codegen::Service, server::NamedService};
 
 /// Adds the services to the router of the port.
-pub(crate) fn add(router: Router, api: &Api) -> Router {
-    router
-        .route_service(
-            "/lattice.v1.Allocations/{*method}",
-            AllocationsServer::new(allocations::Service(api.clone()))
-                .max_decoding_message_size(MAX_BODY_BYTES),
-        )
-        .route_service(
-            "/lattice.v1.Nodes/{*method}",
-            NodesServer::new(nodes::Service(api.clone())).max_decoding_message_size(MAX_BODY_BYTES),
-        )
-        .route_service(
-            "/lattice.v1.Conformance/{*method}",
-            ConformanceServer::new(conformance::Service(api.clone()))
-                .max_decoding_message_size(MAX_BODY_BYTES),
-        )
-        .route_service(
-            "/lattice.v1.Dags/{*method}",
-            DagsServer::new(dags::Service(api.clone())).max_decoding_message_size(MAX_BODY_BYTES),
-        )
-        .route_service(
-            "/lattice.v1.Projects/{*method}",
-            ProjectsServer::new(projects::Service(api.clone()))
-                .max_decoding_message_size(MAX_BODY_BYTES),
-        )
-        .route_service(
-            "/lattice.v1.AdminService/{*method}",
-            AdminServiceServer::new(admin::Service(api.clone()))
-                .max_decoding_message_size(MAX_BODY_BYTES),
-        )
+///
+/// # Errors
+/// When the description of the services, which is compiled in, cannot be read.
+pub(crate) fn add(router: Router, api: &Api) -> Result<Router, tonic_reflection::server::Error> {
+    /// As much as REST takes.
+    macro_rules! services {
+        ($($server:ident($service:path)),* $(,)?) => {{
+            let router = router$(.merge(alone(
+                $server::new($service(api.clone())).max_decoding_message_size(MAX_BODY_BYTES),
+            )))*;
+            (router, vec![$(<$server<$service> as NamedService>::NAME),*])
+        }};
+    }
+    let (router, names) = services!(
+        AllocationsServer(allocations::Service),
+        NodesServer(nodes::Service),
+        ConformanceServer(conformance::Service),
+        DagsServer(dags::Service),
+        ProjectsServer(projects::Service),
+        AdminServiceServer(admin::Service),
+    );
+    standard::add(router, api, names)
+}
+
+/// A router that has one service.
+fn alone<S>(service: S) -> Router
+where
+    S: NamedService
+        + Service<axum::extract::Request, Error = Infallible>
+        + Clone
+        + Send
+        + Sync
+        + 'static,
+    S::Response: IntoResponse,
+    S::Future: Send + 'static,
+{
+    Router::new().route_service(&format!("/{}/{{*method}}", S::NAME), service)
 }
 
 /// Who asks, and the message; no accounting system.

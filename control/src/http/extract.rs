@@ -14,6 +14,7 @@ use lattice_api::{
     yaml,
 };
 use serde::de::DeserializeOwned;
+use utoipa::IntoParams;
 
 /// Longest idempotency key, bytes.
 const MAX_KEY_BYTES: usize = 255;
@@ -218,7 +219,13 @@ impl<T: DeserializeOwned + Send> FromRequestParts<Api> for Place<T> {
 }
 
 /// The `Idempotency-Key` header.
-pub(crate) struct Key(pub(crate) Option<String>);
+#[derive(IntoParams)]
+#[into_params(names("Idempotency-Key"), parameter_in = Header)]
+pub(crate) struct Key(
+    /// A repeat is answered with the first outcome, for 24 hours. Printable ASCII characters.
+    #[param(min_length = 1, max_length = 255, pattern = "^[!-~]([ -~]*[!-~])?$")]
+    pub(crate) Option<String>,
+);
 
 impl FromRequestParts<Api> for Key {
     type Rejection = Fail;

@@ -100,6 +100,7 @@ pub(crate) fn serve_with(
     patience: Patience,
 ) -> io::Result<impl Future<Output = io::Result<()>> + Send + 'static> {
     let (stop, connections) = (api.stop().clone(), api.connections().clone());
+    let app = app(api)?;
     let server = axum_server::from_tcp_rustls(listener, RustlsConfig::from_config(tls))?;
     let mut server = server.map(|acceptor| {
         acceptor
@@ -117,9 +118,7 @@ pub(crate) fn serve_with(
         .keep_alive_interval(patience.alive)
         .keep_alive_timeout(patience.alive);
     let handle = Handle::new();
-    let serving = server
-        .handle(handle.clone())
-        .serve(app(api).into_make_service());
+    let serving = server.handle(handle.clone()).serve(app.into_make_service());
     Ok(async move {
         tokio::pin!(serving);
         tokio::select! {
@@ -153,15 +152,18 @@ pub(crate) async fn watch_over(
 }
 
 /// Everything that is served.
-pub(crate) fn app(api: Api) -> Router {
+fn app(api: Api) -> io::Result<Router> {
     let rest = routes::router(api.clone());
-    grpc::add(rest, &api)
+    let all = grpc::add(rest, &api).map_err(io::Error::other)?;
+    #[cfg(test)]
+    let all = all.layer(middleware::from_fn(super::tests::documented::check));
+    Ok(all
         .fallback(no_such_path)
         .method_not_allowed_fallback(no_such_method)
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         .layer(middleware::map_response(harden))
         .layer(middleware::map_response_with_state(api.clone(), tell_age))
-        .layer(middleware::from_fn_with_state(api, meter::measure))
+        .layer(middleware::from_fn_with_state(api, meter::measure)))
 }
 
 /// What every answer tells of how old what it shows may be: milliseconds since the quorum was last

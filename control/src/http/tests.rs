@@ -15,6 +15,7 @@ mod bmc;
 mod certificates;
 mod compared;
 mod dags;
+pub(super) mod documented;
 mod edge;
 mod events;
 mod grpc;

@@ -84,7 +84,7 @@ impl Accountant {
             }
             tracing::info!(
                 resource = place.backend_id(),
-                told = self.told.keys().any(|key| is_told(key)),
+                told = self.told.keys().any(&is_told),
                 "its project is gone"
             );
             let ended = self.waldur.terminate(&mut self.objects, uuid).await;

@@ -8,14 +8,11 @@ use crate::http::{
     state::Api,
 };
 use axum::{Json, extract::State, http::StatusCode};
-use lattice_api::{
-    Problem,
-    accounting::{AccountingStatus, ReconcileRequest, ReconcileView},
-};
+use lattice_api::accounting::{AccountingStatus, ReconcileRequest, ReconcileView};
 
 /// How accounting stands: what the accounting system has, what waits, and what it refuses. For operators.
 #[utoipa::path(get, path = "/accounting/status", tag = "accounting", responses(
-    (status = 200, body = AccountingStatus), (status = "default", body = Problem)))]
+    (status = 200, body = AccountingStatus)))]
 pub(super) async fn status(State(api): State<Api>, caller: Caller) -> Answer<AccountingStatus> {
     Ok(Json(accounting::status(api.core(), &caller).await?))
 }
@@ -24,8 +21,7 @@ pub(super) async fn status(State(api): State<Api>, caller: Caller) -> Answer<Acc
 /// administrators of the whole cluster.
 #[utoipa::path(post, path = "/accounting/reconcile", tag = "accounting",
     request_body = ReconcileRequest, responses(
-    (status = 200, body = ReconcileView), (status = 409, body = Problem),
-    (status = 503, body = Problem), (status = "default", body = Problem)))]
+    (status = 200, body = ReconcileView)))]
 pub(super) async fn reconcile(
     State(api): State<Api>,
     caller: Caller,
@@ -40,7 +36,7 @@ pub(super) async fn reconcile(
 /// body is not read: what happened is asked of Waldur itself.
 #[utoipa::path(post, path = "/accounting/hook/{secret}", tag = "accounting", security(()),
     params(("secret" = String, Path)), responses(
-    (status = 204), (status = 404, body = Problem), (status = "default", body = Problem)))]
+    (status = 204)))]
 pub(super) async fn hook(State(api): State<Api>, Place(secret): Place) -> Result<StatusCode, Fail> {
     accounting::hook(api.core(), &secret).await?;
     Ok(StatusCode::NO_CONTENT)

@@ -24,6 +24,7 @@ use lattice_api::{
     AllocationRequest, AllocationView, Page, Problem, Submitted,
     allocation::{CheckpointRequest, ExtendRequest},
     explanation::ExplanationView,
+    schema::Element,
 };
 use lattice_quorum_types::wire::LogStream;
 use serde::Deserialize;
@@ -47,7 +48,7 @@ pub(super) struct Which {
 
 /// Allocations by number, ended ones included, a page at a time.
 #[utoipa::path(get, path = "/allocations", tag = "allocations", params(Which), responses(
-    (status = 200, body = Page<AllocationView>), (status = "default", body = Problem)))]
+    (status = 200, body = Page<AllocationView>)))]
 pub(super) async fn list(
     State(api): State<Api>,
     caller: Caller,
@@ -71,12 +72,9 @@ pub(super) struct How {
 /// Asks for nodes. A limit that would be exceeded is 409 and names every violated level; what no set of the
 /// vCluster's nodes could ever satisfy is 422 and names the field.
 #[utoipa::path(post, path = "/allocations", tag = "allocations", request_body = AllocationRequest,
-    params(How, ("Idempotency-Key" = Option<String>, Header,
-        description = "A repeat is answered with the first outcome, for 24 hours.")),
+    params(How, Key),
     responses((status = 201, body = Submitted), (status = 200, body = Submitted,
-        description = "Dry run: it would be accepted, and what would become of it."),
-        (status = 409, body = Problem), (status = 422, body = Problem),
-        (status = "default", body = Problem)))]
+        description = "Dry run: it would be accepted, and what would become of it."), (status = 422, body = Problem)))]
 pub(super) async fn submit(
     State(api): State<Api>,
     caller: Caller,
@@ -93,8 +91,8 @@ pub(super) async fn submit(
 }
 
 /// One allocation, ended ones included.
-#[utoipa::path(get, path = "/allocations/{id}", tag = "allocations", params(("id" = String, Path, description = "Its number, or an element of an array as 12_7.")),
-    responses((status = 200, body = AllocationView), (status = 404, body = Problem)))]
+#[utoipa::path(get, path = "/allocations/{id}", tag = "allocations", params(("id" = Element, Path)),
+    responses((status = 200, body = AllocationView)))]
 pub(super) async fn get(
     State(api): State<Api>,
     caller: Caller,
@@ -119,8 +117,8 @@ async fn act(
 
 /// Ends it: at once if it holds nothing, else what runs is stopped first.
 #[utoipa::path(delete, path = "/allocations/{id}", tag = "allocations",
-    params(("id" = String, Path, description = "Its number, or an element of an array as 12_7.")), responses(
-    (status = 200, body = AllocationView), (status = "default", body = Problem)))]
+    params(("id" = Element, Path), Key), responses(
+    (status = 200, body = AllocationView)))]
 pub(super) async fn cancel(
     State(api): State<Api>,
     caller: Caller,
@@ -132,8 +130,8 @@ pub(super) async fn cancel(
 
 /// Keeps a pending one from starting.
 #[utoipa::path(post, path = "/allocations/{id}/hold", tag = "allocations",
-    params(("id" = String, Path, description = "Its number, or an element of an array as 12_7.")), responses(
-    (status = 200, body = AllocationView), (status = "default", body = Problem)))]
+    params(("id" = Element, Path), Key), responses(
+    (status = 200, body = AllocationView)))]
 pub(super) async fn hold(
     State(api): State<Api>,
     caller: Caller,
@@ -145,8 +143,8 @@ pub(super) async fn hold(
 
 /// Takes it off hold.
 #[utoipa::path(post, path = "/allocations/{id}/release", tag = "allocations",
-    params(("id" = String, Path, description = "Its number, or an element of an array as 12_7.")), responses(
-    (status = 200, body = AllocationView), (status = "default", body = Problem)))]
+    params(("id" = Element, Path), Key), responses(
+    (status = 200, body = AllocationView)))]
 pub(super) async fn release(
     State(api): State<Api>,
     caller: Caller,
@@ -159,8 +157,8 @@ pub(super) async fn release(
 /// Ends the processes of one that holds nodes; it waits for nodes again, from its last checkpoint on if it has
 /// one.
 #[utoipa::path(post, path = "/allocations/{id}/requeue", tag = "allocations",
-    params(("id" = String, Path, description = "Its number, or an element of an array as 12_7.")), responses(
-    (status = 200, body = AllocationView), (status = "default", body = Problem)))]
+    params(("id" = Element, Path), Key), responses(
+    (status = 200, body = AllocationView)))]
 pub(super) async fn requeue(
     State(api): State<Api>,
     caller: Caller,
@@ -183,8 +181,8 @@ pub(super) struct First {
 /// Ends the processes of one that holds nodes. It holds nothing then, and waits until it is resumed, from its
 /// last checkpoint on if it has one. For its user and for operators.
 #[utoipa::path(post, path = "/allocations/{id}/suspend", tag = "allocations",
-    params(("id" = String, Path, description = "Its number, or an element of an array as 12_7."), First), responses(
-    (status = 200, body = AllocationView), (status = "default", body = Problem)))]
+    params(("id" = Element, Path), First, Key), responses(
+    (status = 200, body = AllocationView)))]
 pub(super) async fn suspend(
     State(api): State<Api>,
     caller: Caller,
@@ -201,8 +199,8 @@ pub(super) async fn suspend(
 
 /// A suspended one waits for nodes again, if limits allow it now.
 #[utoipa::path(post, path = "/allocations/{id}/resume", tag = "allocations",
-    params(("id" = String, Path, description = "Its number, or an element of an array as 12_7.")), responses(
-    (status = 200, body = AllocationView), (status = "default", body = Problem)))]
+    params(("id" = Element, Path), Key), responses(
+    (status = 200, body = AllocationView)))]
 pub(super) async fn resume(
     State(api): State<Api>,
     caller: Caller,
@@ -214,8 +212,8 @@ pub(super) async fn resume(
 
 /// Gives one that has not ended another walltime. A longer one is for operators.
 #[utoipa::path(post, path = "/allocations/{id}/extend", tag = "allocations", request_body = ExtendRequest,
-    params(("id" = String, Path, description = "Its number, or an element of an array as 12_7.")), responses(
-    (status = 200, body = AllocationView), (status = "default", body = Problem)))]
+    params(("id" = Element, Path), Key), responses(
+    (status = 200, body = AllocationView)))]
 pub(super) async fn extend(
     State(api): State<Api>,
     caller: Caller,
@@ -228,8 +226,8 @@ pub(super) async fn extend(
 
 /// Has a running one write a checkpoint and go on. For its user and for operators.
 #[utoipa::path(post, path = "/allocations/{id}/checkpoint", tag = "allocations", request_body = CheckpointRequest,
-    params(("id" = String, Path, description = "Its number, or an element of an array as 12_7.")), responses(
-    (status = 200, body = AllocationView), (status = "default", body = Problem)))]
+    params(("id" = Element, Path), Key), responses(
+    (status = 200, body = AllocationView)))]
 pub(super) async fn checkpoint(
     State(api): State<Api>,
     caller: Caller,
@@ -242,8 +240,8 @@ pub(super) async fn checkpoint(
 
 /// Why it is where it is.
 #[utoipa::path(get, path = "/allocations/{id}/explanation", tag = "allocations",
-    params(("id" = String, Path, description = "Its number, or an element of an array as 12_7.")), responses(
-    (status = 200, body = ExplanationView), (status = 404, body = Problem)))]
+    params(("id" = Element, Path)), responses(
+    (status = 200, body = ExplanationView)))]
 pub(super) async fn explanation(
     State(api): State<Api>,
     caller: Caller,
@@ -285,9 +283,8 @@ pub(super) struct LogQuery {
 
 /// A rank's captured output. For whoever submitted it, administrators of its project, operators.
 #[utoipa::path(get, path = "/allocations/{id}/logs", tag = "allocations",
-    params(("id" = String, Path, description = "Its number, or an element of an array as 12_7."), LogQuery), responses(
-    (status = 200, body = String, content_type = "application/octet-stream"),
-    (status = "default", body = Problem)))]
+    params(("id" = Element, Path), LogQuery), responses(
+    (status = 200, body = String, content_type = "application/octet-stream")))]
 pub(super) async fn logs(
     State(api): State<Api>,
     caller: Caller,

@@ -9,7 +9,7 @@ use crate::http::{
 };
 use axum::{Json, extract::State};
 use lattice_api::{
-    Page, Problem,
+    Page,
     audit::{AuditHeadView, AuditView},
 };
 use serde::Deserialize;
@@ -51,7 +51,7 @@ pub(super) struct Which {
 ///
 /// Each entry's hash covers the one before it: a change, a gap or another order shows.
 #[utoipa::path(get, path = "/audit", tag = "audit", params(Which), responses(
-    (status = 200, body = Page<AuditView>), (status = "default", body = Problem)))]
+    (status = 200, body = Page<AuditView>)))]
 pub(super) async fn query(
     State(api): State<Api>,
     caller: Caller,
@@ -77,7 +77,7 @@ pub(super) async fn query(
 /// where it ends then. What is exported afterwards is proven up to there. For operators of the whole
 /// cluster.
 #[utoipa::path(post, path = "/audit/checkpoint", tag = "audit", responses(
-    (status = 200, body = AuditHeadView), (status = "default", body = Problem)))]
+    (status = 200, body = AuditHeadView)))]
 pub(super) async fn sign(State(api): State<Api>, caller: Caller) -> Answer<AuditHeadView> {
     Ok(Json(audit::sign(api.core(), &caller).await?))
 }

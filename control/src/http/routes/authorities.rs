@@ -9,7 +9,7 @@ use crate::http::{
 };
 use axum::{Json, extract::State, http::StatusCode};
 use lattice_api::{
-    Page, Problem,
+    Page,
     authority::{AuthorityRequest, AuthorityView},
     project::Changed,
 };
@@ -18,7 +18,7 @@ use utoipa::IntoParams;
 
 /// Who vouches for the members, in the order in which they became known. For operators.
 #[utoipa::path(get, path = "/authorities", tag = "authorities", responses(
-    (status = 200, body = Page<AuthorityView>), (status = "default", body = Problem)))]
+    (status = 200, body = Page<AuthorityView>)))]
 pub(super) async fn list(State(api): State<Api>, caller: Caller) -> Answer<Page<AuthorityView>> {
     let all = authorities::list(api.core(), &caller).await?;
     Ok(Json(Page::whole(all)))
@@ -26,10 +26,9 @@ pub(super) async fn list(State(api): State<Api>, caller: Caller) -> Answer<Page<
 
 /// Trusts one more authority, everywhere; another goes on issuing. For administrators.
 #[utoipa::path(post, path = "/authorities", tag = "authorities", params(
-    ("Idempotency-Key" = Option<String>, Header,
-        description = "A repeat is answered with the first outcome, for 24 hours.")),
+    Key),
     request_body = AuthorityRequest, responses(
-    (status = 201, body = Changed), (status = "default", body = Problem)))]
+    (status = 201, body = Changed)))]
 pub(super) async fn add(
     State(api): State<Api>,
     caller: Caller,
@@ -43,10 +42,8 @@ pub(super) async fn add(
 /// Lets a trusted authority issue from now on; everybody renews. For administrators.
 #[utoipa::path(post, path = "/authorities/{pin}/promote", tag = "authorities", params(
     ("pin" = String, Path, description = "Its pin, or 8 characters of its beginning or more."),
-    ("Idempotency-Key" = Option<String>, Header,
-        description = "A repeat is answered with the first outcome, for 24 hours.")),
-    responses((status = 200, body = Changed), (status = 404, body = Problem),
-        (status = "default", body = Problem)))]
+    Key),
+    responses((status = 200, body = Changed)))]
 pub(super) async fn promote(
     State(api): State<Api>,
     caller: Caller,
@@ -71,10 +68,8 @@ pub(super) struct Force {
 /// certificates are in use. For administrators.
 #[utoipa::path(delete, path = "/authorities/{pin}", tag = "authorities", params(
     ("pin" = String, Path, description = "Its pin, or 8 characters of its beginning or more."),
-    Force, ("Idempotency-Key" = Option<String>, Header,
-        description = "A repeat is answered with the first outcome, for 24 hours.")),
-    responses((status = 200, body = Changed), (status = 409, body = Problem),
-        (status = "default", body = Problem)))]
+    Force, Key),
+    responses((status = 200, body = Changed)))]
 pub(super) async fn retire(
     State(api): State<Api>,
     caller: Caller,

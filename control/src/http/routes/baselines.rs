@@ -10,17 +10,18 @@ use crate::http::{
 };
 use axum::{Json, extract::State};
 use lattice_api::{
-    Page, Problem,
+    Page,
     baseline::{BaselineRequest, BaselineSet, BaselineView, BrakeState, ReleaseRequest},
     conformance::DiffView,
     project::Changed,
+    schema::Name,
 };
 use serde::Deserialize;
 use utoipa::IntoParams;
 
 /// The baselines in force, by name. Exact rules are shown by their digest.
 #[utoipa::path(get, path = "/conformance/baselines", tag = "baselines", responses(
-    (status = 200, body = Page<BaselineView>), (status = "default", body = Problem)))]
+    (status = 200, body = Page<BaselineView>)))]
 pub(super) async fn list(State(api): State<Api>, _: Caller) -> Answer<Page<BaselineView>> {
     Ok(Json(Page::whole(baselines::list(api.core()))))
 }
@@ -28,8 +29,7 @@ pub(super) async fn list(State(api): State<Api>, _: Caller) -> Answer<Page<Basel
 /// One baseline whole: every key, the versions that are kept, and how the nodes it speaks for stand.
 #[utoipa::path(get, path = "/conformance/baselines/{name}", tag = "baselines", params(
     ("name" = String, Path, description = "Its name, or `name@3` for a version that was.")),
-    responses((status = 200, body = BaselineView), (status = 404, body = Problem),
-        (status = "default", body = Problem)))]
+    responses((status = 200, body = BaselineView)))]
 pub(super) async fn get(
     State(api): State<Api>,
     _: Caller,
@@ -55,12 +55,9 @@ pub(super) struct DryRun {
 /// same cohort, for one class are refused. The answer says for how many nodes it speaks and how they
 /// stand at this moment, and warns of names and keys that no node has: they may come.
 #[utoipa::path(put, path = "/conformance/baselines/{name}", tag = "baselines",
-    request_body = BaselineRequest, params(("name" = String, Path), DryRun,
-    ("Idempotency-Key" = Option<String>, Header,
-        description = "A repeat is answered with the first outcome, for 24 hours.")),
-    responses((status = 200, body = BaselineSet), (status = 400, body = Problem),
-        (status = 409, body = Problem), (status = 503, body = Problem),
-        (status = "default", body = Problem)))]
+    request_body = BaselineRequest, params(("name" = Name, Path), DryRun,
+    Key),
+    responses((status = 200, body = BaselineSet)))]
 pub(super) async fn set(
     State(api): State<Api>,
     caller: Caller,
@@ -77,11 +74,9 @@ pub(super) async fn set(
 /// Deletes a baseline: nobody is judged by it any more. For operators of the whole cluster; kept in
 /// the audit.
 #[utoipa::path(delete, path = "/conformance/baselines/{name}", tag = "baselines", params(
-    ("name" = String, Path), Expected,
-    ("Idempotency-Key" = Option<String>, Header,
-        description = "A repeat is answered with the first outcome, for 24 hours.")),
-    responses((status = 200, body = Changed), (status = 404, body = Problem),
-        (status = 409, body = Problem), (status = "default", body = Problem)))]
+    ("name" = Name, Path), Expected,
+    Key),
+    responses((status = 200, body = Changed)))]
 pub(super) async fn delete(
     State(api): State<Api>,
     caller: Caller,
@@ -105,8 +100,7 @@ pub(super) struct With {
 
 /// A baseline beside a node, or beside another baseline, key by key. The baseline is on the left.
 #[utoipa::path(get, path = "/conformance/baselines/{name}/diff", tag = "baselines", params(
-    ("name" = String, Path), With), responses((status = 200, body = DiffView),
-        (status = 404, body = Problem), (status = "default", body = Problem)))]
+    ("name" = Name, Path), With), responses((status = 200, body = DiffView)))]
 pub(super) async fn diff(
     State(api): State<Api>,
     _: Caller,
@@ -118,7 +112,7 @@ pub(super) async fn diff(
 
 /// Whether automatic draining stands still, and why.
 #[utoipa::path(get, path = "/conformance/brake", tag = "baselines", responses(
-    (status = 200, body = BrakeState), (status = "default", body = Problem)))]
+    (status = 200, body = BrakeState)))]
 pub(super) async fn brake(State(api): State<Api>, _: Caller) -> Answer<BrakeState> {
     Ok(Json(brake::state(api.core())))
 }
@@ -126,9 +120,8 @@ pub(super) async fn brake(State(api): State<Api>, _: Caller) -> Answer<BrakeStat
 /// Lets automatic draining go on after a person has looked. For operators of the whole cluster;
 /// kept in the audit.
 #[utoipa::path(post, path = "/conformance/brake/release", tag = "baselines",
-    request_body = ReleaseRequest, params(("Idempotency-Key" = Option<String>, Header,
-        description = "A repeat is answered with the first outcome, for 24 hours.")),
-    responses((status = 200, body = Changed), (status = "default", body = Problem)))]
+    request_body = ReleaseRequest, params(Key),
+    responses((status = 200, body = Changed)))]
 pub(super) async fn release(
     State(api): State<Api>,
     caller: Caller,

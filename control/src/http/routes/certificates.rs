@@ -10,14 +10,14 @@ use crate::http::{
 };
 use axum::{Json, extract::State};
 use lattice_api::{
-    Page, Problem,
+    Page,
     certificate::{CertificateView, RevokeRequest},
     project::Changed,
 };
 
 /// Every member that has a certificate, by role and name, a page at a time. For operators.
 #[utoipa::path(get, path = "/certificates", tag = "certificates", params(Paging), responses(
-    (status = 200, body = Page<CertificateView>), (status = "default", body = Problem)))]
+    (status = 200, body = Page<CertificateView>)))]
 pub(super) async fn list(
     State(api): State<Api>,
     caller: Caller,
@@ -33,10 +33,9 @@ pub(super) async fn list(
 /// must enrol again with a new token. For administrators.
 #[utoipa::path(post, path = "/certificates/{role}/{name}/revoke", tag = "certificates", params(
     ("role" = String, Path, description = "agent, control or quorum."), ("name" = String, Path),
-    ("Idempotency-Key" = Option<String>, Header,
-        description = "A repeat is answered with the first outcome, for 24 hours.")),
+    Key),
     request_body = RevokeRequest, responses(
-    (status = 200, body = Changed), (status = "default", body = Problem)))]
+    (status = 200, body = Changed)))]
 pub(super) async fn revoke(
     State(api): State<Api>,
     caller: Caller,

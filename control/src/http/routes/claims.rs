@@ -9,8 +9,8 @@ use crate::http::{
 };
 use axum::{Json, extract::State};
 use lattice_api::{
-    Problem,
     claim::{ClaimRequest, Claimed, ReleaseRequest, Released},
+    schema::Name,
 };
 
 /// Makes nodes the caller's own for sensitive work, until they are released.
@@ -19,11 +19,9 @@ use lattice_api::{
 /// held by nothing, fit the project's limits and the sensitive pool, and conform to its baselines by
 /// its own signed word. A refusal with the code `ownership_conflict` names each node that cannot be
 /// had and whose it is.
-#[utoipa::path(post, path = "/nodes/{id}/claim", tag = "nodes", params(("id" = String, Path),
-    ("Idempotency-Key" = Option<String>, Header,
-        description = "A repeat is answered with the first outcome, for 24 hours.")),
-    request_body = ClaimRequest, responses((status = 200, body = Claimed),
-        (status = 409, body = Problem), (status = "default", body = Problem)))]
+#[utoipa::path(post, path = "/nodes/{id}/claim", tag = "nodes", params(("id" = Name, Path),
+    Key),
+    request_body = ClaimRequest, responses((status = 200, body = Claimed)))]
 pub(super) async fn claim(
     State(api): State<Api>,
     caller: Caller,
@@ -39,11 +37,9 @@ pub(super) async fn claim(
 ///
 /// `id` is a node or a hostlist: all of them or none. For who claimed them, and for administrators,
 /// who say why. While something runs on one of them none is released.
-#[utoipa::path(post, path = "/nodes/{id}/release", tag = "nodes", params(("id" = String, Path),
-    ("Idempotency-Key" = Option<String>, Header,
-        description = "A repeat is answered with the first outcome, for 24 hours.")),
-    request_body = ReleaseRequest, responses((status = 200, body = Released),
-        (status = 409, body = Problem), (status = "default", body = Problem)))]
+#[utoipa::path(post, path = "/nodes/{id}/release", tag = "nodes", params(("id" = Name, Path),
+    Key),
+    request_body = ReleaseRequest, responses((status = 200, body = Released)))]
 pub(super) async fn release(
     State(api): State<Api>,
     caller: Caller,

@@ -2,10 +2,7 @@
 
 use crate::http::{Caller, answer::Answer, extract::Params, ops::conformance, state::Api};
 use axum::{Json, extract::State};
-use lattice_api::{
-    Problem,
-    conformance::{DriftReportView, GroupsView},
-};
+use lattice_api::conformance::{DriftReportView, GroupsView};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -21,7 +18,7 @@ pub(super) struct Scope {
 
 /// Nodes that share a digest, largest group first.
 #[utoipa::path(get, path = "/conformance/groups", tag = "conformance", params(Scope), responses(
-    (status = 200, body = GroupsView), (status = 400, body = Problem)))]
+    (status = 200, body = GroupsView)))]
 pub(super) async fn groups(
     State(api): State<Api>,
     _: Caller,
@@ -35,7 +32,7 @@ pub(super) async fn groups(
 /// Who is not what it is meant to be, and in what: by its baseline where one speaks for it, else by
 /// the majority of its cohort.
 #[utoipa::path(get, path = "/conformance/drift", tag = "conformance", responses(
-    (status = 200, body = DriftReportView), (status = "default", body = Problem)))]
+    (status = 200, body = DriftReportView)))]
 pub(super) async fn drift(State(api): State<Api>, _: Caller) -> Answer<DriftReportView> {
     Ok(Json(conformance::drift(api.core()).await))
 }

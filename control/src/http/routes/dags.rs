@@ -14,7 +14,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use lattice_api::{
-    Page, Problem,
+    Page,
     dag::{DOT, DagJudged, DagRequest, DagSubmitted, DagView, GraphView},
 };
 use serde::Deserialize;
@@ -34,7 +34,7 @@ pub(super) struct Which {
 
 /// Graphs that run, and the last ones that ended, by number and without their members, a page at a time.
 #[utoipa::path(get, path = "/dags", tag = "dags", params(Which), responses(
-    (status = 200, body = Page<DagView>), (status = "default", body = Problem)))]
+    (status = 200, body = Page<DagView>)))]
 pub(super) async fn list(
     State(api): State<Api>,
     caller: Caller,
@@ -60,12 +60,10 @@ pub(super) struct How {
 /// by the field, as `members.NAME.field`. Each member must fit its limits if nothing else ran; it is judged
 /// again when it is eligible.
 #[utoipa::path(post, path = "/dags", tag = "dags", params(How,
-    ("Idempotency-Key" = Option<String>, Header,
-        description = "A repeat is answered with the first outcome, for 24 hours.")),
+    Key),
     request_body(content((DagRequest = "application/json"), (DagRequest = "application/yaml"))),
     responses((status = 201, body = DagSubmitted), (status = 200, body = DagJudged,
-        description = "Dry run: it would be accepted, and what would be submitted."),
-        (status = 409, body = Problem), (status = "default", body = Problem)))]
+        description = "Dry run: it would be accepted, and what would be submitted.")))]
 pub(super) async fn submit(
     State(api): State<Api>,
     caller: Caller,
@@ -84,8 +82,7 @@ pub(super) async fn submit(
 
 /// One graph with its members and where each stands, ended ones included.
 #[utoipa::path(get, path = "/dags/{id}", tag = "dags", params(("id" = u64, Path)),
-    responses((status = 200, body = DagView), (status = 404, body = Problem),
-        (status = "default", body = Problem)))]
+    responses((status = 200, body = DagView)))]
 pub(super) async fn get(
     State(api): State<Api>,
     caller: Caller,
@@ -97,10 +94,8 @@ pub(super) async fn get(
 
 /// Cancels every member that has not ended.
 #[utoipa::path(delete, path = "/dags/{id}", tag = "dags", params(("id" = u64, Path),
-    ("Idempotency-Key" = Option<String>, Header,
-        description = "A repeat is answered with the first outcome, for 24 hours.")),
-    responses((status = 200, body = DagView), (status = 404, body = Problem),
-        (status = 409, body = Problem), (status = "default", body = Problem)))]
+    Key),
+    responses((status = 200, body = DagView)))]
 pub(super) async fn cancel(
     State(api): State<Api>,
     caller: Caller,
@@ -130,8 +125,7 @@ pub(super) struct Drawn {
 
 /// Its members as points and lines: JSON, or the language of Graphviz.
 #[utoipa::path(get, path = "/dags/{id}/graph", tag = "dags", params(("id" = u64, Path), Drawn),
-    responses((status = 200, content((GraphView = "application/json"), (String = "text/vnd.graphviz"))),
-        (status = 404, body = Problem), (status = "default", body = Problem)))]
+    responses((status = 200, content((GraphView = "application/json"), (String = "text/vnd.graphviz")))))]
 pub(super) async fn graph(
     State(api): State<Api>,
     caller: Caller,

@@ -2,13 +2,14 @@
 
 use super::{openapi, projects::__path_headroom};
 use axum::{http::header::CONTENT_TYPE, response::IntoResponse};
-use lattice_api::{problem::MEDIA_TYPE, tenant::HeadroomView};
+use lattice_api::{Problem, problem::MEDIA_TYPE, tenant::HeadroomView};
 use std::sync::OnceLock;
 use utoipa::{
-    PartialSchema as _, ToSchema as _,
+    ToSchema,
     openapi::{
-        InfoBuilder, OpenApi, OpenApiBuilder, RefOr, SecurityRequirement,
-        path::{Operation, PathItem},
+        Content, InfoBuilder, OpenApi, OpenApiBuilder, Ref, RefOr, ResponseBuilder, Schema,
+        SecurityRequirement,
+        path::{Operation, ParameterIn, PathItem},
         response::Response,
         security::{HttpAuthScheme, HttpBuilder, SecurityScheme},
     },
@@ -46,22 +47,17 @@ pub(super) fn finish(mut document: OpenApi) -> OpenApi {
     let headroom = PathItem::new(utoipa::openapi::HttpMethod::Get, operation);
     let path = format!("/api/v1{}", <__path_headroom as utoipa::Path>::path());
     document.paths.paths.insert(path, headroom);
-    let mut schemas = vec![(HeadroomView::name().into_owned(), HeadroomView::schema())];
-    HeadroomView::schemas(&mut schemas);
     let components = document.components.get_or_insert_default();
-    components.schemas.extend(schemas);
+    components.schemas.extend(named::<HeadroomView>());
+    components.schemas.extend(named::<Problem>());
     let paths = std::mem::take(&mut document.paths.paths);
     for (path, mut item) in paths {
-        for operation in operations(&mut item) {
+        for (writes, operation) in operations(&mut item) {
             // A function's name is unique in its module only, whose name is the tag.
             let tag = operation.tags.iter().flatten().next();
             let name = tag.zip(operation.operation_id.as_ref());
             operation.operation_id = name.map(|(tag, name)| format!("{tag}_{name}"));
-            for (status, response) in &mut operation.responses.responses {
-                if let RefOr::T(response) = response {
-                    describe(status, response);
-                }
-            }
+            tell_problems(operation, writes);
         }
         // The router's sign for "the rest of the path" means nothing outside it.
         document.paths.paths.insert(path.replace("{*", "{"), item);
@@ -69,29 +65,92 @@ pub(super) fn finish(mut document: OpenApi) -> OpenApi {
     document
 }
 
-fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
+/// A type's schema, and those it refers to, by their names.
+fn named<T: ToSchema>() -> Vec<(String, RefOr<Schema>)> {
+    let mut schemas = vec![(T::name().into_owned(), T::schema())];
+    T::schemas(&mut schemas);
+    schemas
+}
+
+/// Each operation, and whether it may change something.
+fn operations(item: &mut PathItem) -> impl Iterator<Item = (bool, &mut Operation)> {
     let methods = [
-        &mut item.get,
-        &mut item.put,
-        &mut item.post,
-        &mut item.delete,
+        (false, &mut item.get),
+        (true, &mut item.put),
+        (true, &mut item.post),
+        (true, &mut item.delete),
     ];
-    methods.into_iter().flatten()
+    methods
+        .into_iter()
+        .filter_map(|(writes, operation)| Some((writes, operation.as_mut()?)))
+}
+
+/// Adds the ways in which what is asked like this can be refused. What an operation says of itself stays.
+fn tell_problems(operation: &mut Operation, writes: bool) {
+    let parameters = operation.parameters.iter().flatten();
+    let is_of_one = parameters
+        .clone()
+        .any(|p| matches!(p, RefOr::T(p) if p.parameter_in == ParameterIn::Path));
+    let is_read = parameters.count() > 0 || operation.request_body.is_some();
+    // `security(())` takes the token away.
+    let is_closed = operation.security.is_none();
+    let has_body = operation.request_body.is_some();
+    let problems = [
+        (
+            is_read,
+            "400",
+            "It cannot be read, or can never be right: `field` names where.",
+        ),
+        (is_closed, "401", "No token, or none that is known."),
+        (is_closed, "403", "Whose token it is may not."),
+        (
+            is_of_one,
+            "404",
+            "There is no such thing, or none for who asks.",
+        ),
+        (writes, "409", "It contradicts the present state."),
+        (has_body, "413", "The body is too long."),
+        (
+            has_body,
+            "415",
+            "The body has a media type that is not read.",
+        ),
+        (is_closed, "429", "Asked too often."),
+        (
+            is_closed,
+            "503",
+            "What is needed does not answer at present; ask again.",
+        ),
+    ];
+    let responses = &mut operation.responses.responses;
+    for (can_be, status, description) in problems {
+        if can_be && !responses.contains_key(status) {
+            let response = ResponseBuilder::new()
+                .description(description)
+                .content(
+                    MEDIA_TYPE,
+                    Content::new(Some(Ref::from_schema_name(Problem::name()))),
+                )
+                .build();
+            responses.insert(status.to_owned(), RefOr::T(response));
+        }
+    }
+    for (status, response) in responses {
+        if let RefOr::T(response) = response {
+            describe(status, response);
+        }
+    }
 }
 
 fn describe(status: &str, response: &mut Response) {
-    let is_problem = !status.starts_with('2');
-    if is_problem {
+    if !status.starts_with('2') {
         let bodies = std::mem::take(&mut response.content).into_values();
         response.content = bodies.map(|body| (MEDIA_TYPE.to_owned(), body)).collect();
     }
     if response.description.is_empty() {
         let words = match status {
-            "404" => "There is no such thing.",
-            "409" => "It contradicts the present state.",
-            "503" => "What is needed does not answer at present.",
-            _ if is_problem => "Why not.",
             "201" => "It was made.",
+            "204" => "Done.",
             _ => "The answer.",
         };
         words.clone_into(&mut response.description);

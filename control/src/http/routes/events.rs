@@ -43,8 +43,7 @@ pub(super) struct Since {
 /// before tells what it has seen since, any other only what it sees from now on. A reader that
 /// shows such things reads the nodes again once it has connected anew.
 #[utoipa::path(get, path = "/events", tag = "service", params(Since), responses(
-    (status = 200, body = Changes, content_type = "text/event-stream"),
-    (status = "default", body = Problem)))]
+    (status = 200, body = Changes, content_type = "text/event-stream")))]
 pub(super) async fn events(
     State(api): State<Api>,
     caller: Caller,

@@ -10,16 +10,15 @@ use crate::http::{
 };
 use axum::{Json, extract::State};
 use lattice_api::{
-    Problem,
     health::{ClearRequest, NodeHealthView},
+    schema::Name,
 };
 
 /// What a node's health checks say: each reason with the part, the evidence, since when, and what
 /// helps. Asked of the node itself.
 #[utoipa::path(get, path = "/nodes/{id}/health", tag = "nodes",
-    params(("id" = String, Path), Freshness), responses(
-    (status = 200, body = NodeHealthView), (status = 404, body = Problem),
-    (status = 503, body = Problem), (status = "default", body = Problem)))]
+    params(("id" = Name, Path), Freshness), responses(
+    (status = 200, body = NodeHealthView)))]
 pub(super) async fn show(
     State(api): State<Api>,
     caller: Caller,
@@ -32,9 +31,8 @@ pub(super) async fn show(
 /// Somebody repaired it: ends the reasons of one code. What is still wrong comes back with the next
 /// pass. For operators; the agent writes down who did it.
 #[utoipa::path(post, path = "/nodes/{id}/health/clear", tag = "nodes",
-    params(("id" = String, Path)), request_body = ClearRequest, responses(
-    (status = 200, body = NodeHealthView), (status = 404, body = Problem),
-    (status = 503, body = Problem), (status = "default", body = Problem)))]
+    params(("id" = Name, Path)), request_body = ClearRequest, responses(
+    (status = 200, body = NodeHealthView)))]
 pub(super) async fn clear(
     State(api): State<Api>,
     caller: Caller,

@@ -9,8 +9,9 @@ use crate::http::{
 };
 use axum::{Json, extract::State};
 use lattice_api::{
-    Page, Problem,
+    Page,
     history::{ChangesView, HistoryEntryView},
+    schema::Name,
 };
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -42,9 +43,8 @@ pub(super) struct Which {
 /// This control answers from what it keeps, also while the node is down. What the audit says of the
 /// node is left out for those who may not read the audit.
 #[utoipa::path(get, path = "/nodes/{id}/history", tag = "nodes",
-    params(("id" = String, Path), Which), responses(
-    (status = 200, body = Page<HistoryEntryView>), (status = 404, body = Problem),
-    (status = "default", body = Problem)))]
+    params(("id" = Name, Path), Which), responses(
+    (status = 200, body = Page<HistoryEntryView>)))]
 pub(super) async fn of_node(
     State(api): State<Api>,
     caller: Caller,
@@ -75,7 +75,7 @@ pub(super) struct Since {
 
 /// What changed anywhere, equal changes of several nodes together.
 #[utoipa::path(get, path = "/conformance/changes", tag = "conformance", params(Since),
-    responses((status = 200, body = ChangesView), (status = "default", body = Problem)))]
+    responses((status = 200, body = ChangesView)))]
 pub(super) async fn changes(
     State(api): State<Api>,
     _: Caller,

@@ -10,10 +10,11 @@ use crate::http::{
 };
 use axum::{Json, extract::State};
 use lattice_api::{
-    Page, Problem,
+    Page,
     conformance::DiffView,
     inventory::InventoryView,
     node::{DrainRequest, Drained, NodeView, Reprobed, Undrained},
+    schema::Name,
 };
 use lattice_hwprobe::Inventory;
 use serde::Deserialize;
@@ -21,7 +22,7 @@ use utoipa::IntoParams;
 
 /// Every node by name, a page at a time.
 #[utoipa::path(get, path = "/nodes", tag = "nodes", params(Paging), responses(
-    (status = 200, body = Page<NodeView>), (status = "default", body = Problem)))]
+    (status = 200, body = Page<NodeView>)))]
 pub(super) async fn list(
     State(api): State<Api>,
     caller: Caller,
@@ -36,8 +37,8 @@ pub(super) async fn list(
 }
 
 /// One node. Operators are told of its certificate too, while the quorum answers.
-#[utoipa::path(get, path = "/nodes/{id}", tag = "nodes", params(("id" = String, Path)), responses(
-    (status = 200, body = NodeView), (status = 404, body = Problem)))]
+#[utoipa::path(get, path = "/nodes/{id}", tag = "nodes", params(("id" = Name, Path)), responses(
+    (status = 200, body = NodeView)))]
 pub(super) async fn get(
     State(api): State<Api>,
     caller: Caller,
@@ -58,9 +59,8 @@ pub(super) struct Freshness {
 
 /// Everything its probes read, as the node tells it: the document is its agent's, handed on as it came.
 #[utoipa::path(get, path = "/nodes/{id}/inventory", tag = "nodes",
-    params(("id" = String, Path), Freshness), responses(
-    (status = 200, body = InventoryView), (status = 404, body = Problem),
-    (status = 503, body = Problem)))]
+    params(("id" = Name, Path), Freshness), responses(
+    (status = 200, body = InventoryView)))]
 pub(super) async fn inventory(
     State(api): State<Api>,
     caller: Caller,
@@ -76,9 +76,8 @@ pub(super) async fn inventory(
 ///
 /// What differs from what the node announces is announced once it was read twice; the change is put
 /// down to the caller in the node's history.
-#[utoipa::path(post, path = "/nodes/{id}/reprobe", tag = "nodes", params(("id" = String, Path)),
-    responses((status = 200, body = Reprobed), (status = 404, body = Problem),
-        (status = 503, body = Problem), (status = "default", body = Problem)))]
+#[utoipa::path(post, path = "/nodes/{id}/reprobe", tag = "nodes", params(("id" = Name, Path)),
+    responses((status = 200, body = Reprobed)))]
 pub(super) async fn reprobe(
     State(api): State<Api>,
     caller: Caller,
@@ -102,8 +101,8 @@ pub(super) struct With {
 /// either `with` or `since`. With `with`, the digest of a conformance group may stand in either place:
 /// one of its nodes stands for it, and is compared in the classes that it is a group by.
 #[utoipa::path(get, path = "/nodes/{id}/diff", tag = "nodes",
-    params(("id" = String, Path), With), responses(
-    (status = 200, body = DiffView), (status = "default", body = Problem)))]
+    params(("id" = Name, Path), With), responses(
+    (status = 200, body = DiffView)))]
 pub(super) async fn diff(
     State(api): State<Api>,
     _: Caller,
@@ -119,11 +118,10 @@ pub(super) async fn diff(
 /// With `force_release` it is also taken from the allocation that holds it, although nobody knows
 /// that its processes are gone: the rank counts as lost, the reason is kept in the audit, and the
 /// node stays drained by who did it.
-#[utoipa::path(post, path = "/nodes/{id}/drain", tag = "nodes", params(("id" = String, Path),
-    ("Idempotency-Key" = Option<String>, Header,
-        description = "A repeat is answered with the first outcome, for 24 hours.")),
+#[utoipa::path(post, path = "/nodes/{id}/drain", tag = "nodes", params(("id" = Name, Path),
+    Key),
     request_body = DrainRequest, responses(
-    (status = 200, body = Drained), (status = "default", body = Problem)))]
+    (status = 200, body = Drained)))]
 pub(super) async fn drain(
     State(api): State<Api>,
     caller: Caller,
@@ -151,10 +149,8 @@ pub(super) struct Gate {
 /// the answer is 409 and the node stays drained. Of a node that is not drained nothing is asked and
 /// nothing cleared.
 #[utoipa::path(post, path = "/nodes/{id}/undrain", tag = "nodes",
-    params(("id" = String, Path), Gate, ("Idempotency-Key" = Option<String>, Header,
-        description = "A repeat is answered with the first outcome, for 24 hours.")),
-    responses((status = 200, body = Undrained), (status = 409, body = Problem),
-        (status = "default", body = Problem)))]
+    params(("id" = Name, Path), Gate, Key),
+    responses((status = 200, body = Undrained)))]
 pub(super) async fn undrain(
     State(api): State<Api>,
     caller: Caller,

@@ -14,8 +14,9 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use lattice_api::{
-    Page, Problem,
+    Page,
     project::{Changed, LimitsRequest, ProjectRequest, ProjectUpdate, ProjectView},
+    schema::ProjectPath,
     tenant::HeadroomView,
 };
 use serde::Deserialize;
@@ -35,7 +36,7 @@ pub(super) struct Part {
 
 /// The tree, parents before children, a page at a time.
 #[utoipa::path(get, path = "/projects", tag = "projects", params(Part), responses(
-    (status = 200, body = Page<ProjectView>), (status = "default", body = Problem)))]
+    (status = 200, body = Page<ProjectView>)))]
 pub(super) async fn list(
     State(api): State<Api>,
     caller: Caller,
@@ -53,9 +54,8 @@ pub(super) async fn list(
 
 /// A new project below its parent, or a tenant.
 #[utoipa::path(post, path = "/projects", tag = "projects", request_body = ProjectRequest,
-    params(("Idempotency-Key" = Option<String>, Header,
-        description = "A repeat is answered with the first outcome, for 24 hours.")),
-    responses((status = 201, body = ProjectView), (status = "default", body = Problem)))]
+    params(Key),
+    responses((status = 201, body = ProjectView)))]
 pub(super) async fn create(
     State(api): State<Api>,
     caller: Caller,
@@ -67,8 +67,8 @@ pub(super) async fn create(
 }
 
 /// One project, or tenant.
-#[utoipa::path(get, path = "/projects/{*path}", tag = "projects", params(("path" = String, Path)),
-    responses((status = 200, body = ProjectView), (status = 404, body = Problem)))]
+#[utoipa::path(get, path = "/projects/{*path}", tag = "projects", params(("path" = ProjectPath, Path)),
+    responses((status = 200, body = ProjectView)))]
 pub(super) async fn get(
     State(api): State<Api>,
     caller: Caller,
@@ -85,8 +85,8 @@ pub(super) async fn get(
 /// How much more it could be given now, as far as limits go, with every level that has a say.
 // The router cannot tell "the rest of the path, and then a word": it asks the one above.
 #[utoipa::path(get, path = "/projects/{path}/headroom", tag = "projects",
-    params(("path" = String, Path)), responses(
-    (status = 200, body = HeadroomView), (status = 404, body = Problem)))]
+    params(("path" = ProjectPath, Path)), responses(
+    (status = 200, body = HeadroomView)))]
 pub(super) async fn headroom(
     State(api): State<Api>,
     caller: Caller,
@@ -96,9 +96,9 @@ pub(super) async fn headroom(
 }
 
 /// Changes its limits: a field left out stays, `null` lifts the ceiling.
-#[utoipa::path(put, path = "/projects/{*path}", tag = "projects", params(("path" = String, Path)),
+#[utoipa::path(put, path = "/projects/{*path}", tag = "projects", params(("path" = ProjectPath, Path), Key),
     request_body = ProjectUpdate, responses(
-    (status = 200, body = ProjectView), (status = "default", body = Problem)))]
+    (status = 200, body = ProjectView)))]
 pub(super) async fn update(
     State(api): State<Api>,
     caller: Caller,
@@ -113,8 +113,8 @@ pub(super) async fn update(
 
 /// Deletes an empty project.
 #[utoipa::path(delete, path = "/projects/{*path}", tag = "projects",
-    params(("path" = String, Path)), responses(
-    (status = 200, body = Changed), (status = "default", body = Problem)))]
+    params(("path" = ProjectPath, Path), Key), responses(
+    (status = 200, body = Changed)))]
 pub(super) async fn delete(
     State(api): State<Api>,
     caller: Caller,
@@ -128,9 +128,8 @@ pub(super) async fn delete(
 
 /// Changes several limits, all or none, judged on the resulting tree.
 #[utoipa::path(put, path = "/limits", tag = "projects", request_body = LimitsRequest,
-    params(("Idempotency-Key" = Option<String>, Header,
-        description = "A repeat is answered with the first outcome, for 24 hours.")),
-    responses((status = 200, body = Changed), (status = "default", body = Problem)))]
+    params(Key),
+    responses((status = 200, body = Changed)))]
 pub(super) async fn set_limits(
     State(api): State<Api>,
     caller: Caller,

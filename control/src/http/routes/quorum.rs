@@ -19,7 +19,7 @@ use utoipa::IntoParams;
 /// Who the members are, who leads, how far each is, and what somebody should look at. Answered also
 /// when there is no leader. For operators.
 #[utoipa::path(get, path = "/quorum", tag = "quorum", responses(
-    (status = 200, body = QuorumView), (status = "default", body = Problem)))]
+    (status = 200, body = QuorumView)))]
 pub(super) async fn view(State(api): State<Api>, caller: Caller) -> Answer<QuorumView> {
     Ok(Json(quorum::view(api.core(), &caller).await?))
 }
@@ -30,8 +30,7 @@ pub(super) async fn view(State(api): State<Api>, caller: Caller) -> Answer<Quoru
     ("Idempotency-Key" = Option<String>, Header,
         description = "What is done under one key is written down once.")),
     request_body = AddMemberRequest, responses(
-    (status = 200, body = QuorumStep), (status = 409, body = Problem),
-    (status = "default", body = Problem)))]
+    (status = 200, body = QuorumStep)))]
 pub(super) async fn add(
     State(api): State<Api>,
     caller: Caller,
@@ -59,8 +58,7 @@ pub(super) struct Removal {
     ("id" = u64, Path, description = "Its number."), Removal,
     ("Idempotency-Key" = Option<String>, Header,
         description = "What is done under one key is written down once.")),
-    responses((status = 200, body = QuorumStep), (status = 409, body = Problem),
-        (status = "default", body = Problem)))]
+    responses((status = 200, body = QuorumStep)))]
 pub(super) async fn remove(
     State(api): State<Api>,
     caller: Caller,
@@ -80,8 +78,7 @@ pub(super) async fn remove(
     ("Idempotency-Key" = Option<String>, Header,
         description = "What is done under one key is written down once.")),
     request_body = StepDownRequest, responses(
-    (status = 200, body = QuorumStep), (status = 409, body = Problem),
-    (status = "default", body = Problem)))]
+    (status = 200, body = QuorumStep)))]
 pub(super) async fn step_down(
     State(api): State<Api>,
     caller: Caller,
@@ -98,8 +95,7 @@ pub(super) async fn step_down(
 #[utoipa::path(post, path = "/quorum/backup", tag = "quorum", params(
     ("Idempotency-Key" = Option<String>, Header,
         description = "What is done under one key is written down once.")),
-    responses((status = 200, body = String, content_type = "application/octet-stream"),
-        (status = "default", body = Problem)))]
+    responses((status = 200, body = String, content_type = "application/octet-stream")))]
 pub(super) async fn backup(
     State(api): State<Api>,
     caller: Caller,

@@ -10,14 +10,15 @@ use crate::http::{
 };
 use axum::{Json, extract::State};
 use lattice_api::{
-    Page, Problem,
+    Page,
     project::Changed,
     reservation::{ReservationRequest, ReservationView},
+    schema::Name,
 };
 
 /// Reservations by name, a page at a time: those to come too.
 #[utoipa::path(get, path = "/reservations", tag = "reservations", params(Paging), responses(
-    (status = 200, body = Page<ReservationView>), (status = "default", body = Problem)))]
+    (status = 200, body = Page<ReservationView>)))]
 pub(super) async fn list(
     State(api): State<Api>,
     caller: Caller,
@@ -34,8 +35,7 @@ pub(super) async fn list(
 
 /// One reservation.
 #[utoipa::path(get, path = "/reservations/{name}", tag = "reservations",
-    params(("name" = String, Path)), responses((status = 200, body = ReservationView),
-        (status = 404, body = Problem), (status = "default", body = Problem)))]
+    params(("name" = Name, Path)), responses((status = 200, body = ReservationView)))]
 pub(super) async fn get(
     State(api): State<Api>,
     caller: Caller,
@@ -49,11 +49,9 @@ pub(super) async fn get(
 /// What runs there goes on; what would run into the time is not placed there. Nodes of groups are those that
 /// are in them now. For operators of the whole cluster; kept in the audit.
 #[utoipa::path(put, path = "/reservations/{name}", tag = "reservations",
-    request_body = ReservationRequest, params(("name" = String, Path),
-    ("Idempotency-Key" = Option<String>, Header,
-        description = "A repeat is answered with the first outcome, for 24 hours.")),
-    responses((status = 200, body = ReservationView), (status = 404, body = Problem),
-        (status = 409, body = Problem), (status = "default", body = Problem)))]
+    request_body = ReservationRequest, params(("name" = Name, Path),
+    Key),
+    responses((status = 200, body = ReservationView)))]
 pub(super) async fn set(
     State(api): State<Api>,
     caller: Caller,
@@ -68,10 +66,8 @@ pub(super) async fn set(
 
 /// Nothing is kept under this name any more. For operators of the whole cluster; kept in the audit.
 #[utoipa::path(delete, path = "/reservations/{name}", tag = "reservations",
-    params(("name" = String, Path), ("Idempotency-Key" = Option<String>, Header,
-        description = "A repeat is answered with the first outcome, for 24 hours.")),
-    responses((status = 200, body = Changed), (status = 404, body = Problem),
-        (status = "default", body = Problem)))]
+    params(("name" = Name, Path), Key),
+    responses((status = 200, body = Changed)))]
 pub(super) async fn delete(
     State(api): State<Api>,
     caller: Caller,

@@ -10,8 +10,9 @@ use crate::http::{
 };
 use axum::{Json, extract::State, http::StatusCode};
 use lattice_api::{
-    Page, Problem,
+    Page,
     project::Changed,
+    schema::Name,
     tenant::{
         LimitPolicyUpdate, SystemLimitsUpdate, SystemLimitsView, TenantRequest, TenantUpdate,
         TenantView,
@@ -20,7 +21,7 @@ use lattice_api::{
 
 /// All tenants by name, a page at a time.
 #[utoipa::path(get, path = "/tenants", tag = "tenants", params(Paging), responses(
-    (status = 200, body = Page<TenantView>), (status = "default", body = Problem)))]
+    (status = 200, body = Page<TenantView>)))]
 pub(super) async fn list(
     State(api): State<Api>,
     AlsoAccounting(caller): AlsoAccounting,
@@ -36,9 +37,8 @@ pub(super) async fn list(
 
 /// A new tenant. For administrators.
 #[utoipa::path(post, path = "/tenants", tag = "tenants", request_body = TenantRequest,
-    params(("Idempotency-Key" = Option<String>, Header,
-        description = "A repeat is answered with the first outcome, for 24 hours.")),
-    responses((status = 201, body = TenantView), (status = "default", body = Problem)))]
+    params(Key),
+    responses((status = 201, body = TenantView)))]
 pub(super) async fn create(
     State(api): State<Api>,
     caller: Caller,
@@ -50,9 +50,8 @@ pub(super) async fn create(
 }
 
 /// One tenant.
-#[utoipa::path(get, path = "/tenants/{id}", tag = "tenants", params(("id" = String, Path)),
-    responses((status = 200, body = TenantView), (status = 404, body = Problem),
-        (status = "default", body = Problem)))]
+#[utoipa::path(get, path = "/tenants/{id}", tag = "tenants", params(("id" = Name, Path)),
+    responses((status = 200, body = TenantView)))]
 pub(super) async fn get(
     State(api): State<Api>,
     AlsoAccounting(caller): AlsoAccounting,
@@ -65,10 +64,8 @@ pub(super) async fn get(
 /// go below what is used, which ends nothing; below the sum of its projects' limits it is refused with
 /// 409, unless `force` is given, which marks it as overcommitted. For administrators of the whole cluster.
 #[utoipa::path(put, path = "/tenants/{id}", tag = "tenants", request_body = TenantUpdate,
-    params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header,
-        description = "A repeat is answered with the first outcome, for 24 hours.")),
-    responses((status = 200, body = TenantView), (status = 404, body = Problem),
-        (status = 409, body = Problem), (status = "default", body = Problem)))]
+    params(("id" = Name, Path), Key),
+    responses((status = 200, body = TenantView)))]
 pub(super) async fn update(
     State(api): State<Api>,
     AlsoAccounting(caller): AlsoAccounting,
@@ -82,8 +79,8 @@ pub(super) async fn update(
 }
 
 /// Deletes a tenant without projects and unfinished allocations. For administrators.
-#[utoipa::path(delete, path = "/tenants/{id}", tag = "tenants", params(("id" = String, Path)),
-    responses((status = 200, body = Changed), (status = "default", body = Problem)))]
+#[utoipa::path(delete, path = "/tenants/{id}", tag = "tenants", params(("id" = Name, Path), Key),
+    responses((status = 200, body = Changed)))]
 pub(super) async fn delete(
     State(api): State<Api>,
     caller: Caller,
@@ -95,7 +92,7 @@ pub(super) async fn delete(
 
 /// What is limited for the whole cluster, and what limits of projects mean.
 #[utoipa::path(get, path = "/system/limits", tag = "system", responses(
-    (status = 200, body = SystemLimitsView), (status = "default", body = Problem)))]
+    (status = 200, body = SystemLimitsView)))]
 pub(super) async fn limits(State(api): State<Api>, caller: Caller) -> Answer<SystemLimitsView> {
     Ok(Json(tenants::system(api.core(), &caller).await?))
 }
@@ -103,9 +100,8 @@ pub(super) async fn limits(State(api): State<Api>, caller: Caller) -> Answer<Sys
 /// Changes it: a field left out stays, `null` lifts the ceiling. It may go below what is used, which
 /// takes nothing away. For administrators of the whole cluster.
 #[utoipa::path(put, path = "/system/limits", tag = "system", request_body = SystemLimitsUpdate,
-    params(("Idempotency-Key" = Option<String>, Header,
-        description = "A repeat is answered with the first outcome, for 24 hours.")),
-    responses((status = 200, body = SystemLimitsView), (status = "default", body = Problem)))]
+    params(Key),
+    responses((status = 200, body = SystemLimitsView)))]
 pub(super) async fn set_limits(
     State(api): State<Api>,
     caller: Caller,
@@ -120,10 +116,8 @@ pub(super) async fn set_limits(
 /// What limits of projects mean from now on. Refused with 409 while the tree does not obey it. For
 /// administrators of the whole cluster.
 #[utoipa::path(put, path = "/system/limit-policy", tag = "system", request_body = LimitPolicyUpdate,
-    params(("Idempotency-Key" = Option<String>, Header,
-        description = "A repeat is answered with the first outcome, for 24 hours.")),
-    responses((status = 200, body = SystemLimitsView), (status = 409, body = Problem),
-        (status = "default", body = Problem)))]
+    params(Key),
+    responses((status = 200, body = SystemLimitsView)))]
 pub(super) async fn set_policy(
     State(api): State<Api>,
     caller: Caller,

@@ -8,12 +8,12 @@ use crate::http::{
     state::Api,
 };
 use axum::{Json, extract::State, http::StatusCode};
-use lattice_api::{Page, Problem, TokenCreated, TokenRequest, project::Changed, token::TokenView};
+use lattice_api::{Page, TokenCreated, TokenRequest, project::Changed, token::TokenView};
 
 /// A join token for new agents, quorum members or controls. Its text is told this once: only its
 /// hash is kept. For administrators of the whole cluster.
 #[utoipa::path(post, path = "/tokens", tag = "tokens", request_body = TokenRequest, responses(
-    (status = 201, body = TokenCreated), (status = "default", body = Problem)))]
+    (status = 201, body = TokenCreated)))]
 pub(super) async fn create(
     State(api): State<Api>,
     caller: Caller,
@@ -25,7 +25,7 @@ pub(super) async fn create(
 
 /// Join tokens that can still be used, the first to end first. For administrators.
 #[utoipa::path(get, path = "/tokens", tag = "tokens", responses(
-    (status = 200, body = Page<TokenView>), (status = "default", body = Problem)))]
+    (status = 200, body = Page<TokenView>)))]
 pub(super) async fn list(State(api): State<Api>, caller: Caller) -> Answer<Page<TokenView>> {
     Ok(Json(Page::whole(tokens::list(api.core(), &caller).await?)))
 }
@@ -33,10 +33,8 @@ pub(super) async fn list(State(api): State<Api>, caller: Caller) -> Answer<Page<
 /// Withdraws a join token. Who enrolled with it stays. For administrators.
 #[utoipa::path(delete, path = "/tokens/{id}", tag = "tokens", params(
     ("id" = String, Path, description = "The first 8 to 64 characters of its hash."),
-    ("Idempotency-Key" = Option<String>, Header,
-        description = "A repeat is answered with the first outcome, for 24 hours.")),
-    responses((status = 200, body = Changed), (status = 404, body = Problem),
-        (status = "default", body = Problem)))]
+    Key),
+    responses((status = 200, body = Changed)))]
 pub(super) async fn revoke(
     State(api): State<Api>,
     caller: Caller,

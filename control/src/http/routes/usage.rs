@@ -8,7 +8,7 @@ use crate::http::{
 };
 use axum::{Json, extract::State};
 use lattice_api::{
-    Problem,
+    schema::Name,
     usage::{TenantUsage, UserUsage},
 };
 use serde::Deserialize;
@@ -26,9 +26,8 @@ pub(super) struct OfTenant {
 
 /// What a tenant has used, and how it stands to what it is meant to use. At most 30 s old.
 #[utoipa::path(get, path = "/tenants/{id}/usage", tag = "usage", operation_id = "tenant",
-    params(("id" = String, Path), OfTenant),
-    responses((status = 200, body = TenantUsage), (status = 404, body = Problem),
-        (status = "default", body = Problem)))]
+    params(("id" = Name, Path), OfTenant),
+    responses((status = 200, body = TenantUsage)))]
 pub(super) async fn tenant(
     State(api): State<Api>,
     AlsoAccounting(caller): AlsoAccounting,
@@ -51,7 +50,7 @@ pub(super) struct OfUser {
 
 /// What a user has used. At most 30 s old.
 #[utoipa::path(get, path = "/usage", tag = "usage", operation_id = "user", params(OfUser),
-    responses((status = 200, body = UserUsage), (status = "default", body = Problem)))]
+    responses((status = 200, body = UserUsage)))]
 pub(super) async fn user(
     State(api): State<Api>,
     AlsoAccounting(caller): AlsoAccounting,

@@ -10,15 +10,16 @@ use crate::http::{
 };
 use axum::{Json, extract::State};
 use lattice_api::{
-    Page, Problem,
+    Page,
     project::Changed,
+    schema::Name,
     vcluster::{VclusterNodes, VclusterNodesRequest, VclusterRequest, VclusterView},
 };
 
 /// All vClusters by name, a page at a time: those that were defined, those that have nodes although
 /// nobody has said what they are, and `default`.
 #[utoipa::path(get, path = "/vclusters", tag = "vclusters", params(Paging), responses(
-    (status = 200, body = Page<VclusterView>), (status = "default", body = Problem)))]
+    (status = 200, body = Page<VclusterView>)))]
 pub(super) async fn list(
     State(api): State<Api>,
     caller: Caller,
@@ -31,9 +32,8 @@ pub(super) async fn list(
 }
 
 /// One vCluster: for whom it is, and its nodes.
-#[utoipa::path(get, path = "/vclusters/{name}", tag = "vclusters", params(("name" = String, Path)),
-    responses((status = 200, body = VclusterView), (status = 404, body = Problem),
-        (status = "default", body = Problem)))]
+#[utoipa::path(get, path = "/vclusters/{name}", tag = "vclusters", params(("name" = Name, Path)),
+    responses((status = 200, body = VclusterView)))]
 pub(super) async fn get(
     State(api): State<Api>,
     caller: Caller,
@@ -45,10 +45,8 @@ pub(super) async fn get(
 /// Says what a vCluster is, the first time too: a field left out stays, `null` opens it to all tenants.
 /// What waits in it already stays. Settings of its scheduler alone define none: 404 where it is not there. For administrators of the whole cluster; kept in the audit.
 #[utoipa::path(put, path = "/vclusters/{name}", tag = "vclusters", request_body = VclusterRequest,
-    params(("name" = String, Path), ("Idempotency-Key" = Option<String>, Header,
-        description = "A repeat is answered with the first outcome, for 24 hours.")),
-    responses((status = 200, body = VclusterView), (status = 404, body = Problem),
-        (status = 409, body = Problem), (status = "default", body = Problem)))]
+    params(("name" = Name, Path), Key),
+    responses((status = 200, body = VclusterView)))]
 pub(super) async fn set(
     State(api): State<Api>,
     caller: Caller,
@@ -64,11 +62,9 @@ pub(super) async fn set(
 /// What was said of a vCluster holds no more. Refused with 409 while it has nodes: they would be open
 /// to every tenant. For administrators of the whole cluster; kept in the audit.
 #[utoipa::path(delete, path = "/vclusters/{name}", tag = "vclusters", params(
-    ("name" = String, Path), Expected,
-    ("Idempotency-Key" = Option<String>, Header,
-        description = "A repeat is answered with the first outcome, for 24 hours.")),
-    responses((status = 200, body = Changed), (status = 404, body = Problem),
-        (status = 409, body = Problem), (status = "default", body = Problem)))]
+    ("name" = Name, Path), Expected,
+    Key),
+    responses((status = 200, body = Changed)))]
 pub(super) async fn delete(
     State(api): State<Api>,
     caller: Caller,
@@ -88,11 +84,9 @@ pub(super) async fn delete(
 /// defined is moved only when `from` names that one. A refusal with the code `ownership_conflict` names
 /// each node that cannot be had and why. For administrators of the whole cluster; kept in the audit.
 #[utoipa::path(post, path = "/vclusters/{name}/nodes", tag = "vclusters",
-    request_body = VclusterNodesRequest, params(("name" = String, Path),
-    ("Idempotency-Key" = Option<String>, Header,
-        description = "A repeat is answered with the first outcome, for 24 hours.")),
-    responses((status = 200, body = VclusterNodes), (status = 404, body = Problem),
-        (status = 409, body = Problem), (status = "default", body = Problem)))]
+    request_body = VclusterNodesRequest, params(("name" = Name, Path),
+    Key),
+    responses((status = 200, body = VclusterNodes)))]
 pub(super) async fn assign(
     State(api): State<Api>,
     caller: Caller,

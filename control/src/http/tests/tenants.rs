@@ -237,3 +237,62 @@ async fn an_accounting_system_sets_what_tenants_may_use_and_never_by_force() {
     let (_, list) = ask(&bed, "tide", Method::GET, "tenants", Value::Null).await;
     assert_eq!(list["items"].as_array().unwrap().len(), 1);
 }
+
+/// 200 nodes, all of which `physics` may hold, and of which it holds so many.
+async fn physics(in_use: usize) -> (Bed, AllocationId) {
+    let bed = Bed::empty().await;
+    let tenant = request("physics", Some(200));
+    bed.client("root")
+        .create_project(&tenant, None)
+        .await
+        .unwrap();
+    let names: Vec<String> = (1..=200).map(|n| format!("n{n:03}")).collect();
+    names.iter().for_each(|name| bed.add_node(name));
+    bed.settled().await;
+    let nodes = u32::try_from(in_use).unwrap();
+    let id = bed.submit("alice", "physics", nodes).await;
+    let names: Vec<&str> = names[..in_use].iter().map(String::as_str).collect();
+    bed.assign(id, &names).await;
+    (bed, id)
+}
+
+/// The numbers of the document, to the letter: 195 nodes of 200, and 10 more.
+#[tokio::test]
+async fn what_a_tenant_would_hold_too_much_is_refused_as_documented() {
+    let (bed, _) = physics(195).await;
+    let more = serde_json::to_value(job("physics", 10)).unwrap();
+    let (status, told) = ask(&bed, "alice", Method::POST, "allocations", more).await;
+    assert_eq!(
+        (status, told["detail"].as_str().unwrap()),
+        (
+            409,
+            "allocation rejected: tenant \"physics\" would exceed max_nodes quota (current: 195, \
+             requested: 10, limit: 200)"
+        )
+    );
+    bed.submit("alice", "physics", 5).await;
+}
+
+/// 150 nodes are held when Waldur lowers 200 to 100: what runs runs on, what waits goes on waiting, and
+/// who asks for more is told both numbers.
+#[tokio::test]
+async fn a_tenant_that_is_lowered_below_what_it_holds_keeps_it() {
+    let (bed, runs) = physics(150).await;
+    let waits = bed.submit("alice", "physics", 20).await;
+    let lower = json!({"max_nodes": 100});
+    let (status, told) = ask(&bed, "waldur", Method::PUT, "tenants/physics", lower).await;
+    assert_eq!((status, &told["max_nodes"]), (200, &json!(100)), "{told}");
+    let more = serde_json::to_value(job("physics", 1)).unwrap();
+    let (status, told) = ask(&bed, "alice", Method::POST, "allocations", more).await;
+    assert_eq!(
+        (status, told["detail"].as_str().unwrap()),
+        (
+            409,
+            "allocation rejected: tenant \"physics\" exceeds max_nodes quota\n  Current usage: 150 nodes\n  \
+             New limit: 100 nodes\n  Hint: Wait for running allocations to complete, or contact your tenant admin."
+        )
+    );
+    let alice = bed.client("alice");
+    assert_eq!(alice.allocation(runs).await.unwrap().ranks.len(), 150);
+    assert_eq!(alice.allocation(waits).await.unwrap().state, "pending");
+}

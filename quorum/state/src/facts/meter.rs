@@ -119,7 +119,7 @@ impl Meter {
     }
 
     /// These ranks' nodes are used no more.
-    fn over<'a>(&mut self, ranks: Vec<(u32, &'a Rank)>, now: UnixMillis) -> Vec<Use> {
+    fn over(&mut self, ranks: Vec<(u32, &Rank)>, now: UnixMillis) -> Vec<Use> {
         let over = self.by_begin(ranks.iter().copied());
         for (n, _) in ranks {
             self.later.remove(&n);

@@ -1,5 +1,5 @@
 //! What holds after any sequence of commands, refused ones included.
-#![expect(clippy::unwrap_used, reason = "tests")]
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod checks;
 #[path = "../common/mod.rs"]

@@ -1,0 +1,83 @@
+//! How the texts that name things look, for the OpenAPI document. What reads them is in
+//! `lattice-quorum-types`; a test holds the two together.
+
+use std::borrow::Cow;
+use utoipa::{
+    PartialSchema, ToSchema,
+    openapi::{ObjectBuilder, RefOr, Schema, Type},
+};
+
+macro_rules! text {
+    ($(#[doc = $doc:literal])* $name:ident, $pattern:literal, $longest:literal, $example:literal) => {
+        $(#[doc = $doc])*
+        #[derive(Debug, Clone, Copy)]
+        pub struct $name;
+
+        impl $name {
+            /// What all of it matches.
+            pub const PATTERN: &str = $pattern;
+            /// The most characters it has.
+            pub const LONGEST: usize = $longest;
+        }
+
+        impl PartialSchema for $name {
+            fn schema() -> RefOr<Schema> {
+                let text = ObjectBuilder::new()
+                    .schema_type(Type::String)
+                    .description(Some(concat!($($doc),*).trim()))
+                    .pattern(Some($pattern))
+                    .min_length(Some(1))
+                    .max_length(Some($longest))
+                    .examples([$example]);
+                RefOr::T(Schema::Object(text.build()))
+            }
+        }
+
+        impl ToSchema for $name {
+            fn name() -> Cow<'static, str> {
+                Cow::Borrowed(stringify!($name))
+            }
+        }
+    };
+}
+
+text!(
+    /// A name: of a node, a tenant, a vCluster, a baseline, a reservation.
+    Name, "^[A-Za-z0-9][A-Za-z0-9._-]*$", 253, "gpu001"
+);
+text!(
+    /// A tenant's name, or the path to a project in it. In the path of a URL its slashes may stand as they are.
+    ProjectPath, "^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)*$", 4096, "atlas/physics"
+);
+text!(
+    /// An allocation's number, or with its index an element of an array.
+    Element, "^[0-9]{1,18}(_[0-9]{1,6})?$", 25, "12_7"
+);
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::{Element, Name, ProjectPath};
+    use crate::dependency::JobRef;
+    use lattice_quorum_types::{NodeId, ProjectPath as Path};
+    use proptest::{prelude::*, string::string_regex};
+
+    fn inside(pattern: &str) -> &str {
+        pattern.trim_start_matches('^').trim_end_matches('$')
+    }
+
+    proptest! {
+        #[test]
+        fn what_the_document_lets_through_is_read(
+            name in string_regex(inside(Name::PATTERN)).unwrap(),
+            path in string_regex(inside(ProjectPath::PATTERN)).unwrap(),
+            element in string_regex(inside(Element::PATTERN)).unwrap(),
+        ) {
+            prop_assume!(name.len() <= Name::LONGEST && path.len() <= ProjectPath::LONGEST);
+            prop_assert!(NodeId::new(&name).is_ok(), "{name}");
+            prop_assert!(Path::new(&path).is_ok(), "{path}");
+            prop_assert!(element.parse::<JobRef>().is_ok(), "{element}");
+            prop_assert!(element.len() <= Element::LONGEST);
+        }
+    }
+}
