@@ -43,9 +43,10 @@ pub const DEFAULT_CLASS: u8 = AllocationSpec::CLASS;
 #[serde(deny_unknown_fields, expecting = "a request for nodes")]
 pub struct AllocationRequest {
     /// The project whose limits apply.
-    #[schema(example = "atlas/operations/web")]
+    #[schema(value_type = crate::schema::ProjectPath, inline)]
     pub project: String,
     /// Number of nodes, at least 1.
+    #[schema(minimum = 1)]
     pub nodes: u32,
     /// A name for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -80,6 +81,7 @@ pub struct AllocationRequest {
     pub walltime: Option<String>,
     /// Priority class, 0-10; 5 when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 0, maximum = 10)]
     pub class: Option<u8>,
     /// All nodes must share one conformance group.
     #[serde(default)]

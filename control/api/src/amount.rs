@@ -75,7 +75,7 @@ macro_rules! amount {
     ($name:ident) => {
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.pad(&self.number().to_string())
+                self.number().fmt(f)
             }
         }
         impl FromStr for $name {

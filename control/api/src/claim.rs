@@ -47,6 +47,7 @@ impl From<&Tenure> for ClaimView {
 #[serde(deny_unknown_fields)]
 pub struct ClaimRequest {
     /// The project against whose limits they count, and whose sensitive work they take.
+    #[schema(value_type = crate::schema::ProjectPath, inline)]
     pub project: String,
     /// What for; kept in the audit.
     #[serde(default)]

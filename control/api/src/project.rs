@@ -106,7 +106,7 @@ impl From<&Project> for ProjectView {
 #[serde(deny_unknown_fields)]
 pub struct ProjectRequest {
     /// Where: a tenant's name, or `tenant/a/b`, whose parent must exist.
-    #[schema(example = "atlas/physics")]
+    #[schema(value_type = crate::schema::ProjectPath, inline)]
     pub path: String,
     /// Its ceilings. One that is left out is closed: 0 of what a level above limits. `null` is no
     /// ceiling.
@@ -114,6 +114,7 @@ pub struct ProjectRequest {
     pub limits: ProjectUpdate,
     /// Who administers it and may set the limits of its children.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<crate::schema::Person>, inline)]
     pub admins: Vec<String>,
     /// Text for people.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -125,6 +126,7 @@ pub struct ProjectRequest {
 #[serde(deny_unknown_fields)]
 pub struct LimitChangeBody {
     /// Which project, or tenant.
+    #[schema(value_type = crate::schema::ProjectPath, inline)]
     pub path: String,
     /// Nodes held at the same time.
     #[serde(default, with = "patch", skip_serializing_if = "is_unchanged")]
@@ -207,6 +209,7 @@ impl ProjectUpdate {
 #[serde(deny_unknown_fields)]
 pub struct LimitsRequest {
     /// At least one.
+    #[schema(min_items = 1)]
     pub changes: Vec<LimitChangeBody>,
     /// Also where the limits of children then add up to more than their parent's, which is marked as
     /// overcommitted until they fit. For administrators of the whole cluster.

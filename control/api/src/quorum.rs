@@ -120,6 +120,7 @@ impl From<MemberRow> for QuorumMemberView {
 #[serde(deny_unknown_fields)]
 pub struct AddMemberRequest {
     /// Its number; its certificate is `spiffe://<cluster>/quorum/<id>`.
+    #[schema(minimum = 1)]
     pub id: u64,
     /// Its mesh address, `ip:port`.
     pub address: String,

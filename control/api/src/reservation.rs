@@ -35,6 +35,7 @@ pub struct ReservationRequest {
     /// Projects whose work, and that of those below, may use them meanwhile. With no user and no project it is
     /// for nobody: a maintenance window.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    #[schema(value_type = Vec<crate::schema::ProjectPath>, inline)]
     pub projects: BTreeSet<String>,
     /// Why, for people.
     pub reason: String,

@@ -43,15 +43,23 @@ macro_rules! text {
 
 text!(
     /// A name: of a node, a tenant, a vCluster, a baseline, a reservation.
-    Name, "^[A-Za-z0-9][A-Za-z0-9._-]*$", 253, "gpu001"
+    Name, "^[A-Za-z0-9][A-Za-z0-9._-]{0,252}$", 253, "gpu001"
 );
 text!(
     /// A tenant's name, or the path to a project in it. In the path of a URL its slashes may stand as they are.
-    ProjectPath, "^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)*$", 4096, "atlas/physics"
+    ProjectPath, "^[A-Za-z0-9][A-Za-z0-9._-]{0,252}(/[A-Za-z0-9][A-Za-z0-9._-]{0,252})*$", 4096, "atlas/physics"
 );
 text!(
     /// An allocation's number, or with its index an element of an array.
-    Element, "^[0-9]{1,18}(_[0-9]{1,6})?$", 25, "12_7"
+    Element, "^[1-9][0-9]{0,17}(_(0|[1-9][0-9]{0,5}))?$", 25, "12_7"
+);
+text!(
+    /// What begins a hash, written as lists show it.
+    Digits, "^[0-9a-f]{8,64}$", 64, "3f2a9c01"
+);
+text!(
+    /// Whom the site knows by this.
+    Person, "^[^\\u0000-\\u001f\\u007f-\\u009f]+$", 253, "alice"
 );
 
 #[cfg(test)]

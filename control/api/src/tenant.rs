@@ -83,7 +83,7 @@ impl TenantView {
 #[serde(deny_unknown_fields)]
 pub struct TenantRequest {
     /// Its name.
-    #[schema(example = "physics")]
+    #[schema(value_type = crate::schema::Name, inline)]
     pub id: String,
     /// Nodes held at the same time; 0 when left out.
     #[serde(default, with = "patch", skip_serializing_if = "is_unchanged")]
@@ -111,6 +111,7 @@ pub struct TenantRequest {
     pub burst_allowance: Patch,
     /// Who administers it and may set the limits of its projects.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<crate::schema::Person>, inline)]
     pub admins: Vec<String>,
     /// Text for people.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -228,6 +229,7 @@ impl From<SystemLimitsUpdate> for SystemLimitPatch {
 pub struct LimitPolicyUpdate {
     /// `strict`: children add up to at most their parent's, and every level counts. `flat`: a
     /// project's own limit counts, and its tenant's.
+    #[schema(pattern = "^(strict|flat)$")]
     pub limit_policy: String,
 }
 

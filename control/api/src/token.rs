@@ -23,7 +23,7 @@ pub const MAX_CIDRS: usize = 64;
 #[serde(deny_unknown_fields)]
 pub struct TokenRequest {
     /// What it enrols: `agent`, `control` or `quorum`.
-    #[schema(example = "agent")]
+    #[schema(example = "agent", pattern = "^(agent|control|quorum)$")]
     pub role: String,
     /// How long it is good for, a week at most: `30m`, `1h`, `7d`.
     #[schema(example = "1h")]

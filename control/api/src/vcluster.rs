@@ -63,7 +63,7 @@ pub struct VclusterRequest {
         deserialize_with = "given",
         skip_serializing_if = "Option::is_none"
     )]
-    #[schema(value_type = Option<Vec<String>>, required = false)]
+    #[schema(value_type = Option<Vec<crate::schema::Name>>, inline, required = false)]
     pub tenants: Option<Option<Vec<String>>>,
     /// The version this rests on, 0 for none; refused when there is another by then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -124,6 +124,7 @@ pub struct VclusterNodesRequest {
     pub nodes: String,
     /// The vCluster they may be taken from. Nodes of one that nobody has defined are taken anyway.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<crate::schema::Name>, inline)]
     pub from: Option<String>,
 }
 

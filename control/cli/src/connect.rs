@@ -6,8 +6,7 @@ use crate::{
     output::Format,
 };
 use lattice_api::text;
-use lattice_client::{Client, ClientError, Endpoint};
-use secrecy::SecretString;
+use lattice_client::{Client, ClientError};
 use std::{path::Path, time::Duration};
 
 /// A cluster to talk to, and how to print what it says.
@@ -21,13 +20,15 @@ pub struct Connection {
 impl Connection {
     /// Finds the context and makes a client of it. Nothing is sent yet.
     pub fn open(explicit: Option<&Path>, format: Format) -> Result<Self, Failure> {
-        let found = context::find(explicit)?.ok_or_else(|| {
-            Failure::unreachable(format!(
-                "no cluster is known: give --context FILE, set {}, or start one with `lattice \
+        let found = context::find(explicit)
+            .map_err(anyhow::Error::from)?
+            .ok_or_else(|| {
+                Failure::unreachable(format!(
+                    "no cluster is known: give --context FILE, set {}, or start one with `lattice \
                  demo`",
-                context::VARIABLE
-            ))
-        })?;
+                    context::VARIABLE
+                ))
+            })?;
         let client = client(&found)?;
         Ok(Self { client, format })
     }
@@ -48,9 +49,5 @@ impl Connection {
 
 /// The SDK for a context.
 pub fn client(context: &ContextFile) -> Result<Client, ClientError> {
-    Client::new(Endpoint {
-        url: context.server.clone(),
-        ca_pem: context.ca_pem.clone(),
-        token: SecretString::from(context.token.clone()),
-    })
+    Client::new(context.clone().into())
 }

@@ -1,10 +1,7 @@
-//! Which cluster a command talks to, and as whom.
-//!
-//! Looked for in this order: `--context FILE`, `LATTICE_CONTEXT`, the user's own default
-//! (`$XDG_CONFIG_HOME/lattice/context.json`), then the file of a demo that is running now.
+//! The context file that a demo writes, so that commands beside it find it.
 
 use anyhow::{Context as _, bail};
-use serde::{Deserialize, Serialize};
+use lattice_client::context::{is_running, read, runtime_dir};
 use std::{
     fs::{self, DirBuilder, Metadata, OpenOptions},
     io::{self, Write as _},
@@ -14,87 +11,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// A server with what is needed to trust it and to be known by it.
-#[derive(Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ContextFile {
-    /// `https://host:port`.
-    pub server: String,
-    /// The CA that signed the server's certificate.
-    pub ca_pem: String,
-    /// Bearer token. The file holding it has mode 0600.
-    pub token: String,
-    /// The demo process that wrote it; such a context is over when that process is.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub demo_pid: Option<u32>,
-}
-
-/// The environment variable that names a context file.
-pub const VARIABLE: &str = "LATTICE_CONTEXT";
-
-/// Folder for demos' files: the user's runtime folder, else a private one below the temporary
-/// folder.
-pub fn runtime_dir() -> PathBuf {
-    match std::env::var_os("XDG_RUNTIME_DIR") {
-        Some(dir) if Path::new(&dir).is_dir() => PathBuf::from(dir).join("lattice"),
-        _ => {
-            let uid = rustix::process::getuid().as_raw();
-            std::env::temp_dir().join(format!("lattice-{uid}"))
-        }
-    }
-}
-
-fn user_default() -> Option<PathBuf> {
-    let config = match std::env::var_os("XDG_CONFIG_HOME") {
-        Some(dir) => PathBuf::from(dir),
-        None => PathBuf::from(std::env::var_os("HOME")?).join(".config"),
-    };
-    Some(config.join("lattice/context.json"))
-}
-
-/// Finds and reads the context to use; `None` when there is none.
-pub fn find(explicit: Option<&Path>) -> anyhow::Result<Option<ContextFile>> {
-    if let Some(path) = explicit {
-        return read(path).map(Some);
-    }
-    if let Some(path) = std::env::var_os(VARIABLE).filter(|path| !path.is_empty()) {
-        return read(Path::new(&path))
-            .map(Some)
-            .with_context(|| format!("{VARIABLE} names this file"));
-    }
-    if let Some(path) = user_default().filter(|path| path.exists()) {
-        return read(&path).map(Some);
-    }
-    let mut demos = live_demos(&runtime_dir())?;
-    match (demos.pop(), demos.is_empty()) {
-        (Some((_, context)), true) => Ok(Some(context)),
-        (Some(_), false) => bail!(
-            "several demos are running; choose one with --context, from {}",
-            runtime_dir().display()
-        ),
-        (None, _) => Ok(None),
-    }
-}
-
-/// Reads one context file. A file that others can read, or that is somebody else's, is refused:
-/// it holds a token.
-pub fn read(path: &Path) -> anyhow::Result<ContextFile> {
-    let about = || format!("context file {}", path.display());
-    let meta = fs::metadata(path).with_context(about)?;
-    let uid = rustix::process::getuid().as_raw();
-    if meta.uid() != uid && uid != 0 {
-        bail!("{} belongs to another user", about());
-    }
-    if meta.permissions().mode() & 0o077 != 0 {
-        bail!(
-            "{} can be read by others; run: chmod 600 {}",
-            about(),
-            path.display()
-        );
-    }
-    let text = fs::read_to_string(path).with_context(about)?;
-    serde_json::from_str(&text).with_context(about)
-}
+pub use lattice_client::context::{ContextFile, VARIABLE, find};
 
 /// Makes sure that `dir` is a folder of ours that nobody else can enter. In a shared temporary
 /// folder somebody else may have made it, or a link by that name, first.
@@ -115,19 +32,6 @@ fn is_ours(meta: &Metadata) -> bool {
     meta.uid() == rustix::process::getuid().as_raw()
 }
 
-/// Contexts of demos that run now. Only our own folder and files count, for root too: whoever can
-/// plant one elsewhere would be sent our commands.
-/// Whether a process has this number and has not ended: one that ended and whose parent has not
-/// asked how is still listed.
-fn is_running(pid: u32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // The name before the state is in parentheses and may hold anything.
-    let state = stat
-        .rsplit_once(") ")
-        .and_then(|(_, rest)| rest.chars().next());
-    state.is_some_and(|state| !matches!(state, 'Z' | 'X'))
-}
-
 /// Removes what demos that were killed left behind.
 fn clear_away(dir: &Path) {
     let Ok(entries) = fs::read_dir(dir) else {
@@ -139,30 +43,6 @@ fn clear_away(dir: &Path) {
             let _ = fs::remove_file(entry.path());
         }
     }
-}
-
-fn live_demos(dir: &Path) -> anyhow::Result<Vec<(PathBuf, ContextFile)>> {
-    if !fs::symlink_metadata(dir).is_ok_and(|meta| meta.is_dir() && is_ours(&meta)) {
-        return Ok(Vec::new());
-    }
-    let Ok(entries) = fs::read_dir(dir) else {
-        return Ok(Vec::new());
-    };
-    let mut live = Vec::new();
-    for entry in entries {
-        let path = entry?.path();
-        let ours = fs::symlink_metadata(&path).is_ok_and(|meta| meta.is_file() && is_ours(&meta));
-        if !ours || path.extension().is_none_or(|e| e != "json") {
-            continue;
-        }
-        // A file that vanishes or is not ours is no candidate; only a named one is worth an error.
-        let Ok(context) = read(&path) else { continue };
-        if context.demo_pid.is_some_and(is_running) {
-            live.push((path, context));
-        }
-    }
-    live.sort_by(|a, b| a.0.cmp(&b.0));
-    Ok(live)
 }
 
 /// A context file that is removed when dropped.
@@ -205,7 +85,6 @@ impl Drop for Published {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
-    use std::os::unix::fs::{chown, symlink};
 
     fn plant(dir: &Path) -> PathBuf {
         let path = dir.join("demo-1.json");
@@ -231,44 +110,9 @@ mod tests {
         while is_running(pid) {
             std::thread::yield_now();
         }
-        assert_eq!(live_demos(dir.path()).unwrap().len(), 1);
         clear_away(dir.path());
         assert!(living.exists() && !dead.exists());
         child.wait().unwrap();
         assert!(!is_running(pid));
-    }
-
-    #[test]
-    fn a_live_demo_of_ours_is_found_and_nothing_that_is_not() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = plant(dir.path());
-        assert_eq!(live_demos(dir.path()).unwrap().len(), 1);
-        let link = dir.path().with_extension("link");
-        symlink(dir.path(), &link).unwrap();
-        assert_eq!(
-            live_demos(&link).unwrap().len(),
-            0,
-            "a link is not our folder"
-        );
-        fs::remove_file(link).unwrap();
-        if !rustix::process::getuid().is_root() {
-            eprintln!("SKIPPED: files of another user need root");
-            return;
-        }
-        chown(&path, Some(65_534), None).unwrap();
-        assert_eq!(
-            live_demos(dir.path()).unwrap().len(),
-            0,
-            "somebody else's file"
-        );
-        let path = plant(dir.path());
-        chown(&path, Some(0), None).unwrap();
-        assert_eq!(live_demos(dir.path()).unwrap().len(), 1);
-        chown(dir.path(), Some(65_534), None).unwrap();
-        assert_eq!(
-            live_demos(dir.path()).unwrap().len(),
-            0,
-            "somebody else's folder"
-        );
     }
 }

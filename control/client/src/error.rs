@@ -1,5 +1,6 @@
 //! Why a call did not return what was asked for.
 
+use crate::context::ContextError;
 use lattice_api::Problem;
 
 /// A call that failed. The kinds are those a caller acts on differently; a command line gives each
@@ -40,6 +41,9 @@ pub enum ClientError {
         /// What is wrong with the answer.
         reason: String,
     },
+    /// No context tells which cluster is meant.
+    #[error(transparent)]
+    Context(#[from] ContextError),
     /// The endpoint's URL, certificate or token cannot be used at all.
     #[error("the endpoint cannot be used: {reason}")]
     Endpoint {
@@ -71,7 +75,10 @@ impl ClientError {
             | Self::Invalid(p)
             | Self::Unavailable(p)
             | Self::Server(p) => Some(p),
-            Self::Unreachable { .. } | Self::Protocol { .. } | Self::Endpoint { .. } => None,
+            Self::Unreachable { .. }
+            | Self::Protocol { .. }
+            | Self::Context(_)
+            | Self::Endpoint { .. } => None,
         }
     }
 
@@ -80,7 +87,7 @@ impl ClientError {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Refused(_) | Self::Server(_) | Self::Protocol { .. } => 1,
-            Self::Invalid(_) | Self::Endpoint { .. } => 2,
+            Self::Invalid(_) | Self::Context(_) | Self::Endpoint { .. } => 2,
             Self::Unreachable { .. } | Self::Unavailable(_) => 3,
             Self::NotFound(_) => 4,
             Self::NotAllowed(_) => 5,

@@ -6,20 +6,16 @@
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! use lattice_client::{AllocationRequest, Client, Endpoint, SubmitOptions};
-//! let client = Client::new(Endpoint {
-//!     url: "https://127.0.0.1:8443".to_owned(),
-//!     ca_pem: std::fs::read_to_string("ca.pem")?,
-//!     token: std::fs::read_to_string("token")?.trim().into(),
-//! })?;
-//! let request = AllocationRequest {
+//! use lattice_client::{AllocationRequest, Client};
+//! let client = Client::discover(None)?;
+//! let work = AllocationRequest {
 //!     project: "atlas/operations/web".to_owned(),
 //!     nodes: 2,
 //!     argv: vec!["hostname".to_owned()],
 //!     ..AllocationRequest::default()
 //! };
-//! let submitted = client.submit(&request, SubmitOptions::default()).await?;
-//! println!("{:?}", submitted.id);
+//! let ended = client.submit_and_wait(&work, None).await?;
+//! println!("{} on {:?}", ended.state, ended.nodelist);
 //! # Ok(()) }
 //! ```
 //!
@@ -31,6 +27,7 @@ mod audit;
 mod baselines;
 mod certificates;
 mod conformance;
+pub mod context;
 mod dags;
 mod decisions;
 mod error;
@@ -44,6 +41,7 @@ mod sse;
 mod tokens;
 mod transport;
 mod vclusters;
+mod wait;
 
 pub use allocations::{AllocationFilter, LogOptions, LogOutput, SubmitOptions};
 pub use audit::AuditFilter;
@@ -56,3 +54,4 @@ pub use lattice_api::{
     dependency::JobRef,
 };
 pub use transport::{Client, Endpoint};
+pub use wait::WaitError;

@@ -41,6 +41,7 @@ impl Store for Scripted {
             Query::Vclusters => return Ok(Answer::Vclusters(Vec::new())),
             Query::Dags { .. } => return Ok(Answer::Dags(Vec::new())),
             Query::Reservations => return Ok(Answer::Reservations(Vec::new())),
+            Query::Budgets => return Ok(Answer::Budgets(Vec::new())),
             _ => {}
         }
         let reading = self.readings.lock().unwrap().pop();

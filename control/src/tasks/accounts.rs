@@ -192,10 +192,15 @@ pub(crate) struct Accounts {
 
 impl Accounts {
     pub(crate) fn new(core: Arc<Core>, desk: Arc<Desk>) -> Self {
+        Self::since(Instant::now(), core, desk)
+    }
+
+    /// Of a control that began to hear of nodes then.
+    fn since(began: Instant, core: Arc<Core>, desk: Arc<Desk>) -> Self {
         let site = Arc::new(ControlSite {
             core,
             fence: Mutex::default(),
-            began: Instant::now(),
+            began,
         });
         let accountant = Self::accountant(&desk, &site);
         Self {

@@ -73,7 +73,7 @@ pub struct Bed {
     /// And what they tell of what ran, and where.
     pub accounting: Option<lattice_accounting::config::Settings>,
     /// Certificate and key of the public port, PEM.
-    https: (String, String),
+    pub https: (String, String),
     pub agents: BTreeMap<NodeId, lattice_agent::App>,
     /// Under which boot each agent was started last, and where it says that it is.
     started: BTreeMap<NodeId, (String, SocketAddr)>,

@@ -6,6 +6,7 @@
 mod accounting;
 mod baselines;
 mod bed;
+mod example;
 mod faults;
 mod inputs;
 mod loss;
@@ -22,6 +23,9 @@ fn main() -> ExitCode {
     lattice_agent::child::run_if_child();
     if std::env::args().nth(1).as_deref() == Some(movement::PROGRAM) {
         return lattice_checkpointer::main(std::env::args_os().skip(1)).into();
+    }
+    if std::env::args().nth(1).as_deref() == Some(example::PROGRAM) {
+        return example::main();
     }
     let filter = std::env::args().nth(1).filter(|arg| !arg.starts_with('-'));
     if std::env::args().any(|arg| arg == "--list") {

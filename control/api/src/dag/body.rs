@@ -9,7 +9,10 @@ use serde_json::{Map, Value};
 use std::{borrow::Cow, collections::BTreeMap, fmt};
 use utoipa::{
     PartialSchema, ToSchema,
-    openapi::{RefOr, schema::Schema},
+    openapi::{
+        RefOr,
+        schema::{ObjectBuilder, Schema, Type},
+    },
 };
 
 /// One member after another.
@@ -136,9 +139,13 @@ impl PartialSchema for MemberRequest {
             let text =
                 "A member of a graph: a request for nodes, with its name, and what it comes after.";
             object.description = Some(text.to_owned());
-            object
-                .properties
-                .insert("after".to_owned(), AfterBody::schema());
+            let name = ObjectBuilder::new()
+                .schema_type(Type::String)
+                .description(Some("Others come after it by that."))
+                .min_length(Some(1));
+            let properties = &mut object.properties;
+            properties.insert("name".to_owned(), RefOr::T(Schema::Object(name.build())));
+            properties.insert("after".to_owned(), AfterBody::schema());
             object.required.push("name".to_owned());
         }
         schema

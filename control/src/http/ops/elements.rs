@@ -22,6 +22,12 @@ fn unknown(id: AllocationId) -> Problem {
     Problem::from(&Refusal::UnknownAllocation { id })
 }
 
+fn no_element(field: &str, detail: String) -> Problem {
+    let mut problem = Problem::new(Kind::NotFound, "unknown_allocation", detail);
+    problem.field = Some(field.to_owned());
+    problem
+}
+
 /// The number that a text names: `12`, or `12_7`, an element of the array 12.
 pub(crate) async fn number(
     core: &Core,
@@ -47,17 +53,15 @@ async fn number_of(
     let record = record.filter(|record| caller.sees(&record.spec.project));
     let record = record.ok_or_else(|| unknown(array))?;
     let Some(spec) = &record.spec.terms.array else {
-        let reason = format!("allocation {array} is no array; name it without _{index}");
-        return Err(Problem::field(field, reason));
+        let detail = format!("allocation {array} is no array; name it without _{index}");
+        return Err(no_element(field, detail));
     };
     element_of(array, spec, index).ok_or_else(|| {
         let detail = format!(
             "array {array} has the indices {}, not {index}",
             spec.indices()
         );
-        let mut problem = Problem::new(Kind::NotFound, "unknown_allocation", detail);
-        problem.field = Some(field.to_owned());
-        problem
+        no_element(field, detail)
     })
 }
 

@@ -41,6 +41,7 @@ pub(super) struct Which {
     /// Only of this user.
     user: Option<String>,
     /// Items on a page, 1 to 5000; 200 when left out. A page may hold fewer and still have a next.
+    #[param(minimum = 1, maximum = 5000)]
     limit: Option<u32>,
     /// `next_cursor` of the page before.
     cursor: Option<String>,
@@ -74,7 +75,8 @@ pub(super) struct How {
 #[utoipa::path(post, path = "/allocations", tag = "allocations", request_body = AllocationRequest,
     params(How, Key),
     responses((status = 201, body = Submitted), (status = 200, body = Submitted,
-        description = "Dry run: it would be accepted, and what would become of it."), (status = 422, body = Problem)))]
+        description = "Dry run: it would be accepted, and what would become of it."), (status = 422, body = Problem,
+            description = "No set of the vCluster's nodes could ever satisfy it.")))]
 pub(super) async fn submit(
     State(api): State<Api>,
     caller: Caller,
@@ -91,7 +93,7 @@ pub(super) async fn submit(
 }
 
 /// One allocation, ended ones included.
-#[utoipa::path(get, path = "/allocations/{id}", tag = "allocations", params(("id" = Element, Path)),
+#[utoipa::path(get, path = "/allocations/{id}", tag = "allocations", params(("id" = inline(Element), Path)),
     responses((status = 200, body = AllocationView)))]
 pub(super) async fn get(
     State(api): State<Api>,
@@ -117,7 +119,7 @@ async fn act(
 
 /// Ends it: at once if it holds nothing, else what runs is stopped first.
 #[utoipa::path(delete, path = "/allocations/{id}", tag = "allocations",
-    params(("id" = Element, Path), Key), responses(
+    params(("id" = inline(Element), Path), Key), responses(
     (status = 200, body = AllocationView)))]
 pub(super) async fn cancel(
     State(api): State<Api>,
@@ -130,7 +132,7 @@ pub(super) async fn cancel(
 
 /// Keeps a pending one from starting.
 #[utoipa::path(post, path = "/allocations/{id}/hold", tag = "allocations",
-    params(("id" = Element, Path), Key), responses(
+    params(("id" = inline(Element), Path), Key), responses(
     (status = 200, body = AllocationView)))]
 pub(super) async fn hold(
     State(api): State<Api>,
@@ -143,7 +145,7 @@ pub(super) async fn hold(
 
 /// Takes it off hold.
 #[utoipa::path(post, path = "/allocations/{id}/release", tag = "allocations",
-    params(("id" = Element, Path), Key), responses(
+    params(("id" = inline(Element), Path), Key), responses(
     (status = 200, body = AllocationView)))]
 pub(super) async fn release(
     State(api): State<Api>,
@@ -157,7 +159,7 @@ pub(super) async fn release(
 /// Ends the processes of one that holds nodes; it waits for nodes again, from its last checkpoint on if it has
 /// one.
 #[utoipa::path(post, path = "/allocations/{id}/requeue", tag = "allocations",
-    params(("id" = Element, Path), Key), responses(
+    params(("id" = inline(Element), Path), Key), responses(
     (status = 200, body = AllocationView)))]
 pub(super) async fn requeue(
     State(api): State<Api>,
@@ -181,7 +183,7 @@ pub(super) struct First {
 /// Ends the processes of one that holds nodes. It holds nothing then, and waits until it is resumed, from its
 /// last checkpoint on if it has one. For its user and for operators.
 #[utoipa::path(post, path = "/allocations/{id}/suspend", tag = "allocations",
-    params(("id" = Element, Path), First, Key), responses(
+    params(("id" = inline(Element), Path), First, Key), responses(
     (status = 200, body = AllocationView)))]
 pub(super) async fn suspend(
     State(api): State<Api>,
@@ -199,7 +201,7 @@ pub(super) async fn suspend(
 
 /// A suspended one waits for nodes again, if limits allow it now.
 #[utoipa::path(post, path = "/allocations/{id}/resume", tag = "allocations",
-    params(("id" = Element, Path), Key), responses(
+    params(("id" = inline(Element), Path), Key), responses(
     (status = 200, body = AllocationView)))]
 pub(super) async fn resume(
     State(api): State<Api>,
@@ -212,7 +214,7 @@ pub(super) async fn resume(
 
 /// Gives one that has not ended another walltime. A longer one is for operators.
 #[utoipa::path(post, path = "/allocations/{id}/extend", tag = "allocations", request_body = ExtendRequest,
-    params(("id" = Element, Path), Key), responses(
+    params(("id" = inline(Element), Path), Key), responses(
     (status = 200, body = AllocationView)))]
 pub(super) async fn extend(
     State(api): State<Api>,
@@ -226,7 +228,7 @@ pub(super) async fn extend(
 
 /// Has a running one write a checkpoint and go on. For its user and for operators.
 #[utoipa::path(post, path = "/allocations/{id}/checkpoint", tag = "allocations", request_body = CheckpointRequest,
-    params(("id" = Element, Path), Key), responses(
+    params(("id" = inline(Element), Path), Key), responses(
     (status = 200, body = AllocationView)))]
 pub(super) async fn checkpoint(
     State(api): State<Api>,
@@ -240,7 +242,7 @@ pub(super) async fn checkpoint(
 
 /// Why it is where it is.
 #[utoipa::path(get, path = "/allocations/{id}/explanation", tag = "allocations",
-    params(("id" = Element, Path)), responses(
+    params(("id" = inline(Element), Path)), responses(
     (status = 200, body = ExplanationView)))]
 pub(super) async fn explanation(
     State(api): State<Api>,
@@ -283,8 +285,9 @@ pub(super) struct LogQuery {
 
 /// A rank's captured output. For whoever submitted it, administrators of its project, operators.
 #[utoipa::path(get, path = "/allocations/{id}/logs", tag = "allocations",
-    params(("id" = Element, Path), LogQuery), responses(
-    (status = 200, body = String, content_type = "application/octet-stream")))]
+    params(("id" = inline(Element), Path), LogQuery), responses(
+    (status = 200, body = String, content_type = "application/octet-stream"),
+    (status = 409, body = Problem, description = "It is in a file of its own, or there is none yet.")))]
 pub(super) async fn logs(
     State(api): State<Api>,
     caller: Caller,

@@ -24,6 +24,7 @@ pub(super) struct Which {
     after: u64,
     /// Entries on a page, 1 to 5000; 200 when left out. A page may hold fewer and still have a
     /// next.
+    #[param(minimum = 1, maximum = 5000)]
     limit: Option<u32>,
     /// Only what this principal did.
     by: Option<String>,

@@ -12,6 +12,7 @@ use lattice_api::{
     Page,
     authority::{AuthorityRequest, AuthorityView},
     project::Changed,
+    schema::Digits,
 };
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -41,7 +42,7 @@ pub(super) async fn add(
 
 /// Lets a trusted authority issue from now on; everybody renews. For administrators.
 #[utoipa::path(post, path = "/authorities/{pin}/promote", tag = "authorities", params(
-    ("pin" = String, Path, description = "Its pin, or 8 characters of its beginning or more."),
+    ("pin" = inline(Digits), Path, description = "Its pin, or 8 characters of its beginning or more."),
     Key),
     responses((status = 200, body = Changed)))]
 pub(super) async fn promote(
@@ -67,7 +68,7 @@ pub(super) struct Force {
 /// Trusts an authority no more. Not the one that issues, and, without `force`, none whose
 /// certificates are in use. For administrators.
 #[utoipa::path(delete, path = "/authorities/{pin}", tag = "authorities", params(
-    ("pin" = String, Path, description = "Its pin, or 8 characters of its beginning or more."),
+    ("pin" = inline(Digits), Path, description = "Its pin, or 8 characters of its beginning or more."),
     Force, Key),
     responses((status = 200, body = Changed)))]
 pub(super) async fn retire(

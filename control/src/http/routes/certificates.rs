@@ -13,6 +13,7 @@ use lattice_api::{
     Page,
     certificate::{CertificateView, RevokeRequest},
     project::Changed,
+    schema::Name,
 };
 
 /// Every member that has a certificate, by role and name, a page at a time. For operators.
@@ -32,7 +33,7 @@ pub(super) async fn list(
 /// A member's certificates issued until now hold no more: its connections end everywhere, and it
 /// must enrol again with a new token. For administrators.
 #[utoipa::path(post, path = "/certificates/{role}/{name}/revoke", tag = "certificates", params(
-    ("role" = String, Path, description = "agent, control or quorum."), ("name" = String, Path),
+    ("role" = String, Path, pattern = "^(agent|control|quorum)$"), ("name" = inline(Name), Path),
     Key),
     request_body = RevokeRequest, responses(
     (status = 200, body = Changed)))]

@@ -19,7 +19,7 @@ use lattice_api::{
 /// held by nothing, fit the project's limits and the sensitive pool, and conform to its baselines by
 /// its own signed word. A refusal with the code `ownership_conflict` names each node that cannot be
 /// had and whose it is.
-#[utoipa::path(post, path = "/nodes/{id}/claim", tag = "nodes", params(("id" = Name, Path),
+#[utoipa::path(post, path = "/nodes/{id}/claim", tag = "nodes", params(("id" = inline(Name), Path),
     Key),
     request_body = ClaimRequest, responses((status = 200, body = Claimed)))]
 pub(super) async fn claim(
@@ -37,7 +37,7 @@ pub(super) async fn claim(
 ///
 /// `id` is a node or a hostlist: all of them or none. For who claimed them, and for administrators,
 /// who say why. While something runs on one of them none is released.
-#[utoipa::path(post, path = "/nodes/{id}/release", tag = "nodes", params(("id" = Name, Path),
+#[utoipa::path(post, path = "/nodes/{id}/release", tag = "nodes", params(("id" = inline(Name), Path),
     Key),
     request_body = ReleaseRequest, responses((status = 200, body = Released)))]
 pub(super) async fn release(

@@ -14,7 +14,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use lattice_api::{
-    Page,
+    Page, Problem,
     dag::{DOT, DagJudged, DagRequest, DagSubmitted, DagView, GraphView},
 };
 use serde::Deserialize;
@@ -27,6 +27,7 @@ pub(super) struct Which {
     /// Only of this tenant.
     tenant: Option<String>,
     /// Items on a page, 1 to 5000; 200 when left out.
+    #[param(minimum = 1, maximum = 5000)]
     limit: Option<u32>,
     /// `next_cursor` of the page before.
     cursor: Option<String>,
@@ -63,7 +64,9 @@ pub(super) struct How {
     Key),
     request_body(content((DagRequest = "application/json"), (DagRequest = "application/yaml"))),
     responses((status = 201, body = DagSubmitted), (status = 200, body = DagJudged,
-        description = "Dry run: it would be accepted, and what would be submitted.")))]
+        description = "Dry run: it would be accepted, and what would be submitted."),
+        (status = 422, body = Problem,
+            description = "No set of the vCluster's nodes could ever satisfy a member.")))]
 pub(super) async fn submit(
     State(api): State<Api>,
     caller: Caller,

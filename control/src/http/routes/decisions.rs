@@ -3,6 +3,7 @@
 use crate::http::{Caller, answer::Fail, extract::Params, ops::decisions, state::Api};
 use axum::{body::Body, extract::State, http::header::CONTENT_TYPE, response::IntoResponse};
 use futures::StreamExt as _;
+use lattice_api::Problem;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -19,7 +20,8 @@ pub(super) struct Range {
 /// it again elsewhere (`lattice replay verify`). A control keeps what it schedules itself, for a while. For operators
 /// of the whole cluster.
 #[utoipa::path(get, path = "/decisions", tag = "allocations", params(Range), responses(
-    (status = 200, body = String, content_type = "application/x-ndjson")))]
+    (status = 200, body = String, content_type = "application/x-ndjson"),
+    (status = 404, body = Problem, description = "None of that time are kept.")))]
 pub(super) async fn decided(
     State(api): State<Api>,
     caller: Caller,

@@ -104,9 +104,9 @@ fn tell_problems(operation: &mut Operation, writes: bool) {
         (is_closed, "401", "No token, or none that is known."),
         (is_closed, "403", "Whose token it is may not."),
         (
-            is_of_one,
+            is_of_one || has_body,
             "404",
-            "There is no such thing, or none for who asks.",
+            "There is no such thing, or what is named in it, for who asks.",
         ),
         (writes, "409", "It contradicts the present state."),
         (has_body, "413", "The body is too long."),

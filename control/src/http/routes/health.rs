@@ -17,7 +17,7 @@ use lattice_api::{
 /// What a node's health checks say: each reason with the part, the evidence, since when, and what
 /// helps. Asked of the node itself.
 #[utoipa::path(get, path = "/nodes/{id}/health", tag = "nodes",
-    params(("id" = Name, Path), Freshness), responses(
+    params(("id" = inline(Name), Path), Freshness), responses(
     (status = 200, body = NodeHealthView)))]
 pub(super) async fn show(
     State(api): State<Api>,
@@ -31,7 +31,7 @@ pub(super) async fn show(
 /// Somebody repaired it: ends the reasons of one code. What is still wrong comes back with the next
 /// pass. For operators; the agent writes down who did it.
 #[utoipa::path(post, path = "/nodes/{id}/health/clear", tag = "nodes",
-    params(("id" = Name, Path)), request_body = ClearRequest, responses(
+    params(("id" = inline(Name), Path)), request_body = ClearRequest, responses(
     (status = 200, body = NodeHealthView)))]
 pub(super) async fn clear(
     State(api): State<Api>,

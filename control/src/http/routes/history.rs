@@ -32,6 +32,7 @@ pub(super) struct Which {
     /// How long before and after that; 10m when left out.
     within: Option<String>,
     /// Lines on a page, 1 to 5000; 200 when left out.
+    #[param(minimum = 1, maximum = 5000)]
     limit: Option<u32>,
     /// `next_cursor` of the page before.
     cursor: Option<String>,
@@ -43,7 +44,7 @@ pub(super) struct Which {
 /// This control answers from what it keeps, also while the node is down. What the audit says of the
 /// node is left out for those who may not read the audit.
 #[utoipa::path(get, path = "/nodes/{id}/history", tag = "nodes",
-    params(("id" = Name, Path), Which), responses(
+    params(("id" = inline(Name), Path), Which), responses(
     (status = 200, body = Page<HistoryEntryView>)))]
 pub(super) async fn of_node(
     State(api): State<Api>,

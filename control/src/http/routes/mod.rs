@@ -37,6 +37,7 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 #[into_params(parameter_in = Query)]
 struct Paging {
     /// Items on a page, 1 to 5000; 200 when left out.
+    #[param(minimum = 1, maximum = 5000)]
     limit: Option<u32>,
     /// `next_cursor` of the page before.
     cursor: Option<String>,

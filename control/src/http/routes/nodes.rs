@@ -37,7 +37,7 @@ pub(super) async fn list(
 }
 
 /// One node. Operators are told of its certificate too, while the quorum answers.
-#[utoipa::path(get, path = "/nodes/{id}", tag = "nodes", params(("id" = Name, Path)), responses(
+#[utoipa::path(get, path = "/nodes/{id}", tag = "nodes", params(("id" = inline(Name), Path)), responses(
     (status = 200, body = NodeView)))]
 pub(super) async fn get(
     State(api): State<Api>,
@@ -59,7 +59,7 @@ pub(super) struct Freshness {
 
 /// Everything its probes read, as the node tells it: the document is its agent's, handed on as it came.
 #[utoipa::path(get, path = "/nodes/{id}/inventory", tag = "nodes",
-    params(("id" = Name, Path), Freshness), responses(
+    params(("id" = inline(Name), Path), Freshness), responses(
     (status = 200, body = InventoryView)))]
 pub(super) async fn inventory(
     State(api): State<Api>,
@@ -76,7 +76,7 @@ pub(super) async fn inventory(
 ///
 /// What differs from what the node announces is announced once it was read twice; the change is put
 /// down to the caller in the node's history.
-#[utoipa::path(post, path = "/nodes/{id}/reprobe", tag = "nodes", params(("id" = Name, Path)),
+#[utoipa::path(post, path = "/nodes/{id}/reprobe", tag = "nodes", params(("id" = inline(Name), Path)),
     responses((status = 200, body = Reprobed)))]
 pub(super) async fn reprobe(
     State(api): State<Api>,
@@ -101,7 +101,7 @@ pub(super) struct With {
 /// either `with` or `since`. With `with`, the digest of a conformance group may stand in either place:
 /// one of its nodes stands for it, and is compared in the classes that it is a group by.
 #[utoipa::path(get, path = "/nodes/{id}/diff", tag = "nodes",
-    params(("id" = Name, Path), With), responses(
+    params(("id" = inline(Name), Path), With), responses(
     (status = 200, body = DiffView)))]
 pub(super) async fn diff(
     State(api): State<Api>,
@@ -118,7 +118,7 @@ pub(super) async fn diff(
 /// With `force_release` it is also taken from the allocation that holds it, although nobody knows
 /// that its processes are gone: the rank counts as lost, the reason is kept in the audit, and the
 /// node stays drained by who did it.
-#[utoipa::path(post, path = "/nodes/{id}/drain", tag = "nodes", params(("id" = Name, Path),
+#[utoipa::path(post, path = "/nodes/{id}/drain", tag = "nodes", params(("id" = inline(Name), Path),
     Key),
     request_body = DrainRequest, responses(
     (status = 200, body = Drained)))]
@@ -149,7 +149,7 @@ pub(super) struct Gate {
 /// the answer is 409 and the node stays drained. Of a node that is not drained nothing is asked and
 /// nothing cleared.
 #[utoipa::path(post, path = "/nodes/{id}/undrain", tag = "nodes",
-    params(("id" = Name, Path), Gate, Key),
+    params(("id" = inline(Name), Path), Gate, Key),
     responses((status = 200, body = Undrained)))]
 pub(super) async fn undrain(
     State(api): State<Api>,

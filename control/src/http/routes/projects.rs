@@ -14,7 +14,7 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use lattice_api::{
-    Page,
+    Page, Problem,
     project::{Changed, LimitsRequest, ProjectRequest, ProjectUpdate, ProjectView},
     schema::ProjectPath,
     tenant::HeadroomView,
@@ -29,6 +29,7 @@ pub(super) struct Part {
     /// Only this project and what is below it.
     below: Option<String>,
     /// Items on a page, 1 to 5000; 200 when left out.
+    #[param(minimum = 1, maximum = 5000)]
     limit: Option<u32>,
     /// `next_cursor` of the page before.
     cursor: Option<String>,
@@ -36,7 +37,8 @@ pub(super) struct Part {
 
 /// The tree, parents before children, a page at a time.
 #[utoipa::path(get, path = "/projects", tag = "projects", params(Part), responses(
-    (status = 200, body = Page<ProjectView>)))]
+    (status = 200, body = Page<ProjectView>),
+    (status = 404, body = Problem, description = "There is no such project to be below.")))]
 pub(super) async fn list(
     State(api): State<Api>,
     caller: Caller,
@@ -67,7 +69,7 @@ pub(super) async fn create(
 }
 
 /// One project, or tenant.
-#[utoipa::path(get, path = "/projects/{*path}", tag = "projects", params(("path" = ProjectPath, Path)),
+#[utoipa::path(get, path = "/projects/{*path}", tag = "projects", params(("path" = inline(ProjectPath), Path)),
     responses((status = 200, body = ProjectView)))]
 pub(super) async fn get(
     State(api): State<Api>,
@@ -85,7 +87,7 @@ pub(super) async fn get(
 /// How much more it could be given now, as far as limits go, with every level that has a say.
 // The router cannot tell "the rest of the path, and then a word": it asks the one above.
 #[utoipa::path(get, path = "/projects/{path}/headroom", tag = "projects",
-    params(("path" = ProjectPath, Path)), responses(
+    params(("path" = inline(ProjectPath), Path)), responses(
     (status = 200, body = HeadroomView)))]
 pub(super) async fn headroom(
     State(api): State<Api>,
@@ -96,7 +98,7 @@ pub(super) async fn headroom(
 }
 
 /// Changes its limits: a field left out stays, `null` lifts the ceiling.
-#[utoipa::path(put, path = "/projects/{*path}", tag = "projects", params(("path" = ProjectPath, Path), Key),
+#[utoipa::path(put, path = "/projects/{*path}", tag = "projects", params(("path" = inline(ProjectPath), Path), Key),
     request_body = ProjectUpdate, responses(
     (status = 200, body = ProjectView)))]
 pub(super) async fn update(
@@ -113,7 +115,7 @@ pub(super) async fn update(
 
 /// Deletes an empty project.
 #[utoipa::path(delete, path = "/projects/{*path}", tag = "projects",
-    params(("path" = ProjectPath, Path), Key), responses(
+    params(("path" = inline(ProjectPath), Path), Key), responses(
     (status = 200, body = Changed)))]
 pub(super) async fn delete(
     State(api): State<Api>,

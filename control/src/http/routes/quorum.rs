@@ -16,6 +16,19 @@ use lattice_api::{
 use serde::Deserialize;
 use utoipa::IntoParams;
 
+/// The `Idempotency-Key` of a change that takes many calls.
+#[derive(IntoParams)]
+#[into_params(names("Idempotency-Key"), parameter_in = Header)]
+#[expect(
+    dead_code,
+    reason = "it is read as any other key; its document is another"
+)]
+struct Once(
+    /// What is done under one key is written down once.
+    #[param(min_length = 1, max_length = 255, pattern = "^[!-~]([ -~]*[!-~])?$")]
+    Option<String>,
+);
+
 /// Who the members are, who leads, how far each is, and what somebody should look at. Answered also
 /// when there is no leader. For operators.
 #[utoipa::path(get, path = "/quorum", tag = "quorum", responses(
@@ -27,8 +40,7 @@ pub(super) async fn view(State(api): State<Api>, caller: Caller) -> Answer<Quoru
 /// One step of adding a member, some seconds at most: a learner first, a voter once it has
 /// everything. Repeat it until it is done. For administrators.
 #[utoipa::path(post, path = "/quorum/members", tag = "quorum", params(
-    ("Idempotency-Key" = Option<String>, Header,
-        description = "What is done under one key is written down once.")),
+    Once),
     request_body = AddMemberRequest, responses(
     (status = 200, body = QuorumStep)))]
 pub(super) async fn add(
@@ -56,8 +68,7 @@ pub(super) struct Removal {
 /// while a majority of the rest does not answer. For administrators.
 #[utoipa::path(delete, path = "/quorum/members/{id}", tag = "quorum", params(
     ("id" = u64, Path, description = "Its number."), Removal,
-    ("Idempotency-Key" = Option<String>, Header,
-        description = "What is done under one key is written down once.")),
+    Once),
     responses((status = 200, body = QuorumStep)))]
 pub(super) async fn remove(
     State(api): State<Api>,
@@ -75,8 +86,7 @@ pub(super) async fn remove(
 
 /// Lets another member lead, with a pause of one election. For administrators.
 #[utoipa::path(post, path = "/quorum/step-down", tag = "quorum", params(
-    ("Idempotency-Key" = Option<String>, Header,
-        description = "What is done under one key is written down once.")),
+    Once),
     request_body = StepDownRequest, responses(
     (status = 200, body = QuorumStep)))]
 pub(super) async fn step_down(
@@ -93,8 +103,7 @@ pub(super) async fn step_down(
 /// is whole. Everything that was acknowledged before the request is in it; no key is. For
 /// administrators.
 #[utoipa::path(post, path = "/quorum/backup", tag = "quorum", params(
-    ("Idempotency-Key" = Option<String>, Header,
-        description = "What is done under one key is written down once.")),
+    Once),
     responses((status = 200, body = String, content_type = "application/octet-stream")))]
 pub(super) async fn backup(
     State(api): State<Api>,

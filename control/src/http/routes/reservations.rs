@@ -35,7 +35,7 @@ pub(super) async fn list(
 
 /// One reservation.
 #[utoipa::path(get, path = "/reservations/{name}", tag = "reservations",
-    params(("name" = Name, Path)), responses((status = 200, body = ReservationView)))]
+    params(("name" = inline(Name), Path)), responses((status = 200, body = ReservationView)))]
 pub(super) async fn get(
     State(api): State<Api>,
     caller: Caller,
@@ -49,7 +49,7 @@ pub(super) async fn get(
 /// What runs there goes on; what would run into the time is not placed there. Nodes of groups are those that
 /// are in them now. For operators of the whole cluster; kept in the audit.
 #[utoipa::path(put, path = "/reservations/{name}", tag = "reservations",
-    request_body = ReservationRequest, params(("name" = Name, Path),
+    request_body = ReservationRequest, params(("name" = inline(Name), Path),
     Key),
     responses((status = 200, body = ReservationView)))]
 pub(super) async fn set(
@@ -66,7 +66,7 @@ pub(super) async fn set(
 
 /// Nothing is kept under this name any more. For operators of the whole cluster; kept in the audit.
 #[utoipa::path(delete, path = "/reservations/{name}", tag = "reservations",
-    params(("name" = Name, Path), Key),
+    params(("name" = inline(Name), Path), Key),
     responses((status = 200, body = Changed)))]
 pub(super) async fn delete(
     State(api): State<Api>,

@@ -50,7 +50,7 @@ pub(super) async fn create(
 }
 
 /// One tenant.
-#[utoipa::path(get, path = "/tenants/{id}", tag = "tenants", params(("id" = Name, Path)),
+#[utoipa::path(get, path = "/tenants/{id}", tag = "tenants", params(("id" = inline(Name), Path)),
     responses((status = 200, body = TenantView)))]
 pub(super) async fn get(
     State(api): State<Api>,
@@ -64,7 +64,7 @@ pub(super) async fn get(
 /// go below what is used, which ends nothing; below the sum of its projects' limits it is refused with
 /// 409, unless `force` is given, which marks it as overcommitted. For administrators of the whole cluster.
 #[utoipa::path(put, path = "/tenants/{id}", tag = "tenants", request_body = TenantUpdate,
-    params(("id" = Name, Path), Key),
+    params(("id" = inline(Name), Path), Key),
     responses((status = 200, body = TenantView)))]
 pub(super) async fn update(
     State(api): State<Api>,
@@ -79,7 +79,7 @@ pub(super) async fn update(
 }
 
 /// Deletes a tenant without projects and unfinished allocations. For administrators.
-#[utoipa::path(delete, path = "/tenants/{id}", tag = "tenants", params(("id" = Name, Path), Key),
+#[utoipa::path(delete, path = "/tenants/{id}", tag = "tenants", params(("id" = inline(Name), Path), Key),
     responses((status = 200, body = Changed)))]
 pub(super) async fn delete(
     State(api): State<Api>,

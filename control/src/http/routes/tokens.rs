@@ -8,7 +8,9 @@ use crate::http::{
     state::Api,
 };
 use axum::{Json, extract::State, http::StatusCode};
-use lattice_api::{Page, TokenCreated, TokenRequest, project::Changed, token::TokenView};
+use lattice_api::{
+    Page, TokenCreated, TokenRequest, project::Changed, schema::Digits, token::TokenView,
+};
 
 /// A join token for new agents, quorum members or controls. Its text is told this once: only its
 /// hash is kept. For administrators of the whole cluster.
@@ -32,7 +34,7 @@ pub(super) async fn list(State(api): State<Api>, caller: Caller) -> Answer<Page<
 
 /// Withdraws a join token. Who enrolled with it stays. For administrators.
 #[utoipa::path(delete, path = "/tokens/{id}", tag = "tokens", params(
-    ("id" = String, Path, description = "The first 8 to 64 characters of its hash."),
+    ("id" = inline(Digits), Path, description = "The first 8 to 64 characters of its hash."),
     Key),
     responses((status = 200, body = Changed)))]
 pub(super) async fn revoke(

@@ -26,7 +26,7 @@ pub(super) struct OfTenant {
 
 /// What a tenant has used, and how it stands to what it is meant to use. At most 30 s old.
 #[utoipa::path(get, path = "/tenants/{id}/usage", tag = "usage", operation_id = "tenant",
-    params(("id" = Name, Path), OfTenant),
+    params(("id" = inline(Name), Path), OfTenant),
     responses((status = 200, body = TenantUsage)))]
 pub(super) async fn tenant(
     State(api): State<Api>,

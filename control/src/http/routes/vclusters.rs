@@ -32,7 +32,7 @@ pub(super) async fn list(
 }
 
 /// One vCluster: for whom it is, and its nodes.
-#[utoipa::path(get, path = "/vclusters/{name}", tag = "vclusters", params(("name" = Name, Path)),
+#[utoipa::path(get, path = "/vclusters/{name}", tag = "vclusters", params(("name" = inline(Name), Path)),
     responses((status = 200, body = VclusterView)))]
 pub(super) async fn get(
     State(api): State<Api>,
@@ -45,7 +45,7 @@ pub(super) async fn get(
 /// Says what a vCluster is, the first time too: a field left out stays, `null` opens it to all tenants.
 /// What waits in it already stays. Settings of its scheduler alone define none: 404 where it is not there. For administrators of the whole cluster; kept in the audit.
 #[utoipa::path(put, path = "/vclusters/{name}", tag = "vclusters", request_body = VclusterRequest,
-    params(("name" = Name, Path), Key),
+    params(("name" = inline(Name), Path), Key),
     responses((status = 200, body = VclusterView)))]
 pub(super) async fn set(
     State(api): State<Api>,
@@ -62,7 +62,7 @@ pub(super) async fn set(
 /// What was said of a vCluster holds no more. Refused with 409 while it has nodes: they would be open
 /// to every tenant. For administrators of the whole cluster; kept in the audit.
 #[utoipa::path(delete, path = "/vclusters/{name}", tag = "vclusters", params(
-    ("name" = Name, Path), Expected,
+    ("name" = inline(Name), Path), Expected,
     Key),
     responses((status = 200, body = Changed)))]
 pub(super) async fn delete(
@@ -84,7 +84,7 @@ pub(super) async fn delete(
 /// defined is moved only when `from` names that one. A refusal with the code `ownership_conflict` names
 /// each node that cannot be had and why. For administrators of the whole cluster; kept in the audit.
 #[utoipa::path(post, path = "/vclusters/{name}/nodes", tag = "vclusters",
-    request_body = VclusterNodesRequest, params(("name" = Name, Path),
+    request_body = VclusterNodesRequest, params(("name" = inline(Name), Path),
     Key),
     responses((status = 200, body = VclusterNodes)))]
 pub(super) async fn assign(

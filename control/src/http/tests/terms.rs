@@ -112,7 +112,7 @@ async fn elements_are_found_by_their_index_before_they_have_nodes() {
     }
     let single = submit(&bed, "alice", &job("atlas/web", 1)).await;
     let (status, field, text) = refused(alice.allocation(element(single, 0)).await);
-    assert_eq!((status, field.as_deref()), (400, Some("id")));
+    assert_eq!((status, field.as_deref()), (404, Some("id")));
     assert!(text.contains("is no array"), "{text}");
     // Who does not see the array does not see its elements.
     let hidden = bed.client("diver").allocation(element(id, 7)).await;

@@ -59,7 +59,9 @@ impl Bed {
         let folder = tempfile::tempdir().unwrap();
         let desk = Arc::new(Desk::new(settings(&waldur, &folder), client(&[]).unwrap()));
         world.core.accounts_at(desk.clone());
-        let accounts = Accounts::new(world.core.clone(), desk.clone());
+        // It has waited in vain for what nodes have.
+        let long_ago = Instant::now().checked_sub(SETTLES_AFTER).unwrap();
+        let accounts = Accounts::since(long_ago, world.core.clone(), desk.clone());
         tokio::spawn(books::follow(world.core.clone()));
         Self {
             world,
@@ -155,6 +157,19 @@ async fn only_the_hook_with_the_secret_is_known() {
     for wrong in ["", "a-long-secret-of-the-hoo", "another"] {
         assert!(!bed.desk.knows_hook(wrong).await, "{wrong}");
     }
+}
+
+/// A node of which nobody knows yet what it has counts one GPU only when it has not said so for long.
+#[tokio::test]
+async fn no_total_is_told_before_nodes_have_said_what_they_have() {
+    let mut bed = Bed::new().await;
+    bed.accounts = Accounts::new(bed.world.core.clone(), bed.desk.clone());
+    bed.world.runs_under("b1");
+    bed.counted(1).await;
+    let status = bed.pass().await;
+    assert_eq!((status.last, status.acknowledged), (1, 0));
+    let site = bed.accounts.site.clone();
+    assert_eq!(site.totals(UnixMillis(0), bed.world.core.now()), None);
 }
 
 /// Waldur says nothing wrong of a quorum that is away, and nothing is acknowledged that was not committed.

@@ -1,0 +1,269 @@
+//! Which cluster a program talks to, and as whom: files that the `lattice` command and the SDKs share.
+//!
+//! Looked for in this order: a file that is named, `LATTICE_CONTEXT`, the user's own default
+//! (`$XDG_CONFIG_HOME/lattice/context.json`), then the file of a demo that is running now.
+
+use crate::{Client, ClientError, Endpoint};
+use serde::{Deserialize, Serialize};
+use std::{
+    fs::{self, Metadata},
+    io,
+    os::unix::fs::{MetadataExt as _, PermissionsExt as _},
+    path::{Path, PathBuf},
+};
+
+/// A server with what is needed to trust it and to be known by it.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ContextFile {
+    /// `https://host:port`.
+    pub server: String,
+    /// The CA that signed the server's certificate.
+    pub ca_pem: String,
+    /// Bearer token. The file holding it has mode 0600.
+    pub token: String,
+    /// The demo process that wrote it; such a context is over when that process is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub demo_pid: Option<u32>,
+}
+
+impl std::fmt::Debug for ContextFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ContextFile")
+            .field("server", &self.server)
+            .finish_non_exhaustive()
+    }
+}
+
+impl From<ContextFile> for Endpoint {
+    fn from(context: ContextFile) -> Self {
+        Self {
+            url: context.server,
+            ca_pem: context.ca_pem,
+            token: context.token.into(),
+        }
+    }
+}
+
+/// The environment variable that names a context file.
+pub const VARIABLE: &str = "LATTICE_CONTEXT";
+
+/// Why there is no context.
+#[derive(Debug, thiserror::Error)]
+pub enum ContextError {
+    /// Nothing names a cluster.
+    #[error(
+        "no cluster is named: give a context file, set {VARIABLE}, or start one with `lattice demo`"
+    )]
+    None,
+    /// Which of them is meant?
+    #[error("several demos are running; choose one of the context files in {}", folder.display())]
+    Several {
+        /// Where their files are.
+        folder: PathBuf,
+    },
+    /// It holds a token, and is somebody else's.
+    #[error("context file {} belongs to another user", path.display())]
+    NotOurs {
+        /// Which.
+        path: PathBuf,
+    },
+    /// It holds a token, and others can read it.
+    #[error("context file {} can be read by others; run: chmod 600 {}", path.display(), path.display())]
+    Readable {
+        /// Which.
+        path: PathBuf,
+    },
+    /// It cannot be opened.
+    #[error("context file {}", path.display())]
+    Io {
+        /// Which, or the folder that it is looked for in.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// It is no context.
+    #[error("context file {}", path.display())]
+    Malformed {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: serde_json::Error,
+    },
+    /// What [`VARIABLE`] names is none.
+    #[error("{VARIABLE} names this file")]
+    Variable(#[source] Box<ContextError>),
+}
+
+/// Folder for demos' files: the user's runtime folder, else a private one below the temporary
+/// folder.
+pub fn runtime_dir() -> PathBuf {
+    match std::env::var_os("XDG_RUNTIME_DIR") {
+        Some(dir) if Path::new(&dir).is_dir() => PathBuf::from(dir).join("lattice"),
+        _ => {
+            let uid = rustix::process::getuid().as_raw();
+            std::env::temp_dir().join(format!("lattice-{uid}"))
+        }
+    }
+}
+
+fn user_default() -> Option<PathBuf> {
+    let config = match std::env::var_os("XDG_CONFIG_HOME") {
+        Some(dir) => PathBuf::from(dir),
+        None => PathBuf::from(std::env::var_os("HOME")?).join(".config"),
+    };
+    Some(config.join("lattice/context.json"))
+}
+
+impl Client {
+    /// Of the cluster that the `lattice` command would talk to: of the context file, else as the module tells.
+    ///
+    /// # Errors
+    /// [`ClientError::Context`] where there is none, and what [`Client::new`] says.
+    pub fn discover(context: Option<&Path>) -> Result<Self, ClientError> {
+        let found = find(context)?.ok_or(ContextError::None)?;
+        Self::new(found.into())
+    }
+}
+
+/// Finds and reads the context to use; `None` when there is none.
+///
+/// # Errors
+/// One that is named and cannot be used, or several demos.
+pub fn find(explicit: Option<&Path>) -> Result<Option<ContextFile>, ContextError> {
+    if let Some(path) = explicit {
+        return read(path).map(Some);
+    }
+    if let Some(path) = std::env::var_os(VARIABLE).filter(|path| !path.is_empty()) {
+        let found = read(Path::new(&path)).map(Some);
+        return found.map_err(|error| ContextError::Variable(Box::new(error)));
+    }
+    if let Some(path) = user_default().filter(|path| path.exists()) {
+        return read(&path).map(Some);
+    }
+    let folder = runtime_dir();
+    let mut demos = live_demos(&folder).map_err(|source| ContextError::Io {
+        path: folder.clone(),
+        source,
+    })?;
+    match (demos.pop(), demos.is_empty()) {
+        (Some(_), false) => Err(ContextError::Several { folder }),
+        (found, _) => Ok(found),
+    }
+}
+
+/// Reads one context file. A file that others can read, or that is somebody else's, is refused:
+/// it holds a token.
+///
+/// # Errors
+/// See [`ContextError`].
+pub fn read(path: &Path) -> Result<ContextFile, ContextError> {
+    let named = || path.to_owned();
+    let failed = |source| ContextError::Io {
+        path: named(),
+        source,
+    };
+    let meta = fs::metadata(path).map_err(failed)?;
+    let uid = rustix::process::getuid().as_raw();
+    if meta.uid() != uid && uid != 0 {
+        return Err(ContextError::NotOurs { path: named() });
+    }
+    if meta.permissions().mode() & 0o077 != 0 {
+        return Err(ContextError::Readable { path: named() });
+    }
+    let text = fs::read_to_string(path).map_err(failed)?;
+    serde_json::from_str(&text).map_err(|source| ContextError::Malformed {
+        path: named(),
+        source,
+    })
+}
+
+fn is_ours(meta: &Metadata) -> bool {
+    meta.uid() == rustix::process::getuid().as_raw()
+}
+
+/// Whether a process has this number and has not ended: one that ended and whose parent has not
+/// asked how is still listed.
+pub fn is_running(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The name before the state is in parentheses and may hold anything.
+    let state = stat
+        .rsplit_once(") ")
+        .and_then(|(_, rest)| rest.chars().next());
+    state.is_some_and(|state| !matches!(state, 'Z' | 'X'))
+}
+
+/// Contexts of demos that run now. Only our own folder and files count, for root too: whoever can
+/// plant one elsewhere would be sent our commands.
+fn live_demos(dir: &Path) -> io::Result<Vec<ContextFile>> {
+    if !fs::symlink_metadata(dir).is_ok_and(|meta| meta.is_dir() && is_ours(&meta)) {
+        return Ok(Vec::new());
+    }
+    let Ok(entries) = fs::read_dir(dir) else {
+        return Ok(Vec::new());
+    };
+    let mut live = Vec::new();
+    for entry in entries {
+        let path = entry?.path();
+        let ours = fs::symlink_metadata(&path).is_ok_and(|meta| meta.is_file() && is_ours(&meta));
+        if !ours || path.extension().is_none_or(|e| e != "json") {
+            continue;
+        }
+        // A file that vanishes or is not ours is no candidate; only a named one is worth an error.
+        let Ok(context) = read(&path) else { continue };
+        if context.demo_pid.is_some_and(is_running) {
+            live.push(context);
+        }
+    }
+    Ok(live)
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use std::os::unix::fs::{chown, symlink};
+
+    fn plant(dir: &Path) -> PathBuf {
+        let path = dir.join("demo-1.json");
+        let pid = std::process::id();
+        let text = format!(r#"{{"server":"s","ca_pem":"c","token":"t","demo_pid":{pid}}}"#);
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        path
+    }
+
+    #[test]
+    fn a_live_demo_of_ours_is_found_and_nothing_that_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = plant(dir.path());
+        assert_eq!(live_demos(dir.path()).unwrap().len(), 1);
+        let link = dir.path().with_extension("link");
+        symlink(dir.path(), &link).unwrap();
+        assert_eq!(
+            live_demos(&link).unwrap().len(),
+            0,
+            "a link is not our folder"
+        );
+        fs::remove_file(link).unwrap();
+        if !rustix::process::getuid().is_root() {
+            eprintln!("SKIPPED: files of another user need root");
+            return;
+        }
+        chown(&path, Some(65_534), None).unwrap();
+        assert_eq!(
+            live_demos(dir.path()).unwrap().len(),
+            0,
+            "somebody else's file"
+        );
+        let path = plant(dir.path());
+        chown(&path, Some(0), None).unwrap();
+        assert_eq!(live_demos(dir.path()).unwrap().len(), 1);
+        chown(dir.path(), Some(65_534), None).unwrap();
+        assert_eq!(
+            live_demos(dir.path()).unwrap().len(),
+            0,
+            "somebody else's folder"
+        );
+    }
+}

@@ -1,0 +1,62 @@
+//! What the README shows of the Rust SDK, as a program of its own beside the cluster.
+
+use crate::bed::{Bed, TOKEN};
+use lattice_client::context::{ContextFile, VARIABLE};
+use std::{fs, os::unix::fs::PermissionsExt as _, process::ExitCode};
+use tokio::process::Command;
+
+mod shown {
+    include!("../../client/readme.rs");
+
+    pub fn run() -> Result<(), Box<dyn std::error::Error>> {
+        main()
+    }
+}
+
+/// First argument of the process that is the example.
+pub const PROGRAM: &str = "readme-example";
+const README: &str = include_str!("../../../README.md");
+const SHOWN: &str = include_str!("../../client/readme.rs");
+
+pub fn main() -> ExitCode {
+    match shown::run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+pub async fn runs(bed: &Bed) {
+    assert!(
+        README.contains(&format!("```rust\n{SHOWN}```\n")),
+        "the README shows another program than control/client/readme.rs"
+    );
+    bed.create_project("atlas/operations", 20).await;
+    bed.create_project("atlas/operations/web", 20).await;
+    let context = ContextFile {
+        server: bed.client(TOKEN).url().to_string(),
+        ca_pem: bed.https.0.clone(),
+        token: TOKEN.to_owned(),
+        demo_pid: None,
+    };
+    let file = bed.part("context.json");
+    fs::write(&file, serde_json::to_vec(&context).unwrap()).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    let ran = Command::new(std::env::current_exe().unwrap())
+        .arg(PROGRAM)
+        .env(VARIABLE, &file)
+        .output()
+        .await
+        .unwrap();
+    let told = String::from_utf8(ran.stdout).unwrap();
+    let wrong = String::from_utf8_lossy(&ran.stderr);
+    assert!(ran.status.success(), "{told}{wrong}");
+    let lines: Vec<&str> = told.lines().collect();
+    let [ended, used] = lines[..] else {
+        panic!("{told}")
+    };
+    assert!(ended.starts_with("completed on gpu00"), "{told}");
+    assert_eq!(used, "atlas used 0.0 node hours in 90 days");
+}

@@ -1,0 +1,206 @@
+#!/usr/bin/env python3
+"""A running cluster in the hands of clients that know nothing of it but what it says of itself.
+
+First a gRPC client, which learns the services by reflection and asks every one of their calls; then
+schemathesis, which makes requests of the OpenAPI document, right and wrong ones, and holds every
+answer against it. Starts `lattice demo` (LATTICE_BINARY, else the one in target/), and needs the
+packages of generic_clients.txt.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message_factory import GetMessageClass
+from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
+    ProtoReflectionDescriptorDatabase,
+)
+
+ROOT = Path(__file__).resolve().parents[2]
+HERE = Path(__file__).resolve().parent
+START_TIMEOUT = 120.0
+"""Seconds until the nodes of the demo are ready."""
+STOP_TIMEOUT = 30.0
+"""Seconds until it has stopped."""
+CALL_TIMEOUT = 20.0
+"""Seconds for one call over gRPC."""
+SERVICES = {"Allocations", "Nodes", "Conformance", "Dags", "Projects", "AdminService"}
+STREAMS = {"grpc.health.v1.Health.Watch"}
+"""Calls that never end by themselves."""
+
+
+def program() -> Path:
+    named = os.environ.get("LATTICE_BINARY")
+    built = [ROOT / "target" / profile / "lattice" for profile in ("release", "debug")]
+    for candidate in [Path(named)] if named else built:
+        if candidate.is_file():
+            return candidate
+    raise SystemExit("there is no lattice: build it with `cargo build -p lattice-cli`")
+
+
+@contextmanager
+def demo() -> Iterator[dict[str, Any]]:
+    """The context of a demo whose nodes are ready."""
+    with tempfile.TemporaryDirectory() as folder:
+        runtime = Path(folder, "runtime")
+        runtime.mkdir(mode=0o700)
+        process = subprocess.Popen(
+            [program(), "demo", "--nodes", "4", "--fixtures", ROOT / "fixtures"],
+            env={**os.environ, "XDG_RUNTIME_DIR": str(runtime)},
+            cwd=folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        said: list[str] = []
+        assert process.stdout is not None
+        reader = threading.Thread(target=said.extend, args=(process.stdout,), daemon=True)
+        reader.start()
+        try:
+            ends_at = time.monotonic() + START_TIMEOUT
+            while not any("nodes are ready after" in line for line in said):
+                if process.poll() is not None or time.monotonic() > ends_at:
+                    raise SystemExit("the demo did not start:\n" + "".join(said))
+                time.sleep(0.05)
+            context: dict[str, Any] = json.loads(
+                (runtime / "lattice" / f"demo-{process.pid}.json").read_text("utf-8")
+            )
+            yield context
+            if process.poll() is not None:
+                raise SystemExit("the demo ended:\n" + "".join(said[-40:]))
+        finally:
+            process.send_signal(signal.SIGINT)
+            try:
+                process.wait(STOP_TIMEOUT)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+# gRPC
+
+
+def reflected(context: dict[str, Any]) -> int:
+    """Asks every call that reflection tells of, with an empty message; how many there are."""
+    target = context["server"].removeprefix("https://").rstrip("/")
+    credentials = grpc.ssl_channel_credentials(context["ca_pem"].encode())
+    with grpc.secure_channel(target, credentials) as channel:
+        database = ProtoReflectionDescriptorDatabase(channel)
+        pool = DescriptorPool(database)
+        names = set(database.get_services())
+        missing = {f"lattice.v1.{name}" for name in SERVICES} - names
+        assert not missing, f"reflection tells of no {missing}: {names}"
+        healthy = asked(channel, pool, "grpc.health.v1.Health", "Check", "", {"service": ""})
+        assert healthy[0] is grpc.StatusCode.OK and "SERVING" in healthy[1], healthy
+        calls = 0
+        for name in sorted(names):
+            if name.startswith("grpc.reflection"):
+                continue
+            service: ServiceDescriptor = pool.FindServiceByName(name)
+            for method in service.methods:
+                if method.full_name in STREAMS:
+                    continue
+                calls += 1
+                code, told = asked(channel, pool, name, method.name, context["token"], {})
+                assert code not in (
+                    grpc.StatusCode.UNKNOWN,
+                    grpc.StatusCode.INTERNAL,
+                    grpc.StatusCode.UNIMPLEMENTED,
+                    grpc.StatusCode.UNAUTHENTICATED,
+                    grpc.StatusCode.DEADLINE_EXCEEDED,
+                ), f"{method.full_name}: {code} {told}"
+                if name.startswith("lattice."):
+                    code, told = asked(channel, pool, name, method.name, "", {})
+                    assert code is grpc.StatusCode.UNAUTHENTICATED, f"{method.full_name}: {code}"
+    return calls
+
+
+def asked(
+    channel: grpc.Channel,
+    pool: DescriptorPool,
+    service: str,
+    name: str,
+    token: str,
+    message: dict[str, Any],
+) -> tuple[grpc.StatusCode, str]:
+    """How one call ends. Of an answer that is a stream the first message is read."""
+    method: MethodDescriptor = pool.FindServiceByName(service).methods_by_name[name]
+    request = GetMessageClass(method.input_type)(**message)
+    answer = GetMessageClass(method.output_type)
+    kind = channel.unary_stream if method.server_streaming else channel.unary_unary
+    call = kind(
+        f"/{service}/{name}",
+        request_serializer=lambda m: m.SerializeToString(),
+        response_deserializer=answer.FromString,
+    )
+    metadata = [("authorization", f"Bearer {token}")] if token else []
+    try:
+        got = call(request, metadata=metadata, timeout=CALL_TIMEOUT)
+        if method.server_streaming:
+            for first in got:
+                got.cancel()
+                return grpc.StatusCode.OK, str(first)
+            return grpc.StatusCode.OK, ""
+        return grpc.StatusCode.OK, str(got)
+    except grpc.RpcError as error:
+        return error.code(), error.details() or ""
+
+
+# REST
+
+
+def generated(context: dict[str, Any], examples: int, seed: int) -> int:
+    """Runs schemathesis; its exit code."""
+    with tempfile.NamedTemporaryFile("w", suffix=".pem") as ca:
+        ca.write(context["ca_pem"])
+        ca.flush()
+        command = [
+            str(Path(sys.executable).parent / "schemathesis"),
+            f"--config-file={HERE / 'generic_clients.toml'}",
+            "run",
+            context["server"].rstrip("/") + "/openapi.json",
+            f"--header=Authorization: Bearer {context['token']}",
+            f"--tls-verify={ca.name}",
+            f"--max-examples={examples}",
+            f"--seed={seed}",
+            "--checks=all",
+            "--continue-on-failure",
+            "--no-color",
+        ]
+        ran = subprocess.run(command, text=True, stdout=subprocess.PIPE, cwd=tempfile.gettempdir())
+    print(ran.stdout)
+    return ran.returncode
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--examples", type=int, default=25, help="most cases of an operation")
+    parser.add_argument("--seed", type=int, default=1, help="of the cases")
+    parser.add_argument("--only", choices=["grpc", "rest"], help="leave the other out")
+    args = parser.parse_args()
+    with demo() as context:
+        if args.only != "rest":
+            print(f"gRPC by reflection: {reflected(context)} calls, each asked and each answered")
+        if args.only != "grpc":
+            return generated(context, args.examples, args.seed)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
