@@ -127,6 +127,13 @@ ledger allocations="1000000":
 crash-matrix clusters="1000":
     LATTICE_CRASHES={{clusters}} cargo test -p lattice-accounting --test crash -- --nocapture
 
+# Generic clients: every call of gRPC by reflection, and REST by schemathesis over the OpenAPI document.
+generic-clients examples="100":
+    cargo build -p lattice-cli
+    python3 -m venv target/generic-clients
+    target/generic-clients/bin/pip install --quiet --requirement control/tests/generic_clients.txt
+    target/generic-clients/bin/python control/tests/generic_clients.py --examples {{examples}}
+
 # Waldur refuses connections, or hangs: how long scheduling cycles take meanwhile, as a ratio.
 outage phase_s="20" rounds="3":
     LATTICE_PHASE_S={{phase_s}} LATTICE_ROUNDS={{rounds}} cargo test --release -p lattice-tests --test outage -- --nocapture

@@ -34,8 +34,8 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
-START_TIMEOUT = 120.0
-"""Seconds until the nodes of the demo are ready."""
+START_TIMEOUT = 240.0
+"""Seconds until the demo has started and played its recorded work."""
 STOP_TIMEOUT = 30.0
 """Seconds until it has stopped."""
 CALL_TIMEOUT = 20.0
@@ -56,7 +56,7 @@ def program() -> Path:
 
 @contextmanager
 def demo() -> Iterator[dict[str, Any]]:
-    """The context of a demo whose nodes are ready."""
+    """The context of a demo whose recorded work is over, so that nothing else depends on it."""
     with tempfile.TemporaryDirectory() as folder:
         runtime = Path(folder, "runtime")
         runtime.mkdir(mode=0o700)
@@ -74,7 +74,7 @@ def demo() -> Iterator[dict[str, Any]]:
         reader.start()
         try:
             ends_at = time.monotonic() + START_TIMEOUT
-            while not any("nodes are ready after" in line for line in said):
+            while not any("The cluster stays up" in line for line in said):
                 if process.poll() is not None or time.monotonic() > ends_at:
                     raise SystemExit("the demo did not start:\n" + "".join(said))
                 time.sleep(0.05)

@@ -43,7 +43,12 @@ pub const DEFAULT_CLASS: u8 = AllocationSpec::CLASS;
 #[serde(deny_unknown_fields, expecting = "a request for nodes")]
 pub struct AllocationRequest {
     /// The project whose limits apply.
-    #[schema(value_type = crate::schema::ProjectPath, inline)]
+    #[schema(
+        pattern = "^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)*$",
+        min_length = 1,
+        max_length = 4096,
+        example = "atlas/physics"
+    )]
     pub project: String,
     /// Number of nodes, at least 1.
     #[schema(minimum = 1)]

@@ -262,6 +262,6 @@ pub struct BrakeState {
 #[serde(deny_unknown_fields)]
 pub struct ReleaseRequest {
     /// What was found, for the audit.
-    #[schema(min_length = 1, max_length = 512, pattern = "[^ ]")]
+    #[schema(min_length = 1, pattern = "[^ ]")]
     pub reason: String,
 }

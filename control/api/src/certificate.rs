@@ -98,7 +98,7 @@ impl CertificateView {
 #[serde(deny_unknown_fields)]
 pub struct RevokeRequest {
     /// For the audit, and for whoever wonders.
-    #[schema(min_length = 1, max_length = 512, pattern = "[^ ]")]
+    #[schema(min_length = 1, pattern = "[^ ]")]
     pub reason: String,
 }
 

@@ -47,7 +47,12 @@ impl From<&Tenure> for ClaimView {
 #[serde(deny_unknown_fields)]
 pub struct ClaimRequest {
     /// The project against whose limits they count, and whose sensitive work they take.
-    #[schema(value_type = crate::schema::ProjectPath, inline)]
+    #[schema(
+        pattern = "^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)*$",
+        min_length = 1,
+        max_length = 4096,
+        example = "atlas/physics"
+    )]
     pub project: String,
     /// What for; kept in the audit.
     #[serde(default)]

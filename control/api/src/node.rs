@@ -22,7 +22,7 @@ pub struct DrainView {
 #[serde(deny_unknown_fields)]
 pub struct DrainRequest {
     /// For people; shown with the node.
-    #[schema(min_length = 1, max_length = 512, pattern = "[^ ]")]
+    #[schema(min_length = 1, pattern = "[^ ]")]
     pub reason: String,
     /// Take the node from its holder although nobody knows that its processes are gone. Who asks
     /// answers for that: the reason is kept in the audit.

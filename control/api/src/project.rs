@@ -106,7 +106,12 @@ impl From<&Project> for ProjectView {
 #[serde(deny_unknown_fields)]
 pub struct ProjectRequest {
     /// Where: a tenant's name, or `tenant/a/b`, whose parent must exist.
-    #[schema(value_type = crate::schema::ProjectPath, inline)]
+    #[schema(
+        pattern = "^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)*$",
+        min_length = 1,
+        max_length = 4096,
+        example = "atlas/physics"
+    )]
     pub path: String,
     /// Its ceilings. One that is left out is closed: 0 of what a level above limits. `null` is no
     /// ceiling.
@@ -126,7 +131,12 @@ pub struct ProjectRequest {
 #[serde(deny_unknown_fields)]
 pub struct LimitChangeBody {
     /// Which project, or tenant.
-    #[schema(value_type = crate::schema::ProjectPath, inline)]
+    #[schema(
+        pattern = "^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)*$",
+        min_length = 1,
+        max_length = 4096,
+        example = "atlas/physics"
+    )]
     pub path: String,
     /// Nodes held at the same time.
     #[serde(default, with = "patch", skip_serializing_if = "is_unchanged")]

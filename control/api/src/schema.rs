@@ -43,11 +43,11 @@ macro_rules! text {
 
 text!(
     /// A name: of a node, a tenant, a vCluster, a baseline, a reservation.
-    Name, "^[A-Za-z0-9][A-Za-z0-9._-]{0,252}$", 253, "gpu001"
+    Name, "^[A-Za-z0-9][A-Za-z0-9._-]*$", 253, "lattice7"
 );
 text!(
     /// A tenant's name, or the path to a project in it. In the path of a URL its slashes may stand as they are.
-    ProjectPath, "^[A-Za-z0-9][A-Za-z0-9._-]{0,252}(/[A-Za-z0-9][A-Za-z0-9._-]{0,252})*$", 4096, "atlas/physics"
+    ProjectPath, "^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)*$", 4096, "atlas/physics"
 );
 text!(
     /// An allocation's number, or with its index an element of an array.

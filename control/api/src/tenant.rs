@@ -83,7 +83,12 @@ impl TenantView {
 #[serde(deny_unknown_fields)]
 pub struct TenantRequest {
     /// Its name.
-    #[schema(value_type = crate::schema::Name, inline)]
+    #[schema(
+        pattern = "^[A-Za-z0-9][A-Za-z0-9._-]*$",
+        min_length = 1,
+        max_length = 253,
+        example = "physics"
+    )]
     pub id: String,
     /// Nodes held at the same time; 0 when left out.
     #[serde(default, with = "patch", skip_serializing_if = "is_unchanged")]

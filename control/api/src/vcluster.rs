@@ -124,7 +124,11 @@ pub struct VclusterNodesRequest {
     pub nodes: String,
     /// The vCluster they may be taken from. Nodes of one that nobody has defined are taken anyway.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<crate::schema::Name>, inline)]
+    #[schema(
+        pattern = "^[A-Za-z0-9][A-Za-z0-9._-]*$",
+        min_length = 1,
+        max_length = 253
+    )]
     pub from: Option<String>,
 }
 

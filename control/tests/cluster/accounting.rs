@@ -2,7 +2,7 @@
 //! control acts, and what is bought there lets waiting work begin.
 
 use crate::{
-    bed::{Bed, PATIENCE, TOKEN, loopback, node, shows, submit},
+    bed::{Bed, PATIENCE, TOKEN, loopback, submit},
     scenario,
 };
 use lattice_accounting::config::AccountingConfig;
@@ -35,22 +35,13 @@ pub async fn run(filter: Option<&str>) {
         return;
     }
     let mut bed = Bed::found().await;
-    served_by(&mut bed, "gpu001").await;
+    bed.serves("gpu001").await;
     bed.create_project("atlas", 2).await;
     let mut first = None;
     let off = async { first = Some(unwanted(&mut bed).await) };
     scenario(NAMES[0], None, off).await;
     scenario(NAMES[1], None, wanted(&mut bed, &first.unwrap())).await;
     bed.stop().await;
-}
-
-async fn served_by(bed: &mut Bed, name: &str) {
-    bed.start_agent(name, |_| {}).await;
-    shows(&bed.core(), "a node in service", |view| {
-        let entry = view.node(&node(name))?;
-        entry.record.as_ref()?.is_assignable().then_some(())
-    })
-    .await;
 }
 
 /// Submits for one node to the tenant itself.
@@ -233,7 +224,7 @@ async fn wanted(bed: &mut Bed, first: &Allocation) {
     })
     .await;
     bought(bed, &waldur, 1).await;
-    served_by(bed, "gpu002").await;
+    bed.serves("gpu002").await;
     waits_for("an explanation by the limit", async || {
         let why = bed.client(TOKEN).explanation(starved).await.unwrap();
         why.summary

@@ -309,6 +309,16 @@ impl Bed {
         proposed.unwrap().outcome
     }
 
+    /// An agent of that name runs, and its node takes work.
+    pub async fn serves(&mut self, name: &str) {
+        self.start_agent(name, |_| {}).await;
+        shows(&self.core(), "a node in service", |view| {
+            let entry = view.node(&node(name))?;
+            entry.record.as_ref()?.is_assignable().then_some(())
+        })
+        .await;
+    }
+
     pub async fn create_project(&self, path: &str, max_nodes: u64) {
         let command = Command::CreateProject {
             path: ProjectPath::new(path).unwrap(),

@@ -1,6 +1,9 @@
 //! What the README shows of the Rust SDK, as a program of its own beside the cluster.
 
-use crate::bed::{Bed, TOKEN};
+use crate::{
+    bed::{Bed, TOKEN},
+    scenario,
+};
 use lattice_client::context::{ContextFile, VARIABLE};
 use std::{fs, os::unix::fs::PermissionsExt as _, process::ExitCode};
 use tokio::process::Command;
@@ -28,20 +31,34 @@ pub fn main() -> ExitCode {
     }
 }
 
-pub async fn runs(bed: &Bed) {
+pub async fn run(filter: Option<&str>) {
+    const NAME: &str = "the_example_of_the_readme_runs_as_it_is";
+    if filter.is_some_and(|filter| !NAME.contains(filter)) {
+        return;
+    }
+    let mut bed = Bed::found().await;
+    for name in ["gpu001", "gpu002"] {
+        bed.serves(name).await;
+    }
+    for project in ["atlas", "atlas/operations", "atlas/operations/web"] {
+        bed.create_project(project, 2).await;
+    }
+    scenario(NAME, None, runs(&bed)).await;
+    bed.stop().await;
+}
+
+async fn runs(bed: &Bed) {
     assert!(
         README.contains(&format!("```rust\n{SHOWN}```\n")),
         "the README shows another program than control/client/readme.rs"
     );
-    bed.create_project("atlas/operations", 20).await;
-    bed.create_project("atlas/operations/web", 20).await;
     let context = ContextFile {
         server: bed.client(TOKEN).url().to_string(),
         ca_pem: bed.https.0.clone(),
         token: TOKEN.to_owned(),
         demo_pid: None,
     };
-    let file = bed.part("context.json");
+    let file = bed.part("example").join("context.json");
     fs::write(&file, serde_json::to_vec(&context).unwrap()).unwrap();
     fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
     let ran = Command::new(std::env::current_exe().unwrap())

@@ -44,7 +44,7 @@ fn main() -> ExitCode {
     runtime.block_on(async {
         if !matches!(
             filter.as_deref(),
-            Some("accounting" | "baselines" | "upgraded" | "site_tells" | "movement")
+            Some("accounting" | "example" | "baselines" | "upgraded" | "site_tells" | "movement")
         ) {
             scenarios::run(filter.as_deref()).await;
         }
@@ -53,6 +53,7 @@ fn main() -> ExitCode {
         inputs::run(filter.as_deref()).await;
         movement::run(filter.as_deref()).await;
         accounting::run(filter.as_deref()).await;
+        example::run(filter.as_deref()).await;
     });
     ExitCode::SUCCESS
 }

@@ -55,10 +55,6 @@ pub async fn run(filter: Option<&str>) {
     play!("a_submit_beyond_a_limit_is_refused", beyond_a_limit(&bed));
     play!("changes_come_once_and_in_order", changes(&bed));
     play!("the_public_port_tells_and_does_the_same", public_port(&bed));
-    play!(
-        "the_example_of_the_readme_runs_as_it_is",
-        crate::example::runs(&bed)
-    );
     play!("a_control_enrols_with_a_token", enrols(&bed));
     play!("a_burst_of_submits_is_all_run", burst(&bed));
     play!("submit_to_running", latency(&bed));

@@ -9,7 +9,7 @@ use crate::http::{
 };
 use axum::{Json, extract::State};
 use lattice_api::{
-    Page,
+    Page, Problem,
     audit::{AuditHeadView, AuditView},
 };
 use serde::Deserialize;
@@ -52,7 +52,8 @@ pub(super) struct Which {
 ///
 /// Each entry's hash covers the one before it: a change, a gap or another order shows.
 #[utoipa::path(get, path = "/audit", tag = "audit", params(Which), responses(
-    (status = 200, body = Page<AuditView>)))]
+    (status = 200, body = Page<AuditView>),
+    (status = 404, body = Problem, description = "There is no such project, for who asks.")))]
 pub(super) async fn query(
     State(api): State<Api>,
     caller: Caller,

@@ -35,7 +35,8 @@ pub(super) struct Which {
 
 /// Graphs that run, and the last ones that ended, by number and without their members, a page at a time.
 #[utoipa::path(get, path = "/dags", tag = "dags", params(Which), responses(
-    (status = 200, body = Page<DagView>)))]
+    (status = 200, body = Page<DagView>),
+    (status = 404, body = Problem, description = "There is no such tenant, for who asks.")))]
 pub(super) async fn list(
     State(api): State<Api>,
     caller: Caller,

@@ -25,8 +25,15 @@ mod tokens;
 mod usage;
 mod vclusters;
 
-use super::state::Api;
-use axum::{Router, routing::get};
+use super::{answer::no_such_method, state::Api};
+use axum::{
+    Router,
+    extract::Request,
+    http::{Method, header::ALLOW},
+    middleware::{Next, from_fn},
+    response::{IntoResponse as _, Response},
+    routing::get,
+};
 use serde::Deserialize;
 use utoipa::{IntoParams, openapi::OpenApi};
 use utoipa_axum::{router::OpenApiRouter, routes};
@@ -140,10 +147,22 @@ pub fn openapi() -> OpenApi {
     document::finish(document)
 }
 
+/// A project's headroom is only read, although it stands behind the route of projects, which are changed too.
+async fn headroom_is_read(request: Request, next: Next) -> Response {
+    let path = request.uri().path();
+    let is_headroom = path.starts_with("/api/v1/projects/") && path.ends_with("/headroom");
+    if !is_headroom || matches!(*request.method(), Method::GET | Method::HEAD) {
+        return next.run(request).await;
+    }
+    let refused = no_such_method(request.method().clone(), request.uri().clone());
+    ([(ALLOW, "GET,HEAD")], refused.await).into_response()
+}
+
 /// REST, the document, and the page.
 pub(crate) fn router(api: Api) -> Router {
     let (router, _) = documented().split_for_parts();
     router
+        .layer(from_fn(headroom_is_read))
         .route("/openapi.json", get(document::json))
         .merge(page::router())
         .with_state(api)

@@ -10,7 +10,7 @@ use crate::http::{
 };
 use axum::{Json, extract::State};
 use lattice_api::{
-    Page,
+    Page, Problem,
     conformance::DiffView,
     inventory::InventoryView,
     node::{DrainRequest, Drained, NodeView, Reprobed, Undrained},
@@ -102,7 +102,8 @@ pub(super) struct With {
 /// one of its nodes stands for it, and is compared in the classes that it is a group by.
 #[utoipa::path(get, path = "/nodes/{id}/diff", tag = "nodes",
     params(("id" = inline(Name), Path), With), responses(
-    (status = 200, body = DiffView)))]
+    (status = 200, body = DiffView),
+    (status = 409, body = Problem, description = "It is in no cohort, or not known well enough, to be compared.")))]
 pub(super) async fn diff(
     State(api): State<Api>,
     _: Caller,

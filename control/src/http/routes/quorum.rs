@@ -58,6 +58,7 @@ pub(super) async fn add(
 pub(super) struct Removal {
     /// Why; it is written down.
     #[serde(default)]
+    #[param(required = true, min_length = 1, max_length = 512, pattern = "[^ ]")]
     reason: String,
     /// Even when a majority of the rest does not answer: then nothing can be changed until it does.
     #[serde(default)]

@@ -6,6 +6,7 @@ use lattice_client::{
     api::{project::*, tenant::TenantUpdate},
 };
 use lattice_quorum_types::limit::Patch;
+use reqwest::Method;
 
 pub(super) fn request(path: &str, max_nodes: Option<u64>) -> ProjectRequest {
     ProjectRequest {
@@ -192,4 +193,16 @@ async fn by_force_an_administrator_overbooks_a_level_which_is_shown_until_it_is_
     let forced = root.update_tenant("atlas", &lower).await;
     let forced = forced.unwrap();
     assert_eq!((forced.max_nodes, forced.overcommitted), (Some(100), true));
+}
+
+#[tokio::test]
+async fn a_headroom_is_read_and_nothing_else() {
+    let bed = Bed::furnished().await;
+    for method in [Method::PUT, Method::DELETE, Method::OPTIONS, Method::POST] {
+        let url = bed.url("/api/v1/projects/atlas/physics/headroom");
+        let request = bed.raw().request(method.clone(), url);
+        let answer = request.bearer_auth(bed.token("root")).send().await.unwrap();
+        assert_eq!(answer.status(), 405, "{method}");
+        assert_eq!(answer.headers()["allow"], "GET,HEAD");
+    }
 }
