@@ -260,6 +260,7 @@ pub struct BrakeState {
 /// A person has looked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = BrakeReleaseRequest)]
 pub struct ReleaseRequest {
     /// What was found, for the audit.
     #[schema(min_length = 1, pattern = "[^ ]")]

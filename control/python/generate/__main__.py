@@ -13,7 +13,7 @@ from pathlib import Path
 
 import blocking
 import models
-import requests
+import request_types
 
 from document import Document
 
@@ -31,7 +31,7 @@ def model_files(text: str) -> dict[Path, str]:
     document = Document(text)
     return {
         PACKAGE / "models.py": models.write(document),
-        PACKAGE / "requests.py": requests.write(document),
+        PACKAGE / "requests.py": request_types.write(document),
     }
 
 

@@ -1,8 +1,7 @@
-"""The served OpenAPI document, with what the overlay adds, and which schemas go which way."""
+"""The served OpenAPI document, and which schemas go which way."""
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -38,11 +37,7 @@ class Document:
 
     def __init__(self, text: str) -> None:
         self.served: Schema = json.loads(text)
-        self.schemas: dict[str, Schema] = copy.deepcopy(self.served["components"]["schemas"])
-        for name, added in overlay.SCHEMAS.items():
-            schema = self.schemas.setdefault(name, copy.deepcopy(added))
-            properties = {**added["properties"], **schema.get("properties", {})}
-            schema["properties"] = dict(sorted(properties.items()))
+        self.schemas: dict[str, Schema] = self.served["components"]["schemas"]
 
     def operations(self) -> Iterator[tuple[str, str, Schema]]:
         """Method, path and operation."""
@@ -59,7 +54,7 @@ class Document:
 
     def requests(self) -> set[str]:
         """Schemas that a server takes."""
-        roots = set(overlay.REQUESTS)
+        roots: set[str] = set()
         for _, _, operation in self.operations():
             roots.update(refs(operation.get("requestBody", {})))
         return self._closure(roots)

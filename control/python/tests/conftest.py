@@ -128,13 +128,3 @@ def document(demo: Demo) -> str:
     """The OpenAPI document that it serves."""
     with Client(context=demo.context_file) as made:
         return made.openapi()
-
-
-def needs(document: str, *things: str) -> None:
-    """Skips, visibly, what the server has not got: `Schema.field`, or a path."""
-    served = json.loads(document)
-    for thing in things:
-        schema, _, field_name = thing.partition(".")
-        known = served["components"]["schemas"].get(schema, {}).get("properties", {})
-        if thing not in served["paths"] and field_name not in known:
-            pytest.skip(f"SKIPPED: the document that the server serves has no {thing}")

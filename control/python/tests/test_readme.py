@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from conftest import FOLDER, ROOT, Demo, needs
+from conftest import FOLDER, ROOT, Demo
 
 BLOCK = re.compile(
-    r"(?:<!-- needs ([^>]*) -->\n\n)?^```python\n(.*?)^```$(?:\n\n```text\n(.*?)^```$)?",
+    r"^```python\n(.*?)^```$(?:\n\n```text\n(.*?)^```$)?",
     re.MULTILINE | re.DOTALL,
 )
 
@@ -29,11 +29,8 @@ def blocks() -> list[object]:
     return found
 
 
-@pytest.mark.parametrize(("needed", "code", "wanted"), blocks())
-def test_an_example(
-    needed: str | None, code: str, wanted: str | None, idle: Demo, document: str, tmp_path: Path
-) -> None:
-    needs(document, *(needed or "").split())
+@pytest.mark.parametrize(("code", "wanted"), blocks())
+def test_an_example(code: str, wanted: str | None, idle: Demo, tmp_path: Path) -> None:
     script = tmp_path / "example.py"
     script.write_text(code, "utf-8")
     environment = {**os.environ, "LATTICE_CONTEXT": str(idle.context_file)}

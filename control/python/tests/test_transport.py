@@ -203,15 +203,34 @@ async def test_what_was_used_is_asked_for_and_read() -> None:
         "until": "2026-11-26T00:00:00Z",
         "node_hours_used": 12,
         "gpu_hours_used": 96.5,
+        "idle_claimed_node_hours": 0,
+        "revision": 7,
     }
-    tenant = {"tenant": "physics", **period, "gpu_hours_budget": 150000, "budget_used": 0.01}
-    part = {"tenant": "physics", "node_hours_used": 12, "gpu_hours_used": 96.5}
+    tenant = {
+        "tenant": "physics",
+        **period,
+        "budget_period_days": 90,
+        "gpu_hours_budget": 150000,
+        "budget_used": 0.01,
+        "budget_factor": 1.0,
+        "source": "ledger",
+        "share": 0.1,
+        "burst": False,
+        "downscaled": False,
+        "paused": [],
+    }
+    part = {
+        "tenant": "physics",
+        "node_hours_used": 12,
+        "gpu_hours_used": 96.5,
+        "idle_claimed_node_hours": 0,
+    }
     user = {"user": "alice", **period, "tenants": [part], "colour": "blue"}
     server = Server({**tenant, "node_hours_budget": None, "news": 1}, user, user)
     with server.client() as client:
         used = client.tenant_usage("physics", days=90)
         assert (used.node_hours_used, used.gpu_hours_budget) == (12.0, 150000.0)
-        assert (used.node_hours_budget, used.budget_factor, used.extra) == (None, None, {"news": 1})
+        assert (used.node_hours_budget, used.budget_factor, used.extra) == (None, 1.0, {"news": 1})
         assert client.user_usage("alice", days=90).tenants[0].gpu_hours_used == 96.5
         assert client.user_usage().extra == {"colour": "blue"}
     asked = [request.url.raw_path.decode() for request in server.asked]

@@ -160,6 +160,7 @@ fn app(api: Api) -> io::Result<Router> {
     Ok(all
         .fallback(no_such_path)
         .method_not_allowed_fallback(no_such_method)
+        .layer(middleware::from_fn(routes::headroom_is_read))
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         .layer(middleware::map_response(harden))
         .layer(middleware::map_response_with_state(api.clone(), tell_age))

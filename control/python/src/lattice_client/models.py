@@ -13,6 +13,7 @@ from typing import Any, Literal, Optional, Union
 from ._decode import Model, Page, Reading
 
 __all__ = [
+    "AccountingStatus",
     "AllocationChange",
     "AllocationView",
     "AuditHeadView",
@@ -57,6 +58,7 @@ __all__ = [
     "DriftReportView",
     "DriftView",
     "ElementView",
+    "Exhausted",
     "ExplanationView",
     "FactorView",
     "FactsView",
@@ -98,6 +100,8 @@ __all__ = [
     "OutlookView",
     "Page",
     "PairView",
+    "ParkedView",
+    "PausedView",
     "PowerView",
     "PreemptionView",
     "ProbeView",
@@ -111,6 +115,7 @@ __all__ = [
     "RankView",
     "Reading",
     "ReasonView",
+    "ReconcileView",
     "RecordView",
     "Released",
     "Reprobed",
@@ -132,11 +137,12 @@ __all__ = [
     "TenantView",
     "TokenCreated",
     "TokenView",
+    "TotalDifference",
     "Undrained",
     "UnknownChange",
     "UnknownView",
     "UsageView",
-    "UserTenantUsage",
+    "UsedInTenant",
     "UserUsage",
     "VclusterNodes",
     "VclusterView",
@@ -148,6 +154,48 @@ __all__ = [
     "WorkloadView",
     "WritingView",
 ]
+
+
+@dataclass(frozen=True, repr=False)
+class AccountingStatus(Model):
+    """How accounting stands."""
+
+    acknowledged: int
+    """Up to which it has them."""
+    acts: bool
+    """Whether the control that answers is the one that does it. Another one knows less."""
+    buffer_size: int
+    """How many may be."""
+    disk_buffer_max_events: int
+    """How many may be."""
+    dropped: int
+    """Events that were dropped, ever. No total is another for it; `reconcile` tells them again."""
+    enabled: bool
+    """Whether anything of it runs."""
+    full: bool
+    """As many events are on the disk as may be: the next one is dropped."""
+    in_memory: int
+    """Events in memory."""
+    last: int
+    """Number of the last fact there is."""
+    on_disk: int
+    """Events on the disk alone."""
+    parked: list[ParkedView]
+    """What it refuses. It is tried again every quarter of an hour, and nothing waits for it."""
+    reported: int
+    """Reports of usage that were sent since this control began."""
+    sent: int
+    """Events that were sent since this control began."""
+    failure: Optional[str] = None
+    """Why it did not when it was last tried; `null`: it did, or was not tried yet."""
+    provider: Optional[str] = None
+    """`waldur`; `null`: nothing of it runs."""
+    pushed_at: Optional[str] = None
+    """When it last had everything there was; `null`: not since this control began."""
+    retry_at: Optional[str] = None
+    """When it is tried again."""
+    version: Optional[str] = None
+    """Of which version it is; `null`: it was not asked yet."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -594,11 +642,10 @@ class CohortForm(Model):
 
 @dataclass(frozen=True, repr=False)
 class Compacted(Model):
-    """The revision asked for is no longer kept: read the lists again. The stream goes on from
-    `oldest`."""
+    """The revision asked for is no longer kept: read the lists again and resume from `oldest`."""
 
     oldest: int
-    """Oldest revision that is kept."""
+    """Oldest revision that can be resumed from."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -878,6 +925,18 @@ class ElementView(Model):
     """Which array."""
     index: int
     """Its index, as in `LATTICE_ARRAY_INDEX`."""
+
+
+@dataclass(frozen=True, repr=False)
+class Exhausted(Model):
+    """A tenant that has used up a budget."""
+
+    admins: list[str]
+    """Who may see to it."""
+    budget_used: float
+    """The part used, 1 or more."""
+    tenant: str
+    """Which."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -1558,9 +1617,12 @@ class Observed(Model):
     """Nodes whose liveness, health, facts or digests are seen to be different, and allocations
     whose reason to wait is."""
 
-    nodes: list[NodeView]
+    exhausted: list[Exhausted] = _field(default_factory=list)
+    """Tenants that have used up a budget: their pending work waits behind the others' from now
+    on, and what runs goes on."""
+    nodes: list[NodeView] = _field(default_factory=list)
     """As they are now."""
-    waiting: list[Waiting]
+    waiting: list[Waiting] = _field(default_factory=list)
     """Allocations with their reason to wait."""
 
 
@@ -1594,6 +1656,28 @@ class PairView(Model):
     """The other, such as `nic.1`."""
     distance: Reading[str]
     """`PIX`, `PXB`, `PHB`, `NODE` or `SYS`, as `nvidia-smi topo` says it."""
+
+
+@dataclass(frozen=True, repr=False)
+class ParkedView(Model):
+    """Something that the accounting system refuses."""
+
+    reason: str
+    """What the accounting system says."""
+    since: str
+    """Since when."""
+    what: str
+    """What it is about."""
+
+
+@dataclass(frozen=True, repr=False)
+class PausedView(Model):
+    """A project that begins nothing new in a vCluster."""
+
+    project: str
+    """Which."""
+    vcluster: str
+    """Where."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -1834,6 +1918,14 @@ class ReasonView(Model):
     """`inform`, `degraded` or `faulty`; `unknown` where something cannot be read."""
     source: Optional[str] = None
     """Who says so: `agent`, `bmc`, as this control read it, or `control` itself."""
+
+
+@dataclass(frozen=True, repr=False)
+class ReconcileView(Model):
+    """What was found."""
+
+    differences: list[TotalDifference]
+    """Totals that are, or were, not what was used; none: all are right."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -2135,30 +2227,56 @@ class TallyView(Model):
 
 @dataclass(frozen=True, repr=False)
 class TenantUsage(Model):
-    """What a tenant used of late."""
+    """What a tenant has used in a window of days that ends now, and how it stands to what it is
+    meant to use."""
 
+    budget_factor: float
+    """What scores of its pending work are multiplied by: 1 up to 0.8 of a budget, 0.05 from its
+    end on."""
+    budget_period_days: int
+    """Days of the rolling window in which budgets are used."""
+    burst: bool
+    """Whether it holds more than its share: what of its work began last is the first to make
+    room."""
     days: int
-    """How many days it looks back."""
+    """Days of the window. Budgets are always of the cluster's own period, `budget_period_days`."""
+    downscaled: bool
+    """The accounting system asked that its work be put behind the others'."""
     gpu_hours_used: float
-    """GPU hours that were used."""
+    """Hours of GPUs that work used, by how many GPUs its nodes have now; a node of which nobody
+    knows that counts one."""
+    idle_claimed_node_hours: float
+    """Hours of nodes that were claimed for sensitive work and ran nothing. They are billed, and
+    use no budget."""
     node_hours_used: float
-    """Node hours that were used."""
+    """Hours of nodes that work used. What lies before the window does not count, nor does
+    suspended time."""
+    paused: list[PausedView]
+    """Where the accounting system asked that nothing new begins."""
+    revision: int
+    """The revision that this is of, at least."""
+    share: float
+    """The part of the cluster's nodes that it holds now."""
     since: str
-    """From when on."""
+    """Since when."""
+    source: str
+    """Who says how much of the budget is used: `ledger`, the cluster's own count, or
+    `accounting`, the system that it reports to."""
     tenant: str
-    """Which."""
+    """Which tenant."""
     until: str
-    """Until when."""
-    budget_factor: Optional[float] = None
-    """What that leaves of its work's priority."""
+    """Until when: what runs is counted up to here."""
     budget_used: Optional[float] = None
-    """The part of its budget that is used; 1 is all of it."""
+    """The part used of the budget that is nearer its end, 1 when it is used up; `null` without a
+    budget."""
+    burst_allowance: Optional[float] = None
+    """How many times that part it may hold while others need nothing; `null`: none is said."""
+    fair_share_target: Optional[float] = None
+    """The part of the cluster that it is to have; `null`: none is said."""
     gpu_hours_budget: Optional[float] = None
-    """GPU hours that it may use in its period; `null`: any."""
+    """Hours of GPUs that may be used in it; `null`: no budget."""
     node_hours_budget: Optional[float] = None
-    """Node hours that it may use in its period; `null`: any."""
-    source: Optional[str] = None
-    """Who counted."""
+    """Hours of nodes that may be used in it; `null`: no budget."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -2178,17 +2296,19 @@ class TenantView(Model):
     usage: UsageView
     """What it and everything in it uses."""
     burst_allowance: Optional[float] = None
-    """How far it may go above its part, 1 or more; `null`: not said."""
+    """How many times that part it may hold while others need nothing, 1 or more; `null`: none is
+    said."""
     fair_share_target: Optional[float] = None
-    """Its part of the cluster, 0 to 1; `null`: not said."""
+    """The part of the cluster that it is to have, 0 to 1; `null`: none is said."""
     gpu_hours_budget: Optional[float] = None
-    """GPU hours that it may use in its period; `null`: any."""
+    """Hours of GPUs that its work may use in the budget period; `null`: no budget. Beyond it
+    nothing is refused: its work waits behind the others'."""
     max_concurrent_allocations: Optional[int] = None
     """Allocations of it that may hold nodes at the same time; `null`: unlimited."""
     max_nodes: Optional[int] = None
     """Nodes that it and everything in it may hold at the same time."""
     node_hours_budget: Optional[float] = None
-    """Node hours that it may use in its period; `null`: any."""
+    """Hours of nodes, likewise. Of two budgets the one that is nearer its end counts."""
     overcommitted: bool = False
     """By force the limits of its projects add up to more than its own. Requests have to fit here
     all the same."""
@@ -2231,6 +2351,28 @@ class TokenView(Model):
 
 
 @dataclass(frozen=True, repr=False)
+class TotalDifference(Model):
+    """One total that is, or was, not what was used."""
+
+    component: str
+    """`gpu_hours` or `node_hours`."""
+    had: float
+    """What the accounting system had."""
+    month: str
+    """Of which month: `2026-11`."""
+    outcome: str
+    """`found`, `corrected` or `not_bookable`."""
+    project: str
+    """Of which project."""
+    used: float
+    """What was used."""
+    vcluster: str
+    """In which vCluster."""
+    reason: Optional[str] = None
+    """Why it could not be put right."""
+
+
+@dataclass(frozen=True, repr=False)
 class Undrained(Model):
     """What an undrain did."""
 
@@ -2266,31 +2408,37 @@ class UsageView(Model):
 
 
 @dataclass(frozen=True, repr=False)
-class UserTenantUsage(Model):
-    """What a user used in one tenant."""
+class UsedInTenant(Model):
+    """What a user has used in one tenant."""
 
     gpu_hours_used: float
-    """GPU hours that were used."""
+    """See `TenantUsage`."""
+    idle_claimed_node_hours: float
+    """See `TenantUsage`."""
     node_hours_used: float
-    """Node hours that were used."""
+    """See `TenantUsage`."""
     tenant: str
     """Which."""
 
 
 @dataclass(frozen=True, repr=False)
 class UserUsage(Model):
-    """What a user used of late."""
+    """What a user has used in a window of days that ends now."""
 
     days: int
-    """How many days it looks back."""
+    """Days of the window."""
     gpu_hours_used: float
-    """GPU hours that were used."""
+    """See `TenantUsage`."""
+    idle_claimed_node_hours: float
+    """See `TenantUsage`."""
     node_hours_used: float
-    """Node hours that were used."""
+    """See `TenantUsage`."""
+    revision: int
+    """The revision that this is of, at least."""
     since: str
-    """From when on."""
-    tenants: list[UserTenantUsage]
-    """In which tenants."""
+    """Since when."""
+    tenants: list[UsedInTenant]
+    """The same by tenant; of those of which the asker is told."""
     until: str
     """Until when."""
     user: str

@@ -13,6 +13,7 @@ __all__ = [
     "AllocationRequest",
     "AuthorityRequest",
     "BaselineRequest",
+    "BrakeReleaseRequest",
     "CheckpointBody",
     "CheckpointRequest",
     "CheckpointSettingsChange",
@@ -33,10 +34,10 @@ __all__ = [
     "MemberRequest",
     "MetricBody",
     "MovementChange",
-    "NodesReleaseRequest",
     "PreemptionChange",
     "ProjectRequest",
     "ProjectUpdate",
+    "ReconcileRequest",
     "ReleaseRequest",
     "ReservationRequest",
     "ReservationsView",
@@ -194,6 +195,13 @@ class BaselineRequest(TypedDict, total=False):
     sensitive: Optional[str]
     """What that means to sensitive work, for classes that do not say: `strict` (when left out:
     no new sensitive work at once) or `ignore`."""
+
+
+class BrakeReleaseRequest(TypedDict):
+    """A person has looked."""
+
+    reason: str
+    """What was found, for the audit."""
 
 
 class _CheckpointBodyNeeded(TypedDict):
@@ -422,8 +430,8 @@ class LimitsRequest(_LimitsRequestNeeded, total=False):
 class _MemberRequestNeeded(TypedDict):
     """What it must have."""
 
-    name: Optional[str]
-    """A name for people."""
+    name: str
+    """Others come after it by that."""
     nodes: int
     """Number of nodes, at least 1."""
     project: str
@@ -517,17 +525,6 @@ class MovementChange(TypedDict, total=False):
     """What it lends and borrows."""
 
 
-class NodesReleaseRequest(TypedDict, total=False):
-    """Claimed nodes are given back."""
-
-    reason: Optional[str]
-    """Why; needed from who is not the claimant, and kept in the audit."""
-    wipe: Literal["once", "again", "waive"]
-    """What is done about the wipe: `once` (default) they are wiped and free when that is
-    confirmed; `again`, where it failed or hangs; `waive`, they are taken for clean by who asks.
-    The last two are for administrators."""
-
-
 class PreemptionChange(TypedDict, total=False):
     """Who makes room for work of a higher class.
 
@@ -580,11 +577,29 @@ class ProjectUpdate(TypedDict, total=False):
     """Nodes held at the same time."""
 
 
-class ReleaseRequest(TypedDict):
-    """A person has looked."""
+class _ReconcileRequestNeeded(TypedDict):
+    """What it must have."""
 
-    reason: str
-    """What was found, for the audit."""
+    since: str
+    """Every month of which a part lies behind this moment: `2026-03-01`, or with a time."""
+    until: str
+    """And before this one."""
+
+
+class ReconcileRequest(_ReconcileRequestNeeded, total=False):
+    """Which months are compared with what was used, and set."""
+
+    dry_run: bool
+    """Only compare."""
+
+
+class ReleaseRequest(TypedDict, total=False):
+    """Claimed nodes are given back."""
+
+    reason: Optional[str]
+    """Why; needed from who is not the claimant, and kept in the audit."""
+    wipe: Literal["once", "again", "waive"]
+    """What is done about the wipe."""
 
 
 _ReservationRequestWords = TypedDict(
@@ -745,40 +760,42 @@ class TenantRequest(_TenantRequestNeeded, total=False):
     admins: list[str]
     """Who administers it and may set the limits of its projects."""
     burst_allowance: Optional[float]
-    """How far it may go above its part, 1 or more; `null`: not said."""
+    """How many times that part it may hold while others need nothing, 1 to 10000; none when left
+    out."""
     description: str
     """Text for people."""
     fair_share_target: Optional[float]
-    """Its part of the cluster, 0 to 1; `null`: not said."""
+    """The part of the cluster that it is to have, 0 to 1; none when left out."""
     gpu_hours_budget: Optional[float]
-    """GPU hours that it may use in its period; `null`: any."""
+    """Hours of GPUs that its work may use in the budget period; none when left out."""
     max_concurrent_allocations: Optional[int]
     """Allocations holding nodes at the same time; unlimited when left out."""
     max_nodes: Optional[int]
     """Nodes held at the same time; 0 when left out."""
     node_hours_budget: Optional[float]
-    """Node hours that it may use in its period; `null`: any."""
+    """Hours of nodes that its work may use in the budget period; none when left out."""
 
 
 class TenantUpdate(TypedDict, total=False):
-    """A change to a tenant's limits. A field left out stays, `null` lifts the ceiling where that
-    is allowed. Budgets and shares are not here yet and are refused."""
+    """A change to what a tenant may use and is meant to use: all of it or nothing. A field left
+    out stays, `null` lifts the ceiling where that is allowed."""
 
     burst_allowance: Optional[float]
-    """How far it may go above its part, 1 or more; `null`: not said."""
+    """How many times that part it may hold while others need nothing, 1 to 10000; `null`: none
+    any more."""
     fair_share_target: Optional[float]
-    """Its part of the cluster, 0 to 1; `null`: not said."""
+    """The part of the cluster that it is to have, 0 to 1; `null`: none any more."""
     force: bool
     """Also below the sum of the limits of its projects: it is marked as overcommitted until they
     fit. For administrators of the whole cluster."""
     gpu_hours_budget: Optional[float]
-    """GPU hours that it may use in its period; `null`: any."""
+    """Hours of GPUs that its work may use in the budget period; `null`: none any more."""
     max_concurrent_allocations: Optional[int]
     """Allocations holding nodes at the same time."""
     max_nodes: Optional[int]
     """Nodes held at the same time; a number."""
     node_hours_budget: Optional[float]
-    """Node hours that it may use in its period; `null`: any."""
+    """Hours of nodes that its work may use in the budget period; `null`: none any more."""
 
 
 class _TokenRequestNeeded(TypedDict):

@@ -2,7 +2,12 @@
 
 use super::{openapi, projects::__path_headroom};
 use axum::{http::header::CONTENT_TYPE, response::IntoResponse};
-use lattice_api::{Problem, problem::MEDIA_TYPE, tenant::HeadroomView};
+use lattice_api::{
+    Problem,
+    event::{Compacted, Observed},
+    problem::MEDIA_TYPE,
+    tenant::HeadroomView,
+};
 use std::sync::OnceLock;
 use utoipa::{
     ToSchema,
@@ -50,6 +55,9 @@ pub(super) fn finish(mut document: OpenApi) -> OpenApi {
     let components = document.components.get_or_insert_default();
     components.schemas.extend(named::<HeadroomView>());
     components.schemas.extend(named::<Problem>());
+    // The stream of events carries them besides the changes that its operation names.
+    components.schemas.extend(named::<Observed>());
+    components.schemas.extend(named::<Compacted>());
     let paths = std::mem::take(&mut document.paths.paths);
     for (path, mut item) in paths {
         for (writes, operation) in operations(&mut item) {

@@ -30,7 +30,7 @@ use axum::{
     Router,
     extract::Request,
     http::{Method, header::ALLOW},
-    middleware::{Next, from_fn},
+    middleware::Next,
     response::{IntoResponse as _, Response},
     routing::get,
 };
@@ -148,7 +148,7 @@ pub fn openapi() -> OpenApi {
 }
 
 /// A project's headroom is only read, although it stands behind the route of projects, which are changed too.
-async fn headroom_is_read(request: Request, next: Next) -> Response {
+pub(super) async fn headroom_is_read(request: Request, next: Next) -> Response {
     let path = request.uri().path();
     let is_headroom = path.starts_with("/api/v1/projects/") && path.ends_with("/headroom");
     if !is_headroom || matches!(*request.method(), Method::GET | Method::HEAD) {
@@ -162,7 +162,6 @@ async fn headroom_is_read(request: Request, next: Next) -> Response {
 pub(crate) fn router(api: Api) -> Router {
     let (router, _) = documented().split_for_parts();
     router
-        .layer(from_fn(headroom_is_read))
         .route("/openapi.json", get(document::json))
         .merge(page::router())
         .with_state(api)

@@ -1,4 +1,5 @@
-"""The quorum, its authorities, certificates and tokens. Nearly all of it is for administrators."""
+"""The quorum, its authorities, certificates and tokens, and accounting. Nearly all of it is for
+administrators."""
 
 from __future__ import annotations
 
@@ -7,15 +8,17 @@ from typing import Literal
 from .. import _request
 from .._request import API
 from ..models import (
+    AccountingStatus,
     AuthorityView,
     CertificateView,
     Changed,
     QuorumStep,
     QuorumView,
+    ReconcileView,
     TokenCreated,
     TokenView,
 )
-from ..requests import AddMemberRequest, TokenRequest
+from ..requests import AddMemberRequest, ReconcileRequest, TokenRequest
 from .bytestream import AsyncByteStream
 from .pages import AsyncPages
 from .transport import AsyncTransport
@@ -122,3 +125,13 @@ class Admin(AsyncTransport):
     async def revoke_token(self, id: str, *, key: str | None = None) -> Changed:
         """Nobody enrols with it any more."""
         return await self._write(Changed, "DELETE", "/tokens/{id}", {"id": id}, key=key)
+
+    async def accounting_status(self) -> AccountingStatus:
+        """What the accounting system has, what waits for it, and what it refuses. For operators of
+        the whole cluster."""
+        return await self._ask(AccountingStatus, "/accounting/status", {})
+
+    async def reconcile_accounting(self, request: ReconcileRequest) -> ReconcileView:
+        """Compares the months between two moments with what was used, and sets what is another
+        there. With `dry_run` it only compares. For administrators of the whole cluster."""
+        return await self._write(ReconcileView, "POST", "/accounting/reconcile", {}, body=request)

@@ -16,7 +16,7 @@ from ..models import (
     Reprobed,
     Undrained,
 )
-from ..requests import ClearRequest, NodesReleaseRequest
+from ..requests import ClearRequest, ReleaseRequest
 from .pages import AsyncPages
 from .transport import AsyncTransport
 
@@ -116,7 +116,7 @@ class Nodes(AsyncTransport):
     async def release_nodes(
         self,
         nodes: str,
-        request: NodesReleaseRequest | None = None,
+        request: ReleaseRequest | None = None,
         *,
         key: str | None = None,
     ) -> Released:

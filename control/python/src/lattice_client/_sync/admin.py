@@ -1,5 +1,6 @@
 # Written by `generate` from `_async/`: do not edit.
-"""The quorum, its authorities, certificates and tokens. Nearly all of it is for administrators."""
+"""The quorum, its authorities, certificates and tokens, and accounting. Nearly all of it is for
+administrators."""
 
 from __future__ import annotations
 
@@ -8,15 +9,17 @@ from typing import Literal
 from .. import _request
 from .._request import API
 from ..models import (
+    AccountingStatus,
     AuthorityView,
     CertificateView,
     Changed,
     QuorumStep,
     QuorumView,
+    ReconcileView,
     TokenCreated,
     TokenView,
 )
-from ..requests import AddMemberRequest, TokenRequest
+from ..requests import AddMemberRequest, ReconcileRequest, TokenRequest
 from .bytestream import ByteStream
 from .pages import Pages
 from .transport import Transport
@@ -123,3 +126,13 @@ class Admin(Transport):
     def revoke_token(self, id: str, *, key: str | None = None) -> Changed:
         """Nobody enrols with it any more."""
         return self._write(Changed, "DELETE", "/tokens/{id}", {"id": id}, key=key)
+
+    def accounting_status(self) -> AccountingStatus:
+        """What the accounting system has, what waits for it, and what it refuses. For operators of
+        the whole cluster."""
+        return self._ask(AccountingStatus, "/accounting/status", {})
+
+    def reconcile_accounting(self, request: ReconcileRequest) -> ReconcileView:
+        """Compares the months between two moments with what was used, and sets what is another
+        there. With `dry_run` it only compares. For administrators of the whole cluster."""
+        return self._write(ReconcileView, "POST", "/accounting/reconcile", {}, body=request)

@@ -17,7 +17,7 @@ from ..models import (
     Reprobed,
     Undrained,
 )
-from ..requests import ClearRequest, NodesReleaseRequest
+from ..requests import ClearRequest, ReleaseRequest
 from .pages import Pages
 from .transport import Transport
 
@@ -117,7 +117,7 @@ class Nodes(Transport):
     def release_nodes(
         self,
         nodes: str,
-        request: NodesReleaseRequest | None = None,
+        request: ReleaseRequest | None = None,
         *,
         key: str | None = None,
     ) -> Released:
