@@ -1,5 +1,5 @@
 //! How the texts that name things look, for the OpenAPI document. What reads them is in
-//! `lattice-quorum-types`; a test holds the two together.
+//! `lattice-quorum-types`: a test has it read what these let through.
 
 use std::borrow::Cow;
 use utoipa::{
@@ -66,9 +66,37 @@ text!(
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use super::{Element, Name, ProjectPath};
-    use crate::dependency::JobRef;
+    use crate::{
+        AllocationRequest,
+        claim::ClaimRequest,
+        dependency::JobRef,
+        project::{LimitChangeBody, ProjectRequest},
+        tenant::TenantRequest,
+        vcluster::VclusterNodesRequest,
+    };
     use lattice_quorum_types::{NodeId, ProjectPath as Path};
     use proptest::{prelude::*, string::string_regex};
+    use utoipa::PartialSchema as _;
+
+    /// They are written out where they stand: a type that is written in place loses what is said of the field.
+    #[test]
+    fn fields_of_requests_look_the_same() {
+        let schemas = [
+            ("project", ProjectPath::PATTERN, AllocationRequest::schema()),
+            ("project", ProjectPath::PATTERN, ClaimRequest::schema()),
+            ("path", ProjectPath::PATTERN, ProjectRequest::schema()),
+            ("path", ProjectPath::PATTERN, LimitChangeBody::schema()),
+            ("id", Name::PATTERN, TenantRequest::schema()),
+            ("from", Name::PATTERN, VclusterNodesRequest::schema()),
+        ];
+        for (field, pattern, schema) in schemas {
+            let schema = serde_json::to_value(schema).unwrap();
+            assert_eq!(
+                schema["properties"][field]["pattern"], pattern,
+                "{schema:#}"
+            );
+        }
+    }
 
     fn inside(pattern: &str) -> &str {
         pattern.trim_start_matches('^').trim_end_matches('$')

@@ -21,7 +21,7 @@ impl Connection {
     /// Finds the context and makes a client of it. Nothing is sent yet.
     pub fn open(explicit: Option<&Path>, format: Format) -> Result<Self, Failure> {
         let found = context::find(explicit)
-            .map_err(anyhow::Error::from)?
+            .map_err(ClientError::from)?
             .ok_or_else(|| {
                 Failure::unreachable(format!(
                     "no cluster is known: give --context FILE, set {}, or start one with `lattice \

@@ -1,24 +1,18 @@
 //! Prints the nodes of a cluster, then every allocation's change of state as it happens.
 //!
-//! `cargo run -p lattice-client --example watch -- https://127.0.0.1:8443 ca.pem token-file`
+//! `cargo run -p lattice-client --example watch -- [CONTEXT-FILE]`; without one, of the cluster that the `lattice`
+//! command finds.
 
 use lattice_client::{
-    Client, Endpoint,
+    Client,
     api::event::{Change, StreamEvent},
 };
+use std::path::PathBuf;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let mut arguments = std::env::args().skip(1);
-    let (Some(url), Some(ca), Some(token)) = (arguments.next(), arguments.next(), arguments.next())
-    else {
-        return Err("give the server's URL, the CA's file and the token's file".into());
-    };
-    let client = Client::new(Endpoint {
-        url,
-        ca_pem: std::fs::read_to_string(ca)?,
-        token: std::fs::read_to_string(token)?.trim().into(),
-    })?;
+    let context = std::env::args_os().nth(1).map(PathBuf::from);
+    let client = Client::discover(context.as_deref())?;
     for node in client.nodes().await? {
         println!("{} {} {}", node.name, node.lifecycle, node.liveness);
     }

@@ -86,8 +86,9 @@ impl ClientError {
     /// 3 unreachable, 4 not found, 5 not allowed.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Refused(_) | Self::Server(_) | Self::Protocol { .. } => 1,
-            Self::Invalid(_) | Self::Context(_) | Self::Endpoint { .. } => 2,
+            Self::Context(ContextError::None) => 3,
+            Self::Refused(_) | Self::Server(_) | Self::Protocol { .. } | Self::Context(_) => 1,
+            Self::Invalid(_) | Self::Endpoint { .. } => 2,
             Self::Unreachable { .. } | Self::Unavailable(_) => 3,
             Self::NotFound(_) => 4,
             Self::NotAllowed(_) => 5,

@@ -4,13 +4,13 @@ use crate::{AllocationRequest, AllocationView, Client, ClientError, SubmitOption
 use lattice_api::dependency::JobRef;
 use lattice_quorum_types::AllocationState;
 use std::time::Duration;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 /// Between two looks at first; each is half as long again.
 const FIRST: Duration = Duration::from_millis(100);
 /// Between two looks in the end.
 const LONGEST: Duration = Duration::from_secs(2);
-/// Looks in a row that may fail, since servers restart: about ten seconds.
+/// Looks in a row that may fail, since servers restart: ten seconds and more.
 const MOST_FAILURES: u32 = 10;
 
 /// Why nobody waits any more.
@@ -20,12 +20,14 @@ pub enum WaitError {
     #[error(transparent)]
     Client(#[from] ClientError),
     /// It took longer than was to be waited. Nothing was cancelled.
-    #[error("allocation {} is {} after {} s", seen.id, seen.state, after.as_secs())]
+    #[error("allocation {id} had not ended after {} s", after.as_secs())]
     TimedOut {
+        /// Which.
+        id: JobRef,
         /// How long it was waited for.
         after: Duration,
-        /// How it was seen last.
-        seen: Box<AllocationView>,
+        /// How it was seen last; absent where the server did not answer all the while.
+        seen: Option<Box<AllocationView>>,
     },
 }
 
@@ -36,8 +38,8 @@ fn has_ended(seen: &AllocationView) -> bool {
 }
 
 impl Client {
-    /// Asks for nodes, and waits until the work has ended: its state says how. `within` bounds the wait; without, it
-    /// is for ever.
+    /// Asks for nodes, and waits until the work has ended: its state says how. `within` bounds the wait from the
+    /// submit on; without, it is for ever.
     ///
     /// # Errors
     /// See [`WaitError`]; a request that is refused is [`ClientError::Refused`].
@@ -64,26 +66,42 @@ impl Client {
         within: Option<Duration>,
     ) -> Result<AllocationView, WaitError> {
         let (id, began) = (id.into(), Instant::now());
+        let mut seen = None;
+        let looks = self.look_until_it_has_ended(id, &mut seen);
+        let Some(within) = within else {
+            return Ok(looks.await?);
+        };
+        match timeout(within, looks).await {
+            Ok(ended) => Ok(ended?),
+            Err(_) => Err(WaitError::TimedOut {
+                id,
+                after: began.elapsed(),
+                seen: seen.map(Box::new),
+            }),
+        }
+    }
+
+    async fn look_until_it_has_ended(
+        &self,
+        id: JobRef,
+        seen: &mut Option<AllocationView>,
+    ) -> Result<AllocationView, ClientError> {
         let (mut pause, mut failures) = (FIRST, 0);
         loop {
-            let seen = match self.allocation(id).await {
-                Ok(seen) if has_ended(&seen) => return Ok(seen),
-                Ok(seen) => Some(seen),
+            match self.allocation(id).await {
+                Ok(now) if has_ended(&now) => return Ok(now),
+                Ok(now) => {
+                    *seen = Some(now);
+                    failures = 0;
+                }
                 Err(ClientError::Unreachable { .. } | ClientError::Unavailable(_))
                     if failures < MOST_FAILURES =>
                 {
-                    None
+                    failures += 1;
                 }
-                Err(error) => return Err(error.into()),
-            };
-            failures = if seen.is_some() { 0 } else { failures + 1 };
-            let after = began.elapsed();
-            let left = within.map_or(LONGEST, |within| within.saturating_sub(after));
-            if let Some(seen) = seen.filter(|_| left.is_zero()) {
-                let seen = Box::new(seen);
-                return Err(WaitError::TimedOut { after, seen });
+                Err(error) => return Err(error),
             }
-            tokio::time::sleep(pause.min(left.max(FIRST))).await;
+            tokio::time::sleep(pause).await;
             pause = LONGEST.min(pause + pause / 2);
         }
     }

@@ -2,9 +2,16 @@
 //! (`grpc.reflection`). Neither needs a token: probes have none, and the services are no secret.
 
 use super::alone;
-use crate::http::{ops::status as readiness, state::Api};
-use axum::Router;
+use crate::http::{MAX_BODY_BYTES, ops::status as readiness, state::Api, streams::StreamPlace};
+use axum::{
+    Router,
+    body::Body,
+    extract::{self, State},
+    middleware::{Next, from_fn_with_state},
+    response::Response as Answer,
+};
 use futures::{Stream, StreamExt, stream};
+use http_body_util::BodyExt as _;
 use lattice_api::v1;
 use std::{pin::Pin, sync::Arc, time::Duration};
 use tonic::{Request, Response, Status};
@@ -17,8 +24,10 @@ use tonic_reflection::server::{Builder, Error};
 
 /// How often a watched status is looked at.
 const WATCHED: Duration = Duration::from_secs(1);
-/// Whose share of the streams those have who watch without a token.
-const NOBODY: &str = "who watches health";
+/// Whose share of the streams those have who ask without a token. Two, so that who reads what there is keeps nobody from
+/// watching health.
+const WATCHES: &str = "who watches health";
+const READS: &str = "who reads what there is";
 
 /// Adds both, reflection in the version that older clients know too.
 pub(super) fn add(router: Router, api: &Api, names: Vec<&'static str>) -> Result<Router, Error> {
@@ -32,10 +41,36 @@ pub(super) fn add(router: Router, api: &Api, names: Vec<&'static str>) -> Result
         api: api.clone(),
         names,
     });
+    let reflection = alone(
+        described()
+            .build_v1()?
+            .max_decoding_message_size(MAX_BODY_BYTES),
+    )
+    .merge(alone(
+        described()
+            .build_v1alpha()?
+            .max_decoding_message_size(MAX_BODY_BYTES),
+    ))
+    .layer(from_fn_with_state(api.clone(), within_share));
     Ok(router
-        .merge(alone(health))
-        .merge(alone(described().build_v1()?))
-        .merge(alone(described().build_v1alpha()?)))
+        .merge(alone(health.max_decoding_message_size(MAX_BODY_BYTES)))
+        .merge(reflection))
+}
+
+/// An answer has its place until its last part is read: a stream of reflection is held for as long as its reader
+/// likes.
+async fn within_share(State(api): State<Api>, request: extract::Request, next: Next) -> Answer {
+    let place = match api.streams().open(&Arc::from(READS), None) {
+        Ok(place) => place,
+        Err(problem) => return problem.to_grpc().into_http(),
+    };
+    let answer = next.run(request).await;
+    answer.map(|body| {
+        Body::new(body.map_frame(move |frame| {
+            let _held = &place;
+            frame
+        }))
+    })
 }
 
 /// Which services there are, and whether they can answer.
@@ -87,29 +122,43 @@ impl Health for Served {
         &self,
         request: Request<HealthCheckRequest>,
     ) -> Result<Response<Self::WatchStream>, Status> {
-        let place = self.api.streams().open(&Arc::from(NOBODY), None);
+        let place = self.api.streams().open(&Arc::from(WATCHES), None);
         let place = place.map_err(|problem| problem.to_grpc())?;
-        let is_known = self.knows(&request.into_inner().service);
-        let api = self.api.clone();
-        let told = stream::unfold(None, move |before| {
-            let api = api.clone();
-            async move {
-                loop {
-                    let now = match is_known {
-                        true => status(&api),
-                        false => ServingStatus::ServiceUnknown,
-                    };
-                    if Some(now) != before {
-                        return Some((Ok(answer(now)), Some(now)));
-                    }
-                    tokio::time::sleep(WATCHED).await;
-                }
-            }
+        let watch = Watch {
+            is_known: self.knows(&request.into_inner().service),
+            api: self.api.clone(),
+            told: None,
+            _place: place,
+        };
+        let told = stream::unfold(watch, |mut watch| async {
+            let status = watch.next().await;
+            Some((Ok(answer(status)), watch))
         });
         let stop = self.api.stop().clone().cancelled_owned();
-        let told = told.take_until(stop).inspect(move |_| {
-            let _ = &place;
-        });
-        Ok(Response::new(Box::pin(told)))
+        Ok(Response::new(Box::pin(told.take_until(stop))))
+    }
+}
+
+/// One who watches.
+struct Watch {
+    api: Api,
+    is_known: bool,
+    told: Option<ServingStatus>,
+    _place: StreamPlace,
+}
+
+impl Watch {
+    /// The first status, or another one than was told.
+    async fn next(&mut self) -> ServingStatus {
+        loop {
+            let now = match self.is_known {
+                true => status(&self.api),
+                false => ServingStatus::ServiceUnknown,
+            };
+            if self.told.replace(now) != Some(now) {
+                return now;
+            }
+            tokio::time::sleep(WATCHED).await;
+        }
     }
 }

@@ -49,7 +49,8 @@ pub(super) struct Which {
 
 /// Allocations by number, ended ones included, a page at a time.
 #[utoipa::path(get, path = "/allocations", tag = "allocations", params(Which), responses(
-    (status = 200, body = Page<AllocationView>)))]
+    (status = 200, body = Page<AllocationView>),
+    (status = 404, body = Problem, description = "There is no such project, for who asks.")))]
 pub(super) async fn list(
     State(api): State<Api>,
     caller: Caller,

@@ -100,7 +100,7 @@ pub(super) struct With {
 
 /// A baseline beside a node, or beside another baseline, key by key. The baseline is on the left.
 #[utoipa::path(get, path = "/conformance/baselines/{name}/diff", tag = "baselines", params(
-    ("name" = inline(Name), Path), With), responses((status = 200, body = DiffView)))]
+    ("name" = String, Path, description = "Its name, or `name@3` for a version that was."), With), responses((status = 200, body = DiffView)))]
 pub(super) async fn diff(
     State(api): State<Api>,
     _: Caller,

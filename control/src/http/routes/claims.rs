@@ -8,10 +8,7 @@ use crate::http::{
     state::Api,
 };
 use axum::{Json, extract::State};
-use lattice_api::{
-    claim::{ClaimRequest, Claimed, ReleaseRequest, Released},
-    schema::Name,
-};
+use lattice_api::claim::{ClaimRequest, Claimed, ReleaseRequest, Released};
 
 /// Makes nodes the caller's own for sensitive work, until they are released.
 ///
@@ -19,7 +16,7 @@ use lattice_api::{
 /// held by nothing, fit the project's limits and the sensitive pool, and conform to its baselines by
 /// its own signed word. A refusal with the code `ownership_conflict` names each node that cannot be
 /// had and whose it is.
-#[utoipa::path(post, path = "/nodes/{id}/claim", tag = "nodes", params(("id" = inline(Name), Path),
+#[utoipa::path(post, path = "/nodes/{id}/claim", tag = "nodes", params(("id" = String, Path, description = "Nodes, as a hostlist.", example = "gpu[001-004]"),
     Key),
     request_body = ClaimRequest, responses((status = 200, body = Claimed)))]
 pub(super) async fn claim(
@@ -37,7 +34,7 @@ pub(super) async fn claim(
 ///
 /// `id` is a node or a hostlist: all of them or none. For who claimed them, and for administrators,
 /// who say why. While something runs on one of them none is released.
-#[utoipa::path(post, path = "/nodes/{id}/release", tag = "nodes", params(("id" = inline(Name), Path),
+#[utoipa::path(post, path = "/nodes/{id}/release", tag = "nodes", params(("id" = String, Path, description = "Nodes, as a hostlist.", example = "gpu[001-004]"),
     Key),
     request_body = ReleaseRequest, responses((status = 200, body = Released)))]
 pub(super) async fn release(

@@ -38,8 +38,8 @@ pub(super) fn about() -> OpenApi {
         .build()
 }
 
-/// Adds what no single route says: the token, the media type of problems, and a word for each
-/// answer.
+/// Adds what no single route says: the token, how each operation can be refused, a word for each answer, and
+/// what stands in the stream of events.
 pub(super) fn finish(mut document: OpenApi) -> OpenApi {
     let bearer = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build();
     document
@@ -124,6 +124,7 @@ fn tell_problems(operation: &mut Operation, writes: bool) {
             "The body has a media type that is not read.",
         ),
         (is_closed, "429", "Asked too often."),
+        (is_closed, "500", "A fault of the server's own."),
         (
             is_closed,
             "503",

@@ -25,7 +25,7 @@ mod tokens;
 mod usage;
 mod vclusters;
 
-use super::{answer::no_such_method, state::Api};
+use super::{answer::no_such_method, ops::projects::asks_headroom, state::Api};
 use axum::{
     Router,
     extract::Request,
@@ -150,7 +150,8 @@ pub fn openapi() -> OpenApi {
 /// A project's headroom is only read, although it stands behind the route of projects, which are changed too.
 pub(super) async fn headroom_is_read(request: Request, next: Next) -> Response {
     let path = request.uri().path();
-    let is_headroom = path.starts_with("/api/v1/projects/") && path.ends_with("/headroom");
+    let project = path.strip_prefix("/api/v1/projects/");
+    let is_headroom = project.and_then(asks_headroom).is_some();
     if !is_headroom || matches!(*request.method(), Method::GET | Method::HEAD) {
         return next.run(request).await;
     }

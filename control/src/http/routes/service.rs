@@ -8,7 +8,7 @@ use crate::http::{
     state::Api,
 };
 use axum::{Json, extract::State, http::header::CONTENT_TYPE, response::IntoResponse};
-use lattice_api::status::StatusView;
+use lattice_api::{Problem, status::StatusView};
 
 /// The cluster in numbers, and who asks.
 #[utoipa::path(get, path = "/status", tag = "service", responses(
@@ -26,7 +26,8 @@ pub(super) async fn healthz() -> &'static str {
 
 /// The quorum is heard and there is a view to answer from. Needs no token.
 #[utoipa::path(get, path = "/readyz", tag = "service", security(()), responses(
-    (status = 200, body = String)))]
+    (status = 200, body = String),
+    (status = 503, body = Problem, description = "The quorum is not heard, or nothing is read yet.")))]
 pub(super) async fn readyz(State(api): State<Api>) -> Result<&'static str, Fail> {
     status::ready(api.core())?;
     Ok("ready\n")

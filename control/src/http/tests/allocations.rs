@@ -3,9 +3,11 @@
 use super::bed::{Bed, OUTPUT, PATIENCE, job};
 use futures::TryStreamExt;
 use lattice_client::{
-    AllocationFilter, AllocationView, ClientError, LogOptions, LogOutput, SubmitOptions,
+    AllocationFilter, AllocationRequest, AllocationView, ClientError, JobRef, LogOptions,
+    LogOutput, SubmitOptions, WaitError,
 };
 use lattice_quorum_types::{AllocationId, AllocationState, allocation::RankExit};
+use std::time::Duration;
 
 fn numbers(list: &[AllocationView]) -> Vec<u64> {
     list.iter().map(|a| a.id.0).collect()
@@ -491,4 +493,51 @@ async fn output_in_a_file_of_the_users_is_not_read_but_its_place_is_told() {
     assert!(read.concat().is_empty());
     let bob = bed.client("bob").logs(id, rank(0)).await.err().unwrap();
     assert_eq!(bob.exit_code(), 5, "its place is nobody else's business");
+}
+
+/// Nothing schedules here.
+#[tokio::test]
+async fn work_is_waited_for_over_a_restart_and_no_longer_than_is_said() {
+    let mut bed = Bed::furnished().await;
+    let alice = bed.client("alice");
+    let work = AllocationRequest {
+        project: "atlas/web".to_owned(),
+        nodes: 1,
+        argv: vec!["true".to_owned()],
+        ..AllocationRequest::default()
+    };
+    let short = Some(Duration::from_millis(300));
+    let late = alice.submit_and_wait(&work, short).await.unwrap_err();
+    let WaitError::TimedOut { id, seen, .. } = late else {
+        panic!("{late}")
+    };
+    assert_eq!(seen.unwrap().state, "pending");
+
+    bed.close().await;
+    let late = alice.wait(id, short).await.unwrap_err();
+    assert!(
+        matches!(late, WaitError::TimedOut { seen: None, .. }),
+        "{late}"
+    );
+    let waiting = tokio::spawn({
+        let alice = alice.clone();
+        async move { alice.wait(id, None).await }
+    });
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert!(!waiting.is_finished());
+    bed.open();
+    alice.cancel(id).await.unwrap();
+    assert_eq!(waiting.await.unwrap().unwrap().state, "cancelled");
+    let unknown = alice.wait(JobRef::from(AllocationId(999)), short).await;
+    assert!(matches!(
+        unknown,
+        Err(WaitError::Client(ClientError::NotFound(_)))
+    ));
+    // A project that is not there has no allocations to list.
+    let filter = AllocationFilter {
+        project: Some("atlas/nothing".to_owned()),
+        ..AllocationFilter::default()
+    };
+    let none = alice.allocations(&filter).await.unwrap_err();
+    assert_eq!(none.exit_code(), 4);
 }

@@ -113,6 +113,9 @@ impl Drop for Bed {
     fn drop(&mut self) {
         self.stop.cancel();
         self.folding.abort();
+        if !std::thread::panicking() {
+            super::documented::nothing_is_untold();
+        }
     }
 }
 

@@ -1,10 +1,18 @@
 //! The same through gRPC.
 
-use super::bed::Bed;
+use super::bed::{Bed, PATIENCE};
 use lattice_api::{Problem, v1};
+use tokio::time::timeout;
 use tonic::{
     Code, Request,
     transport::{Certificate, Channel, ClientTlsConfig},
+};
+use tonic_health::pb::{
+    HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient,
+};
+use tonic_reflection::pb::v1::{
+    ServerReflectionRequest, server_reflection_client::ServerReflectionClient,
+    server_reflection_request::MessageRequest, server_reflection_response::MessageResponse,
 };
 use v1::{
     admin_service_client::AdminServiceClient, allocations_client::AllocationsClient,
@@ -322,4 +330,80 @@ async fn administrators_find_the_same_here() {
     let all = v1::ListAuthoritiesRequest {};
     let all = admin.list_authorities(by(&bed, "op", all)).await.unwrap();
     assert!(all.into_inner().items.is_empty());
+}
+
+/// Probes and generic clients have no token; a bad one changes nothing.
+#[tokio::test]
+async fn health_and_reflection_answer_everybody() {
+    let bed = Bed::furnished().await;
+    let channel = channel(&bed).await;
+    let mut health = HealthClient::new(channel.clone());
+    let of = |service: &str| HealthCheckRequest {
+        service: service.to_owned(),
+    };
+    let mut bad = Request::new(of(""));
+    let nobody = "Bearer nobody-nobody-nobody".parse().unwrap();
+    bad.metadata_mut().insert("authorization", nobody);
+    let asked = [
+        bad,
+        Request::new(of("")),
+        Request::new(of("lattice.v1.Nodes")),
+        by(&bed, "eye", of("lattice.v1.AdminService")),
+        by(&bed, "waldur", of("lattice.v1.Allocations")),
+    ];
+    for request in asked {
+        let answer = health.check(request).await.unwrap().into_inner();
+        assert_eq!(answer.status(), ServingStatus::Serving);
+    }
+    let unknown = health.check(of("lattice.v1.Nothing")).await.unwrap_err();
+    assert_eq!(unknown.code(), Code::NotFound);
+    let mut told = health.watch(of("lattice.v1.Nothing")).await.unwrap();
+    let first = told.get_mut().message().await.unwrap().unwrap();
+    assert_eq!(first.status(), ServingStatus::ServiceUnknown);
+    drop(told);
+
+    let list = ServerReflectionRequest {
+        host: String::new(),
+        message_request: Some(MessageRequest::ListServices(String::new())),
+    };
+    let mut reflection = ServerReflectionClient::new(channel);
+    let asked = futures::stream::iter([list]);
+    let mut answers = reflection
+        .server_reflection_info(asked)
+        .await
+        .unwrap()
+        .into_inner();
+    let answer = answers.message().await.unwrap().unwrap().message_response;
+    let Some(MessageResponse::ListServicesResponse(listed)) = answer else {
+        panic!("{answer:?}")
+    };
+    let names: Vec<&str> = listed.service.iter().map(|s| s.name.as_str()).collect();
+    for name in [
+        "lattice.v1.AdminService",
+        "lattice.v1.Conformance",
+        "grpc.health.v1.Health",
+    ] {
+        assert!(names.contains(&name), "{names:?}");
+    }
+}
+
+/// Nobody writes here, so the quorum is not heard from some time on.
+#[tokio::test]
+async fn health_tells_when_the_quorum_is_not_heard_and_when_it_is_again() {
+    let bed = Bed::furnished().await;
+    let mut health = HealthClient::new(channel(&bed).await);
+    let of = HealthCheckRequest::default();
+    let mut told = health.watch(of.clone()).await.unwrap().into_inner();
+    let mut next = async || {
+        let message = timeout(PATIENCE, told.message()).await.unwrap();
+        message.unwrap().unwrap().status()
+    };
+    assert_eq!(next().await, ServingStatus::Serving);
+    assert_eq!(next().await, ServingStatus::NotServing);
+    let now = health.check(of).await.unwrap().into_inner().status();
+    assert_eq!(now, ServingStatus::NotServing);
+    let ready = bed.raw().get(bed.url("/readyz")).send().await.unwrap();
+    assert_eq!(ready.status(), 503);
+    bed.add_node("late001");
+    assert_eq!(next().await, ServingStatus::Serving);
 }

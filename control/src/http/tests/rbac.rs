@@ -54,6 +54,8 @@ const HEAD: &str = "\
 # none: no token. bad: one that nobody has. expired: one of an issuer, of an administrator, that has ended.
 # t-admin: tenant-admin. @: in the tenant ocean alone; all others in the whole cluster.
 #
+# Not in it: grpc.health.v1 and grpc.reflection, which answer everybody.
+#
 # Written by a test; LATTICE_BLESS=1 writes it anew.
 ";
 
