@@ -66,7 +66,7 @@ impl Cycles {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn scheduling_does_not_wait_for_waldur() {
-    let phase_s = number("LATTICE_PHASE_S", 4);
+    let phase_s = number("LATTICE_PHASE_S", 2);
     let rounds = number("LATTICE_ROUNDS", 1);
     let waldur = Waldur::builder().version(Version::V8).seed_paths();
     let waldur = waldur.start().await.unwrap();
