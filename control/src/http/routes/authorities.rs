@@ -26,8 +26,7 @@ pub(super) async fn list(State(api): State<Api>, caller: Caller) -> Answer<Page<
 }
 
 /// Trusts one more authority, everywhere; another goes on issuing. For administrators.
-#[utoipa::path(post, path = "/authorities", tag = "authorities", params(
-    Key),
+#[utoipa::path(post, path = "/authorities", tag = "authorities", params(Key),
     request_body = AuthorityRequest, responses(
     (status = 201, body = Changed)))]
 pub(super) async fn add(

@@ -55,8 +55,7 @@ pub(super) struct DryRun {
 /// same cohort, for one class are refused. The answer says for how many nodes it speaks and how they
 /// stand at this moment, and warns of names and keys that no node has: they may come.
 #[utoipa::path(put, path = "/conformance/baselines/{name}", tag = "baselines",
-    request_body = BaselineRequest, params(("name" = inline(Name), Path), DryRun,
-    Key),
+    request_body = BaselineRequest, params(("name" = inline(Name), Path), DryRun, Key),
     responses((status = 200, body = BaselineSet)))]
 pub(super) async fn set(
     State(api): State<Api>,
@@ -74,8 +73,7 @@ pub(super) async fn set(
 /// Deletes a baseline: nobody is judged by it any more. For operators of the whole cluster; kept in
 /// the audit.
 #[utoipa::path(delete, path = "/conformance/baselines/{name}", tag = "baselines", params(
-    ("name" = inline(Name), Path), Expected,
-    Key),
+    ("name" = inline(Name), Path), Expected, Key),
     responses((status = 200, body = Changed)))]
 pub(super) async fn delete(
     State(api): State<Api>,
@@ -100,7 +98,8 @@ pub(super) struct With {
 
 /// A baseline beside a node, or beside another baseline, key by key. The baseline is on the left.
 #[utoipa::path(get, path = "/conformance/baselines/{name}/diff", tag = "baselines", params(
-    ("name" = String, Path, description = "Its name, or `name@3` for a version that was."), With), responses((status = 200, body = DiffView)))]
+    ("name" = String, Path, description = "Its name, or `name@3` for a version that was."),
+    With), responses((status = 200, body = DiffView)))]
 pub(super) async fn diff(
     State(api): State<Api>,
     _: Caller,

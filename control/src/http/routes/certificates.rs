@@ -33,8 +33,7 @@ pub(super) async fn list(
 /// A member's certificates issued until now hold no more: its connections end everywhere, and it
 /// must enrol again with a new token. For administrators.
 #[utoipa::path(post, path = "/certificates/{role}/{name}/revoke", tag = "certificates", params(
-    ("role" = String, Path, pattern = "^(agent|control|quorum)$"), ("name" = inline(Name), Path),
-    Key),
+    ("role" = String, Path, pattern = "^(agent|control|quorum)$"), ("name" = inline(Name), Path), Key),
     request_body = RevokeRequest, responses(
     (status = 200, body = Changed)))]
 pub(super) async fn revoke(

@@ -16,8 +16,8 @@ use lattice_api::claim::{ClaimRequest, Claimed, ReleaseRequest, Released};
 /// held by nothing, fit the project's limits and the sensitive pool, and conform to its baselines by
 /// its own signed word. A refusal with the code `ownership_conflict` names each node that cannot be
 /// had and whose it is.
-#[utoipa::path(post, path = "/nodes/{id}/claim", tag = "nodes", params(("id" = String, Path, description = "Nodes, as a hostlist.", example = "gpu[001-004]"),
-    Key),
+#[utoipa::path(post, path = "/nodes/{id}/claim", tag = "nodes", params(
+    ("id" = String, Path, description = "Nodes, as a hostlist.", example = "gpu[001-004]"), Key),
     request_body = ClaimRequest, responses((status = 200, body = Claimed)))]
 pub(super) async fn claim(
     State(api): State<Api>,
@@ -34,8 +34,8 @@ pub(super) async fn claim(
 ///
 /// `id` is a node or a hostlist: all of them or none. For who claimed them, and for administrators,
 /// who say why. While something runs on one of them none is released.
-#[utoipa::path(post, path = "/nodes/{id}/release", tag = "nodes", params(("id" = String, Path, description = "Nodes, as a hostlist.", example = "gpu[001-004]"),
-    Key),
+#[utoipa::path(post, path = "/nodes/{id}/release", tag = "nodes", params(
+    ("id" = String, Path, description = "Nodes, as a hostlist.", example = "gpu[001-004]"), Key),
     request_body = ReleaseRequest, responses((status = 200, body = Released)))]
 pub(super) async fn release(
     State(api): State<Api>,

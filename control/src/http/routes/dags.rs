@@ -61,8 +61,7 @@ pub(super) struct How {
 /// Members that would wait for each other, names that nobody has, and what is wrong with a member are refused
 /// by the field, as `members.NAME.field`. Each member must fit its limits if nothing else ran; it is judged
 /// again when it is eligible.
-#[utoipa::path(post, path = "/dags", tag = "dags", params(How,
-    Key),
+#[utoipa::path(post, path = "/dags", tag = "dags", params(How, Key),
     request_body(content((DagRequest = "application/json"), (DagRequest = "application/yaml"))),
     responses((status = 201, body = DagSubmitted), (status = 200, body = DagJudged,
         description = "Dry run: it would be accepted, and what would be submitted."),
@@ -97,8 +96,7 @@ pub(super) async fn get(
 }
 
 /// Cancels every member that has not ended.
-#[utoipa::path(delete, path = "/dags/{id}", tag = "dags", params(("id" = u64, Path),
-    Key),
+#[utoipa::path(delete, path = "/dags/{id}", tag = "dags", params(("id" = u64, Path), Key),
     responses((status = 200, body = DagView)))]
 pub(super) async fn cancel(
     State(api): State<Api>,

@@ -119,8 +119,7 @@ pub(super) async fn diff(
 /// With `force_release` it is also taken from the allocation that holds it, although nobody knows
 /// that its processes are gone: the rank counts as lost, the reason is kept in the audit, and the
 /// node stays drained by who did it.
-#[utoipa::path(post, path = "/nodes/{id}/drain", tag = "nodes", params(("id" = inline(Name), Path),
-    Key),
+#[utoipa::path(post, path = "/nodes/{id}/drain", tag = "nodes", params(("id" = inline(Name), Path), Key),
     request_body = DrainRequest, responses(
     (status = 200, body = Drained)))]
 pub(super) async fn drain(

@@ -39,8 +39,7 @@ pub(super) async fn view(State(api): State<Api>, caller: Caller) -> Answer<Quoru
 
 /// One step of adding a member, some seconds at most: a learner first, a voter once it has
 /// everything. Repeat it until it is done. For administrators.
-#[utoipa::path(post, path = "/quorum/members", tag = "quorum", params(
-    Once),
+#[utoipa::path(post, path = "/quorum/members", tag = "quorum", params(Once),
     request_body = AddMemberRequest, responses(
     (status = 200, body = QuorumStep)))]
 pub(super) async fn add(
@@ -68,8 +67,7 @@ pub(super) struct Removal {
 /// One step of removing a member; the leader hands over first. Repeat it until it is done. Refused
 /// while a majority of the rest does not answer. For administrators.
 #[utoipa::path(delete, path = "/quorum/members/{id}", tag = "quorum", params(
-    ("id" = u64, Path, description = "Its number."), Removal,
-    Once),
+    ("id" = u64, Path, description = "Its number."), Removal, Once),
     responses((status = 200, body = QuorumStep)))]
 pub(super) async fn remove(
     State(api): State<Api>,
@@ -86,8 +84,7 @@ pub(super) async fn remove(
 }
 
 /// Lets another member lead, with a pause of one election. For administrators.
-#[utoipa::path(post, path = "/quorum/step-down", tag = "quorum", params(
-    Once),
+#[utoipa::path(post, path = "/quorum/step-down", tag = "quorum", params(Once),
     request_body = StepDownRequest, responses(
     (status = 200, body = QuorumStep)))]
 pub(super) async fn step_down(
@@ -103,8 +100,7 @@ pub(super) async fn step_down(
 /// A backup of the whole state at one revision, as the bytes of a file that says itself whether it
 /// is whole. Everything that was acknowledged before the request is in it; no key is. For
 /// administrators.
-#[utoipa::path(post, path = "/quorum/backup", tag = "quorum", params(
-    Once),
+#[utoipa::path(post, path = "/quorum/backup", tag = "quorum", params(Once),
     responses((status = 200, body = String, content_type = "application/octet-stream")))]
 pub(super) async fn backup(
     State(api): State<Api>,

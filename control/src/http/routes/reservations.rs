@@ -49,8 +49,7 @@ pub(super) async fn get(
 /// What runs there goes on; what would run into the time is not placed there. Nodes of groups are those that
 /// are in them now. For operators of the whole cluster; kept in the audit.
 #[utoipa::path(put, path = "/reservations/{name}", tag = "reservations",
-    request_body = ReservationRequest, params(("name" = inline(Name), Path),
-    Key),
+    request_body = ReservationRequest, params(("name" = inline(Name), Path), Key),
     responses((status = 200, body = ReservationView)))]
 pub(super) async fn set(
     State(api): State<Api>,

@@ -62,8 +62,7 @@ pub(super) async fn set(
 /// What was said of a vCluster holds no more. Refused with 409 while it has nodes: they would be open
 /// to every tenant. For administrators of the whole cluster; kept in the audit.
 #[utoipa::path(delete, path = "/vclusters/{name}", tag = "vclusters", params(
-    ("name" = inline(Name), Path), Expected,
-    Key),
+    ("name" = inline(Name), Path), Expected, Key),
     responses((status = 200, body = Changed)))]
 pub(super) async fn delete(
     State(api): State<Api>,
@@ -84,8 +83,7 @@ pub(super) async fn delete(
 /// defined is moved only when `from` names that one. A refusal with the code `ownership_conflict` names
 /// each node that cannot be had and why. For administrators of the whole cluster; kept in the audit.
 #[utoipa::path(post, path = "/vclusters/{name}/nodes", tag = "vclusters",
-    request_body = VclusterNodesRequest, params(("name" = inline(Name), Path),
-    Key),
+    request_body = VclusterNodesRequest, params(("name" = inline(Name), Path), Key),
     responses((status = 200, body = VclusterNodes)))]
 pub(super) async fn assign(
     State(api): State<Api>,
