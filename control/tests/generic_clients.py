@@ -10,17 +10,9 @@ packages of generic_clients.txt.
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import re
-import signal
 import subprocess
 import sys
 import tempfile
-import threading
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -32,65 +24,15 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
     ProtoReflectionDescriptorDatabase,
 )
 
-ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
-START_TIMEOUT = 240.0
-"""Seconds until the demo has started and played its recorded work."""
-STOP_TIMEOUT = 30.0
-"""Seconds until it has stopped."""
+sys.path.insert(0, str(HERE.parent / "python" / "tests"))
+from running import plays_out, started  # noqa: E402
+
 CALL_TIMEOUT = 20.0
 """Seconds for one call over gRPC."""
 SERVICES = {"Allocations", "Nodes", "Conformance", "Dags", "Projects", "AdminService"}
 STREAMS = {"grpc.health.v1.Health.Watch"}
 """Calls that never end by themselves."""
-
-
-def program() -> Path:
-    named = os.environ.get("LATTICE_BINARY")
-    built = [ROOT / "target" / profile / "lattice" for profile in ("release", "debug")]
-    for candidate in [Path(named)] if named else built:
-        if candidate.is_file():
-            return candidate
-    raise SystemExit("there is no lattice: build it with `cargo build -p lattice-cli`")
-
-
-@contextmanager
-def demo() -> Iterator[dict[str, Any]]:
-    """The context of a demo whose recorded work is over, so that nothing else depends on it."""
-    with tempfile.TemporaryDirectory() as folder:
-        runtime = Path(folder, "runtime")
-        runtime.mkdir(mode=0o700)
-        process = subprocess.Popen(
-            [program(), "demo", "--nodes", "4", "--fixtures", ROOT / "fixtures"],
-            env={**os.environ, "XDG_RUNTIME_DIR": str(runtime)},
-            cwd=folder,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        said: list[str] = []
-        assert process.stdout is not None
-        reader = threading.Thread(target=said.extend, args=(process.stdout,), daemon=True)
-        reader.start()
-        try:
-            ends_at = time.monotonic() + START_TIMEOUT
-            while not any("The cluster stays up" in line for line in said):
-                if process.poll() is not None or time.monotonic() > ends_at:
-                    raise SystemExit("the demo did not start:\n" + "".join(said))
-                time.sleep(0.05)
-            context: dict[str, Any] = json.loads(
-                (runtime / "lattice" / f"demo-{process.pid}.json").read_text("utf-8")
-            )
-            yield context
-            if process.poll() is not None:
-                raise SystemExit("the demo ended:\n" + "".join(said[-40:]))
-        finally:
-            process.send_signal(signal.SIGINT)
-            try:
-                process.wait(STOP_TIMEOUT)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
 
 
 # gRPC
@@ -192,11 +134,19 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="of the cases")
     parser.add_argument("--only", choices=["grpc", "rest"], help="leave the other out")
     args = parser.parse_args()
-    with demo() as context:
+    with tempfile.TemporaryDirectory() as folder, started(Path(folder)) as demo:
+        # So that nothing else depends on the cluster.
+        plays_out(demo)
+        context = demo.context
         if args.only != "rest":
-            print(f"gRPC by reflection: {reflected(context)} calls, each asked and each answered", flush=True)
+            print(
+                f"gRPC by reflection: {reflected(context)} calls, each asked and each answered",
+                flush=True,
+            )
         if args.only != "grpc":
-            return generated(context, args.examples, args.seed)
+            code = generated(context, args.examples, args.seed)
+            assert demo.process.poll() is None, "the demo ended:\n" + "".join(demo.said[-40:])
+            return code
     return 0
 
 

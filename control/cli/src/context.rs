@@ -1,13 +1,11 @@
 //! The context file that a demo writes, so that commands beside it find it.
 
 use anyhow::{Context as _, bail};
-use lattice_client::context::{is_running, read, runtime_dir};
+use lattice_client::context::{is_ours, is_running, read, runtime_dir};
 use std::{
-    fs::{self, DirBuilder, Metadata, OpenOptions},
+    fs::{self, DirBuilder, OpenOptions},
     io::{self, Write as _},
-    os::unix::fs::{
-        DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
-    },
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
 };
 
@@ -26,10 +24,6 @@ fn private_dir(dir: &Path) -> anyhow::Result<()> {
         bail!("it is not a folder of yours; remove it, or set XDG_RUNTIME_DIR to one that is");
     }
     Ok(fs::set_permissions(dir, fs::Permissions::from_mode(0o700))?)
-}
-
-fn is_ours(meta: &Metadata) -> bool {
-    meta.uid() == rustix::process::getuid().as_raw()
 }
 
 /// Removes what demos that were killed left behind.
@@ -86,11 +80,15 @@ mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
 
-    fn plant(dir: &Path) -> PathBuf {
-        let path = dir.join("demo-1.json");
-        let pid = std::process::id();
-        let text = format!(r#"{{"server":"s","ca_pem":"c","token":"t","demo_pid":{pid}}}"#);
-        fs::write(&path, text).unwrap();
+    fn plant(dir: &Path, pid: u32) -> PathBuf {
+        let context = ContextFile {
+            server: "s".to_owned(),
+            ca_pem: "c".to_owned(),
+            token: "t".to_owned(),
+            demo_pid: Some(pid),
+        };
+        let path = dir.join(format!("demo-{pid}.json"));
+        fs::write(&path, serde_json::to_vec(&context).unwrap()).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         path
     }
@@ -98,14 +96,10 @@ mod tests {
     #[test]
     fn what_a_killed_demo_left_is_cleared_away() {
         let dir = tempfile::tempdir().unwrap();
-        let living = plant(dir.path());
+        let living = plant(dir.path(), std::process::id());
         let mut child = std::process::Command::new("true").spawn().unwrap();
-        let dead = dir.path().join("demo-2.json");
         let pid = child.id();
-        let text = fs::read_to_string(&living).unwrap();
-        let text = text.replace(&std::process::id().to_string(), &pid.to_string());
-        fs::write(&dead, text).unwrap();
-        fs::set_permissions(&dead, fs::Permissions::from_mode(0o600)).unwrap();
+        let dead = plant(dir.path(), pid);
         // Ended, and not yet waited for.
         while is_running(pid) {
             std::thread::yield_now();

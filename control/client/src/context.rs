@@ -178,7 +178,8 @@ pub fn read(path: &Path) -> Result<ContextFile, ContextError> {
     })
 }
 
-fn is_ours(meta: &Metadata) -> bool {
+/// Whether a file or folder belongs to who runs this, for root too.
+pub fn is_ours(meta: &Metadata) -> bool {
     meta.uid() == rustix::process::getuid().as_raw()
 }
 

@@ -1,113 +1,36 @@
-"""The cluster that the tests talk to: `lattice demo`, started once and ended with Ctrl-C.
-
-The program is LATTICE_BINARY, else that of `target/release` or `target/debug`.
-"""
+"""The cluster that the tests talk to, started once."""
 
 from __future__ import annotations
 
-import json
-import os
 import shutil
-import signal
-import subprocess
 import sys
-import threading
-import time
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
+from running import NODES, ROOT, Demo, plays_out, program, started
 
 from lattice_client import AsyncClient, Client
 
-ROOT = Path(__file__).resolve().parents[3]
+__all__ = ["FOLDER", "NODES", "ROOT", "Demo", "program"]
+
 FOLDER = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(FOLDER / "generate"))
-
-START_TIMEOUT = 120.0
-"""Seconds until its nodes are ready."""
-PLAY_TIMEOUT = 170.0
-"""Seconds until its recorded work has ended."""
-STOP_TIMEOUT = 30.0
-"""Seconds until it has stopped."""
-NODES = 4
-"""Three captured hosts, and this machine."""
-
-
-def program() -> Path:
-    """The `lattice` command."""
-    named = os.environ.get("LATTICE_BINARY")
-    built = [ROOT / "target" / profile / "lattice" for profile in ("release", "debug")]
-    candidates = [Path(named)] if named else built
-    for candidate in candidates:
-        if candidate.is_file():
-            return candidate
-    tried = " or ".join(map(str, candidates))
-    raise FileNotFoundError(f"no {tried}: build it with `cargo build --release -p lattice-cli`")
-
-
-@dataclass
-class Demo:
-    """A demo that runs."""
-
-    context_file: Path
-    process: subprocess.Popen[str]
-    said: list[str] = field(default_factory=list)
-
-    @property
-    def context(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.context_file.read_text())
-        return found
-
-    def expect(self, text: str, timeout: float) -> None:
-        """Waits until it has said this."""
-        ends_at = time.monotonic() + timeout
-        while not any(text in line for line in self.said):
-            said = "".join(self.said)
-            assert self.process.poll() is None, f"the demo ended:\n{said}"
-            assert time.monotonic() < ends_at, f"the demo did not say {text!r}:\n{said}"
-            time.sleep(0.05)
 
 
 @pytest.fixture(scope="session")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
     """A cluster whose nodes are ready. Its recorded work may still run."""
     folder = tmp_path_factory.mktemp("demo")
-    (folder / "runtime").mkdir(mode=0o700)
-    environment = {**os.environ, "XDG_RUNTIME_DIR": str(folder / "runtime")}
-    command = [program(), "demo", "--nodes", str(NODES), "--fixtures", ROOT / "fixtures"]
-    process = subprocess.Popen(
-        list(map(str, command)),
-        env=environment,
-        cwd=folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    running = Demo(folder / "runtime" / "lattice" / f"demo-{process.pid}.json", process)
-    assert process.stdout is not None
-    reader = threading.Thread(target=lambda out: running.said.extend(out), args=(process.stdout,))
-    reader.start()
-    try:
-        running.expect("nodes are ready after", START_TIMEOUT)
+    with started(folder) as running:
         yield running
-    finally:
-        process.send_signal(signal.SIGINT)
-        try:
-            process.wait(STOP_TIMEOUT)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        reader.join()
-        shutil.rmtree(folder, ignore_errors=True)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")
 def idle(demo: Demo) -> Demo:
     """The same, once its recorded work has ended."""
-    demo.expect("The cluster stays up", PLAY_TIMEOUT)
+    plays_out(demo)
     return demo
 
 
