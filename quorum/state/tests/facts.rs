@@ -240,6 +240,37 @@ fn work_that_ended_before_it_was_said_to_run_is_counted_from_its_assignment() {
     assert_eq!(told(&facts(&c))[1], "2 failed  in all 0");
 }
 
+/// One shrink releases an ended rank and marks the other assigned rank as leaving, so that no rank is left to start:
+/// the attempt begins to run by the same change that releases a node.
+#[test]
+fn node_released_as_the_attempt_starts_has_no_use() {
+    let mut c = Cluster::with_nodes(4);
+    let id = c.submit(common::spec("t", 3)).unwrap();
+    c.clock = 1_000;
+    c.assign(id).unwrap();
+    let (nodes, at) = (c.nodes_of(id), c.now());
+    c.report(id, &nodes[0], RankReport::Started { at }).unwrap();
+    c.end_rank(id, 1, RankExit::Exited { code: 0 });
+    c.clock = 4_000;
+    let shrink = Command::Shrink {
+        id,
+        nodes: nodes[1..].to_vec(),
+    };
+    c.service(shrink).unwrap();
+    c.clock = 6_000;
+    c.end_rank(id, 2, RankExit::Stopped);
+    c.clock = 9_000;
+    c.end_rank(id, 0, RankExit::Exited { code: 0 });
+    assert_eq!(
+        told(&facts(&c)),
+        [
+            "1 started n000,n002",
+            "1 used n002 4000..6000",
+            "1 completed n000 4000..9000 in all 7000",
+        ]
+    );
+}
+
 #[test]
 fn a_checkpoint_is_a_fact_once() {
     let mut c = Cluster::with_nodes(2);

@@ -60,9 +60,12 @@ impl Meter {
         let mut told = Told::default();
         let held = before.is_some_and(|before| before.state.holds());
         if after.state.holds() {
+            let had_begun = self.began_at.is_some();
             self.begin(after, now, &mut told);
             self.grow(after, now, &mut told);
-            if let Some(before) = before {
+            // A node released by the change that starts the attempt is not in its `Started` fact, so it has no use
+            // to close either.
+            if let Some(before) = before.filter(|_| had_begun) {
                 let left = newly_left(before, after);
                 told.uses = self.over(left, now);
             }
