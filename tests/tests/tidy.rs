@@ -25,7 +25,7 @@ const ARROWS: [(&str, &[&str]); 23] = [
     ("lattice-checkpointer", &[]),
     ("lattice-fake-bmc", &["hwprobe", "redfish"]),
     ("lattice-fake-waldur", &[]),
-    // It builds the four programs from their own sources, so it needs what they need.
+    // It builds the four programs again from their own sources, so it needs what these need.
     (
         "lattice-tests",
         &[
@@ -35,8 +35,8 @@ const ARROWS: [(&str, &[&str]); 23] = [
             "config",
             "hwprobe",
             "api",
+            "cli",
             "client",
-            "replay",
             "fake-nvml",
             "fake-bmc",
             "quorum",
