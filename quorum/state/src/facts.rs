@@ -126,7 +126,8 @@ impl Facts {
     ) -> Vec<FactKind> {
         let mut made = Vec::new();
         if after.state.holds() && before.is_none_or(|before| !before.state.holds()) {
-            self.meters.entry(after.id).or_default().assigned(now);
+            let meter = self.meters.entry(after.id).or_default();
+            meter.assigned(after.ranks.len(), now);
         }
         if let Some(meter) = self.meters.get_mut(&after.id) {
             let told = meter.follow(before, after, now);

@@ -271,6 +271,32 @@ fn node_released_as_the_attempt_starts_has_no_use() {
     );
 }
 
+/// An attempt that ends before it was reported running counts from its assignment, but a node that it grew by counts
+/// from then only: another allocation used that node before, and both would be billed for it.
+#[test]
+fn node_of_a_grown_attempt_counts_from_its_own_assignment() {
+    let mut c = Cluster::with_nodes(2);
+    let first = c.running(common::spec("t", 1));
+    let second = c.submit(common::spec("t", 1)).unwrap();
+    c.clock = 1_000;
+    c.assign(second).unwrap();
+    c.clock = 5_000;
+    c.end_all(first, RankExit::Exited { code: 0 });
+    c.clock = 6_000;
+    let nodes = c.expected(&[node("n000")]);
+    c.service(Command::Grow { id: second, nodes }).unwrap();
+    c.clock = 9_000;
+    c.end_all(second, RankExit::Exited { code: 0 });
+    assert_eq!(
+        told(&facts(&c)),
+        [
+            "1 started n000",
+            "1 completed n000 0..5000 in all 5000",
+            "2 completed n001 1000..9000; n000 6000..9000 in all 11000",
+        ]
+    );
+}
+
 #[test]
 fn a_checkpoint_is_a_fact_once() {
     let mut c = Cluster::with_nodes(2);

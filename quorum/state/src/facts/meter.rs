@@ -14,6 +14,10 @@ use std::collections::BTreeMap;
 pub(super) struct Meter {
     /// When the present attempt got its nodes.
     assigned_at: UnixMillis,
+    /// How many ranks it had then.
+    assigned_with: u32,
+    /// When ranks behind those were assigned, while the attempt had not begun to run.
+    grown_at: BTreeMap<u32, UnixMillis>,
     /// When all ranks of it ran, if they have.
     began_at: Option<UnixMillis>,
     /// How many ranks it had then. Those behind came later.
@@ -37,9 +41,10 @@ pub(super) struct Told {
 
 impl Meter {
     /// An attempt got its nodes.
-    pub(super) fn assigned(&mut self, now: UnixMillis) {
+    pub(super) fn assigned(&mut self, ranks: usize, now: UnixMillis) {
         *self = Meter {
             assigned_at: now,
+            assigned_with: u32::try_from(ranks).unwrap_or(u32::MAX),
             over_ms: self.over_ms,
             ..Meter::default()
         };
@@ -71,10 +76,11 @@ impl Meter {
             }
         } else if held {
             if self.began_at.is_none() && after.ranks.iter().any(ran) {
-                // Nobody said that it runs before it was said to be over. It was not before the assignment, and
-                // the nodes were held from there.
+                // The attempt ended before it was reported running. Its nodes were held from their assignment: those
+                // of a grown attempt from when it grew, since another allocation may have used them before.
                 self.began_at = Some(self.assigned_at);
-                self.began_with = u32::try_from(after.ranks.len()).unwrap_or(u32::MAX);
+                self.began_with = self.assigned_with;
+                self.later = std::mem::take(&mut self.grown_at);
             }
             let gone: Vec<bool> = before
                 .map(|before| before.ranks.iter().map(has_left).collect())
@@ -104,6 +110,7 @@ impl Meter {
             return;
         }
         self.began_at = Some(now);
+        self.grown_at.clear();
         self.began_with = u32::try_from(after.ranks.len()).unwrap_or(u32::MAX);
         let stay = after.ranks.iter().filter(|rank| !has_left(rank));
         told.taken = stay.map(|rank| rank.node.clone()).collect();
@@ -111,7 +118,13 @@ impl Meter {
     }
 
     fn grow(&mut self, after: &Allocation, now: UnixMillis, told: &mut Told) {
-        let Some(_) = self.began_at else { return };
+        if self.began_at.is_none() {
+            let ranks = u32::try_from(after.ranks.len()).unwrap_or(u32::MAX);
+            for n in self.assigned_with..ranks {
+                self.grown_at.entry(n).or_insert(now);
+            }
+            return;
+        }
         let came = (0..).zip(&after.ranks).skip(self.began_with as usize);
         for (n, rank) in came {
             if !self.later.contains_key(&n) && is_used(rank) {
