@@ -3,87 +3,160 @@
 //! Without it the socket could not be connected, and would take datagrams from any process.
 //! `pidfd_getfd` would give one without `unsafe`, but needs Linux 5.6 and is forbidden by the
 //! usual container profiles; reopening `/proc/self/fd/N` does not work for sockets.
+//!
+//! The socket is found by its address among the descriptors of this process. `/proc/self/fd` is
+//! listed by descriptor number, so a descriptor that stays open is always listed. The table
+//! `/proc/self/net/udp` is no substitute: the kernel returns it in pieces, and a row is missing
+//! when other sockets of the host close between two of them.
 
 use chitchat::transport::UdpSocket;
+use rustix::{
+    io::{Errno, fcntl_dupfd_cloexec},
+    net::{SocketType, getsockname, sockopt::socket_type},
+};
 use std::{
     io,
     net::SocketAddr,
     os::fd::{BorrowedFd, RawFd},
 };
 
-/// Another handle on `socket`, which is bound to `addr` (IPv4).
+/// Another handle on `socket`, which is bound to `addr`.
 pub(super) fn of(socket: &UdpSocket, addr: SocketAddr) -> io::Result<std::net::UdpSocket> {
-    let table = std::fs::read_to_string("/proc/self/net/udp")?;
-    let inode = inode_of(&table, addr)
-        .ok_or_else(|| io::Error::other("the socket is not in /proc/self/net/udp"))?;
-    let number = descriptor_of(inode)?;
-    let twin = std::net::UdpSocket::from(duplicate(socket, number)?);
-    if twin.local_addr()? == addr {
-        Ok(twin)
-    } else {
-        Err(io::Error::other("/proc/self/fd named another socket"))
-    }
-}
-
-/// The socket is borrowed for the whole call, so `number`, which the kernel just named as its
-/// descriptor, stays open.
-fn duplicate(_open: &UdpSocket, number: RawFd) -> io::Result<std::os::fd::OwnedFd> {
-    #[expect(
-        unsafe_code,
-        reason = "chitchat's socket is alive for the whole call and owns this descriptor, found by its inode; it is only duplicated, and the copy is checked"
-    )]
-    // SAFETY: `number` is not -1 and is open until `_open` is dropped, which outlives the borrow.
-    let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
-    borrowed.try_clone_to_owned()
-}
-
-/// The inode of the socket bound to `addr`, from the kernel's table. Its columns: number, local
-/// address, remote address, state, queues, timer, retransmits, uid, timeout, inode.
-fn inode_of(table: &str, addr: SocketAddr) -> Option<u64> {
-    let SocketAddr::V4(v4) = addr else {
-        return None;
-    };
-    // The kernel prints the address as one number in the machine's byte order.
-    let number = u32::from_ne_bytes(v4.ip().octets());
-    let local = format!("{number:08X}:{:04X}", v4.port());
-    table.lines().find_map(|line| {
-        let mut columns = line.split_ascii_whitespace();
-        (columns.nth(1)? == local).then_some(())?;
-        columns.nth(7)?.parse().ok()
-    })
-}
-
-/// The descriptor of this process that is the socket with this inode.
-fn descriptor_of(inode: u64) -> io::Result<RawFd> {
-    let wanted = format!("socket:[{inode}]");
     for entry in std::fs::read_dir("/proc/self/fd")? {
-        let entry = entry?;
-        // Others open and close meanwhile: what cannot be read is not ours.
-        let is_ours =
-            std::fs::read_link(entry.path()).is_ok_and(|link| link.as_os_str() == &*wanted);
-        if is_ours && let Some(number) = entry.file_name().to_str().and_then(|n| n.parse().ok()) {
-            return Ok(number);
+        let name = entry?.file_name();
+        let number = name.to_str().and_then(|name| name.parse().ok());
+        if let Some(twin) = number.and_then(|number| duplicate(socket, number, addr).ok()) {
+            return Ok(twin);
         }
     }
-    Err(io::Error::other("the socket is not in /proc/self/fd"))
+    Err(io::Error::other(format!(
+        "no descriptor of this process is the UDP socket at {addr}"
+    )))
+}
+
+/// A copy of descriptor `number`, if it is a UDP socket bound to `addr`.
+fn duplicate(
+    _open: &UdpSocket,
+    number: RawFd,
+    addr: SocketAddr,
+) -> io::Result<std::net::UdpSocket> {
+    #[expect(
+        unsafe_code,
+        reason = "other threads may close this descriptor; each call on it then fails, and the copy is checked again"
+    )]
+    // SAFETY: `number` names an entry of /proc/self/fd, so it is not -1. It is passed to system
+    // calls only, which return EBADF if it was closed. The copy is returned only if it has the
+    // address of `_open`, which is open for the whole call.
+    let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
+    let check = |descriptor: BorrowedFd<'_>| {
+        let is_udp = socket_type(descriptor)? == SocketType::DGRAM;
+        let is_at_addr = SocketAddr::try_from(getsockname(descriptor)?) == Ok(addr);
+        (is_udp && is_at_addr).then_some(()).ok_or(Errno::NOTSOCK)
+    };
+    check(borrowed)?;
+    let copy = fcntl_dupfd_cloexec(borrowed, 0)?;
+    check(std::os::fd::AsFd::as_fd(&copy))?;
+    Ok(copy.into())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    #![expect(clippy::unwrap_used, reason = "tests")]
 
-    #[test]
-    fn the_inode_is_read_from_the_kernels_table() {
-        let table = "   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode ref pointer drops
- 2231: 00000000:14E9 00000000:0000 07 00000000:00000000 00:00000000 00000000   108        0 20011 2 0000000000000000 0
- 4055: 0100007F:9C40 00000000:0000 07 00000000:00000000 00:00000000 00000000  1000        0 48213 2 0000000000000000 0
-";
-        let at = |port| SocketAddr::from(([127, 0, 0, 1], port));
-        if cfg!(target_endian = "little") {
-            assert_eq!(inode_of(table, at(40_000)), Some(48_213));
+    use super::*;
+    use std::{
+        collections::VecDeque,
+        net::{Ipv4Addr, TcpListener},
+        process::{Child, Command, Stdio},
+    };
+
+    const LOOPBACK: (Ipv4Addr, u16) = (Ipv4Addr::LOCALHOST, 0);
+    const SOCKET_CHURN: &str = "LATTICE_TEST_SOCKET_CHURN";
+    /// With so few open at a time, the table `/proc/self/net/udp` misses rows most often.
+    const OPEN_SOCKETS: usize = 20;
+    const JOINS: usize = 1_000;
+
+    async fn open() -> (UdpSocket, SocketAddr) {
+        let socket = UdpSocket::open(LOOPBACK.into()).await.unwrap();
+        let addr = chitchat::transport::Socket::local_addr(&socket).unwrap();
+        (socket, addr)
+    }
+
+    struct ChildProcess(Child);
+
+    impl Drop for ChildProcess {
+        fn drop(&mut self) {
+            self.0.kill().unwrap();
+            self.0.wait().unwrap();
         }
-        assert_eq!(inode_of(table, at(40_001)), None);
-        assert_eq!(inode_of("", at(40_000)), None);
-        assert_eq!(inode_of(" 1: 0100007F:9C40 short", at(40_000)), None);
+    }
+
+    /// Opens and closes UDP sockets until standard input ends.
+    fn churn_sockets() -> ! {
+        std::thread::spawn(|| {
+            std::io::copy(&mut std::io::stdin(), &mut std::io::sink()).unwrap();
+            std::process::exit(0);
+        });
+        println!("churning");
+        let mut sockets = VecDeque::new();
+        loop {
+            sockets.push_back(std::net::UdpSocket::bind(LOOPBACK).unwrap());
+            if sockets.len() > OPEN_SOCKETS {
+                sockets.pop_front();
+            }
+        }
+    }
+
+    /// Each socket is found, while another process opens and closes UDP sockets.
+    #[tokio::test]
+    async fn sockets_are_found_during_churn() {
+        use std::io::BufRead as _;
+        if std::env::var_os(SOCKET_CHURN).is_some() {
+            churn_sockets();
+        }
+        let test = concat!(module_path!(), "::sockets_are_found_during_churn");
+        let (_crate, test) = test.split_once("::").unwrap();
+        let child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", test, "--nocapture"])
+            .env(SOCKET_CHURN, "1")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut churn = ChildProcess(child);
+        let output = std::io::BufReader::new(churn.0.stdout.take().unwrap());
+        let mut lines = output.lines().map(Result::unwrap);
+        assert!(lines.any(|line| line.contains("churning")));
+
+        let mut failures = Vec::new();
+        for _ in 0..JOINS {
+            let (socket, addr) = open().await;
+            failures.extend(of(&socket, addr).err());
+        }
+        assert!(churn.0.try_wait().unwrap().is_none(), "churn has ended");
+        let count = failures.len();
+        assert_eq!(
+            count,
+            0,
+            "{count} of {JOINS} failed: {:?}",
+            failures.first()
+        );
+    }
+
+    /// A TCP socket at the same address is not taken for it.
+    #[tokio::test]
+    async fn finds_only_the_udp_socket() {
+        let (_tcp, socket, addr) = loop {
+            let tcp = TcpListener::bind(LOOPBACK).unwrap();
+            let addr = tcp.local_addr().unwrap();
+            if let Ok(socket) = UdpSocket::open(addr).await {
+                break (tcp, socket, addr);
+            }
+        };
+        let twin = of(&socket, addr).unwrap();
+        assert_eq!(socket_type(&twin).unwrap(), SocketType::DGRAM);
+        assert_eq!(twin.local_addr().unwrap(), addr);
+        let error = of(&socket, LOOPBACK.into()).unwrap_err();
+        assert!(error.to_string().contains("127.0.0.1:0"), "{error}");
     }
 }
