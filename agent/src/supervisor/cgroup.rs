@@ -231,8 +231,7 @@ impl Cgroups {
 
 /// Where version 2 is mounted.
 fn mounted() -> Result<PathBuf, CgroupError> {
-    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    mount_point(&mounts).ok_or(CgroupError::NotMounted)
+    super::mounts::find(mount_point).ok_or(CgroupError::NotMounted)
 }
 
 /// `… <mount point> <options> … - cgroup2 <source> <options>`.

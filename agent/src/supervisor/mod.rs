@@ -24,6 +24,7 @@ mod hook;
 mod job;
 mod keyring;
 mod kin;
+mod mounts;
 mod places;
 mod prepare;
 mod privileges;

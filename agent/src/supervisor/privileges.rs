@@ -75,18 +75,20 @@ pub(super) fn drop_all() -> rustix::io::Result<()> {
 
 /// Whether `/proc` is mounted with `hidepid`.
 fn processes_are_hidden() -> bool {
-    let mounts = std::fs::read_to_string("/proc/self/mountinfo");
-    mounts.is_ok_and(|mounts| hides_processes(&mounts))
+    super::mounts::find(hides_processes).unwrap_or(false)
 }
 
-fn hides_processes(mounts: &str) -> bool {
+/// `None` where the table has no row of `/proc`.
+fn hides_processes(mounts: &str) -> Option<bool> {
     let proc = |line: &&str| line.split(' ').nth(4) == Some("/proc");
     let hides = |option: &str| {
         let how = option.strip_prefix("hidepid=");
         how.is_some_and(|how| how != "0" && how != "off")
     };
-    let mut found = mounts.lines().filter(proc);
-    found.any(|line| line.split([' ', ',']).any(hides))
+    let found = mounts.lines().filter(proc);
+    found
+        .map(|line| line.split([' ', ',']).any(hides))
+        .reduce(|one, other| one || other)
 }
 
 #[cfg(test)]
@@ -96,12 +98,11 @@ mod tests {
     #[test]
     fn hidden_processes_are_seen_in_the_mounts() {
         let line = |options| format!("22 1 0:21 / /proc rw,nosuid - proc proc {options}\n");
-        assert!(hides_processes(&line("rw,hidepid=invisible")));
-        assert!(hides_processes(&line("rw,gid=5,hidepid=2")));
-        assert!(!hides_processes(&line("rw,hidepid=0")));
-        assert!(!hides_processes(&line("rw")));
-        assert!(!hides_processes(
-            "22 1 0:21 / /mnt/proc rw - proc proc rw,hidepid=2\n"
-        ));
+        assert_eq!(hides_processes(&line("rw,hidepid=invisible")), Some(true));
+        assert_eq!(hides_processes(&line("rw,gid=5,hidepid=2")), Some(true));
+        assert_eq!(hides_processes(&line("rw,hidepid=0")), Some(false));
+        assert_eq!(hides_processes(&line("rw")), Some(false));
+        let elsewhere = "22 1 0:21 / /mnt/proc rw - proc proc rw,hidepid=2\n";
+        assert_eq!(hides_processes(elsewhere), None);
     }
 }
