@@ -1,9 +1,6 @@
 //! Gossip under attack: from outside the cluster, and from a member gone bad.
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use lattice_gossip::MESSAGE_KIND;
 use lattice_mesh::{Expect, MessageDropped, Role};
 use std::time::{Duration, Instant};

@@ -1,10 +1,4 @@
 //! Members of one cluster in one process, on loopback.
-#![allow(
-    dead_code,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "test support"
-)]
 
 use lattice_gossip::{
     Belief, Cell, CellConfig, CellStats, Gossip, JoinError, Published, Seed, Snapshot,
@@ -70,7 +64,7 @@ pub async fn join(
 /// One member with all it needs.
 pub struct Member {
     pub mesh: Mesh,
-    pub gossip: Gossip,
+    _gossip: Gossip,
     pub cell: Cell,
 }
 
@@ -82,7 +76,11 @@ pub async fn member(
 ) -> Member {
     let (mesh, gossip) = gossiping(authority, role, id);
     let cell = join(&gossip, &mesh, config("c0", seeds), id).await.unwrap();
-    Member { mesh, gossip, cell }
+    Member {
+        mesh,
+        _gossip: gossip,
+        cell,
+    }
 }
 
 /// `count` agents `a0`, `a1`, ...; the first is the seed of the others.

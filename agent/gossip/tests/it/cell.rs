@@ -1,9 +1,6 @@
 //! Cells as their members see them.
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use lattice_gossip::{Belief, Boot, Health, JoinError, Load, Power, Published, Verdict};
 use lattice_mesh::Role;
 use std::time::Duration;

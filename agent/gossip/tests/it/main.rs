@@ -1,0 +1,6 @@
+//! Integration tests of gossip cells.
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod cell;
+mod common;
+mod hostile;
