@@ -1,10 +1,7 @@
 //! Logins, certificates, and the breaker.
-#![expect(clippy::unwrap_used, reason = "tests")]
 
-mod http_support;
-
-use http_support::{Hands, PASSWORD, POWER};
-use http_support::{
+use crate::http_support::{Hands, PASSWORD, POWER};
+use crate::http_support::{
     assert_polite, client, endpoint, environment, path, recorded, settings, simulated, small,
 };
 use lattice_fake_bmc::{FakeBmc, Fault, Identity, Rule};

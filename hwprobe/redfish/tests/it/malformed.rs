@@ -1,14 +1,10 @@
 //! A BMC that lies, stammers or goes round in circles costs its values, and nothing else.
 
-#![allow(clippy::expect_used, clippy::panic, reason = "tests")]
-
-mod support;
-
+use crate::support::{document, everything, read, scope, tree};
 use lattice_hwprobe::{ClassState, LimitState, Reading};
 use lattice_redfish::{Breadth, Documents, ResourcePath, Selector, Unselected, interpret};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
-use support::{document, everything, read, scope, tree};
 
 fn path(text: &str) -> ResourcePath {
     ResourcePath::parse(text).expect("a path")

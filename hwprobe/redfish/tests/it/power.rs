@@ -1,13 +1,10 @@
 //! One rule per way of telling power.
 
-#![allow(clippy::expect_used, clippy::panic, reason = "tests")]
-
-mod support;
-
+use crate::support;
+use crate::support::{read, scope};
 use lattice_hwprobe::{LimitState, Milliwatts, Power, Reading};
 use lattice_redfish::{Breadth, Documents, ResourcePath, Selector, read_by_route};
 use serde_json::{Value, json};
-use support::{read, scope};
 
 /// A BMC of one system `S` in one chassis `C`, with these properties of the chassis and these
 /// resources below it.

@@ -1,19 +1,15 @@
 //! Real trees with anything in them dropped, replaced or retyped: no panic, a bounded number of
 //! requests, and no number or version that the tree does not hold.
 //!
-//! `LATTICE_FUZZ_CASES=100000 cargo test -p lattice-redfish --test fuzz` runs it longer.
+//! `LATTICE_FUZZ_CASES=100000 cargo test -p lattice-redfish --test it fuzz::` runs it longer.
 
-#![allow(clippy::expect_used, clippy::panic, reason = "tests")]
-
-mod support;
-
+use crate::support::{TREES, cases, deed_route, deeds, everything, fetched, read, tree};
 use lattice_hwprobe::{LimitState, Milliwatts, Reading, text};
 use lattice_redfish::{DeedsRead, DeedsSeen, Documents, ResourcePath, read_by_route};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use support::{TREES, cases, deed_route, deeds, everything, fetched, read, tree};
 
 /// One change: of which document, where in it (as a walk), and into what.
 #[derive(Clone, Debug)]

@@ -1,9 +1,8 @@
 //! Limits: what is confirmed, what is not, and what is not even tried.
-#![expect(clippy::unwrap_used, reason = "tests")]
 
-mod http_support;
-
-use http_support::{POWER, client, endpoint, path, recorded, settings, simulated, small, tree};
+use crate::http_support::{
+    POWER, client, endpoint, path, recorded, settings, simulated, small, tree,
+};
 use lattice_fake_bmc::{FakeBmc, Fault, Rule, Tree};
 use lattice_hwprobe::{Milliwatts, Reading};
 use lattice_redfish::http::{Bmc, Environment, LimitRefusal, ReadOnly, SetLimitError};

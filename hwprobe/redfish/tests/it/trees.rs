@@ -1,15 +1,11 @@
 //! Every recorded BMC tree against what was published about it: nothing wrong, nothing invented.
 
-#![allow(clippy::expect_used, clippy::panic, reason = "tests")]
-
-mod support;
-
+use crate::support::{everything, fetched, read, scope, tree};
 use lattice_hwprobe::{LimitState, Reading, Value};
 use lattice_redfish::{
     Breadth, Documents, NodeReport, Route, RoutedPower, Selector, Unselected, interpret,
     read_by_route,
 };
-use support::{everything, fetched, read, scope, tree};
 
 /// What one system must show; watts, and `None` for a value that must not be there.
 struct Wanted {

@@ -1,16 +1,12 @@
 //! What BMCs did: as every recorded one tells it, and as broken ones do.
 
-#![allow(clippy::expect_used, clippy::panic, reason = "tests")]
-
-mod support;
-
+use crate::support::{TREES, captures, deed_route, deeds, tree};
 use lattice_hwprobe::Reading;
 use lattice_redfish::{
     Deed, DeedOf, DeedRoute, DeedSeverity, DeedsRead, DeedsSeen, Documents, ResourcePath, recorded,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use support::{TREES, captures, deed_route, deeds, tree};
 
 const TASKS: &str = "/redfish/v1/TaskService/Tasks";
 const ENTRIES: &str = "/redfish/v1/Managers/1/LogServices/Log/Entries";

@@ -1,13 +1,9 @@
 //! Which entries of a firmware inventory run, and under which name like nodes compare them.
 
-#![allow(clippy::expect_used, clippy::panic, reason = "tests")]
-
-mod support;
-
+use crate::support::{document, everything, read, tree};
 use lattice_hwprobe::{Class, ClassRecord, ClassState, Reading, Value};
 use lattice_redfish::{Documents, NodeReport, ResourcePath, contradictions, unread};
 use serde_json::{Value as Json, json};
-use support::{document, everything, read, tree};
 
 const LIST: &str = "/redfish/v1/UpdateService/FirmwareInventory";
 

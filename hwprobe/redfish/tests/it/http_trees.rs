@@ -1,9 +1,6 @@
 //! A BMC asked over HTTPS says what its recording says, resource by resource and as a whole.
-#![expect(clippy::unwrap_used, reason = "tests")]
 
-mod http_support;
-
-use http_support::{assert_polite, client, recorded, settings, simulated};
+use crate::http_support::{assert_polite, client, recorded, settings, simulated};
 use lattice_hwprobe::Reading;
 use lattice_redfish::recorded::load;
 use lattice_redfish::{

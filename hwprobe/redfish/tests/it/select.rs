@@ -1,13 +1,10 @@
 //! Which of a BMC's systems is the node's own.
 
-#![allow(clippy::expect_used, clippy::panic, reason = "tests")]
-
-mod support;
-
+use crate::support;
+use crate::support::{document, read, scope, tree};
 use lattice_hwprobe::Reading;
 use lattice_redfish::{Breadth, Documents, ResourcePath, Selector, Unselected};
 use serde_json::json;
-use support::{document, read, scope, tree};
 
 /// Systems as `(id, uuid, serial)`.
 fn bmc(systems: &[(&str, &str, &str)]) -> Documents {

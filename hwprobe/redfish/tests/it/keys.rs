@@ -1,13 +1,10 @@
 //! Every key that a BMC tells has its row in the table of keys, and every row of a BMC a key.
-#![expect(clippy::expect_used, reason = "tests")]
 
-mod support;
-
+use crate::support::{TREES, read, tree};
 use lattice_hwprobe::health::Table;
 use lattice_hwprobe::keys::{Need, ROWS, row_of};
 use lattice_redfish::{Breadth, Scope, Selector};
 use std::collections::BTreeSet;
-use support::{TREES, read, tree};
 
 #[test]
 fn every_key_of_a_bmc_has_a_row_and_every_row_a_key() {

@@ -1,6 +1,4 @@
 //! A client and a simulated BMC, joined.
-#![allow(dead_code, reason = "each test file uses its own part")]
-#![allow(clippy::unwrap_used, reason = "tests")]
 
 use lattice_fake_bmc::{Builder, FakeBmc, Role, Tree};
 use lattice_hwprobe::Reading;

@@ -1,10 +1,8 @@
 //! Everything that BMCs do wrong, through the real client: each has its own reason, ends within its
 //! deadline, and costs one request and one session at a time.
-#![expect(clippy::unwrap_used, reason = "tests")]
 
-mod http_support;
-
-use http_support::{POWER, assert_polite, client, path, settings, simulated, small};
+use crate::http_support;
+use crate::http_support::{POWER, assert_polite, client, path, settings, simulated, small};
 use lattice_fake_bmc::{FakeBmc, Fault, Rule};
 use lattice_hwprobe::{Reading, State};
 use lattice_redfish::http::{Bmc, Settings};

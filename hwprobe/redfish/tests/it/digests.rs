@@ -1,15 +1,12 @@
 //! What changes a digest and what does not: over every version and every setting of every tree.
 
-#![allow(clippy::expect_used, clippy::panic, reason = "tests")]
-
-mod support;
-
+use crate::support;
+use crate::support::{everything, fetched, tree};
 use lattice_hwprobe::{ClassState, Digest, Reading};
 use lattice_redfish::{Documents, NodeReport, Scope, interpret};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use serde_json::{Value, json};
-use support::{everything, fetched, tree};
 
 /// Whole machines: both classes are complete there.
 const MACHINES: &[&str] = &[

@@ -1,0 +1,24 @@
+//! Integration tests of the Redfish reader and its HTTP client.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests"
+)]
+
+mod deeds;
+mod digests;
+mod fuzz;
+mod http_faults;
+mod http_limit;
+mod http_session;
+mod http_support;
+mod http_trees;
+mod inventory;
+mod keys;
+mod malformed;
+mod power;
+mod select;
+#[path = "../support/mod.rs"]
+mod support;
+mod trees;
