@@ -1,10 +1,7 @@
 //! Certificates that are renewed in time, whatever happens on the way, in virtual time: the
 //! certificates' clock and the timers move together, and a month takes no time.
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
-mod common;
-
-use common::{renewal::*, trust::*, *};
+use crate::common::{renewal::*, trust::*, *};
 use futures::{FutureExt, future::BoxFuture};
 use lattice_mesh::{
     Authority, Clock, Credentials, Issued, Mesh, MeshConfig, RenewError, Renewal, RenewalSource,

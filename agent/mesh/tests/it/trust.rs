@@ -1,10 +1,7 @@
 //! Trust bundles: who may change what a cluster trusts, and what a change does at once.
-//! `cargo test -p lattice-mesh --test trust -- --nocapture` prints the texts.
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+//! `cargo test -p lattice-mesh --test it trust:: -- --nocapture` prints the texts.
 
-mod common;
-
-use common::{trust::*, *};
+use crate::common::{trust::*, *};
 use lattice_mesh::{
     Authority, BundleRefused, BundleSignature, CallError, Clock, Credentials, CredentialsError,
     Expect, GetTrust, MAX_BUNDLE_BYTES, MAX_REVOKED, Mesh, MeshError, Pin, PushTrust, Role, Router,

@@ -1,9 +1,6 @@
 //! New certificates, revoked peers, and that no session outlives either.
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use lattice_mesh::{
     Authority, Credentials, CredentialsError, Expect, Identity, Mesh, MeshError, Role,
 };

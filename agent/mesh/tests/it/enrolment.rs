@@ -1,9 +1,6 @@
 //! How a stranger becomes a member, and every way it does not.
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use futures::future::BoxFuture;
 use lattice_mesh::{
     Authority, Clock, Credentials, EnrolError, EnrolRefused, EnrolRequest, Enroller, Expect,

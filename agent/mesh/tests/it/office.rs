@@ -1,10 +1,7 @@
 //! Tokens that outlive a change of authority: by the pins they carry, and by the key of the
 //! authority that they name, which the server proves to hold.
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use futures::future::BoxFuture;
 use lattice_mesh::{
     Authority, Clock, Credentials, EnrolError, EnrolRefused, EnrolRequest, Enrolled, Enroller,

@@ -1,10 +1,7 @@
 //! Calls, streams and messages, and every way they are refused.
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
-mod common;
-
+use crate::common::*;
 use bytes::Bytes;
-use common::*;
 use futures::StreamExt;
 use lattice_mesh::{
     CallError, Expect, MAX_MESSAGE_BYTES, Mesh, MeshConfig, MeshError, MessageDropped, Role, Router,

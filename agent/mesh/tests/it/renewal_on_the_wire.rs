@@ -1,10 +1,7 @@
 //! Renewals between real endpoints: what is open goes on, what is new is on the new certificate, and
 //! who restarts is noticed. The certificates' clock is moved by hand.
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
-mod common;
-
-use common::{renewal::*, trust::*, *};
+use crate::common::{renewal::*, trust::*, *};
 use futures::{FutureExt, StreamExt, future::BoxFuture};
 use lattice_mesh::{
     AskMembers, Authority, Clock, Credentials, Expect, Issued, Mesh, MeshConfig, Peer, Renew,

@@ -1,11 +1,8 @@
 //! Nobody comes back by a session of before: not with a certificate that was removed, is foreign
 //! or was revoked, and not by tickets or early data.
-//! `cargo test -p lattice-mesh --test resumption -- --nocapture` prints the table.
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+//! `cargo test -p lattice-mesh --test it resumption:: -- --nocapture` prints the table.
 
-mod common;
-
-use common::{
+use crate::common::{
     resuming::{Resuming, Shown, Tried, lenient_server},
     trust::*,
     *,

@@ -1,10 +1,7 @@
-//! Whom the mesh keeps out, and what each of them is told. `cargo test -p lattice-mesh --test
-//! refusals -- --nocapture` prints the texts.
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+//! Callers that the mesh refuses, and the text of each refusal.
+//! `cargo test -p lattice-mesh --test it refusals:: -- --nocapture` prints the texts.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use lattice_mesh::{
     Authority, CallError, Clock, Credentials, Expect, Identity, MeshConfig, MeshError, Role,
     Router, SystemClock, Validity,

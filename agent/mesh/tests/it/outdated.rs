@@ -1,10 +1,7 @@
 //! A member that was away while the authority changed: it learns of the change from those it would
 //! refuse, comes back by itself, and believes nobody who cannot sign as the authority it trusts.
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
-mod common;
-
-use common::{renewal::issue, trust::*, *};
+use crate::common::{renewal::issue, trust::*, *};
 use lattice_mesh::{
     AskMembers, Authority, Caller, Credentials, Expect, Identity, Mesh, Renew, Renewal,
     RenewalSettings, RenewalState, Role, SignedBundle, Standing, TrustBundle, keep_renewed,
