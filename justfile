@@ -25,8 +25,8 @@ rbac:
 # Who may call what, what is killed when, and who was connected before: the tables.
 matrices:
     cargo test -p lattice-tests --test role_matrix --test restart_matrix -- --nocapture
-    cargo test -p lattice-agent --test steps -- --nocapture
-    cargo test -p lattice-mesh --test resumption -- --nocapture
+    cargo test -p lattice-agent --test processes steps:: -- --nocapture
+    cargo test -p lattice-mesh --test it resumption:: -- --nocapture
 
 # Cut half of the agents off for so long, in network namespaces; needs root.
 partition cut_s="120":
@@ -160,7 +160,7 @@ oracle systems="10000":
 # What every BMC tree and every GPU capture gives, beside what its machine is known to be.
 captures:
     cargo run -p lattice-redfish --example trees
-    cargo test -p lattice-hwprobe --test gpu_captures -- --nocapture
+    cargo test -p lattice-hwprobe --test child gpu_captures:: -- --nocapture
 
 # One firmware version changes: how long until each part of the cluster knows.
 firmware:
@@ -187,9 +187,9 @@ bmc-sweep bmcs="500":
 # than the tests do.
 fuzz cases="100000":
     LATTICE_FUZZ_CASES={{cases}} cargo test -p lattice-placement --lib extremes
-    LATTICE_FUZZ_CASES={{cases}} cargo test --release -p lattice-hwprobe --test fuzz
-    LATTICE_FUZZ_CASES={{cases}} cargo test --release -p lattice-redfish --test fuzz
+    LATTICE_FUZZ_CASES={{cases}} cargo test --release -p lattice-hwprobe --test it fuzz::
+    LATTICE_FUZZ_CASES={{cases}} cargo test --release -p lattice-redfish --test it fuzz::
 
 # Every file of two captured hosts, altered one by one: only the classes change whose keys do.
 inclusion:
-    LATTICE_ALL_FILES=1 cargo test -p lattice-hwprobe --test inclusion
+    LATTICE_ALL_FILES=1 cargo test -p lattice-hwprobe --test child inclusion::

@@ -106,8 +106,8 @@ pub fn row_of(key: &str) -> Option<&'static Row> {
 pub fn markdown() -> String {
     let mut text = String::from(
         "# Conformance keys\n\n\
-         Written from `src/keys.rs`; `LATTICE_BLESS=1 cargo test -p lattice-hwprobe --test keys` \
-         writes it anew.\n\n\
+         Written from `src/keys.rs`; `LATTICE_BLESS=1 cargo test -p lattice-hwprobe --test child keys::` \
+         rewrites it.\n\n\
          `<slot>` is a rank, by PCI address for devices on the bus; `<name>` is any text. A class has \
          no digest while a required key of it was asked and is not known, or any key was not \
          answered in time; keys of a source that is not asked, as of a BMC, are not in the record. \

@@ -1,17 +1,17 @@
-//! What an agent holds in memory does not grow with its probes.
+//! What an agent holds in memory does not grow with its probes. In a process of its own, one test
+//! at a time: it measures the resident memory of this process.
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
-mod support;
+#[path = "support/trials.rs"]
+mod trials;
 
 use lattice_fake_nvml::{DESCRIPTION_ENV, library_path};
 use lattice_hwprobe::{Host, NvmlSource, child, probe_isolated};
 use std::path::Path;
 use std::process::ExitCode;
+use trials::{Test, tests};
 
-const TESTS: &[(&str, fn())] = &[
-    ("probes_leave_nothing_behind", probes_leave_nothing_behind),
-    ("what_is_left_behind_is_seen", what_is_left_behind_is_seen),
-];
+const TESTS: &[Test] = tests![probes_leave_nothing_behind, what_is_left_behind_is_seen];
 
 /// Rounds until an allocator has what it needs, and rounds that must need no more.
 const WARM_UP: usize = 30;
@@ -23,7 +23,7 @@ const MOST_GROWTH_KIB: u64 = 1024;
 
 fn main() -> ExitCode {
     child::run_if_child();
-    support::run(TESTS)
+    trials::run(TESTS, true)
 }
 
 /// Resident memory of this process, KiB.

@@ -4,28 +4,13 @@
 
 pub mod modules;
 pub mod smi;
+pub mod ttar;
 
 use lattice_hwprobe::{Host, Inventory, NvmlSource, probe_all};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
-use std::process::ExitCode;
 use tempfile::TempDir;
-
-/// Runs the tests of a program with its own `main`: those whose name contains the first
-/// argument, or all.
-pub fn run(tests: &[(&str, fn())]) -> ExitCode {
-    let filter = std::env::args().skip(1).find(|arg| !arg.starts_with('-'));
-    let wanted = |name: &str| filter.as_ref().is_none_or(|filter| name.contains(filter));
-    let mut failed = 0;
-    for (name, test) in tests.iter().filter(|(name, _)| wanted(name)) {
-        let passed = std::panic::catch_unwind(test).is_ok();
-        println!("test {name} ... {}", if passed { "ok" } else { "FAILED" });
-        failed += u32::from(!passed);
-    }
-    println!("\ntest result: {failed} failed");
-    ExitCode::from(u8::from(failed > 0))
-}
 
 /// A tree that stands for `/`.
 pub struct Tree {

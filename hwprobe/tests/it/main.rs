@@ -1,0 +1,27 @@
+//! Integration tests of the hardware probe that run in this process.
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod archive;
+mod bounds;
+mod capture;
+mod captured_sys;
+mod child;
+mod digests;
+mod drift;
+mod firmware;
+mod fuzz;
+mod ipmi;
+mod name_space;
+mod nic;
+mod nic_live;
+mod nic_shuffle;
+mod optics;
+mod parsers;
+mod power;
+mod probes;
+mod roll;
+mod software;
+mod storage;
+#[path = "../support/mod.rs"]
+mod support;
+mod text_forms;

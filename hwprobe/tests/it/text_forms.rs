@@ -1,0 +1,93 @@
+//! One text has one digest, however it is encoded: trimmed, blanks collapsed, composed.
+
+use crate::support::Tree;
+use icu_normalizer::{ComposingNormalizerBorrowed, DecomposingNormalizerBorrowed};
+use lattice_hwprobe::{Class, Digest, text};
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+
+/// Values that come from files of all kinds: firmware, the kernel, lists.
+const PLACES: [&str; 5] = [
+    "/sys/class/dmi/id/product_name",
+    "/sys/class/dmi/id/bios_version",
+    "/proc/sys/vm/swappiness",
+    "/proc/cmdline",
+    "/sys/class/infiniband/mlx5_0/fw_ver",
+];
+
+fn digests(written: &str) -> BTreeMap<Class, Digest> {
+    let tree = Tree::node();
+    for place in PLACES {
+        tree.file(place, written);
+    }
+    let marks = tree.probe().marks().into_iter();
+    marks
+        .filter_map(|(class, mark)| Some((class, mark.digest()?)))
+        .collect()
+}
+
+fn composed(text: &str) -> String {
+    let composed = ComposingNormalizerBorrowed::new_nfc().normalize(text);
+    composed.into_owned()
+}
+
+fn decomposed(text: &str) -> String {
+    let decomposed = DecomposingNormalizerBorrowed::new_nfd().normalize(text);
+    decomposed.into_owned()
+}
+
+/// Words with letters that have marks, alone and composed, Hangul, and signs that stand for others.
+fn words() -> impl Strategy<Value = String> {
+    let letter = prop_oneof![
+        "[A-Za-z0-9._-]",
+        "[äöüßéñçåøłžÅÉ]",
+        "[aeonuAEO][\u{300}-\u{304}\u{308}\u{323}]{1,3}",
+        "[각한글]",
+        "[\u{1100}-\u{1105}][\u{1161}-\u{1165}]",
+        "[\u{212b}\u{2126}\u{212a}]",
+    ];
+    let word = prop::collection::vec(letter, 1..8).prop_map(|letters| letters.concat());
+    prop::collection::vec(word, 1..4).prop_map(|words| format!("R7 {}", words.join(" ")))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(16))]
+
+    #[test]
+    fn two_encodings_of_a_text_have_one_digest(text in words(), blanks in "[ \t]{1,3}") {
+        let plain = digests(&composed(&text));
+        prop_assert!(plain.len() >= 4, "{plain:?}");
+        prop_assert_eq!(&digests(&decomposed(&text)), &plain);
+        let spaced = format!("{blanks}{}{blanks}", text.replace(' ', &blanks));
+        prop_assert_eq!(&digests(&spaced), &plain);
+    }
+
+    #[test]
+    fn normalising_twice_changes_nothing_and_other_texts_stay_others(
+        one in words(),
+        other in words(),
+    ) {
+        let once = text::collapse(&one);
+        prop_assert_eq!(text::collapse(&once), once.clone());
+        prop_assert_eq!(once.clone(), composed(&once));
+        let is_same = text::collapse(&other) == once;
+        prop_assert_eq!(digests(&one) == digests(&other), is_same);
+    }
+}
+
+#[test]
+fn case_and_what_only_looks_alike_stay_apart() {
+    let latin = digests("R7 A");
+    for other in [
+        "R7 a",
+        "R7 \u{391}",
+        "R7 \u{410}",
+        "R7 A\u{300}",
+        "R7 \u{ff21}",
+    ] {
+        assert_ne!(digests(other), latin, "{other}");
+    }
+    // An ohm sign is a Greek letter, a full-width one is not a Latin one.
+    assert_eq!(digests("R7 \u{2126}"), digests("R7 \u{3a9}"));
+    assert_eq!(text::composed("e\u{301}".repeat(2)), "\u{e9}\u{e9}");
+}
