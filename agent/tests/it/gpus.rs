@@ -1,0 +1,200 @@
+//! Work that uses some of a node's GPUs: which it gets, and how it is told.
+
+use crate::cluster::{Cluster, captured};
+use crate::support::{PATIENCE, eventually, key, shell, tree_of};
+use lattice_agent::App;
+use lattice_hwprobe::Root;
+use lattice_mesh::Peer;
+use lattice_quorum_types::allocation::RankExit;
+use lattice_quorum_types::wire::{GetInventory, Launch, LaunchOnGpus};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+
+/// What the node's driver says.
+fn driver(tree: &Path) -> Value {
+    serde_json::from_slice(&std::fs::read(tree.join("nvml.json")).unwrap()).unwrap()
+}
+
+fn change(tree: &Path, how: impl FnOnce(&mut Value)) {
+    let mut said = driver(tree);
+    how(&mut said);
+    std::fs::write(tree.join("nvml.json"), said.to_string()).unwrap();
+}
+
+/// What CUDA calls these GPUs.
+fn uuids(tree: &Path, gpus: &[usize]) -> String {
+    let said = driver(tree);
+    let uuid = |gpu: &usize| said["gpus"][*gpu]["uuid"].as_str().unwrap().to_owned();
+    gpus.iter().map(uuid).collect::<Vec<_>>().join(",")
+}
+
+/// An agent on a copy of a captured host.
+struct Node {
+    cluster: Cluster,
+    name: &'static str,
+    tree: PathBuf,
+    /// `None` while it is started anew.
+    app: Option<App>,
+}
+
+impl Node {
+    async fn new(name: &'static str, how: impl FnOnce(&mut Value)) -> Self {
+        let cluster = Cluster::start().await;
+        let tree = tree_of(name, cluster.folder.path().join("tree"));
+        change(&tree, how);
+        let app = agent(&cluster, name, &tree).await;
+        Self {
+            cluster,
+            name,
+            tree,
+            app: Some(app),
+        }
+    }
+
+    fn peer(&self) -> Peer {
+        self.cluster.peer(self.app.as_ref().unwrap())
+    }
+
+    async fn stop(mut self) {
+        self.app.take().unwrap().stop().await;
+    }
+
+    async fn starts_anew(&mut self) {
+        self.app.take().unwrap().stop().await;
+        self.app = Some(agent(&self.cluster, self.name, &self.tree).await);
+    }
+
+    fn attempt(&self, number: u64) -> PathBuf {
+        let folder = self.cluster.folder.path().join(self.name);
+        folder.join(format!("executor/attempts/{number}.1"))
+    }
+
+    fn stdout(&self, number: u64) -> String {
+        std::fs::read_to_string(self.attempt(number).join("stdout")).unwrap()
+    }
+
+    /// What a job sees of the variables that choose GPUs.
+    async fn sees(&self, number: u64, gpus: u32, env: &[(&str, &str)]) -> Vec<String> {
+        let mut launch = shell(key(number), "env | grep -E 'DEVICE|GPU' | sort; true");
+        let env = env.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned()));
+        launch.workload.env = env.collect();
+        launch_on(&self.peer(), launch, gpus).await;
+        let end = self.cluster.ledger.end(key(number)).await;
+        assert_eq!(end, RankExit::Exited { code: 0 });
+        self.stdout(number).lines().map(str::to_owned).collect()
+    }
+}
+
+async fn agent(cluster: &Cluster, name: &str, tree: &Path) -> App {
+    let mut host = captured(name);
+    host.root = Root::new(tree);
+    host.nvml = host
+        .nvml
+        .with_env(lattice_fake_nvml::DESCRIPTION_ENV, tree.join("nvml.json"));
+    let app = cluster.agent(name, host).await;
+    let last = GetInventory {
+        fresh: false,
+        by: None,
+    };
+    let read = cluster.peer(&app).call(&last, PATIENCE).await;
+    read.unwrap().unwrap();
+    app
+}
+
+async fn launch_on(peer: &Peer, launch: Launch, gpus: u32) {
+    let asked = LaunchOnGpus { launch, gpus };
+    peer.call(&asked, PATIENCE).await.unwrap().unwrap();
+}
+
+/// Both ways by which CUDA and container runtimes are told.
+fn cuda(list: &str) -> Vec<String> {
+    ["CUDA", "NVIDIA"]
+        .map(|whose| format!("{whose}_VISIBLE_DEVICES={list}"))
+        .to_vec()
+}
+
+/// Eight H100 on NVSwitches in two halves. One GPU of the first half has lost half of its links, so
+/// that four that are connected as well as can be are the second half, and no others.
+#[tokio::test]
+async fn four_of_eight_are_the_half_that_is_whole() {
+    let node = Node::new("gpu001", |said| {
+        said["gpus"][1]["nvlinks"][0]["links"] = json!(9);
+    })
+    .await;
+    let half = uuids(&node.tree, &[4, 5, 6, 7]);
+    assert_eq!(node.sees(1, 4, &[]).await, cuda(&half));
+    // Of the first half three are whole, and nearer to each other than to any of the second.
+    let three = uuids(&node.tree, &[0, 2, 3]);
+    assert_eq!(node.sees(2, 3, &[]).await, cuda(&three));
+    // All of them, or more than there are, is no choice.
+    assert_eq!(node.sees(3, 8, &[]).await, [""; 0]);
+    assert_eq!(node.sees(4, 9, &[]).await, [""; 0]);
+    node.stop().await;
+}
+
+/// Four A100, each with four NVLinks to each other one; the first has lost those to the second.
+#[tokio::test]
+async fn two_of_four_are_a_pair_with_all_its_links() {
+    let lose = |gpu: &mut Value, to: &str| {
+        let links = gpu["nvlinks"].as_array_mut().unwrap();
+        links.retain(|link| !link["remote_pci"]["bus_id"].as_str().unwrap().contains(to));
+    };
+    let node = Node::new("gpu101", |said| {
+        for (gpu, to) in [(0, ":41:"), (1, ":03:")] {
+            lose(&mut said["gpus"][gpu], to);
+        }
+    })
+    .await;
+    let pair = uuids(&node.tree, &[0, 2]);
+    assert_eq!(node.sees(1, 2, &[]).await, cuda(&pair));
+    let three = uuids(&node.tree, &[0, 2, 3]);
+    assert_eq!(node.sees(2, 3, &[]).await, cuda(&three));
+    node.stop().await;
+}
+
+#[tokio::test]
+async fn a_user_who_chooses_gpus_is_left_alone() {
+    let node = Node::new("gpu101", |_| {}).await;
+    let own = [("CUDA_VISIBLE_DEVICES", "3,1")];
+    assert_eq!(node.sees(1, 2, &own).await, ["CUDA_VISIBLE_DEVICES=3,1"]);
+    node.stop().await;
+}
+
+/// The choice is the attempt's: what a launch finds when it is repeated is what was recorded, whatever the
+/// node has become meanwhile.
+#[tokio::test]
+async fn a_repeated_launch_changes_no_choice() {
+    let mut node = Node::new("gpu001", |_| {}).await;
+    let go = node.cluster.folder.path().join("go");
+    let script = format!(
+        "echo $CUDA_VISIBLE_DEVICES; until [ -e {0} ]; do sleep 0.1; done; echo $CUDA_VISIBLE_DEVICES",
+        go.display()
+    );
+    let launch = shell(key(1), &script);
+    launch_on(&node.peer(), launch.clone(), 2).await;
+    node.cluster.ledger.started(key(1)).await;
+    eventually("what it sees", || {
+        (!node.stdout(1).is_empty()).then_some(())
+    })
+    .await;
+    let first = uuids(&node.tree, &[0, 1]);
+    let record = std::fs::read(node.attempt(1).join("launch.json")).unwrap();
+    let recorded: Value = serde_json::from_slice(&record).unwrap();
+    assert_eq!(recorded["gpus"]["slots"], json!([0, 1]));
+    change(&node.tree, |said| {
+        said["gpus"][0]["nvlinks"][0]["links"] = json!(2);
+    });
+    node.starts_anew().await;
+    launch_on(&node.peer(), launch, 2).await;
+    let other = shell(key(2), "echo $CUDA_VISIBLE_DEVICES");
+    launch_on(&node.peer(), other, 2).await;
+    node.cluster.ledger.end(key(2)).await;
+    let recorded = std::fs::read(node.attempt(1).join("launch.json")).unwrap();
+    assert_eq!(recorded, record);
+    std::fs::write(&go, "").unwrap();
+    node.cluster.ledger.end(key(1)).await;
+    assert_eq!(node.stdout(1), format!("{first}\n{first}\n"));
+    // It would be another one now.
+    assert_eq!(node.stdout(2), format!("{}\n", uuids(&node.tree, &[1, 2])));
+    node.stop().await;
+}

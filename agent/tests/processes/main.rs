@@ -1,0 +1,24 @@
+//! Integration tests of the work that an agent runs. A binary of its own, since its tests start and kill
+//! many processes and wait for them, while those of `it` compute.
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod checkpoints;
+#[path = "../cluster/mod.rs"]
+mod cluster;
+#[path = "../daemon/mod.rs"]
+mod daemon;
+#[path = "../hanging/mod.rs"]
+mod hanging;
+mod hooks;
+mod isolation;
+mod orphans;
+mod ranks;
+mod restarts;
+mod starts;
+mod steps;
+#[path = "../support/mod.rs"]
+mod support;
+mod upgrade;
+mod users;
+mod walltimes;
+mod wipe;

@@ -1,0 +1,100 @@
+//! Whose processes ranks are. What only root can show is skipped, visibly, for others.
+
+use crate::support::{Bench, is_root, key, launch, shell};
+use lattice_agent::executor::{AgentUser, Ids};
+use lattice_quorum_types::allocation::RankExit;
+use lattice_quorum_types::wire::LaunchRefused;
+
+fn skip_without_root() -> bool {
+    if !is_root() {
+        eprintln!("skipped: only root can become another user");
+    }
+    !is_root()
+}
+
+#[tokio::test]
+async fn a_root_agent_runs_work_as_the_configured_user_without_any_privilege() {
+    if skip_without_root() {
+        return;
+    }
+    let bench = Bench::new();
+    let executor = bench.open();
+    let script = "id -u; id -g; id -G; grep -E 'Cap(Prm|Eff|Amb)|NoNewPrivs' /proc/self/status";
+    executor.launch(shell(key(1), script)).await.unwrap();
+    assert_eq!(bench.ledger.end(key(1)).await, RankExit::Exited { code: 0 });
+    let text = bench.stdout(key(1));
+    let lines: Vec<Vec<&str>> = text
+        .lines()
+        .map(|l| l.split_whitespace().collect())
+        .collect();
+    assert_eq!(lines[..3], [["65534"], ["65534"], ["65534"]]);
+    for line in &lines[3..6] {
+        assert_eq!(line[1], "0000000000000000", "{line:?}");
+    }
+    assert_eq!(lines[6], ["NoNewPrivs:", "1"]);
+    executor.stop().await;
+}
+
+#[tokio::test]
+async fn a_script_can_be_read_by_the_user_it_runs_as_and_the_agents_files_cannot() {
+    if skip_without_root() {
+        return;
+    }
+    let bench = Bench::new();
+    let executor = bench.open();
+    let mut wanted = launch(key(1), &[]);
+    let folder = bench.settings.folder.display();
+    wanted.workload.script = Some(format!(
+        "#!/bin/sh\nid -u\nls {folder} && echo open\nexit 0\n"
+    ));
+    executor.launch(wanted).await.unwrap();
+    assert_eq!(bench.ledger.end(key(1)).await, RankExit::Exited { code: 0 });
+    assert_eq!(bench.stdout(key(1)), "65534\n");
+    executor.stop().await;
+}
+
+#[tokio::test]
+async fn a_job_of_another_user_can_open_its_output_by_name() {
+    let bench = Bench::new();
+    let executor = bench.open();
+    let script = "echo one > /dev/stdout; echo two > /dev/stderr";
+    executor.launch(shell(key(1), script)).await.unwrap();
+    assert_eq!(bench.ledger.end(key(1)).await, RankExit::Exited { code: 0 });
+    assert_eq!(bench.stdout(key(1)), "one\n");
+    let errors = std::fs::read_to_string(bench.attempt_dir(key(1)).join("stderr")).unwrap();
+    assert_eq!(errors, "two\n");
+    executor.stop().await;
+}
+
+#[tokio::test]
+async fn work_that_would_run_as_root_or_as_the_system_is_refused_and_nothing_is_recorded() {
+    let mut bench = Bench::new();
+    bench.settings.run_as.agent = AgentUser { uid: 0, gid: 0 };
+    for (n, uid, gid) in [
+        (1, 0, 0),
+        (2, 33, 33),
+        (3, 1000, 0),
+        (4, u32::MAX, 1000),
+        (5, 1000, u32::MAX),
+    ] {
+        bench.settings.run_as.fixed = Some(Ids { uid, gid });
+        let executor = bench.open();
+        let refused = executor.launch(shell(key(n), "id -u")).await.unwrap_err();
+        assert!(
+            matches!(refused, LaunchRefused::UserNotAllowed { ref user, .. } if user == "alice"),
+            "{refused}"
+        );
+        assert!(!bench.attempt_dir(key(n)).exists());
+        executor.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn an_agent_that_only_observes_runs_nothing() {
+    let mut bench = Bench::new();
+    bench.settings.enabled = false;
+    let executor = bench.open();
+    let refused = executor.launch(shell(key(1), "true")).await.unwrap_err();
+    assert!(refused.to_string().contains("only observes"), "{refused}");
+    executor.stop().await;
+}
