@@ -3,7 +3,7 @@
 
 use crate::{
     bed::{Bed, PATIENCE, TOKEN, loopback, submit},
-    scenario,
+    stage::Group,
 };
 use lattice_accounting::config::AccountingConfig;
 use lattice_fake_waldur::{SeedItem, Version, Waldur};
@@ -15,7 +15,7 @@ use std::{
     os::unix::fs::PermissionsExt as _,
     path::Path,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
@@ -26,22 +26,40 @@ use tokio::{net::TcpListener, time::timeout};
 const GPUS: u64 = 8;
 const RESOURCE: &str = "lattice:atlas@default";
 
-pub async fn run(filter: Option<&str>) {
-    const NAMES: [&str; 2] = [
-        "nothing_of_accounting_is_there_unless_it_is_wanted",
-        "accounting_has_what_ran_whichever_control_acts_and_a_purchase_lets_work_begin",
-    ];
-    if filter.is_some_and(|filter| !NAMES.iter().any(|name| name.contains(filter))) {
-        return;
-    }
+/// What ran without accounting, on the cluster in use.
+static UNWANTED: Mutex<Option<Allocation>> = Mutex::new(None);
+
+pub fn group() -> Group {
+    Group::new("accounting", || Box::pin(founded()))
+        .scenario(
+            "nothing_of_accounting_is_there_unless_it_is_wanted",
+            |bed| {
+                Box::pin(async {
+                    let ran = unwanted(bed).await;
+                    *UNWANTED.lock().unwrap() = Some(ran);
+                })
+            },
+        )
+        .scenario(
+            "accounting_has_what_ran_whichever_control_acts_and_a_purchase_lets_work_begin",
+            |bed| {
+                Box::pin(async {
+                    let ran = UNWANTED.lock().unwrap().take();
+                    let ran = match ran {
+                        Some(ran) => ran,
+                        None => unwanted(bed).await,
+                    };
+                    wanted(bed, &ran).await;
+                })
+            },
+        )
+}
+
+async fn founded() -> Bed {
     let mut bed = Bed::found().await;
     bed.serves("gpu001").await;
     bed.create_project("atlas", 2).await;
-    let mut first = None;
-    let off = async { first = Some(unwanted(&mut bed).await) };
-    scenario(NAMES[0], None, off).await;
-    scenario(NAMES[1], None, wanted(&mut bed, &first.unwrap())).await;
-    bed.stop().await;
+    bed
 }
 
 /// Submits for one node to the tenant itself.

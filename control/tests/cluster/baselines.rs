@@ -3,7 +3,7 @@
 
 use crate::{
     bed::{Bed, TOKEN, node, shows, submit},
-    scenario,
+    stage::Group,
 };
 use lattice_client::api::baseline::{BaselineRequest, ClassForm};
 use lattice_control::{By, Core, NodeEntry, View};
@@ -17,14 +17,11 @@ const OTHERS: [&str; 5] = ["gpu101", "gpu102", "gpu103", "gpu104", "gpu108"];
 /// In whose name nodes are drained that are not what they are meant to be.
 const OWNER: &str = "service:conformance";
 
-pub async fn run(filter: Option<&str>) {
-    const NAME: &str = "nodes_are_held_to_their_baselines_and_drained_within_the_brake";
-    if filter.is_some_and(|filter| !NAME.contains(filter)) {
-        return;
-    }
-    let mut bed = Bed::found().await;
-    scenario(NAME, None, held_to_baselines(&mut bed)).await;
-    bed.stop().await;
+pub fn group() -> Group {
+    Group::new("baselines", || Box::pin(Bed::found())).scenario(
+        "nodes_are_held_to_their_baselines_and_drained_within_the_brake",
+        |bed| Box::pin(held_to_baselines(bed)),
+    )
 }
 
 /// Like a node, in these classes.

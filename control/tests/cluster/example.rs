@@ -2,7 +2,7 @@
 
 use crate::{
     bed::{Bed, TOKEN},
-    scenario,
+    stage::Group,
 };
 use lattice_client::context::{ContextFile, VARIABLE};
 use std::{fs, os::unix::fs::PermissionsExt as _, process::ExitCode};
@@ -32,11 +32,14 @@ pub fn main() -> ExitCode {
     }
 }
 
-pub async fn run(filter: Option<&str>) {
-    const NAME: &str = "the_example_of_the_readme_runs_as_it_is";
-    if filter.is_some_and(|filter| !NAME.contains(filter)) {
-        return;
-    }
+pub fn group() -> Group {
+    Group::new("example", || Box::pin(founded()))
+        .scenario("the_example_of_the_readme_runs_as_it_is", |bed| {
+            Box::pin(runs(bed))
+        })
+}
+
+async fn founded() -> Bed {
     let mut bed = Bed::found().await;
     for name in ["gpu001", "gpu002"] {
         bed.serves(name).await;
@@ -44,8 +47,7 @@ pub async fn run(filter: Option<&str>) {
     for project in ["atlas", "atlas/operations", "atlas/operations/web"] {
         bed.create_project(project, 2).await;
     }
-    scenario(NAME, None, runs(&bed)).await;
-    bed.stop().await;
+    bed
 }
 
 async fn runs(bed: &Bed) {

@@ -3,7 +3,7 @@
 
 use crate::{
     bed::{Bed, PATIENCE, TOKEN, loopback, node, shows, submit},
-    scenario,
+    stage::Group,
 };
 use axum::extract::{Path, Query};
 use lattice_control::View;
@@ -14,14 +14,11 @@ use std::{
 };
 use tokio::{net::TcpListener, time::timeout};
 
-pub async fn run(filter: Option<&str>) {
-    const NAME: &str = "what_the_site_tells_moves_the_factors_and_what_hangs_stops_nothing";
-    if filter.is_some_and(|filter| !NAME.contains(filter)) {
-        return;
-    }
-    let mut bed = Bed::found().await;
-    scenario(NAME, None, told(&mut bed)).await;
-    bed.stop().await;
+pub fn group() -> Group {
+    Group::new("inputs", || Box::pin(Bed::found())).scenario(
+        "what_the_site_tells_moves_the_factors_and_what_hangs_stops_nothing",
+        |bed| Box::pin(told(bed)),
+    )
 }
 
 /// A site's services: prices, readiness by project and user, and a storage system's that hangs.

@@ -3,7 +3,7 @@
 
 use crate::{
     bed::{Bed, PATIENCE, node, shows, submit},
-    scenario,
+    stage::Group,
 };
 use lattice_client::LogOptions;
 use lattice_quorum_types::{
@@ -26,32 +26,35 @@ use tokio::time::timeout;
 pub const PROGRAM: &str = "checkpointer";
 const NODES: [&str; 2] = ["gpu001", "gpu002"];
 
-pub async fn run(filter: Option<&str>) {
-    const GROUP: &str = "movement";
-    if filter.is_some_and(|filter| filter != GROUP) {
-        return;
-    }
-    let mut bed = Bed::found().await;
-    furnish(&mut bed).await;
-    macro_rules! play {
-        ($name:literal, $run:expr) => {
-            scenario($name, None, $run).await;
-        };
-    }
-    play!("an_array_runs_all_its_elements", array(&bed));
-    play!("members_run_when_others_have_ended", dag(&bed));
-    play!("what_failed_is_caught_or_cancels_the_rest", caught(&bed));
-    play!("work_runs_past_the_walltime_it_began_with", extended(&bed));
+pub fn group() -> Group {
+    let mut group = Group::new("movement", || Box::pin(furnished()))
+        .scenario("an_array_runs_all_its_elements", |bed| Box::pin(array(bed)))
+        .scenario("members_run_when_others_have_ended", |bed| {
+            Box::pin(dag(bed))
+        })
+        .scenario("what_failed_is_caught_or_cancels_the_rest", |bed| {
+            Box::pin(caught(bed))
+        })
+        .scenario("work_runs_past_the_walltime_it_began_with", |bed| {
+            Box::pin(extended(bed))
+        });
     for mode in CheckpointMode::ALL {
         let name = format!("work_makes_room_and_goes_on_from_its_checkpoint_{mode}");
-        scenario(&name, None, preempted(&bed, mode)).await;
+        group = group.scenario(name, move |bed| Box::pin(preempted(bed, mode)));
     }
-    play!("a_checkpoint_that_pays_is_written", pays(&bed));
-    play!(
-        "nodes_are_lent_and_come_back_when_they_are_needed",
-        lent(&bed)
-    );
-    bed.stop().await;
+    group
+        .scenario("a_checkpoint_that_pays_is_written", |bed| {
+            Box::pin(pays(bed))
+        })
+        .scenario("nodes_are_lent_and_come_back_when_they_are_needed", |bed| {
+            Box::pin(lent(bed))
+        })
+}
+
+async fn furnished() -> Bed {
+    let mut bed = Bed::found().await;
+    furnish(&mut bed).await;
+    bed
 }
 
 /// Two nodes, and a vCluster whose work is moved at once.

@@ -7,7 +7,7 @@
 
 use crate::{
     bed::{Bed, PATIENCE, TOKEN, node, shows, submit},
-    scenario,
+    stage::Group,
 };
 use lattice_client::{
     HistoryQuery,
@@ -59,14 +59,11 @@ fn earlier_build() -> Schemas {
     }
 }
 
-pub async fn run(filter: Option<&str>) {
-    const NAME: &str = "a_cluster_is_upgraded_node_by_node_and_stays_one_group";
-    if filter.is_some_and(|filter| !NAME.contains(filter)) {
-        return;
-    }
-    let mut bed = Bed::found().await;
-    scenario(NAME, None, rolls(&mut bed)).await;
-    bed.stop().await;
+pub fn group() -> Group {
+    Group::new("roll", || Box::pin(Bed::found())).scenario(
+        "a_cluster_is_upgraded_node_by_node_and_stays_one_group",
+        |bed| Box::pin(rolls(bed)),
+    )
 }
 
 async fn start(bed: &mut Bed, name: &str, schemas: Schemas) {

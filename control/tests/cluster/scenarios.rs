@@ -2,7 +2,8 @@
 
 use crate::{
     bed::{Bed, PATIENCE, TOKEN, node, refused, shows, submit},
-    scenario,
+    faults, loss,
+    stage::Group,
 };
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};
@@ -32,97 +33,97 @@ const BURST: u32 = 60;
 /// Submits that are timed.
 const TIMED: usize = 100;
 
-pub async fn run(filter: Option<&str>) {
+pub fn group() -> Group {
+    Group::new("scenarios", || Box::pin(founded()))
+        // Each scenario's cluster is founded so, and this one needs no more.
+        .scenario("agents_become_nodes_and_the_odd_one_is_found", |_| {
+            Box::pin(async {})
+        })
+        .scenario(
+            "a_submit_runs_to_completion_and_its_output_is_read",
+            |bed| Box::pin(completes(bed)),
+        )
+        .scenario("a_cancel_ends_every_rank", |bed| Box::pin(cancel(bed)))
+        .scenario("a_failing_rank_ends_the_rest", |bed| {
+            Box::pin(failing_rank(bed))
+        })
+        .scenario("a_submit_beyond_a_limit_is_refused", |bed| {
+            Box::pin(beyond_a_limit(bed))
+        })
+        .scenario("changes_come_once_and_in_order", |bed| {
+            Box::pin(changes(bed))
+        })
+        .scenario("the_public_port_tells_and_does_the_same", |bed| {
+            Box::pin(public_port(bed))
+        })
+        .scenario("a_control_enrols_with_a_token", |bed| Box::pin(enrols(bed)))
+        .scenario("a_burst_of_submits_is_all_run", |bed| Box::pin(burst(bed)))
+        .scenario("submit_to_running", |bed| Box::pin(latency(bed)))
+        .scenario("work_goes_on_while_its_agent_restarts", |bed| {
+            Box::pin(faults::agent_restart(bed))
+        })
+        .scenario(
+            "work_goes_on_without_control_and_is_told_when_it_is_back",
+            |bed| Box::pin(faults::control_restart(bed)),
+        )
+        .scenario("a_silent_node_is_suspect_and_gets_no_work", |bed| {
+            Box::pin(faults::silent_node(bed))
+        })
+        .scenario("an_agent_that_will_not_run_it_stops_it", |bed| {
+            Box::pin(faults::refusing_agent(bed))
+        })
+        .scenario(
+            "a_node_that_cannot_record_work_is_kept_out_and_the_work_waits",
+            |bed| Box::pin(faults::broken_journal(bed)),
+        )
+        .scenario("work_whose_record_its_agent_lost_is_stopped", |bed| {
+            Box::pin(faults::lost_record(bed))
+        })
+        .scenario(
+            "a_rank_of_a_rebooted_node_is_lost_with_evidence_and_started_once_per_attempt",
+            |bed| Box::pin(loss::rebooted_node(bed)),
+        )
+        .scenario(
+            "what_was_assigned_under_a_boot_that_was_over_runs_once_and_under_the_next",
+            |bed| Box::pin(loss::booted_before_the_launch(bed)),
+        )
+        .scenario(
+            "a_node_that_only_control_does_not_reach_stays_suspect",
+            |bed| Box::pin(loss::cut_off_from_control(bed)),
+        )
+        .scenario(
+            "work_on_a_node_lost_for_long_is_stopped_and_the_node_stays_held",
+            |bed| Box::pin(loss::lost_for_long(bed)),
+        )
+        .scenario(
+            "what_runs_on_a_node_taken_by_force_is_ended_before_anything_new",
+            |bed| Box::pin(loss::taken_by_force(bed)),
+        )
+        .scenario(
+            "sensitive_work_runs_where_nodes_claim_what_was_planned_on",
+            |bed| Box::pin(loss::sensitive_work(bed)),
+        )
+        .scenario(
+            "a_revoked_agent_is_let_go_and_comes_back_with_a_new_certificate",
+            |bed| Box::pin(loss::revoked_agent(bed)),
+        )
+        .scenario("control_restarts_at_every_step", |bed| {
+            Box::pin(loss::control_restart_at_every_step(bed))
+        })
+        .scenario(
+            "work_goes_on_after_the_leader_of_the_quorum_is_gone",
+            |bed| Box::pin(faults::leader_gone(bed)),
+        )
+        .scenario(
+            "another_control_takes_over_and_the_old_epoch_is_over",
+            |bed| Box::pin(faults::takeover(bed)),
+        )
+}
+
+async fn founded() -> Bed {
     let mut bed = Bed::found().await;
-    let founded = agents_become_nodes(&mut bed);
-    scenario(
-        "agents_become_nodes_and_the_odd_one_is_found",
-        None,
-        founded,
-    )
-    .await;
-    macro_rules! play {
-        ($name:literal, $run:expr) => {
-            scenario($name, filter, $run).await;
-        };
-    }
-    play!(
-        "a_submit_runs_to_completion_and_its_output_is_read",
-        completes(&bed)
-    );
-    play!("a_cancel_ends_every_rank", cancel(&bed));
-    play!("a_failing_rank_ends_the_rest", failing_rank(&bed));
-    play!("a_submit_beyond_a_limit_is_refused", beyond_a_limit(&bed));
-    play!("changes_come_once_and_in_order", changes(&bed));
-    play!("the_public_port_tells_and_does_the_same", public_port(&bed));
-    play!("a_control_enrols_with_a_token", enrols(&bed));
-    play!("a_burst_of_submits_is_all_run", burst(&bed));
-    play!("submit_to_running", latency(&bed));
-    play!(
-        "work_goes_on_while_its_agent_restarts",
-        crate::faults::agent_restart(&mut bed)
-    );
-    play!(
-        "work_goes_on_without_control_and_is_told_when_it_is_back",
-        crate::faults::control_restart(&mut bed)
-    );
-    play!(
-        "a_silent_node_is_suspect_and_gets_no_work",
-        crate::faults::silent_node(&mut bed)
-    );
-    play!(
-        "an_agent_that_will_not_run_it_stops_it",
-        crate::faults::refusing_agent(&mut bed)
-    );
-    play!(
-        "a_node_that_cannot_record_work_is_kept_out_and_the_work_waits",
-        crate::faults::broken_journal(&mut bed)
-    );
-    play!(
-        "work_whose_record_its_agent_lost_is_stopped",
-        crate::faults::lost_record(&mut bed)
-    );
-    play!(
-        "a_rank_of_a_rebooted_node_is_lost_with_evidence_and_started_once_per_attempt",
-        crate::loss::rebooted_node(&mut bed)
-    );
-    play!(
-        "what_was_assigned_under_a_boot_that_was_over_runs_once_and_under_the_next",
-        crate::loss::booted_before_the_launch(&mut bed)
-    );
-    play!(
-        "a_node_that_only_control_does_not_reach_stays_suspect",
-        crate::loss::cut_off_from_control(&mut bed)
-    );
-    play!(
-        "work_on_a_node_lost_for_long_is_stopped_and_the_node_stays_held",
-        crate::loss::lost_for_long(&mut bed)
-    );
-    play!(
-        "what_runs_on_a_node_taken_by_force_is_ended_before_anything_new",
-        crate::loss::taken_by_force(&mut bed)
-    );
-    play!(
-        "sensitive_work_runs_where_nodes_claim_what_was_planned_on",
-        crate::loss::sensitive_work(&bed)
-    );
-    play!(
-        "a_revoked_agent_is_let_go_and_comes_back_with_a_new_certificate",
-        crate::loss::revoked_agent(&mut bed)
-    );
-    play!(
-        "control_restarts_at_every_step",
-        crate::loss::control_restart_at_every_step(&mut bed)
-    );
-    play!(
-        "work_goes_on_after_the_leader_of_the_quorum_is_gone",
-        crate::faults::leader_gone(&mut bed)
-    );
-    play!(
-        "another_control_takes_over_and_the_old_epoch_is_over",
-        crate::faults::takeover(&mut bed)
-    );
-    bed.stop().await;
+    agents_become_nodes(&mut bed).await;
+    bed
 }
 
 async fn agents_become_nodes(bed: &mut Bed) {

@@ -1,6 +1,4 @@
 //! The binary: what it says when it cannot start.
-#![forbid(unsafe_code)]
-#![allow(clippy::unwrap_used, reason = "tests")]
 
 use lattice_mesh::{Authority, Clock as _, Credentials, Identity, Role, SystemClock, Validity};
 use std::{

@@ -1,0 +1,98 @@
+//! Scenarios in groups; those of a group share a cluster.
+
+use crate::bed::Bed;
+use futures::future::LocalBoxFuture;
+use libtest_mimic::{Arguments, Trial};
+use std::{
+    process::ExitCode,
+    sync::{Arc, Mutex, PoisonError},
+    time::Instant,
+};
+use tokio::runtime::Runtime;
+
+type Found = fn() -> LocalBoxFuture<'static, Bed>;
+type Play = Box<dyn for<'a> Fn(&'a mut Bed) -> LocalBoxFuture<'a, ()> + Send>;
+
+/// Scenarios that share a cluster. Each uses the cluster as the one before left it, and plays on a new
+/// one too.
+pub struct Group {
+    name: &'static str,
+    found: Found,
+    scenarios: Vec<(String, Play)>,
+}
+
+impl Group {
+    /// A group without scenarios; `found` starts its cluster.
+    pub fn new(name: &'static str, found: Found) -> Self {
+        Self {
+            name,
+            found,
+            scenarios: Vec::new(),
+        }
+    }
+
+    pub fn scenario(
+        mut self,
+        name: impl Into<String>,
+        play: impl for<'a> Fn(&'a mut Bed) -> LocalBoxFuture<'a, ()> + Send + 'static,
+    ) -> Self {
+        self.scenarios.push((name.into(), Box::new(play)));
+        self
+    }
+}
+
+/// The runtime, and the cluster in use with the name of its group.
+struct Stage {
+    runtime: Runtime,
+    current: Option<(&'static str, Bed)>,
+}
+
+impl Stage {
+    /// A cluster in which a scenario fails is not used again.
+    fn play(&mut self, group: &'static str, found: Found, name: &str, play: &Play) {
+        let started_at = Instant::now();
+        if self.current.as_ref().is_some_and(|(of, _)| *of != group) {
+            self.stop();
+        }
+        let _entered = self.runtime.enter();
+        let mut bed = match self.current.take() {
+            Some((_, bed)) => bed,
+            None => self.runtime.block_on(found()),
+        };
+        self.runtime.block_on(play(&mut bed));
+        self.current = Some((group, bed));
+        println!("{name}: {} ms", started_at.elapsed().as_millis());
+    }
+
+    fn stop(&mut self) {
+        if let Some((_, bed)) = self.current.take() {
+            self.runtime.block_on(bed.stop());
+        }
+    }
+}
+
+/// Runs the scenarios that the arguments select, one at a time.
+pub fn run(groups: Vec<Group>) -> ExitCode {
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads = Some(1);
+    let runtime = Runtime::new().unwrap();
+    let stage = Arc::new(Mutex::new(Stage {
+        runtime,
+        current: None,
+    }));
+    let mut trials = Vec::new();
+    for group in groups {
+        for (name, play) in group.scenarios {
+            let stage = Arc::clone(&stage);
+            let path = format!("{}::{name}", group.name);
+            trials.push(Trial::test(path, move || {
+                let mut stage = stage.lock().unwrap_or_else(PoisonError::into_inner);
+                stage.play(group.name, group.found, &name, &play);
+                Ok(())
+            }));
+        }
+    }
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    stage.lock().unwrap_or_else(PoisonError::into_inner).stop();
+    conclusion.exit_code()
+}
