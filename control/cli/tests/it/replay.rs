@@ -1,9 +1,6 @@
 //! Recorded work served again, and the live system decided again, as their users meet them.
-#![expect(clippy::unwrap_used, reason = "tests")]
 
-mod common;
-
-use common::{Demo, Done, Sandbox};
+use crate::common::{Demo, Done, Sandbox};
 use serde_json::Value;
 use std::{
     fs,

@@ -1,9 +1,6 @@
 //! What an administrator does, against a cluster that runs: let in, throw out, force, and prove it.
-#![expect(clippy::unwrap_used, reason = "tests")]
 
-mod common;
-
-use common::{Demo, Done, Sandbox, wait_until};
+use crate::common::{Demo, Done, Sandbox, wait_until};
 use serde_json::Value;
 use std::{fs, time::Duration};
 

@@ -1,9 +1,6 @@
 //! What is said to wrong input, with which exit code, when no cluster runs.
-#![expect(clippy::unwrap_used, reason = "tests")]
 
-mod common;
-
-use common::Sandbox;
+use crate::common::Sandbox;
 use std::{fs, net::TcpListener, os::unix::fs::PermissionsExt as _};
 
 #[track_caller]
@@ -95,11 +92,10 @@ fn without_a_cluster_it_is_said_how_to_get_one() {
 fn a_context_others_can_read_is_refused_and_a_silent_server_ends_with_3() {
     let sandbox = Sandbox::new();
     let ca = "-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n";
-    // A port nobody listens on: bound, then given back.
-    let closed = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap();
+    // Stays bound and never listens, so that no other test is given its port.
+    let unused = tokio::net::TcpSocket::new_v4().unwrap();
+    unused.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let closed = unused.local_addr().unwrap();
     let context = |ca: &str| {
         serde_json::json!({
             "server": format!("https://{closed}"), "ca_pem": ca, "token": "t",

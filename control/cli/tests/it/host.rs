@@ -1,9 +1,7 @@
 //! Captured hosts are compared without a cluster.
-#![expect(clippy::unwrap_used, reason = "tests")]
 
-mod common;
-
-use common::Sandbox;
+use crate::common;
+use crate::common::Sandbox;
 use lattice_hwprobe::{
     Host, NvmlSource,
     capture::{Privacy, archive, capture},

@@ -1,9 +1,6 @@
 //! The main job, as its user meets it: the real program, from another terminal too.
-#![expect(clippy::unwrap_used, reason = "tests")]
 
-mod common;
-
-use common::{Demo, Sandbox, copy_tree, wait_until};
+use crate::common::{Demo, Sandbox, copy_tree, wait_until};
 use serde_json::{Value, json};
 use std::{
     collections::BTreeSet, fs, os::unix::fs::PermissionsExt as _, path::Path, time::Duration,

@@ -1,5 +1,4 @@
 //! Runs the real `lattice` with an environment of its own.
-#![allow(dead_code, reason = "each test program uses its part")]
 
 use serde_json::Value;
 use std::{

@@ -1,0 +1,9 @@
+//! Integration tests of the `lattice` program.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod admin;
+mod bad_input;
+mod common;
+mod demo;
+mod host;
+mod replay;
