@@ -16,6 +16,7 @@ bless:
     LATTICE_BLESS=1 cargo test -p lattice-hwprobe
     LATTICE_BLESS=1 cargo test -p lattice-tests --test role_matrix
     LATTICE_BLESS=1 cargo test -p lattice-control --lib rbac
+    LATTICE_BLESS=1 cargo test -p lattice-quorum --lib golden -- --test-threads=1
 
 # Every route and call by every kind of caller, asked of a real port, and the table it must be.
 rbac:

@@ -6,9 +6,7 @@
 
 use crate::{member::Member, reads};
 use lattice_quorum_state::State;
-use lattice_quorum_types::{
-    Envelope, Refusal, Revision, UnixMillis, command::SCHEMA, wire::Unavailable,
-};
+use lattice_quorum_types::{Envelope, Refusal, Revision, UnixMillis, wire::Unavailable};
 
 /// A command may be stamped at most this much ahead of the leader's clock, milliseconds. A
 /// proposer whose clock is wrong then cannot move everybody's time; that it tried is logged.
@@ -50,13 +48,6 @@ impl Ahead {
     /// Judges a command on everything before it, and counts it in when it is accepted. Gives the
     /// revision it will make.
     pub(crate) fn admit(&mut self, envelope: &Envelope) -> Result<Revision, Refusal> {
-        // Older ones stand in logs, and are judged there by the rules of then.
-        if envelope.schema < SCHEMA {
-            return Err(Refusal::Invalid {
-                field: "schema".to_owned(),
-                reason: format!("this quorum speaks {SCHEMA}; upgrade the service that asked"),
-            });
-        }
         let index = self.state.last_index();
         let applied = self.state.apply(index, envelope);
         // The member's own state makes them too, and keeps them.

@@ -76,8 +76,6 @@ pub struct EnrolmentConfig {
     pub authority: Option<PathBuf>,
     /// How long certificates hold, e.g. `30d`, `12h`, `10m`, `90s`. Everybody renews at 2/3 of it.
     pub lifetime: Option<String>,
-    /// The same in whole days, as configurations of the first version have it.
-    pub lifetime_days: Option<u32>,
     /// Gossip cell of agents that no cell names.
     pub default_cell: String,
     /// Gossip cells and their nodes.
@@ -146,7 +144,6 @@ impl Default for EnrolmentConfig {
         Self {
             authority: None,
             lifetime: None,
-            lifetime_days: None,
             default_cell: "cell-0".to_owned(),
             cells: Vec::new(),
             burst: rate.burst,
@@ -270,10 +267,9 @@ fn duration(text: &str) -> Option<Duration> {
 impl EnrolmentConfig {
     /// How long certificates hold; `None` when what is configured is not a lifetime.
     fn lifetime(&self) -> Option<Duration> {
-        let lifetime = match (&self.lifetime, self.lifetime_days) {
-            (None, None) => EnrolmentSettings::default().lifetime,
-            (None, Some(days)) => DAY * days,
-            (Some(text), _) => duration(text)?,
+        let lifetime = match &self.lifetime {
+            None => EnrolmentSettings::default().lifetime,
+            Some(text) => duration(text)?,
         };
         (MIN_LIFETIME..=MAX_LIFETIME)
             .contains(&lifetime)
@@ -281,16 +277,9 @@ impl EnrolmentConfig {
     }
 
     fn check(&self, problems: &mut Problems) {
-        match (&self.lifetime, self.lifetime_days) {
-            (Some(_), Some(_)) => problems.add("lifetime_days", "remove it: lifetime says it"),
-            (Some(_), None) if self.lifetime().is_none() => {
-                let text = "must be like 30d, 12h, 10m or 90s, between 30s and 825d";
-                problems.add("lifetime", text);
-            }
-            (None, Some(_)) if self.lifetime().is_none() => {
-                problems.add("lifetime_days", "must be between 1 and 825");
-            }
-            _ => {}
+        if self.lifetime().is_none() {
+            let text = "must be like 30d, 12h, 10m or 90s, between 30s and 825d";
+            problems.add("lifetime", text);
         }
         if self.burst == 0 {
             problems.add("burst", "must be at least 1");
@@ -415,24 +404,5 @@ mod tests {
         ] {
             assert_eq!(lifetime(bad), None, "{bad:?}");
         }
-    }
-
-    #[test]
-    fn days_of_the_first_version_are_read_and_two_lifetimes_are_one_too_many() {
-        let mut config = EnrolmentConfig::default();
-        assert_eq!(config.lifetime(), Some(DAY * 30));
-        config.lifetime_days = Some(7);
-        assert_eq!(config.lifetime(), Some(DAY * 7));
-        let mut problems = Problems::default();
-        config.check(&mut problems);
-        assert!(problems.is_empty());
-        config.lifetime = Some("7d".to_owned());
-        config.check(&mut problems);
-        assert!(!problems.is_empty());
-        config.lifetime = None;
-        config.lifetime_days = Some(u32::MAX);
-        let mut problems = Problems::default();
-        config.check(&mut problems);
-        assert!(!problems.is_empty());
     }
 }

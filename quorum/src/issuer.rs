@@ -120,12 +120,10 @@ impl Issuer {
                 Ok(Outcome::Certified { certificate }) => {
                     return self.sign(identity, csr, certificate).await;
                 }
-                // Agreed on by the first version, which wrote nothing down of what it issued.
-                Ok(_) => {
-                    return Err(NotIssued::Invalid(
-                        "this request was answered before an upgrade; ask again with a new key"
-                            .to_owned(),
-                    ));
+                Ok(outcome) => {
+                    return Err(NotIssued::Invalid(format!(
+                        "the quorum answered with {outcome:?} instead of a certificate"
+                    )));
                 }
                 Err(refusal) if is_too_early(&refusal) && tries > 0 => tries -= 1,
                 Err(refusal) => return Err(NotIssued::Refused(refusal)),

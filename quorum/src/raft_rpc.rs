@@ -1,6 +1,6 @@
-//! Raft's own calls between members. Entries are encoded and judged as in the log, so their names
-//! carry its version and grow with the commands' schema: members of two versions do not hear each
-//! other, and none misreads the other. Each carries the incarnation of who asks: see `lineage.rs`.
+//! Raft's own calls between members. They carry entries, snapshots and segments as they are on disk, so the
+//! method names carry the format of the data directory: members of two formats reject each other's calls and
+//! never misread them. Each call carries the incarnation of the calling member: see `lineage.rs`.
 
 use crate::types::{LogId, SnapshotMeta, Types, Vote};
 use bytes::Bytes;
@@ -21,7 +21,7 @@ pub(crate) struct Append(
     pub(crate) AppendEntriesRequest<Types>,
 );
 impl Rpc for Append {
-    const METHOD: &'static str = "raft.append.7";
+    const METHOD: &'static str = "raft.append.1";
     const CALLERS: &'static [Role] = MEMBERS;
     type Reply = AppendEntriesResponse<VoterId>;
 }
@@ -30,7 +30,7 @@ impl Rpc for Append {
 #[derive(Serialize, Deserialize)]
 pub(crate) struct RequestVote(pub(crate) Incarnation, pub(crate) VoteRequest<VoterId>);
 impl Rpc for RequestVote {
-    const METHOD: &'static str = "raft.vote.7";
+    const METHOD: &'static str = "raft.vote.1";
     const CALLERS: &'static [Role] = MEMBERS;
     type Reply = VoteResponse<VoterId>;
 }
@@ -64,7 +64,7 @@ pub(crate) enum SnapshotAnswer {
     Fetching,
 }
 impl Rpc for SendSnapshot {
-    const METHOD: &'static str = "raft.snapshot.7";
+    const METHOD: &'static str = "raft.snapshot.1";
     const CALLERS: &'static [Role] = MEMBERS;
     type Reply = SnapshotAnswer;
 }
@@ -89,7 +89,7 @@ pub(crate) struct SegmentPiece {
     pub(crate) bytes: u64,
 }
 impl Rpc for GetSegment {
-    const METHOD: &'static str = "raft.segment.7";
+    const METHOD: &'static str = "raft.segment.1";
     const CALLERS: &'static [Role] = MEMBERS;
     /// The error says why this member cannot give it.
     type Reply = Result<SegmentPiece, String>;
@@ -105,7 +105,7 @@ pub(crate) struct MayCampaign {
     pub(crate) last_log_id: Option<LogId>,
 }
 impl Rpc for MayCampaign {
-    const METHOD: &'static str = "raft.campaign.7";
+    const METHOD: &'static str = "raft.campaign.1";
     const CALLERS: &'static [Role] = MEMBERS;
     type Reply = bool;
 }
@@ -121,7 +121,7 @@ pub(crate) struct TakeOver {
     pub(crate) last_log_id: Option<LogId>,
 }
 impl Rpc for TakeOver {
-    const METHOD: &'static str = "raft.take_over.7";
+    const METHOD: &'static str = "raft.take_over.1";
     const CALLERS: &'static [Role] = MEMBERS;
     /// The new term, or why it does not lead.
     type Reply = Result<u64, String>;

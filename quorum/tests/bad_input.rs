@@ -156,23 +156,25 @@ fn a_key_that_others_can_read_is_refused() {
 }
 
 #[test]
-fn a_data_directory_of_a_newer_format_is_left_alone() {
+fn a_data_directory_of_another_format_is_left_alone() {
     let site = used_site();
     let marker = site.data_dir(1).join("FORMAT");
     let mut content: serde_json::Value =
         serde_json::from_str(&std::fs::read_to_string(&marker).unwrap()).unwrap();
     let ours = content["format"].as_u64().unwrap();
-    let newer = ours + 1;
-    content["format"] = newer.into();
-    std::fs::write(&marker, content.to_string()).unwrap();
-    let before = files(&site.data_dir(1));
-    let text = error(&site.run(1, &[]));
-    assert!(
-        text.contains(&format!("has format {newer}, newer than {ours}")),
-        "{text}"
-    );
-    assert!(text.contains("start the newer build again"), "{text}");
-    assert_eq!(files(&site.data_dir(1)), before);
+    for other in [ours + 1, ours + 6] {
+        content["format"] = other.into();
+        std::fs::write(&marker, content.to_string()).unwrap();
+        let before = files(&site.data_dir(1));
+        let text = error(&site.run(1, &[]));
+        let expected = format!(
+            "{} has format {other}; this version of Lattice reads format {ours}",
+            site.data_dir(1).display()
+        );
+        assert!(text.contains(&expected), "{text}");
+        assert!(text.contains("Start the version that wrote it"), "{text}");
+        assert_eq!(files(&site.data_dir(1)), before);
+    }
 }
 
 #[test]

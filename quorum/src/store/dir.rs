@@ -13,10 +13,9 @@ use std::{
     sync::Arc,
 };
 
-/// Format of the data directory this build writes; it reads all before it too. Opening a directory
-/// makes it this format, and older builds do not open it any more. It grows with the commands'
-/// schema too: an older build would read a newer command, refuse it, and go on with another state.
-pub const FORMAT: u32 = 7;
+/// Format of the data directory that this version of Lattice writes and reads. It covers everything in the
+/// directory: log rows with their commands, snapshots and segments. See `../../0004-formats.md`.
+pub const FORMAT: u32 = 1;
 
 const MARKER: &str = "FORMAT";
 pub(super) const LOG: &str = "log.redb";
@@ -27,16 +26,9 @@ struct Marker {
     format: u32,
     cluster: String,
     voter: VoterId,
-    /// Directories had none before there was a restore.
-    #[serde(default = "first")]
     incarnation: Incarnation,
     /// Made without a log, and not brought up to date since: not forgotten by a restart half way.
-    #[serde(default)]
     blank: bool,
-}
-
-fn first() -> Incarnation {
-    Incarnation::FIRST
 }
 
 /// An opened data directory. Owned by one process at a time.
@@ -74,7 +66,7 @@ impl DataDir {
         let (log_path, snapshots) = (path.join(LOG), path.join(SNAPSHOTS));
         let log_bytes = files.length(&log_path).unwrap_or(None);
         let marker = read_marker(files, path)?;
-        let is_current = marker.as_ref().is_some_and(|m| m.format == FORMAT);
+        let is_new = marker.is_none();
         let incarnation = marker
             .as_ref()
             .map_or(Incarnation::NONE, |marker| marker.incarnation);
@@ -99,10 +91,9 @@ impl DataDir {
             let reason = "entries that were committed are missing at its end";
             return Err(OpenError::damaged(log_path, reason));
         }
-        // Last: with a marker, a log file that is missing is a loss and not a beginning. Before
-        // the first row of the new format, too: what an older build cannot read it must not open.
+        // Last: with a marker, a log file that is missing is a loss and not a beginning.
         let blank = was_blank || log.last().is_none();
-        if !is_current {
+        if is_new {
             write_marker(files, path, cluster, voter, (incarnation, blank))?;
         }
         let (files, path) = (ground.files.clone(), path.to_owned());
@@ -138,18 +129,17 @@ fn read_marker(files: &dyn Files, path: &Path) -> Result<Option<Marker>, OpenErr
             });
         }
     };
-    // A newer build may have changed everything but the number.
+    // Another format may differ in everything but the number.
     #[derive(Deserialize)]
     struct Number {
         format: u32,
     }
     let damaged = |e: serde_json::Error| OpenError::damaged(&marker_path, e);
     let Number { format } = serde_json::from_slice(&bytes).map_err(damaged)?;
-    if format > FORMAT {
-        let (path, found) = (path.to_owned(), format);
-        return Err(OpenError::NewerFormat {
-            path,
-            found,
+    if format != FORMAT {
+        return Err(OpenError::OtherFormat {
+            path: path.to_owned(),
+            found: format,
             supported: FORMAT,
         });
     }

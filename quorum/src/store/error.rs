@@ -6,19 +6,20 @@ use std::{io, path::PathBuf};
 /// Why a data directory cannot be used. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// A newer build wrote it.
+    /// The directory, or a file in it, has another format.
     #[error(
-        "data directory {} has format {found}, newer than {supported}, the newest this build \
-         reads; start the newer build again, or restore a backup made before the upgrade. \
-         Nothing was changed",
+        "{} has format {found}; this version of Lattice reads format {supported}. Nothing was \
+         changed. Start the version that wrote it; or, while the other members are up and have a \
+         leader, move the data directory away and start again: this member is then brought up to \
+         date and votes only afterwards",
         .path.display()
     )]
-    NewerFormat {
-        /// The directory.
+    OtherFormat {
+        /// The directory or file.
         path: PathBuf,
-        /// Of the directory.
+        /// Format of the directory or file.
         found: u32,
-        /// Newest supported.
+        /// Format that this version reads.
         supported: u32,
     },
     /// It belongs to another member.

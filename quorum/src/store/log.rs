@@ -188,7 +188,7 @@ impl LogStore {
             if bytes > max_bytes && !entries.is_empty() {
                 return Ok(entries);
             }
-            entries.push(row::decode_entry(index.value(), row.value())?);
+            entries.push(row::decode(index.value(), row.value())?);
         }
         // The newest may be in memory only.
         let next = entries.last().map_or(start, |e: &Entry| e.log_id.index + 1);

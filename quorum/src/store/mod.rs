@@ -2,7 +2,7 @@
 //! point (one redb file), snapshots (checksummed files), and the segments that they name.
 //!
 //! ```text
-//! <data_dir>/FORMAT            {"format":7,"cluster":"site","voter":1,"incarnation":{…}}
+//! <data_dir>/FORMAT            {"format":1,"cluster":"site","voter":1,"incarnation":{…}}
 //! <data_dir>/log.redb          log entries, vote, commit point
 //! <data_dir>/snapshots/*.snap  the newest two
 //! <data_dir>/segments/*.seg    ended allocations and audit entries, named by their digests
@@ -23,15 +23,7 @@ mod snapshot;
 mod writer;
 
 #[cfg(test)]
-mod eighth_format;
-#[cfg(test)]
-mod fifth_format;
-#[cfg(test)]
-mod first_version;
-#[cfg(test)]
-mod seventh_format;
-#[cfg(test)]
-mod sixth_format;
+mod golden;
 #[cfg(test)]
 mod tests;
 

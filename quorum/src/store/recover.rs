@@ -82,7 +82,7 @@ pub(super) fn load(database: &Database) -> Result<Index, String> {
     let table = read().map_err(|e| e.to_string())?;
     for item in table.range::<u64>(..).map_err(|e| e.to_string())? {
         let (key, row) = item.map_err(|e| e.to_string())?;
-        let entry: Entry = row::decode_entry(key.value(), row.value())?;
+        let entry: Entry = row::decode(key.value(), row.value())?;
         let expected = index.last.map_or(0, |id| id.index + 1);
         if entry.log_id.index != expected || key.value() != expected {
             return Err(format!(

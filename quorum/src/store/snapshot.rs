@@ -1,4 +1,4 @@
-//! Snapshot files: `[magic][version u16][blake3][meta length u32][meta][state]`, the digest over
+//! Snapshot files: `[magic][format u16][blake3][meta length u32][meta][state]`, the digest over
 //! everything behind it. The newest two are kept.
 
 use super::{OpenError, SegmentDir};
@@ -7,7 +7,7 @@ use crate::{
     types::{LogId, SnapshotMeta},
 };
 use bytes::Bytes;
-use lattice_quorum_state::{FORMAT_VERSION, RestoreError, State};
+use lattice_quorum_state::{RestoreError, State};
 use std::{
     io,
     path::{Path, PathBuf},
@@ -15,8 +15,8 @@ use std::{
 };
 
 const MAGIC: &[u8; 8] = b"LATSNAP\n";
-/// Version of the frame this build writes and reads.
-const VERSION: u16 = 1;
+/// Format of the frame around the state.
+const FORMAT: u16 = 1;
 const HEADER_BYTES: usize = 8 + 2 + 32;
 /// Snapshots kept. The one before the newest serves when the newest turns out to be damaged.
 const KEPT: usize = 2;
@@ -45,7 +45,7 @@ pub struct SnapshotDir {
 }
 
 enum Unusable {
-    Newer { found: u32, supported: u32 },
+    OtherFormat { found: u32, supported: u32 },
     Damaged(String),
 }
 
@@ -72,8 +72,8 @@ impl SnapshotDir {
                     }
                     break;
                 }
-                Err(Unusable::Newer { found, supported }) => {
-                    return Err(OpenError::NewerFormat {
+                Err(Unusable::OtherFormat { found, supported }) => {
+                    return Err(OpenError::OtherFormat {
                         path: file,
                         found,
                         supported,
@@ -144,9 +144,12 @@ impl SnapshotDir {
                 io::ErrorKind::InvalidData,
                 format!("snapshot {}: {reason}", path.display()),
             )),
-            Err(Unusable::Newer { found, .. }) => Err(io::Error::new(
+            Err(Unusable::OtherFormat { found, supported }) => Err(io::Error::new(
                 io::ErrorKind::InvalidData,
-                format!("snapshot {} has the newer format {found}", path.display()),
+                format!(
+                    "snapshot {} has format {found}; this version of Lattice reads format {supported}",
+                    path.display()
+                ),
             )),
         }
     }
@@ -163,8 +166,8 @@ impl SnapshotDir {
             .last_log_id
             .map_or((0, 0), |id| (id.index, id.leader_id.term));
         let path = self.path.join(format!("{index:020}-{term}.{EXTENSION}"));
-        let version = VERSION.to_le_bytes();
-        let parts: [&[u8]; 6] = [MAGIC, &version, &digest, &length, &encoded, state];
+        let format = FORMAT.to_le_bytes();
+        let parts: [&[u8]; 6] = [MAGIC, &format, &digest, &length, &encoded, state];
         self.ground.files.replace(&path, &parts)?;
         *self.current() = Some((path, meta.clone()));
         let storage = &*self.ground.files;
@@ -201,13 +204,13 @@ fn frame(bytes: Bytes) -> Result<Stored, Unusable> {
     if magic != MAGIC {
         return Err(damaged("it is not a snapshot"));
     }
-    let (version, rest) = rest
+    let (format, rest) = rest
         .split_first_chunk::<2>()
         .ok_or_else(|| damaged("too short"))?;
-    let version = u16::from_le_bytes(*version);
-    if version > VERSION {
-        let (found, supported) = (u32::from(version), u32::from(VERSION));
-        return Err(Unusable::Newer { found, supported });
+    let format = u16::from_le_bytes(*format);
+    if format != FORMAT {
+        let (found, supported) = (u32::from(format), u32::from(FORMAT));
+        return Err(Unusable::OtherFormat { found, supported });
     }
     let (sum, rest) = rest
         .split_first_chunk::<32>()
@@ -227,9 +230,9 @@ fn frame(bytes: Bytes) -> Result<Stored, Unusable> {
 
 fn restore(stored: Stored) -> Result<(SnapshotMeta, State), Unusable> {
     let state = State::restore(&stored.state).map_err(|e| match e {
-        RestoreError::NewerVersion { found, .. } => Unusable::Newer {
+        RestoreError::OtherFormat { found, supported } => Unusable::OtherFormat {
             found: u32::from(found),
-            supported: u32::from(FORMAT_VERSION),
+            supported: u32::from(supported),
         },
         other => Unusable::Damaged(other.to_string()),
     })?;

@@ -5,13 +5,12 @@
 mod index;
 
 use crate::{
-    segment::{FIRST_VERSION, Row, Sealed, Segment, Table},
+    segment::{Row, Sealed, Segment, Table},
     table::{Bounds, Log},
     topics::Topic,
-    v5, v6,
 };
-pub(crate) use index::{Ended, FormerIndex, Index};
-use lattice_quorum_types::{Allocation, AllocationId, UnixMillis, weight::on_wire};
+pub(crate) use index::{Ended, Index};
+use lattice_quorum_types::{Allocation, AllocationId, UnixMillis};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -36,41 +35,6 @@ impl Row for Allocation {
             say(Topic::Project(level.as_str()));
         }
     }
-    fn version(&self) -> u16 {
-        let is_plain = self.spec.terms.is_empty() && self.course.is_empty();
-        match (is_plain, self.spec.demand.is_empty()) {
-            (true, true) => FIRST_VERSION,
-            (true, false) => v5::DEMAND_IN_SEGMENTS,
-            (false, _) => v6::TERMS_IN_SEGMENTS,
-        }
-    }
-    fn bytes(&self) -> usize {
-        match self.version() {
-            FIRST_VERSION => on_wire(&v5::Written(self)),
-            v5::DEMAND_IN_SEGMENTS => on_wire(&v6::Written(self)),
-            _ => on_wire(self),
-        }
-    }
-    fn encode(&self, version: u16, bytes: Vec<u8>) -> postcard::Result<Vec<u8>> {
-        match version {
-            FIRST_VERSION => postcard::to_extend(&v5::Written(self), bytes),
-            v5::DEMAND_IN_SEGMENTS => postcard::to_extend(&v6::Written(self), bytes),
-            _ => postcard::to_extend(self, bytes),
-        }
-    }
-    fn decode(version: u16, bytes: &[u8]) -> postcard::Result<(Self, &[u8])> {
-        match version {
-            0 | FIRST_VERSION => {
-                let (old, rest): (v5::Allocation, _) = postcard::take_from_bytes(bytes)?;
-                Ok((old.into(), rest))
-            }
-            v5::DEMAND_IN_SEGMENTS => {
-                let (old, rest): (v6::Allocation, _) = postcard::take_from_bytes(bytes)?;
-                Ok((old.into(), rest))
-            }
-            _ => postcard::take_from_bytes(bytes),
-        }
-    }
 }
 
 impl Archive {
@@ -78,32 +42,6 @@ impl Archive {
         Archive {
             log: Log::new(bounds),
             index: Index::default(),
-        }
-    }
-
-    /// These records, of a snapshot that held them all; they ended in the order of their revisions.
-    pub(crate) fn of(records: impl Iterator<Item = Allocation>) -> (Self, Vec<Sealed>) {
-        let mut records: Vec<Allocation> = records.collect();
-        records.sort_by_key(|record| (record.revision, record.id));
-        let mut archive = Archive::new(Bounds::default());
-        let sealed = records.into_iter().filter_map(|r| archive.append(r));
-        let sealed = sealed.collect();
-        (archive, sealed)
-    }
-
-    /// What a snapshot of format 5 has of them.
-    pub(crate) fn of_fifth(old: v5::Archive) -> Self {
-        Archive {
-            log: Log::map(old.log, Into::into),
-            index: old.index.into(),
-        }
-    }
-
-    /// What a snapshot of format 6 has of them.
-    pub(crate) fn of_sixth(old: v6::Archive) -> Self {
-        Archive {
-            log: Log::map(old.log, Into::into),
-            index: old.index.into(),
         }
     }
 

@@ -51,14 +51,6 @@ impl Audit {
         }
     }
 
-    /// These entries, the first one first, of a snapshot that held them all.
-    pub(crate) fn of(entries: Vec<AuditEntry>) -> (Self, Vec<Sealed>) {
-        let mut audit = Audit::new(Bounds::default());
-        let sealed = entries.into_iter().filter_map(|e| audit.log.append(e).1);
-        let sealed = sealed.collect();
-        (audit, sealed)
-    }
-
     /// Appends an entry.
     pub(crate) fn append(
         &mut self,

@@ -21,7 +21,7 @@ struct Kept {
     versions: Vec<Baseline>,
 }
 
-/// See the module. Empty, it is two zero bytes: what snapshots of format 3 ended before.
+/// See the module.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(try_from = "Encoded")]
 pub(crate) struct Baselines {

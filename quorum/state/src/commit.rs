@@ -17,10 +17,6 @@ use lattice_quorum_types::{
 };
 use std::{collections::BTreeMap, sync::Arc};
 
-/// Before this schema nothing that is counted or billed was written down; a replay of such commands must not
-/// either.
-const FACTS_SINCE: u16 = 7;
-
 impl State {
     /// Makes `verdict` so, as one revision.
     pub(crate) fn commit(
@@ -52,13 +48,13 @@ impl State {
         }
         let mut kinds = Vec::new();
         let mut recount = Recount::default();
-        let mut facts = (envelope.schema >= FACTS_SINCE).then(Vec::new);
+        let mut facts = Vec::new();
         for change in changes {
             self.note_facts(&change, now, &mut facts);
             self.carry_out(change, now, &mut kinds, &mut recount);
         }
         self.count_usage(recount, &mut kinds);
-        if let Some(facts) = facts.filter(|facts| !facts.is_empty()) {
+        if !facts.is_empty() {
             let sealed = self.facts.append(facts, self.revision, now);
             self.sealed.extend(sealed);
             let through = self.facts.last();
@@ -254,8 +250,7 @@ impl State {
     }
 
     /// What is counted and billed of a change, before it is carried out.
-    fn note_facts(&mut self, change: &Change, now: UnixMillis, facts: &mut Option<Vec<FactKind>>) {
-        let Some(facts) = facts else { return };
+    fn note_facts(&mut self, change: &Change, now: UnixMillis, facts: &mut Vec<FactKind>) {
         match change {
             Change::Allocation { record, .. } => {
                 let before = self.hot.get(&record.id).map(Arc::as_ref);

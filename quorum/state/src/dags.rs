@@ -44,11 +44,6 @@ impl Dags {
         }
     }
 
-    /// When a group of those that have ended is full.
-    pub(crate) fn bounds(&self) -> Bounds {
-        self.ended.bounds()
-    }
-
     /// One that runs.
     pub(crate) fn live(&self, id: DagId) -> Option<&Dag> {
         self.live.get(&id).map(Arc::as_ref)

@@ -51,11 +51,9 @@ pub(crate) struct Case<'a> {
     principal: &'a Principal,
     /// State time if the command takes effect.
     now: UnixMillis,
-    /// Of the command.
-    schema: u16,
 }
 
-/// Judges a command whose schema and idempotency key were looked at already.
+/// Judges a command after its schema and idempotency key have been checked.
 pub(crate) fn judge(
     state: &State,
     envelope: &Envelope,
@@ -66,7 +64,6 @@ pub(crate) fn judge(
         state,
         principal: &envelope.principal,
         now,
-        schema: envelope.schema,
     };
     let mut verdict = by_kind(case, &envelope.command)?;
     let asked_for = verdict.changes.len();
@@ -89,8 +86,6 @@ fn by_kind(case: Case<'_>, command: &Command) -> Result<Verdict, Refusal> {
             projects::set_limits(case, changes, projects::Insist::ByForce)
         }
         Command::Submit { spec } => submit::submit(case, spec),
-        Command::SubmitFormer { spec } => submit::submit(case, &(**spec).clone().into()),
-        Command::SubmitFifth { spec } => submit::submit(case, &(**spec).clone().into()),
         Command::SubmitDag { dag } => dag::submit(case, dag),
         Command::CancelDag { id } => dag::cancel(case, *id),
         Command::Requeue { id } => people::requeue(case, *id),
@@ -262,37 +257,6 @@ fn by_kind(case: Case<'_>, command: &Command) -> Result<Verdict, Refusal> {
 }
 
 impl<'a> Case<'a> {
-    /// Whether the command was written by the first version. It is judged by the rules of then, so
-    /// that a log that was written by one build and is replayed by another gives one state.
-    fn is_first_schema(self) -> bool {
-        self.schema < 2
-    }
-
-    /// As much of others' own words as is kept for all time; the rest is where they came from.
-    fn short(self, text: &str) -> String {
-        let kept = match self.is_first_schema() {
-            true => text,
-            false => &text[..text.floor_char_boundary(MAX_WORDS_BYTES)],
-        };
-        kept.to_owned()
-    }
-
-    /// [`Case::short`] for what an exit says in words.
-    fn short_exit(self, exit: &RankExit) -> RankExit {
-        match exit {
-            RankExit::SpawnFailed { reason } => RankExit::SpawnFailed {
-                reason: self.short(reason),
-            },
-            RankExit::Lost { evidence } => RankExit::Lost {
-                evidence: self.short(evidence),
-            },
-            RankExit::NeverStarted { evidence } => RankExit::NeverStarted {
-                evidence: self.short(evidence),
-            },
-            other => other.clone(),
-        }
-    }
-
     /// An allocation that is not terminal.
     fn live(self, id: AllocationId, action: &str) -> Result<&'a Allocation, Refusal> {
         match self.state.hot.get(&id) {
@@ -320,26 +284,32 @@ impl<'a> Case<'a> {
     }
 }
 
-/// These changes, and that they are written down.
-fn audited(case: Case<'_>, action: AuditAction, mut changes: Vec<Change>) -> Vec<Change> {
-    if !case.is_first_schema() {
-        let by = case.principal.clone();
-        changes.push(Change::Audit { by, action });
-    }
-    changes
+/// The first [`MAX_WORDS_BYTES`] of a text that the state keeps for ever.
+fn short_words(text: &str) -> String {
+    text[..text.floor_char_boundary(MAX_WORDS_BYTES)].to_owned()
 }
 
-/// [`audited`] for what an earlier schema did not write down.
-fn audited_since(
-    case: Case<'_>,
-    schema: u16,
-    action: AuditAction,
-    changes: Vec<Change>,
-) -> Vec<Change> {
-    match case.schema >= schema {
-        true => audited(case, action, changes),
-        false => changes,
+/// The exit with its free text cut by [`short`].
+fn short_exit(exit: &RankExit) -> RankExit {
+    match exit {
+        RankExit::SpawnFailed { reason } => RankExit::SpawnFailed {
+            reason: short_words(reason),
+        },
+        RankExit::Lost { evidence } => RankExit::Lost {
+            evidence: short_words(evidence),
+        },
+        RankExit::NeverStarted { evidence } => RankExit::NeverStarted {
+            evidence: short_words(evidence),
+        },
+        other => other.clone(),
     }
+}
+
+/// These changes with their audit entry.
+fn audited(case: Case<'_>, action: AuditAction, mut changes: Vec<Change>) -> Vec<Change> {
+    let by = case.principal.clone();
+    changes.push(Change::Audit { by, action });
+    changes
 }
 
 fn wrong_state(allocation: &Allocation, action: &str) -> Refusal {

@@ -1,13 +1,11 @@
 //! Idempotency keys: a repeated command answers with its first outcome for a day of state time.
 
-use crate::v1;
 use bytes::Bytes;
 use lattice_quorum_types::{
     Applied, Command, Outcome, Revision, UnixMillis,
     claim::{Claim, ClaimedNode, Proof},
     command::{ExpectedNode, IssuedCertificate, KEY_LIFETIME_MS},
     planted::{self, Bug},
-    spec::AllocationSpec,
 };
 use serde::{Deserialize, Serialize, Serializer};
 use std::{
@@ -32,13 +30,9 @@ impl KeyId {
     }
 }
 
-/// Of a command, by the rules of the schema it was written in: the encoding of commands changes,
-/// and what was remembered before an upgrade answers repeats after it.
+/// blake3 of a command without the values that each proposer stamps. Equal requests have equal digests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Digest {
-    schema: u16,
-    hash: [u8; 32],
-}
+pub(crate) struct Digest([u8; 32]);
 
 /// Remembered outcomes. What says whether a key is known holds nothing else: most keys are new, and
 /// among a million a look-up costs what it touches of memory.
@@ -107,19 +101,14 @@ impl Keys {
         principal: &str,
         key: &str,
         command: &Command,
-        schema: u16,
         now: UnixMillis,
     ) -> Seen {
+        let digest = Digest::of(command);
         let id = KeyId::of(principal, key);
         let is_known = |entry: &&Entry| !entry.expired(now) && !planted::is(Bug::KeysForgotten);
         match self.entry(id).filter(is_known) {
-            None => {
-                let digest = Digest::of(command, schema);
-                Seen::Never(NewKey { id, digest })
-            }
-            Some(entry) if entry.digest != Digest::of(command, entry.digest.schema) => {
-                Seen::OtherCommand
-            }
+            None => Seen::Never(NewKey { id, digest }),
+            Some(entry) if entry.digest != digest => Seen::OtherCommand,
             Some(entry) => Seen::Before(Applied {
                 revision: entry.revision,
                 outcome: entry.outcome.clone(),
@@ -162,48 +151,9 @@ impl Keys {
 }
 
 impl Digest {
-    /// Equal commands have equal digests under one schema.
-    fn of(command: &Command, schema: u16) -> Self {
-        let bytes = match schema {
-            0 | 1 => v1::encode(command),
-            2..=4 => encode(&as_asked(&as_fourth(command))),
-            5 => encode(&as_asked(&as_fifth(command))),
-            _ => encode(&as_asked(command)),
-        };
-        let hash = *blake3::hash(&bytes).as_bytes();
-        Digest { schema, hash }
+    fn of(command: &Command) -> Self {
+        Digest(*blake3::hash(&encode(&as_asked(command))).as_bytes())
     }
-
-    /// As an entry of the first version remembered it.
-    pub(crate) fn of_first_schema(hash: [u8; 32]) -> Self {
-        Digest { schema: 1, hash }
-    }
-}
-
-/// The command as schemas up to 4 wrote it. One that says what they did not know is encoded as it is,
-/// and so equals none of then.
-fn as_fourth(command: &Command) -> Cow<'_, Command> {
-    let former = match command {
-        Command::Submit { spec } => spec.to_former(),
-        Command::SubmitFifth { spec } => AllocationSpec::from((**spec).clone()).to_former(),
-        _ => None,
-    };
-    former.map_or(Cow::Borrowed(command), |spec| {
-        let spec = Box::new(spec);
-        Cow::Owned(Command::SubmitFormer { spec })
-    })
-}
-
-/// The command as schema 5 wrote it.
-fn as_fifth(command: &Command) -> Cow<'_, Command> {
-    let fifth = match command {
-        Command::Submit { spec } => spec.to_fifth(),
-        _ => None,
-    };
-    fifth.map_or(Cow::Borrowed(command), |spec| {
-        let spec = Box::new(spec);
-        Cow::Owned(Command::SubmitFifth { spec })
-    })
 }
 
 /// The command without what each proposer stamps anew: asking twice for a certificate is asking

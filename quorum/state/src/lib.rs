@@ -11,8 +11,8 @@
 //! [`State::check`] is the judging half alone, so the leader's pre-check and `apply` are one rule.
 //!
 //! Begin with `state.rs`, then the command you care about in `judge/`. What a limit means is one
-//! replaceable piece, [`policy`]; see `0001-limit-policy.md`. What an older build wrote is read
-//! through [`v1`] and `v4` to `v7`.
+//! replaceable piece, [`policy`]; see `0001-limit-policy.md`. The snapshot format and its rules are in
+//! `../0004-formats.md`.
 #![forbid(unsafe_code)]
 
 mod archive;
@@ -43,11 +43,6 @@ mod topics;
 mod tree;
 mod trust;
 mod unstarted;
-pub mod v1;
-mod v4;
-mod v5;
-mod v6;
-mod v7;
 mod vcluster;
 
 pub use clock::{MAX_FORWARD_MS, MAX_LEASE_MS};

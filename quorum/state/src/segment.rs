@@ -6,18 +6,16 @@
 
 use crate::topics::{Topic, Topics};
 use bytes::Bytes;
-use lattice_quorum_types::{UnixMillis, audit, weight::on_wire};
+use lattice_quorum_types::{UnixMillis, audit};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::{collections::BTreeSet, fmt, str::FromStr};
 
 /// Marks a segment.
 const MAGIC: [u8; 8] = *b"LATSEGM\n";
-/// Newest version of a segment's encoding; all before it are read too.
-const VERSION: u16 = 3;
-/// The oldest one. A segment is written in the oldest version that holds its rows: so replaying a log of
-/// an older build makes the segments that build made, of the same bytes and names.
-pub(crate) const FIRST_VERSION: u16 = 1;
-/// Magic, version, table, number and rows; the rows follow, as postcard.
+/// Format of a segment. Its bytes are its name and part of the state, so a later version must write the
+/// segments of a log in the format in which the version that wrote the log wrote them.
+const FORMAT: u16 = 1;
+/// Magic, format, table, number and rows; the rows follow, as postcard.
 const HEADER_BYTES: usize = 8 + 2 + 1 + 4 + 4;
 const DIGEST_HEX: usize = 64;
 
@@ -190,32 +188,14 @@ pub(crate) trait Row: Clone + Serialize + DeserializeOwned {
     fn at(&self) -> UnixMillis;
     /// What it is about, as far as that is asked for.
     fn topics(&self, say: &mut dyn FnMut(Topic<'_>));
-    /// The oldest version of segments that holds it.
-    fn version(&self) -> u16 {
-        FIRST_VERSION
-    }
-    /// Its bytes in a segment of its own version.
-    fn bytes(&self) -> usize {
-        on_wire(self)
-    }
-    /// Puts it behind `bytes` as segments of `version`, which holds it, have it.
-    fn encode(&self, _version: u16, bytes: Vec<u8>) -> postcard::Result<Vec<u8>> {
-        postcard::to_extend(self, bytes)
-    }
-    /// The first row of the bytes of a segment of `version`, and what is behind it.
-    fn decode(_version: u16, bytes: &[u8]) -> postcard::Result<(Self, &[u8])> {
-        postcard::take_from_bytes(bytes)
-    }
 }
 
 /// Makes segment `number` of these rows.
 pub(crate) fn seal<R: Row>(number: u32, rows: &[R]) -> (Segment, Sealed) {
     let count = u32::try_from(rows.len()).unwrap_or(u32::MAX);
-    let version = rows.iter().map(Row::version).max();
-    let version = version.unwrap_or(FIRST_VERSION);
     let mut bytes = Vec::with_capacity(HEADER_BYTES);
     bytes.extend_from_slice(&MAGIC);
-    bytes.extend_from_slice(&version.to_le_bytes());
+    bytes.extend_from_slice(&FORMAT.to_le_bytes());
     bytes.push(R::TABLE as u8);
     bytes.extend_from_slice(&number.to_le_bytes());
     bytes.extend_from_slice(&count.to_le_bytes());
@@ -225,7 +205,7 @@ pub(crate) fn seal<R: Row>(number: u32, rows: &[R]) -> (Segment, Sealed) {
             reason = "plain data serialised into memory cannot fail"
         )]
         {
-            bytes = row.encode(version, bytes).expect("a row serialises");
+            bytes = postcard::to_extend(row, bytes).expect("a row serialises");
         }
     }
     let id = SegmentId {
@@ -260,13 +240,13 @@ fn decode<R: Row>(id: &SegmentId, bytes: &[u8]) -> Result<Vec<R>, String> {
         .split_at_checked(HEADER_BYTES)
         .ok_or("it is too short")?;
     let (magic, header) = header.split_at(MAGIC.len());
-    let &[v0, v1, table, n0, n1, n2, n3, c0, c1, c2, c3] = header else {
+    let &[f0, f1, table, n0, n1, n2, n3, c0, c1, c2, c3] = header else {
         return Err("it is too short".to_owned());
     };
-    let version = u16::from_le_bytes([v0, v1]);
-    if version > VERSION {
+    let format = u16::from_le_bytes([f0, f1]);
+    if format != FORMAT {
         return Err(format!(
-            "it has version {version}, newer than {VERSION}, the newest this build reads"
+            "it has format {format}; this version of Lattice reads format {FORMAT}"
         ));
     }
     let number = u32::from_le_bytes([n0, n1, n2, n3]);
@@ -275,7 +255,7 @@ fn decode<R: Row>(id: &SegmentId, bytes: &[u8]) -> Result<Vec<R>, String> {
     }
     let mut rows = Vec::new();
     for _ in 0..u32::from_le_bytes([c0, c1, c2, c3]) {
-        let (row, behind) = R::decode(version, rest)
+        let (row, behind) = postcard::take_from_bytes(rest)
             .map_err(|e| format!("row {} cannot be decoded: {e}", rows.len()))?;
         rows.push(row);
         rest = behind;

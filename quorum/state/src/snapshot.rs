@@ -1,16 +1,12 @@
 //! The state as bytes: a versioned, checksummed frame around its encoding.
 
-use crate::{State, v1, v4, v5, v6, v7};
+use crate::State;
 
-/// Snapshot format this build writes; it reads all before it too.
-pub const FORMAT_VERSION: u16 = 8;
+/// Snapshot format that this version of Lattice writes and reads. See `../../0004-formats.md`.
+pub const FORMAT_VERSION: u16 = 1;
 
 /// Marks a snapshot of this state machine.
 const MAGIC: [u8; 8] = *b"LATSTATE";
-/// What format 3 ended before, as it is encoded when there is none: no baselines, no brake.
-const NO_BASELINES: [u8; 2] = [0, 0];
-/// What format 2 ended before: a map that was empty then, and the same.
-const NOTHING_UNSTARTED: [u8; 3] = [0, 0, 0];
 /// Magic, version, body length, blake3 of version, length and body.
 const HEADER_BYTES: usize = 8 + 2 + 8 + 32;
 
@@ -20,14 +16,15 @@ pub enum RestoreError {
     /// They are something else.
     #[error("this is not a snapshot of the quorum's state")]
     NotASnapshot,
-    /// A newer build wrote them.
+    /// The snapshot has another format.
     #[error(
-        "snapshot format {found} is newer than {supported}, the newest this build reads; upgrade it"
+        "the snapshot has format {found}; this version of Lattice reads format {supported}; use the \
+         version that wrote it"
     )]
-    NewerVersion {
-        /// Of the snapshot.
+    OtherFormat {
+        /// Format of the snapshot.
         found: u16,
-        /// Newest supported.
+        /// Format that this version reads.
         supported: u16,
     },
     /// The end is missing, or something follows it.
@@ -81,8 +78,8 @@ impl State {
         };
         let (version, rest) = rest.split_first_chunk::<2>().ok_or_else(short)?;
         let found = u16::from_le_bytes(*version);
-        if found > FORMAT_VERSION {
-            return Err(RestoreError::NewerVersion {
+        if found != FORMAT_VERSION {
+            return Err(RestoreError::OtherFormat {
                 found,
                 supported: FORMAT_VERSION,
             });
@@ -99,17 +96,7 @@ impl State {
         if checksum(version, length, body) != *sum {
             return Err(RestoreError::Checksum);
         }
-        let state = match found {
-            0 | 1 => postcard::from_bytes::<v1::State>(body).map(Into::into),
-            2 => former(&[body, &NOTHING_UNSTARTED[..]].concat()),
-            3 => former(&[body, &NO_BASELINES[..]].concat()),
-            4 => former(body),
-            5 => postcard::from_bytes::<v5::State>(body).map(Into::into),
-            6 => postcard::from_bytes::<v6::State>(body).map(Into::into),
-            7 => postcard::from_bytes::<v7::State>(body).map(Into::into),
-            _ => postcard::from_bytes(body),
-        };
-        state
+        postcard::from_bytes(body)
             .map(State::with_order)
             .map_err(|e| RestoreError::Decode {
                 reason: e.to_string(),
@@ -128,11 +115,6 @@ impl State {
         )]
         postcard::to_stdvec(self).expect("the state serialises")
     }
-}
-
-/// The state in a body of format 4.
-fn former(body: &[u8]) -> postcard::Result<State> {
-    postcard::from_bytes::<v4::State>(body).map(Into::into)
 }
 
 fn checksum(version: &[u8; 2], length: &[u8; 8], body: &[u8]) -> [u8; 32] {

@@ -69,18 +69,15 @@ pub struct State {
     pub(crate) keys: Keys,
     pub(crate) trust: Trust,
     pub(crate) audit: Audit,
-    /// Format 2 ended before it.
     pub(crate) unstarted: Unstarted,
-    /// Format 3 ended before it.
     pub(crate) baselines: Baselines,
     /// What is limited for the whole cluster.
     pub(crate) system: SystemLimits,
     pub(crate) tenures: Tenures,
     pub(crate) vclusters: Vclusters,
-    /// Format 6 ended before it.
     pub(crate) dags: Dags,
     pub(crate) reservations: Reservations,
-    /// Format 7 ended before it. Tenants of which nothing is known are not in it.
+    /// Tenants of which nothing is known are not in it.
     pub(crate) budgets: BTreeMap<ProjectPath, TenantBudget>,
     pub(crate) facts: Facts,
     /// Who waits for whom. Follows from allocations and is made anew with them.
@@ -173,7 +170,7 @@ impl State {
     }
 
     fn judge(&self, envelope: &Envelope) -> Result<Judged, Refusal> {
-        if envelope.schema > SCHEMA {
+        if envelope.schema != SCHEMA {
             let given = envelope.schema;
             return Err(Refusal::UnsupportedSchema {
                 given,
@@ -184,15 +181,9 @@ impl State {
         let mut new_key = None;
         if let Some(key) = &envelope.key {
             let Envelope {
-                principal,
-                command,
-                schema,
-                ..
+                principal, command, ..
             } = envelope;
-            match self
-                .keys
-                .look_up(&principal.name, key, command, *schema, now)
-            {
+            match self.keys.look_up(&principal.name, key, command, now) {
                 Seen::Before(applied) => return Ok(Judged::Repeat(applied)),
                 Seen::OtherCommand => return Err(Refusal::KeyReused { key: key.clone() }),
                 Seen::Never(key) => new_key = Some(key),

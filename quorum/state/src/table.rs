@@ -3,6 +3,7 @@
 //! always at hand.
 
 use crate::segment::{Row, Sealed, Segment, seal};
+use lattice_quorum_types::weight::on_wire;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -39,25 +40,7 @@ pub(crate) struct Log<R> {
     open_bytes: u64,
 }
 
-impl<R> Log<R> {
-    /// When a group of its rows is full.
-    pub(crate) fn bounds(&self) -> Bounds {
-        self.bounds
-    }
-}
-
 impl<R: Row> Log<R> {
-    /// The same table, of which each row becomes another that has as many bytes.
-    pub(crate) fn map<Old>(old: Log<Old>, row: impl FnMut(Old) -> R) -> Self {
-        Log {
-            bounds: old.bounds,
-            sealed: old.sealed,
-            tail: old.tail.into_iter().map(row).collect(),
-            former: old.former,
-            open_bytes: old.open_bytes,
-        }
-    }
-
     pub(crate) fn new(bounds: Bounds) -> Self {
         Log {
             bounds,
@@ -72,7 +55,7 @@ impl<R: Row> Log<R> {
     /// this made.
     pub(crate) fn append(&mut self, row: R) -> (u32, Option<Sealed>) {
         let number = self.next_number() + u32::from(self.former > 0);
-        self.open_bytes += row.bytes() as u64;
+        self.open_bytes += on_wire(&row) as u64;
         self.tail.push(row);
         let open = self.tail.len() - self.former as usize;
         let is_full = open >= self.bounds.rows as usize || self.open_bytes >= self.bounds.bytes;

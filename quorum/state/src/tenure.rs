@@ -18,13 +18,6 @@ pub(crate) struct Tenures {
 }
 
 impl Tenures {
-    /// Of a state of a build that knew no claims of users.
-    pub(crate) fn of_former<'a>(allocations: impl Iterator<Item = &'a Allocation>) -> Self {
-        let mut tenures = Self::default();
-        allocations.for_each(|allocation| tenures.follow_allocation(None, allocation));
-        tenures
-    }
-
     /// Nodes that are in sensitive use, claimed or not.
     pub(crate) fn pool(&self) -> u64 {
         self.alone + self.sensitive

@@ -216,18 +216,6 @@ fn an_operator_who_asks_is_named_as_one_who_acts_on_others_too() {
     assert!(written.iter().all(|entry| entry.by.name == "olga"));
 }
 
-#[test]
-fn a_command_of_an_earlier_schema_writes_nothing_down() {
-    let mut c = founded();
-    let (id, _) = submit(&mut c, false, &[]);
-    let user = common::principal("alice", Power::User);
-    let mut old = common::envelope(c.now(), user, Command::Cancel { id });
-    old.schema = 3;
-    let applied = c.apply(old).unwrap();
-    let is_audit = |kind: &EventKind| matches!(kind, EventKind::Audit { .. });
-    assert!(applied.events.iter().all(|event| !is_audit(&event.kind)));
-}
-
 struct Kept(Vec<Sealed>);
 
 impl Segments for Kept {

@@ -408,40 +408,6 @@ fn entries_are_found_in_pages() {
 }
 
 #[test]
-fn commands_of_an_earlier_schema_write_down_what_they_wrote_then() {
-    let mut c = Cluster::default();
-    let mut old = |command| {
-        let mut envelope = common::envelope(c.now(), principal("root", Power::Admin), command);
-        envelope.schema = 3;
-        c.apply(envelope).unwrap();
-    };
-    old(Command::CreateProject {
-        path: path("atlas"),
-        limits: None,
-        admins: Vec::new(),
-        description: String::new(),
-    });
-    let (node, vcluster) = (node("n000"), spec("atlas", 1).vcluster);
-    old(Command::RegisterNode {
-        node: node.clone(),
-        vcluster,
-    });
-    let lifecycle = Lifecycle::Ready;
-    old(Command::SetLifecycle {
-        node: node.clone(),
-        lifecycle,
-    });
-    let reason = Some("fan".to_owned());
-    let expected = None;
-    old(Command::Drain {
-        node,
-        reason,
-        expected,
-    });
-    assert_eq!(entries(&c), []);
-}
-
-#[test]
 fn of_several_that_sign_at_once_each_checkpoint_covers_something_new() {
     let mut c = furnished();
     let first = checkpoint(&c);

@@ -86,18 +86,3 @@ fn what_cannot_be_is_refused_by_its_field_and_changes_nothing() {
     }
     assert_eq!(c.state.digest(), before);
 }
-
-/// As logs of before have it.
-#[test]
-fn the_submit_of_before_makes_the_same_record_as_one_that_says_nothing() {
-    let (mut now, mut then) = (founded(), founded());
-    let spec = common::spec("t", 1);
-    let former = Box::new(spec.to_former().unwrap());
-    now.submit(spec).unwrap();
-    let command = Command::SubmitFormer { spec: former };
-    then.propose("alice", Power::User, command).unwrap();
-    assert_eq!(now.state.digest(), then.state.digest());
-    let mut asking = common::spec("t", 1);
-    asking.demand = demand();
-    assert_eq!(asking.to_former(), None);
-}

@@ -3,11 +3,12 @@
 
 mod common;
 
-use common::{Cluster, limits, path};
+use common::{Cluster, envelope, limits, path, principal};
+use lattice_quorum_state::{FORMAT_VERSION, RestoreError, State};
 use lattice_quorum_types::{
     AllocationId, AllocationState, Command, Refusal,
     allocation::{RankExit, StopCause},
-    command::RankReport,
+    command::{Power, RankReport, SCHEMA},
     spec::Requeue,
 };
 
@@ -182,4 +183,38 @@ fn what_would_be_put_back_can_be_cancelled_while_it_stops() {
     c.end_all(id, RankExit::Stopped);
     let state = c.state.allocation(id).unwrap().state;
     assert_eq!(state, AllocationState::Cancelled);
+}
+
+#[test]
+fn refuses_commands_of_another_schema() {
+    let mut c = cluster();
+    let before = c.state.digest();
+    for given in [0, SCHEMA + 1, 7, u16::MAX] {
+        let id = AllocationId(1);
+        let command = Command::Cancel { id };
+        let mut other = envelope(c.now(), principal("root", Power::Admin), command);
+        other.schema = given;
+        let refused = c.apply(other).unwrap_err();
+        let supported = SCHEMA;
+        assert_eq!(refused, Refusal::UnsupportedSchema { given, supported });
+        let text = refused.to_string();
+        assert!(
+            text.starts_with(&format!("command schema {given} is not supported")),
+            "{text}"
+        );
+    }
+    assert_eq!(c.state.digest(), before);
+}
+
+#[test]
+fn refuses_snapshots_of_another_format() {
+    let bytes = cluster().state.snapshot();
+    State::restore(&bytes).unwrap();
+    for found in [0, FORMAT_VERSION + 1, 8, u16::MAX] {
+        let mut other = bytes.clone();
+        other[8..10].copy_from_slice(&found.to_le_bytes());
+        let refused = State::restore(&other).unwrap_err();
+        let supported = FORMAT_VERSION;
+        assert_eq!(refused, RestoreError::OtherFormat { found, supported });
+    }
 }

@@ -32,26 +32,21 @@ fn take(c: &mut Cluster, vcluster: &str) -> Fence {
     }
 }
 
-fn ask(c: &mut Cluster, schema: u16, fence: &Fence, command: Command) -> Result<Applied, Refusal> {
+fn ask(c: &mut Cluster, fence: &Fence, command: Command) -> Result<Applied, Refusal> {
     let service = principal("service:c1", Power::Service);
     let mut asked = envelope(c.now(), service, command);
-    (asked.schema, asked.fence) = (schema, Some(fence.clone()));
+    asked.fence = Some(fence.clone());
     c.apply(asked)
 }
 
-fn assign(
-    c: &mut Cluster,
-    schema: u16,
-    fence: &Fence,
-    id: AllocationId,
-) -> Result<Applied, Refusal> {
+fn assign(c: &mut Cluster, fence: &Fence, id: AllocationId) -> Result<Applied, Refusal> {
     let nodes = c.free(1);
-    ask(c, schema, fence, Command::Assign { id, nodes })
+    ask(c, fence, Command::Assign { id, nodes })
 }
 
-fn grow(c: &mut Cluster, schema: u16, fence: &Fence, id: AllocationId) -> Result<Applied, Refusal> {
+fn grow(c: &mut Cluster, fence: &Fence, id: AllocationId) -> Result<Applied, Refusal> {
     let nodes = c.free(1);
-    ask(c, schema, fence, Command::Grow { id, nodes })
+    ask(c, fence, Command::Grow { id, nodes })
 }
 
 fn furnished() -> Cluster {
@@ -72,7 +67,7 @@ fn a_scheduler_gives_nodes_to_its_own_vclusters_work_alone() {
     let mut c = furnished();
     let id = c.submit(spec("atlas", 1)).unwrap();
     let (main, other) = (take(&mut c, "main"), take(&mut c, "other"));
-    let refused = assign(&mut c, 5, &other, id).unwrap_err();
+    let refused = assign(&mut c, &other, id).unwrap_err();
     let said = refused.to_string();
     assert!(
         matches!(refused, Refusal::Invalid { ref field, .. } if field == "fence"),
@@ -89,27 +84,15 @@ fn a_scheduler_gives_nodes_to_its_own_vclusters_work_alone() {
         ttl_ms: 6_000,
     })
     .unwrap();
-    assign(&mut c, 5, &dispatch, id).unwrap_err();
-    let assigned = assign(&mut c, 5, &main, id).unwrap();
+    assign(&mut c, &dispatch, id).unwrap_err();
+    let assigned = assign(&mut c, &main, id).unwrap();
     assert_eq!(assigned.outcome, Outcome::Assigned { attempt: 1 });
-    let refused = grow(&mut c, 5, &other, id).unwrap_err().to_string();
+    let refused = grow(&mut c, &other, id).unwrap_err().to_string();
     assert!(
         refused.contains("schedule.main, not schedule.other"),
         "{refused}"
     );
-    grow(&mut c, 5, &main, id).unwrap();
-    assert_eq!(c.state.allocation(id).unwrap().spec.nodes, 2);
-}
-
-/// One lease covered all vClusters; such a log gives the state it gave.
-#[test]
-fn what_was_assigned_before_schema_5_is_judged_as_it_was() {
-    let mut c = furnished();
-    let id = c.submit(spec("atlas", 1)).unwrap();
-    let other = take(&mut c, "other");
-    let assigned = assign(&mut c, 4, &other, id).unwrap();
-    assert_eq!(assigned.outcome, Outcome::Assigned { attempt: 1 });
-    grow(&mut c, 4, &other, id).unwrap();
+    grow(&mut c, &main, id).unwrap();
     assert_eq!(c.state.allocation(id).unwrap().spec.nodes, 2);
 }
 
@@ -291,15 +274,6 @@ fn what_has_settings_alone_is_gone_with_its_last_node() {
     let give_back = Command::ReleaseLease { lease, holder };
     c.propose("service:c1", Power::Service, give_back).unwrap();
     assert!(leases(&c).is_empty());
-    // As it was judged before.
-    let former = |c: &mut Cluster, command| {
-        let mut former = envelope(c.now(), principal("root", Power::Admin), command);
-        former.schema = 4;
-        c.apply(former).unwrap()
-    };
-    former(&mut c, submit(work()));
-    let made = former(&mut c, settings("mll", ENERGY, None));
-    assert_eq!(made.outcome, Outcome::VclusterSet { version: 1 });
     // Nor does `default` go, and what is left can be deleted.
     c.admin(settings("default", ENERGY, None)).unwrap();
     c.admin(delete("main")).unwrap();
@@ -356,7 +330,7 @@ fn the_lease_of_a_scheduler_goes_with_its_vcluster() {
         epoch: last,
     };
     for current in [0, last + 2] {
-        let refused = assign(&mut c, 5, &stale, id).unwrap_err();
+        let refused = assign(&mut c, &stale, id).unwrap_err();
         assert!(
             matches!(refused, Refusal::StaleEpoch { current: is, .. } if is == current),
             "{refused}"
@@ -390,15 +364,8 @@ fn a_lease_that_is_given_back_when_its_vcluster_is_gone_is_forgotten() {
     let nothing = service(&mut c, give_back(&again.lease)).unwrap();
     assert!(nothing.events.is_empty());
 
-    // Commands of before forgot none; nor does what is there go.
-    let mut former = envelope(
-        c.now(),
-        principal("service:c1", Power::Service),
-        give_back(&take(&mut c, "night").lease),
-    );
-    former.schema = 4;
-    c.apply(former).unwrap();
+    // The lease of a vCluster that exists stays.
     service(&mut c, give_back(&main.lease)).unwrap();
     let names: Vec<String> = leases(&c).into_iter().map(|lease| lease.name).collect();
-    assert_eq!(names, ["schedule.main", "schedule.night"]);
+    assert_eq!(names, ["schedule.main"]);
 }

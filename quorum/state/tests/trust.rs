@@ -610,38 +610,6 @@ fn what_was_done_stays_known_in_a_chain_that_shows_every_change() {
     assert!(verify_chain(&forged).is_err());
 }
 
-/// The first version's commands stand in logs, and mean what they meant.
-#[test]
-fn commands_of_the_first_version_are_judged_by_its_rules() {
-    let mut c = Cluster::default();
-    let token = grant("a1");
-    let commands = [
-        Command::CreateToken {
-            grant: token.clone(),
-        },
-        Command::ConsumeToken {
-            hash: token.hash.clone(),
-            name: "n1".to_owned(),
-            role: Role::Agent,
-            from: None,
-            replace: false,
-            certificate: IssuedCertificate {
-                issued_at: UnixMillis(0),
-                expires_at: UnixMillis(0),
-            },
-        },
-    ];
-    for command in commands {
-        let by = common::principal("root", Power::Admin);
-        let mut envelope = common::envelope(c.now(), by, command);
-        envelope.schema = 1;
-        assert_eq!(c.apply(envelope).unwrap().outcome, Outcome::Done);
-    }
-    assert_eq!(tokens(&c)[0].grant.uses, 9);
-    assert!(audit(&c).is_empty());
-    assert!(of(&c, Role::Agent, "n1").is_none());
-}
-
 #[test]
 fn no_more_is_revoked_than_members_can_sign() {
     let mut c = Cluster::default();

@@ -1,7 +1,7 @@
 //! A backup file: a header that anybody can read, and parts with a digest each.
 //!
 //! ```text
-//! [LATBACK\n][version u16 LE][header length u32 LE][blake3 of the header][header: JSON]
+//! [LATBACK\n][format u16 LE][header length u32 LE][blake3 of the header][header: JSON]
 //! [part 0][part 1]…
 //! ```
 //!
@@ -13,9 +13,9 @@ use serde::{Deserialize, Serialize};
 
 /// Begins every backup.
 pub const MAGIC: [u8; 8] = *b"LATBACK\n";
-/// Version of the file this build writes; it reads all before it too.
-pub const VERSION: u16 = 1;
-/// Magic, version, length and digest of the header.
+/// Format of a backup file that this version of Lattice writes and reads.
+pub const FORMAT: u16 = 1;
+/// Magic, format, length and digest of the header.
 const PREFIX_BYTES: usize = 8 + 2 + 4 + 32;
 /// Longest header, bytes: more is damage.
 const MAX_HEADER_BYTES: u32 = 32 << 20;
@@ -70,13 +70,13 @@ pub enum BackupFault {
     /// Something else.
     #[error("this is no backup of a Lattice quorum")]
     NotABackup,
-    /// A newer build wrote it.
+    /// The file has another format.
     #[error(
-        "the backup has format {found}, newer than {VERSION}, the newest this build reads; use the \
-         newer build"
+        "the backup has format {found}; this version of Lattice reads format {FORMAT}; use the \
+         version that wrote the backup"
     )]
-    Newer {
-        /// Of the file.
+    OtherFormat {
+        /// Format of the file.
         found: u16,
     },
     /// A part is not what was written.
@@ -138,7 +138,7 @@ impl Header {
         let digest = blake3::hash(&header);
         let mut bytes = Vec::with_capacity(PREFIX_BYTES + header.len());
         bytes.extend_from_slice(&MAGIC);
-        bytes.extend_from_slice(&VERSION.to_le_bytes());
+        bytes.extend_from_slice(&FORMAT.to_le_bytes());
         bytes.extend_from_slice(&length.to_le_bytes());
         bytes.extend_from_slice(digest.as_bytes());
         bytes.extend_from_slice(&header);
@@ -244,11 +244,8 @@ fn header(bytes: &[u8]) -> Result<Option<(Header, usize)>, BackupFault> {
         return Ok(None);
     };
     let found = u16::from_le_bytes([prefix[8], prefix[9]]);
-    if found == 0 {
-        return Err(BackupFault::NotABackup);
-    }
-    if found > VERSION {
-        return Err(BackupFault::Newer { found });
+    if found != FORMAT {
+        return Err(BackupFault::OtherFormat { found });
     }
     let length = u32::from_le_bytes([prefix[10], prefix[11], prefix[12], prefix[13]]);
     if length > MAX_HEADER_BYTES {

@@ -13,7 +13,7 @@ use crate::{
     node::Lifecycle,
     reservation::ReservationSpec,
     rpc::Role,
-    spec::{AllocationSpec, FifthSpec, FormerSpec},
+    spec::AllocationSpec,
     tenure::WipeOutcome,
     vcluster::VclusterPatch,
 };
@@ -56,10 +56,10 @@ pub enum Command {
         /// At least one.
         changes: Vec<LimitChange>,
     },
-    /// [`Command::Submit`] as it was before schema 5. Nobody proposes it any more.
-    SubmitFormer {
-        /// What was asked for.
-        spec: Box<FormerSpec>,
+    /// Submits an allocation, or an array of them.
+    Submit {
+        /// The request.
+        spec: Box<AllocationSpec>,
     },
     /// Cancels: ends at once what holds nothing, stops what holds nodes.
     Cancel {
@@ -76,8 +76,8 @@ pub enum Command {
         /// Which.
         id: AllocationId,
     },
-    /// Gives a pending allocation its nodes, in rank order. Fenced. Since schema 3 not for sensitive
-    /// work: [`Command::AssignSensitive`].
+    /// Gives a pending allocation its nodes, in rank order. Fenced. Not for sensitive work, which
+    /// [`Command::AssignSensitive`] assigns.
     Assign {
         /// Which.
         id: AllocationId,
@@ -419,16 +419,6 @@ pub enum Command {
         /// See [`Command::SetVcluster`].
         expected_version: Option<u32>,
     },
-    /// [`Command::Submit`] as it was in schema 5. Nobody proposes it any more.
-    SubmitFifth {
-        /// What was asked for.
-        spec: Box<FifthSpec>,
-    },
-    /// Submits an allocation, or an array of them. Since schema 6.
-    Submit {
-        /// What is asked for.
-        spec: Box<AllocationSpec>,
-    },
     /// Submits a graph: all its members, or none.
     SubmitDag {
         /// What is asked for.
@@ -554,7 +544,7 @@ pub enum Command {
         /// The checkpoint, and how long it may take.
         checkpoint: CheckpointAsked,
     },
-    /// Changes what a tenant may use and what it is meant to use, all of it or nothing. Since schema 7.
+    /// Changes what a tenant may use and what it is meant to use, all of it or nothing.
     UpdateTenant {
         /// Which.
         tenant: ProjectPath,

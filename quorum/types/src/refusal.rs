@@ -133,11 +133,11 @@ pub enum Refusal {
         /// The key.
         key: String,
     },
-    /// The proposer speaks a newer schema than this member.
+    /// The command has another schema than this member reads.
     UnsupportedSchema {
-        /// Of the command.
+        /// Schema of the command.
         given: u16,
-        /// Newest supported.
+        /// Schema that this member reads.
         supported: u16,
     },
     /// Somebody of that name is a member already.

@@ -1,12 +1,8 @@
 //! What a user asks for.
 
 mod demand;
-mod fifth;
-mod former;
 
 pub use demand::{Demand, InvalidDemand};
-pub use fifth::FifthSpec;
-pub use former::FormerSpec;
 
 use crate::{AllocationId, NodeId, ProjectPath, VclusterName, terms::Terms};
 use serde::{Deserialize, Serialize};
@@ -129,12 +125,6 @@ impl OutputFiles {
             }
             other => other.map(drop),
         }
-    }
-
-    /// As [`OutputFiles::check`] was before arrays.
-    pub fn check_former(pattern: &str) -> Result<(), InvalidOutputFile> {
-        let known = |placeholder| matches!(placeholder, 'j' | 'r' | 'n').then(|| "1".to_owned());
-        fill_in(pattern, known).map(drop)
     }
 }
 
@@ -307,14 +297,11 @@ mod tests {
     }
 
     #[test]
-    fn only_an_array_has_an_index_and_before_arrays_there_was_neither() {
+    fn only_an_array_has_an_index() {
         OutputFiles::check("%A.%a", true).unwrap();
         OutputFiles::check("%A.%j", false).unwrap();
         let refused = |pattern| OutputFiles::check(pattern, false).unwrap_err().to_string();
         assert!(refused("%a").contains("this is no array"));
         assert!(refused("%x").contains("a (index)"));
-        let found = Some('A');
-        let former = InvalidOutputFile::Placeholder { found };
-        assert_eq!(OutputFiles::check_former("%A"), Err(former));
     }
 }

@@ -93,23 +93,3 @@ impl<'de> Deserialize<'de> for Index {
         }
     }
 }
-
-/// As snapshots up to format 6 have it: a place for each number from 0 on.
-#[derive(Debug, Deserialize)]
-#[serde(transparent)]
-pub(crate) struct FormerIndex(Vec<u32>);
-
-impl From<FormerIndex> for Index {
-    fn from(FormerIndex(all): FormerIndex) -> Self {
-        let blocks = all.chunks(BLOCK).enumerate();
-        let used = blocks.filter(|(_, block)| block.iter().any(|packed| *packed != 0));
-        let whole = |block: &[u32]| {
-            let mut block = block.to_vec();
-            block.resize(BLOCK, 0);
-            Arc::new(block)
-        };
-        Index {
-            blocks: used.map(|(at, block)| (at, whole(block))).collect(),
-        }
-    }
-}

@@ -25,8 +25,6 @@ pub(super) fn check(state: &State, envelope: &Envelope) -> Result<(), Refusal> {
         | Command::DeleteProject { .. }
         | Command::SetLimits { .. }
         | Command::Submit { .. }
-        | Command::SubmitFormer { .. }
-        | Command::SubmitFifth { .. }
         | Command::SubmitDag { .. }
         | Command::CancelDag { .. }
         | Command::Requeue { .. }
@@ -162,8 +160,7 @@ pub(super) fn check(state: &State, envelope: &Envelope) -> Result<(), Refusal> {
         ));
     }
     check_fence(state, envelope)?;
-    // One lease covered all vClusters before.
-    match envelope.schema >= 5 && principal.power == Power::Service {
+    match principal.power == Power::Service {
         true => check_scheduler(state, envelope),
         false => Ok(()),
     }

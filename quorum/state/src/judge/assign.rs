@@ -1,8 +1,8 @@
 //! What reconcilers do to allocations: assign nodes (the second limit gate) and stop.
 
 use super::{
-    Case, element, invalid, people::entering, sensitive, submit::check_not_paused,
-    tenure::taken_by, wrong_state,
+    Case, element, invalid, people::entering, sensitive, short_exit, short_words,
+    submit::check_not_paused, tenure::taken_by, wrong_state,
 };
 use crate::{
     change::{Change, Direction, Verdict},
@@ -34,13 +34,13 @@ pub(super) fn assign(
     expected: &[ExpectedNode],
 ) -> Result<Verdict, Refusal> {
     let verdict = assign_any(case, id, expected)?;
-    // Commands of then carried no claims. An element is never sensitive.
+    // An element is never sensitive.
     let is_sensitive = case
         .state
         .hot
         .get(&id)
         .is_some_and(|present| present.spec.sensitive);
-    if case.schema >= 3 && is_sensitive {
+    if is_sensitive {
         sensitive::without_claims(id, expected.iter().map(|expected| &expected.node))?;
     }
     Ok(verdict)
@@ -86,7 +86,7 @@ fn assign_any(
         ));
     }
     // Nothing would ever be told of it, so nothing could end it.
-    if expected.is_empty() && case.schema >= 4 {
+    if expected.is_empty() {
         return Err(invalid("nodes", "name at least one node"));
     }
     let free = free_nodes(case, present, expected)?;
@@ -333,22 +333,22 @@ pub(super) fn stop(
     }
     let record = entering(case, present, AllocationState::Stopping);
     let record = Box::new(Allocation {
-        stop: Some(short_cause(case, cause)),
+        stop: Some(short_cause(cause)),
         ..record
     });
     let change = AllocationChange::Stopping;
     Ok(Verdict::done(vec![Change::Allocation { change, record }]))
 }
 
-fn short_cause(case: Case<'_>, cause: &StopCause) -> StopCause {
+fn short_cause(cause: &StopCause) -> StopCause {
     match cause {
         StopCause::RankFailed { rank, exit } => StopCause::RankFailed {
             rank: *rank,
-            exit: case.short_exit(exit),
+            exit: short_exit(exit),
         },
         StopCause::NodeFault { node, reason } => StopCause::NodeFault {
             node: node.clone(),
-            reason: case.short(reason),
+            reason: short_words(reason),
         },
         other => other.clone(),
     }

@@ -1,7 +1,7 @@
 //! Baselines: who may decide what nodes are meant to be, how much of it fits, and that no two speak
 //! for the same. See `../0005-baselines.md`.
 
-use super::{Case, audited, invalid};
+use super::{Case, audited, invalid, short_words};
 use crate::{
     State,
     change::{Change, Verdict},
@@ -36,8 +36,7 @@ pub(super) fn set(
     expected: Option<u32>,
 ) -> Result<Verdict, Refusal> {
     check_form(asked)?;
-    // Schema 2 took any text that was short once it was folded.
-    if case.schema >= 3 && asked.nodes.len() as u64 > MAX_BYTES {
+    if asked.nodes.len() as u64 > MAX_BYTES {
         let reason = format!("at most {MAX_BYTES} bytes fit");
         return Err(invalid("nodes", reason));
     }
@@ -109,7 +108,7 @@ pub(super) fn hold_brake(case: Case<'_>, reason: &str) -> Result<Verdict, Refusa
     if case.state.baselines.brake().is_some() {
         return Ok(Verdict::nothing());
     }
-    let reason = case.short(reason);
+    let reason = short_words(reason);
     let brake = Brake {
         reason: reason.clone(),
         since: case.now,
@@ -129,7 +128,7 @@ pub(super) fn release_brake(case: Case<'_>, reason: &str) -> Result<Verdict, Ref
         return Ok(Verdict::nothing());
     };
     let action = AuditAction::BrakeReleased {
-        reason: case.short(reason),
+        reason: short_words(reason),
         held_for: held.reason.clone(),
     };
     Ok(Verdict::done(audited(
@@ -191,7 +190,7 @@ fn check_form(definition: &Definition) -> Result<(), Refusal> {
         if !is_name {
             return Err(invalid(
                 "classes",
-                format!("{:?} is no class", short(class)),
+                format!("{:?} is no class", short_text(class)),
             ));
         }
         check_rule(class, rule)?;
@@ -250,7 +249,7 @@ fn fault(constraint: &Constraint) -> Option<String> {
 }
 
 /// As much of what was written as a refusal repeats.
-fn short(text: &str) -> &str {
+fn short_text(text: &str) -> &str {
     &text[..text.floor_char_boundary(MAX_WORDS_BYTES)]
 }
 
@@ -259,7 +258,7 @@ fn expand(list: &str) -> Result<Vec<NodeId>, Refusal> {
     if list.is_empty() {
         return Ok(Vec::new());
     }
-    let said = |error: hostlist::HostlistError| invalid("nodes", short(&error.to_string()));
+    let said = |error: hostlist::HostlistError| invalid("nodes", short_text(&error.to_string()));
     let mut nodes = hostlist::expand(list).map_err(said)?;
     nodes.sort();
     Ok(nodes)
@@ -339,7 +338,7 @@ fn check_ambiguity(
                 name: name.clone(),
                 other: other.name.clone(),
                 class: class.clone(),
-                chosen: short(&chosen).to_owned(),
+                chosen: short_text(&chosen).to_owned(),
             });
         }
     }

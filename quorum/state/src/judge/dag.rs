@@ -237,7 +237,7 @@ fn check_member(
         },
     };
     let spec = &member.spec;
-    check_fields(case, spec).map_err(named)?;
+    check_fields(spec).map_err(named)?;
     terms::check(case, spec).map_err(named)?;
     check_ever(case, spec).map_err(named)?;
     check_surroundings(case, spec).map_err(named)?;

@@ -1,6 +1,6 @@
 //! Taking a node from its holder by force. See `../../0003-force-release.md`.
 
-use super::{Case, audited, invalid, nodes, report, trust::check_reason};
+use super::{Case, audited, invalid, nodes, report, short_words, trust::check_reason};
 use crate::change::{Change, Verdict};
 use lattice_quorum_types::{
     NodeId, Refusal, Revision,
@@ -37,7 +37,7 @@ pub(super) fn release(
     let by = &case.principal.name;
     let own = node.drain.iter().find(|drain| drain.owner == *by);
     let before = own.map_or(String::new(), |own| format!("; before: {}", own.reason));
-    let words = case.short(&format!("released by force: {reason}{before}"));
+    let words = short_words(&format!("released by force: {reason}{before}"));
     let mut freed = drained(nodes::with_reason(node, by, &words, case.now));
     let action = AuditAction::ForceReleased {
         node: id.clone(),
@@ -54,7 +54,7 @@ pub(super) fn release(
         let freed = vec![Change::Node(Box::new(freed))];
         return Ok(Verdict::done(audited(case, action, freed)));
     }
-    let evidence = case.short(&format!("{TAKEN}{by}: {reason}"));
+    let evidence = short_words(&format!("{TAKEN}{by}: {reason}"));
     let exit = RankExit::Lost { evidence };
     let mut record = present.clone();
     let at = case.now;

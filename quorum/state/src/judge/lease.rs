@@ -81,10 +81,10 @@ pub(super) fn release(case: Case<'_>, name: &LeaseName, holder: &str) -> Result<
     }
 }
 
-/// Whether it is a scheduler's, and its vCluster is not there. Before schema 5 no lease was forgotten.
+/// Whether the lease belongs to the scheduler of a vCluster that does not exist.
 fn is_over(case: Case<'_>, name: &LeaseName) -> bool {
-    let whose = name.scheduled().filter(|_| case.schema >= 5);
-    whose.is_some_and(|vcluster| !vcluster::is_there(case, &vcluster))
+    name.scheduled()
+        .is_some_and(|vcluster| !vcluster::is_there(case, &vcluster))
 }
 
 /// When a lease ends, counting the grace for a step of state time.

@@ -1,6 +1,6 @@
 //! Nodes: registration, lifecycle, drain reasons.
 
-use super::{Case, audited, invalid};
+use super::{Case, audited, invalid, short_words};
 use crate::change::{Change, Verdict};
 use lattice_quorum_types::{
     NodeId, Refusal, Revision, UnixMillis, VclusterName,
@@ -109,7 +109,7 @@ pub(super) fn drain(
     match (reason, own) {
         (Some(""), _) => return Err(invalid("reason", "say why, in a few words")),
         (Some(reason), _) => {
-            let next = with_reason(present, owner, &case.short(reason), case.now);
+            let next = with_reason(present, owner, &short_words(reason), case.now);
             return Ok(if next == *present {
                 Verdict::nothing()
             } else {

@@ -1,6 +1,6 @@
 //! Projects and their limits.
 
-use super::{Case, MAX_WORDS_BYTES, access::forbidden, audited_since, invalid};
+use super::{Case, MAX_WORDS_BYTES, access::forbidden, audited, invalid};
 use crate::{
     change::{Change, Verdict},
     policy::ChildSums,
@@ -36,9 +36,7 @@ pub(super) fn create(
     let tree = &case.state.tree;
     let parent = path.parent().map(|up| tree.require(&up)).transpose()?;
     check_administers(case, path)?;
-    if case.schema >= 4 {
-        check_fields(path, admins, description)?;
-    }
+    check_fields(path, admins, description)?;
     if let Some(taken) = tree.namesake(path) {
         return Err(Refusal::ProjectExists {
             path: taken.clone(),
@@ -75,7 +73,7 @@ pub(super) fn create(
         admins: admins.to_vec(),
     };
     let changes = vec![Change::Project(Box::new(project))];
-    Ok(Verdict::done(audited_since(case, 4, action, changes)))
+    Ok(Verdict::done(audited(case, action, changes)))
 }
 
 /// Whether limits are set although they overbook a level.
@@ -190,7 +188,7 @@ pub(super) fn delete(case: Case<'_>, path: &ProjectPath) -> Result<Verdict, Refu
         changes.push(Change::DeleteBudget(path.clone()));
     }
     changes.extend(mended_without(case, entry));
-    Ok(Verdict::done(audited_since(case, 4, action, changes)))
+    Ok(Verdict::done(audited(case, action, changes)))
 }
 
 /// Sets limits, all or none, judged on the tree as it would be. A limit may go below usage, which
@@ -286,7 +284,7 @@ pub(super) fn limits_set(
             overcommitted: forced,
         },
     };
-    Ok(Verdict::done(audited_since(case, 4, action, changes)))
+    Ok(Verdict::done(audited(case, action, changes)))
 }
 
 fn check_administers(case: Case<'_>, path: &ProjectPath) -> Result<(), Refusal> {

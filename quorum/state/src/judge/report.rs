@@ -1,13 +1,16 @@
 //! Reports of ranks, and the transitions that follow from them.
 
-use super::{Case, assign, force, invalid, nodes, people::entering, writing, wrong_state};
+use super::{
+    Case, assign, force, invalid, nodes, people::entering, short_exit, short_words, writing,
+    wrong_state,
+};
 use crate::{
     archive::Ended,
     change::{Change, Direction, Verdict},
     unstarted::ATTEMPT_GAP,
 };
 use lattice_quorum_types::{
-    Allocation, AllocationId, AllocationState, NodeId, Refusal, UnixMillis,
+    Allocation, AllocationId, AllocationState, NodeId, Refusal,
     allocation::{Rank, RankExit, RankPhase, StopCause},
     command::RankReport,
     course::MoveReason,
@@ -60,7 +63,7 @@ pub(super) fn report(
     if let RankReport::Checkpoint { of } = report {
         return Ok(writing::report(case, present, position, of));
     }
-    let Some(phase) = next_phase(case, present, position, report) else {
+    let Some(phase) = next_phase(present, position, report) else {
         return Ok(Verdict::nothing());
     };
     if !present.state.holds() {
@@ -69,7 +72,7 @@ pub(super) fn report(
     let mut record = present.clone();
     record.ranks[position].phase = phase;
     let fault = match report {
-        RankReport::Ended { fault, .. } => fault.as_deref().map(|fault| case.short(fault)),
+        RankReport::Ended { fault, .. } => fault.as_deref().map(short_words),
         RankReport::Started { .. } | RankReport::Checkpoint { .. } => None,
     };
     if let RankPhase::Ended { exit, .. } = &record.ranks[position].phase {
@@ -130,12 +133,7 @@ fn report_of_old(id: AllocationId, attempt: u32, ended: Ended) -> Result<Verdict
 }
 
 /// The phase after a report; `None` when the report says nothing new.
-fn next_phase(
-    case: Case<'_>,
-    allocation: &Allocation,
-    position: usize,
-    report: &RankReport,
-) -> Option<RankPhase> {
+fn next_phase(allocation: &Allocation, position: usize, report: &RankReport) -> Option<RankPhase> {
     use RankPhase::{Assigned, Ended, Leaving, Left, Running};
     let present = &allocation.ranks[position].phase;
     match (present, report) {
@@ -145,7 +143,7 @@ fn next_phase(
         }
         (Assigned | Running { .. } | Leaving { .. }, RankReport::Ended { at, exit, .. }) => {
             let at = *at;
-            let exit = match (present.running_since(), case.short_exit(exit)) {
+            let exit = match (present.running_since(), short_exit(exit)) {
                 // One that runs by its agent's word did start: then it is lost as any other.
                 (Some(_), RankExit::NeverStarted { evidence }) => RankExit::Lost { evidence },
                 (_, exit) => exit,
@@ -310,12 +308,6 @@ fn finish(
         _ => AllocationChange::Ended,
     };
     let ended_at = state.is_terminal().then_some(case.now);
-    // Before schema 6 what was queued again was the last in the queue.
-    let eligible_at: UnixMillis = if state == AllocationState::Pending && case.schema < 6 {
-        case.now
-    } else {
-        record.eligible_at
-    };
     let mut record = record;
     if let Some(StopCause::Moved {
         reason: MoveReason::Preempted { .. } | MoveReason::Reclaimed { .. },
@@ -333,7 +325,6 @@ fn finish(
     let skipped = if ended_at.is_none() { skipped } else { 0 };
     let record = Allocation {
         ended_at,
-        eligible_at,
         attempt: record.attempt.saturating_add(skipped),
         ..entering(case, &record, state)
     };

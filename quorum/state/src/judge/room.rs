@@ -2,7 +2,9 @@
 //! nodes are promised to who they are for until that one has them. Whom it hits is planned elsewhere; that
 //! it may is judged here, when it is committed. See `../../0009-making-room.md`.
 
-use super::{Case, assign, invalid, people::entering, tenure::taken_by, writing, wrong_state};
+use super::{
+    Case, assign, invalid, people::entering, short_words, tenure::taken_by, writing, wrong_state,
+};
 use crate::change::{Change, Verdict};
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, NodeId, Refusal, VclusterName,
@@ -39,7 +41,7 @@ pub(super) fn make_room(
         // A service asks for somebody; a person for nobody else.
         MoveReason::Asked { by } => MoveReason::Asked {
             by: match case.principal.power {
-                Power::Service => case.short(by),
+                Power::Service => short_words(by),
                 _ => case.principal.name.clone(),
             },
         },

@@ -4,7 +4,6 @@ use super::{Case, assign, invalid, terms, vcluster};
 use crate::change::{Change, Verdict};
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, NodeId, Outcome, Refusal, Revision, UnixMillis,
-    VclusterName,
     array::IndexSet,
     course::{Course, Tally},
     event::AllocationChange,
@@ -23,7 +22,7 @@ const MAX_PATH_BYTES: usize = 4096;
 /// Accepts an allocation that fits now, as far as committed usage goes. Pending ones hold
 /// nothing, so the second gate, at assignment, judges again.
 pub(super) fn submit(case: Case<'_>, spec: &AllocationSpec) -> Result<Verdict, Refusal> {
-    check_fields(case, spec)?;
+    check_fields(spec)?;
     terms::check(case, spec)?;
     match terms::is_blocked(case, spec)? {
         false => check_gate(case, &case.principal.name, spec, Asked::Allocation)?,
@@ -42,7 +41,7 @@ pub(super) fn submit(case: Case<'_>, spec: &AllocationSpec) -> Result<Verdict, R
 pub(super) fn check_surroundings(case: Case<'_>, spec: &AllocationSpec) -> Result<(), Refusal> {
     let state = case.state;
     state.vclusters.check_use(&spec.vcluster, &spec.project)?;
-    check_is_there(case, &spec.vcluster)?;
+    vcluster::check_is_there(case, &spec.vcluster)?;
     for node in &spec.constraints.nodelist {
         if !state.nodes.contains_key(node) {
             return Err(Refusal::UnknownNode { node: node.clone() });
@@ -113,14 +112,6 @@ pub(super) fn check_ever(case: Case<'_>, spec: &AllocationSpec) -> Result<(), Re
     }
 }
 
-/// Before schema 4 work for a vCluster that is not there was taken.
-fn check_is_there(case: Case<'_>, name: &VclusterName) -> Result<(), Refusal> {
-    match case.schema < 4 {
-        true => Ok(()),
-        false => vcluster::check_is_there(case, name),
-    }
-}
-
 /// Nothing new begins where the accounting system asked for that, as long as what it said holds.
 pub(super) fn check_not_paused(case: Case<'_>, spec: &AllocationSpec) -> Result<(), Refusal> {
     let budget = case.state.budgets.get(&spec.project.tenant());
@@ -179,7 +170,7 @@ fn own_nodes(case: Case<'_>, user: &str, spec: &AllocationSpec) -> usize {
 }
 
 /// What no state could accept.
-pub(super) fn check_fields(case: Case<'_>, spec: &AllocationSpec) -> Result<(), Refusal> {
+pub(super) fn check_fields(spec: &AllocationSpec) -> Result<(), Refusal> {
     if spec.nodes == 0 {
         return Err(invalid("nodes", "ask for at least 1 node"));
     }
@@ -226,7 +217,7 @@ pub(super) fn check_fields(case: Case<'_>, spec: &AllocationSpec) -> Result<(), 
     {
         return Err(invalid("name", "use no control characters: it is printed"));
     }
-    check_output(case, spec)?;
+    check_output(spec)?;
     (spec.demand.check())
         .map_err(|error| invalid(&format!("demand.{}", error.field()), error.to_string()))?;
     let wanted: BTreeSet<_> = spec.constraints.nodelist.iter().collect();
@@ -243,7 +234,7 @@ pub(super) fn check_fields(case: Case<'_>, spec: &AllocationSpec) -> Result<(), 
 }
 
 /// Output files that no node could open.
-fn check_output(case: Case<'_>, spec: &AllocationSpec) -> Result<(), Refusal> {
+fn check_output(spec: &AllocationSpec) -> Result<(), Refusal> {
     let output = &spec.workload.output;
     let files = [
         ("workload.output.stdout", &output.stdout),
@@ -260,11 +251,8 @@ fn check_output(case: Case<'_>, spec: &AllocationSpec) -> Result<(), Refusal> {
         if file.chars().any(char::is_control) {
             return Err(invalid(field, "use no control characters"));
         }
-        let checked = match case.schema < 6 {
-            true => OutputFiles::check_former(file),
-            false => OutputFiles::check(file, spec.terms.array.is_some()),
-        };
-        checked.map_err(|error| invalid(field, error.to_string()))?;
+        OutputFiles::check(file, spec.terms.array.is_some())
+            .map_err(|error| invalid(field, error.to_string()))?;
     }
     Ok(())
 }

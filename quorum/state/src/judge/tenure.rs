@@ -2,7 +2,8 @@
 //! See `../../../0007-tenure.md`.
 
 use super::{
-    Case, access::forbidden, audited, invalid, nodes as records, sensitive, trust::check_reason,
+    Case, access::forbidden, audited, invalid, nodes as records, sensitive, short_words,
+    trust::check_reason,
 };
 use crate::{
     change::{Change, Verdict},
@@ -275,7 +276,7 @@ pub(super) fn report_wipe(
     else {
         return Ok(Verdict::nothing());
     };
-    let outcome = short(case, outcome);
+    let outcome = short_outcome(outcome);
     match &outcome {
         WipeOutcome::Failed { reason, .. } => Ok(unclean(case, node, tenure, wipe, reason)),
         WipeOutcome::Wiped { .. } | WipeOutcome::NotNeeded { .. } => {
@@ -291,17 +292,17 @@ pub(super) fn report_wipe(
     }
 }
 
-fn short(case: Case<'_>, outcome: &WipeOutcome) -> WipeOutcome {
+fn short_outcome(outcome: &WipeOutcome) -> WipeOutcome {
     let mut outcome = outcome.clone();
     match &mut outcome {
         WipeOutcome::Wiped { evidence, boot, .. } => {
-            *evidence = case.short(evidence);
-            *boot = case.short(boot);
+            *evidence = short_words(evidence);
+            *boot = short_words(boot);
         }
-        WipeOutcome::NotNeeded { boot, .. } => *boot = case.short(boot),
+        WipeOutcome::NotNeeded { boot, .. } => *boot = short_words(boot),
         WipeOutcome::Failed { reason, boot, .. } => {
-            *reason = case.short(reason);
-            *boot = case.short(boot);
+            *reason = short_words(reason);
+            *boot = short_words(boot);
         }
     }
     outcome
@@ -354,7 +355,7 @@ fn freed(
     let mut next = node.clone();
     if has_failed {
         let reason = format!("it was not wiped at once after {}; {wipe}", tenure.user);
-        next = records::with_reason(&next, records::HOOKS, &case.short(&reason), case.now);
+        next = records::with_reason(&next, records::HOOKS, &short_words(&reason), case.now);
         next.lifecycle = Lifecycle::Drained;
     }
     next.tenure = None;
@@ -425,7 +426,7 @@ pub(super) fn accept_unwiped(
     let wipe = WipeOutcome::Failed {
         at: case.now,
         boot: String::new(),
-        reason: case.short(&format!("{by} answers for it: {reason}")),
+        reason: short_words(&format!("{by} answers for it: {reason}")),
     };
     let changes = freed(case, node, tenure, wipe, true);
     Ok(Verdict::done(audited(case, action, changes)))

@@ -156,9 +156,6 @@ pub(super) fn consume(case: Case<'_>, asked: &Enrolment<'_>) -> Result<Verdict, 
             node: node.clone(),
         },
     ];
-    if case.is_first_schema() {
-        return Ok(Verdict::done(changes));
-    }
     let present = case.state.trust.identity(asked.role, asked.name);
     if let Some(voided_at) = present.and_then(|identity| identity.voided_at)
         && token.created_at < voided_at

@@ -12,18 +12,9 @@ use lattice_quorum_types::{
     node::{DrainReason, Lifecycle, Node},
 };
 
-/// Commands before this schema wrote nothing of it down; a replay of them must not either.
-const SINCE_SCHEMA: u16 = 4;
-
-/// The same of checkpoints of sensitive work.
-const CHECKPOINTS_SINCE: u16 = 7;
-
 /// Adds what is to be written down of `changes`. The first `asked_for` of them are what the command was for;
 /// the others follow from those, and nobody did them to anybody.
 pub(super) fn add(case: Case<'_>, command: &Command, changes: &mut Vec<Change>, asked_for: usize) {
-    if case.schema < SINCE_SCHEMA {
-        return;
-    }
     let mut actions = Vec::new();
     for (place, change) in changes.iter().enumerate() {
         let is_asked_for = place < asked_for;
@@ -33,9 +24,7 @@ pub(super) fn add(case: Case<'_>, command: &Command, changes: &mut Vec<Change>, 
                 let others = before.filter(|_| is_asked_for);
                 actions.extend(others.and_then(|before| acted_on(case, command, before)));
                 if record.spec.sensitive {
-                    if case.schema >= CHECKPOINTS_SINCE {
-                        actions.extend(before.and_then(|before| checkpointed(before, record)));
-                    }
+                    actions.extend(before.and_then(|before| checkpointed(before, record)));
                     match is_asked_for {
                         true => actions.extend(asked(command, before, record)),
                         false => actions.extend(ended_waiting(before, record)),
@@ -75,10 +64,7 @@ fn acted_on(case: Case<'_>, command: &Command, allocation: &Allocation) -> Optio
 /// What is asked of one allocation and need not change its nodes at once.
 fn request(command: &Command) -> Option<&'static str> {
     match command {
-        Command::Submit { .. }
-        | Command::SubmitFormer { .. }
-        | Command::SubmitFifth { .. }
-        | Command::SubmitDag { .. } => Some("submit"),
+        Command::Submit { .. } | Command::SubmitDag { .. } => Some("submit"),
         Command::CancelDag { .. } => Some("cancel"),
         Command::Requeue { .. } => Some("requeue"),
         Command::SetWalltime { .. } => Some("set the walltime of"),
@@ -135,13 +121,9 @@ fn asked(
     let nodes = match (held, command) {
         (Some(before), _) => left_behind(before),
         // Once: a list may be long, and later requests are about the same allocation.
-        (
-            None,
-            Command::Submit { .. }
-            | Command::SubmitFormer { .. }
-            | Command::SubmitFifth { .. }
-            | Command::SubmitDag { .. },
-        ) => after.spec.constraints.nodelist.to_vec(),
+        (None, Command::Submit { .. } | Command::SubmitDag { .. }) => {
+            after.spec.constraints.nodelist.to_vec()
+        }
         (None, _) => Vec::new(),
     };
     Some(AuditAction::SensitiveAsked {

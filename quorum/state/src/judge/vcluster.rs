@@ -104,8 +104,8 @@ fn store(
 }
 
 /// As [`set`], with settings of its scheduler merged into those it has. Settings alone define none: a
-/// mistyped name would be a vCluster with a scheduler, and one that is there undefined would be
-/// somebody's, whose nodes are not taken freely any more. Before schema 5 they did.
+/// mistyped name would be a vCluster with a scheduler, and an existing undefined vCluster would become
+/// defined, so that its nodes are not taken freely any more.
 pub(super) fn set_scheduler(
     case: Case<'_>,
     name: &VclusterName,
@@ -120,11 +120,11 @@ pub(super) fn set_scheduler(
     let present = case.state.vclusters.get(name);
     check_version(name, expected, version_of(case, name))?;
     let is_alone = *change == VclusterPatch::default() && !is_defined(case, name);
-    let says = match is_alone && case.schema >= 5 {
+    let says = match is_alone {
         true => Says::SettingsAlone,
         false => Says::WhatWithSettings,
     };
-    if says == Says::SettingsAlone {
+    if is_alone {
         check_is_there(case, name)?;
     }
     let profile = present.map_or("", |present| &present.definition.profile);
@@ -147,12 +147,8 @@ fn version_of(case: Case<'_>, name: &VclusterName) -> u32 {
 /// nodes would wait for ever, and its name is mistyped, or its nodes have gone and left its settings.
 pub(super) fn is_there(case: Case<'_>, name: &VclusterName) -> bool {
     let mut nodes = case.state.nodes.values();
-    let is_said = match case.schema < 5 {
-        true => case.state.vclusters.get(name).is_some(),
-        false => is_defined(case, name),
-    };
     name.as_str() == DEFAULT_VCLUSTER
-        || is_said
+        || is_defined(case, name)
         || nodes.any(|node| node.home == *name || node.current == *name)
 }
 
@@ -198,7 +194,7 @@ pub(super) fn delete(
     // Where its work still waits a scheduler takes it again, and gives it back in the end.
     let lease = LeaseName::of_scheduler(name);
     let is_its_own = lease.scheduled().is_some() && name.as_str() != DEFAULT_VCLUSTER;
-    if case.schema >= 5 && is_its_own && case.state.leases.get(lease.as_str()).is_some() {
+    if is_its_own && case.state.leases.get(lease.as_str()).is_some() {
         changes.push(Change::RemoveLease(lease));
     }
     Ok(Verdict::done(audited(case, action, changes)))

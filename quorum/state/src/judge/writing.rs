@@ -1,7 +1,7 @@
 //! Checkpoints of work: asked for, given more time, given up, and what ranks say of theirs. A checkpoint is
 //! whole when every rank has written its part; one that is not is never gone on from.
 
-use super::{Case, invalid, people::entering, terms::check_directory, wrong_state};
+use super::{Case, invalid, people::entering, short_words, terms::check_directory, wrong_state};
 use crate::change::{Change, Verdict};
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, NodeId, Outcome, Refusal,
@@ -169,7 +169,7 @@ pub(super) fn report(
     let bytes = match outcome {
         CheckpointOutcome::Written { bytes, .. } => bytes,
         CheckpointOutcome::Failed { reason, .. } => {
-            let because = format!("rank {rank}: {}", case.short(reason));
+            let because = format!("rank {rank}: {}", short_words(reason));
             return Verdict::done(vec![failed(case, present, because)]);
         }
     };

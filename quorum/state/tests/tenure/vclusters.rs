@@ -357,18 +357,6 @@ fn work_for_a_vcluster_that_is_not_there_is_refused() {
     };
     c.admin(delete).unwrap();
     assert!(c.submit_as("alice", work("night")).is_err());
-
-    // Commands of before had no such rule, and a replay of them gives what they gave.
-    let submit = Command::Submit {
-        spec: Box::new(work("nihgt")),
-    };
-    let older = |schema| Envelope {
-        schema,
-        ..envelope(c.now(), principal("alice", Power::User), submit.clone())
-    };
-    let (older, present) = (older(3), older(4));
-    c.apply(older).unwrap();
-    c.apply(present).unwrap_err();
 }
 
 #[test]

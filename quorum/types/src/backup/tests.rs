@@ -57,7 +57,7 @@ fn every_changed_byte_is_found_and_its_part_is_named() {
         let fault = verify(&changed, 64).unwrap_err();
         let named = match &fault {
             BackupFault::Damaged { part, .. } | BackupFault::Short { part, .. } => part.as_str(),
-            BackupFault::NotABackup | BackupFault::Newer { .. } => "header",
+            BackupFault::NotABackup | BackupFault::OtherFormat { .. } => "header",
             BackupFault::Long => panic!("byte {i}"),
         };
         let expected = match i {
@@ -83,11 +83,14 @@ fn what_is_cut_short_or_goes_on_is_refused() {
 }
 
 #[test]
-fn a_newer_format_is_refused_by_its_number() {
+fn another_format_is_refused_by_its_number() {
     let (_, mut bytes) = backup(&[]);
-    bytes[8] = 9;
-    assert_eq!(
-        verify(&bytes, 64).unwrap_err(),
-        BackupFault::Newer { found: 9 }
-    );
+    for found in [0, 2, 9] {
+        bytes[8] = found;
+        let found = u16::from(found);
+        assert_eq!(
+            verify(&bytes, 64).unwrap_err(),
+            BackupFault::OtherFormat { found }
+        );
+    }
 }

@@ -4,8 +4,9 @@ use super::Command;
 use crate::{UnixMillis, id::LeaseName};
 use serde::{Deserialize, Serialize};
 
-/// Newest command schema this build writes and reads.
-pub const SCHEMA: u16 = 7;
+/// Command schema that this version writes and reads. A command of any other schema is refused: its encoding
+/// or its rules may differ.
+pub const SCHEMA: u16 = 1;
 
 /// How long an idempotency key is remembered, milliseconds (24 h).
 pub const KEY_LIFETIME_MS: u64 = 24 * 3600 * 1000;
@@ -48,7 +49,7 @@ pub struct Fence {
 /// clock, no randomness.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Envelope {
-    /// Version of the command's encoding.
+    /// Version of the command's encoding and of the rules by which it is judged: [`SCHEMA`].
     pub schema: u16,
     /// Who asks.
     pub principal: Principal,

@@ -105,8 +105,9 @@ impl fmt::Display for Refusal {
             ),
             Refusal::UnsupportedSchema { given, supported } => write!(
                 f,
-                "command schema {given} is newer than {supported}, the newest this member knows; \
-                 upgrade the quorum before the other services"
+                "command schema {given} is not supported; this quorum member reads schema \
+                 {supported}; run one version of Lattice on all services, and upgrade the quorum \
+                 members first"
             ),
             Refusal::NameTaken { name, needs } => {
                 write!(f, "the name {name} is enrolled already; {needs}")
