@@ -177,6 +177,8 @@ async fn launch(control: &Other, number: u64) -> anyhow::Result<()> {
         walltime_ms: None,
         boot: None,
         sensitive: false,
+        gpus: 0,
+        checkpoint: None,
     };
     peer.call(&launch, DEADLINE).await??;
     Ok(())

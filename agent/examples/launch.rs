@@ -48,6 +48,8 @@ fn launch(number: u64) -> anyhow::Result<Launch> {
         walltime_ms: Some(60_000),
         boot: None,
         sensitive: false,
+        gpus: 0,
+        checkpoint: None,
     })
 }
 

@@ -47,16 +47,16 @@ pub enum DataDirError {
         /// Its permissions.
         mode: u32,
     },
-    /// A newer build wrote it.
+    /// The directory has another format.
     #[error(
-        "data directory {} has format {found}, and this version reads up to {FORMAT}; start the \
-         newer version again, or choose another data_dir",
+        "data directory {} has format {found}; this version of Lattice reads format {FORMAT}; start \
+         the version that wrote it, or choose another data_dir",
         path.display()
     )]
-    Newer {
-        /// Which.
+    OtherFormat {
+        /// The directory.
         path: PathBuf,
-        /// Its format.
+        /// Format of the directory.
         found: u32,
     },
     /// A file in it is cut off or changed.
@@ -148,7 +148,7 @@ impl DataDir {
 
     fn check_format(&self) -> Result<(), DataDirError> {
         match self.read::<Format>("format.json")? {
-            Some(Format { version }) if version > FORMAT => Err(DataDirError::Newer {
+            Some(Format { version }) if version != FORMAT => Err(DataDirError::OtherFormat {
                 path: self.path.clone(),
                 found: version,
             }),
@@ -264,11 +264,19 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_format_and_a_cut_off_file_are_refused() {
+    fn another_format_and_a_cut_off_file_are_refused() {
         let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("format.json"), r#"{"version":2}"#).unwrap();
-        let newer = DataDir::open(folder.path()).unwrap_err();
-        assert!(newer.to_string().contains("has format 2"), "{newer}");
+        for found in [0, 2] {
+            let format = format!(r#"{{"version":{found}}}"#);
+            std::fs::write(folder.path().join("format.json"), format).unwrap();
+            let text = DataDir::open(folder.path()).unwrap_err().to_string();
+            let path = folder.path().display();
+            let expected = format!(
+                "data directory {path} has format {found}; this version of Lattice reads format 1; \
+                 start the version that wrote it"
+            );
+            assert!(text.starts_with(&expected), "{text}");
+        }
         std::fs::write(folder.path().join("format.json"), r#"{"ver"#).unwrap();
         let damaged = DataDir::open(folder.path()).unwrap_err();
         assert!(damaged.to_string().contains("is damaged"), "{damaged}");

@@ -9,8 +9,7 @@ use lattice_mesh::{Clock, Expect, Failed, Role, Router, WeakMesh};
 use lattice_quorum_types::NodeId;
 use lattice_quorum_types::wire::{
     CheckHealth, GetClaim, GetHealth, GetHistory, GetInventory, GetPreimage, GetUsage, Launch,
-    LaunchOnGpus, LaunchWork, ListAttempts, Ping, PingPeer, Pong, ReadLog, SetWalltime, Terminate,
-    Wipe, WriteCheckpoint,
+    ListAttempts, Ping, PingPeer, Pong, ReadLog, SetWalltime, Terminate, Wipe, WriteCheckpoint,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,8 +56,8 @@ pub(crate) fn router(served: Served) -> Router {
     };
     let (contents, earlier, busy) = (view.clone(), history.clone(), health.clone());
     let (launching, ending, listing) = (executor.clone(), executor.clone(), executor.clone());
-    let (working, asking) = (executor.clone(), executor.clone());
-    let (gate, wiping, on_gpus) = (executor.clone(), executor.clone(), executor.clone());
+    let asking = executor.clone();
+    let (gate, wiping) = (executor.clone(), executor.clone());
     let extending = executor.clone();
     Router::new()
         .rpc::<Ping, _, _>(move |_, Ping| {
@@ -108,14 +107,6 @@ pub(crate) fn router(served: Served) -> Router {
         .rpc::<Launch, _, _>(move |_, launch| {
             let executor = launching.clone();
             whole(async move { executor.launch(launch).await })
-        })
-        .rpc::<LaunchOnGpus, _, _>(move |_, launch| {
-            let executor = on_gpus.clone();
-            whole(async move { executor.launch_on_gpus(launch).await })
-        })
-        .rpc::<LaunchWork, _, _>(move |_, launch| {
-            let executor = working.clone();
-            whole(async move { executor.launch_work(launch).await })
         })
         .rpc::<WriteCheckpoint, _, _>(move |_, wanted| {
             let executor = asking.clone();

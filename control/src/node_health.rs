@@ -6,7 +6,6 @@ use crate::{
     view::View,
 };
 use lattice_hwprobe::health::{Reason, Report};
-use lattice_mesh::CallError;
 use lattice_quorum_types::{NodeId, wire::GetHealth};
 use serde::Deserialize;
 use std::time::Duration;
@@ -29,9 +28,6 @@ pub(crate) struct NodeHealth {
     /// Whether anything is looked at there (`health.disabled` is not set).
     #[serde(default = "yes")]
     pub(crate) enabled: bool,
-    /// Its agent is of before there were checks: nobody switched them off.
-    #[serde(skip)]
-    pub(crate) is_of_before: bool,
     /// How long before the answer the node was last read, in this run of its agent.
     #[serde(default)]
     pub(crate) read_age_ms: Option<u64>,
@@ -77,8 +73,7 @@ pub(crate) fn plain(text: &str) -> String {
 }
 
 impl Agents {
-    /// What is wrong with a node by its own checks. Those of an agent that has none of its own yet,
-    /// being of an earlier version, are not enabled.
+    /// What is wrong with a node by its own checks.
     pub(crate) async fn health(
         &self,
         view: &View,
@@ -94,20 +89,14 @@ impl Agents {
             reason,
         };
         let peer = self.peer(view, node)?.taking_at_most(MAX_BYTES);
-        let bytes = match peer.call(request, deadline).await {
-            Err(CallError::UnknownMethod { .. }) if request.clear.is_none() => {
-                return Ok(NodeHealth {
-                    is_of_before: true,
-                    ..NodeHealth::none()
-                });
-            }
-            answer => asked(node, answer)?.map_err(refused)?,
-        };
+        let answer = peer.call(request, deadline).await;
+        let bytes = asked(node, answer)?.map_err(refused)?;
         serde_json::from_slice(&bytes)
             .map_err(|error| refused(format!("its health cannot be read: {error}")))
     }
 }
 
+#[cfg(test)]
 impl NodeHealth {
     fn none() -> Self {
         let report = Report {
@@ -118,7 +107,6 @@ impl NodeHealth {
         Self {
             report,
             enabled: false,
-            is_of_before: false,
             read_age_ms: None,
             blind: Vec::new(),
             cleared: 0,

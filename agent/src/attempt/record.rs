@@ -81,15 +81,16 @@ pub enum RecordError {
         /// What is wrong.
         source: serde_json::Error,
     },
-    /// A newer build wrote it.
+    /// The file has another format.
     #[error(
-        "{} has format {found}; this build reads up to {FORMAT}: start the newer version again",
+        "{} has format {found}; this version of Lattice reads format {FORMAT}; start the version that \
+         wrote it",
         path.display()
     )]
-    Newer {
-        /// Which.
+    OtherFormat {
+        /// The file.
         path: PathBuf,
-        /// Its format.
+        /// Format of the file.
         found: u32,
     },
 }
@@ -239,9 +240,6 @@ pub struct SupervisorRecord {
     pub pid: i32,
     /// Start time in clock ticks since boot, as in `/proc/<pid>/stat`.
     pub start_ticks: u64,
-    /// It takes another walltime than the launch's; one of a build before does not, and SIGUSR1 may end it.
-    #[serde(default)]
-    pub hears_walltime: bool,
 }
 
 /// The job's first process.
@@ -386,8 +384,8 @@ pub(super) fn read<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, Record
         source,
     };
     let OnlyVersion { version } = serde_json::from_slice(&bytes).map_err(damaged)?;
-    if version > FORMAT {
-        return Err(RecordError::Newer {
+    if version != FORMAT {
+        return Err(RecordError::OtherFormat {
             path: path.to_owned(),
             found: version,
         });

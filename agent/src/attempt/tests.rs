@@ -39,14 +39,14 @@ fn attempts_are_listed_in_order_and_strangers_left_alone() {
 }
 
 #[test]
-fn a_newer_format_is_refused_and_a_torn_file_is_damaged() {
+fn another_format_is_refused_and_a_torn_file_is_damaged() {
     let folder = tempfile::tempdir().unwrap();
     let dir = AttemptDir::at(folder.path());
     let path = folder.path().join("exit.json");
     std::fs::write(&path, br#"{"version":2,"at":1,"exit":"walltime"}"#).unwrap();
     assert!(matches!(
         dir.exit(),
-        Err(RecordError::Newer { found: 2, .. })
+        Err(RecordError::OtherFormat { found: 2, .. })
     ));
     std::fs::write(&path, br#"{"version":1,"at":1,"#).unwrap();
     assert!(matches!(dir.exit(), Err(RecordError::Damaged { .. })));
@@ -76,33 +76,6 @@ fn a_lock_that_nobody_holds_has_no_holder() {
     assert_eq!(holder(&path).unwrap(), None);
     drop(Lock::take(&path).unwrap().unwrap());
     assert_eq!(holder(&path).unwrap(), None);
-}
-
-#[test]
-fn an_attempt_that_the_former_build_recorded_is_understood() {
-    let folder = tempfile::tempdir().unwrap();
-    let dir = AttemptDir::at(folder.path());
-    // As that build wrote it.
-    let launch = r#"{"version":1,"key":{"allocation":7,"attempt":1},"epoch":1,"revision":1,
-        "user":"alice","project":"atlas/web","nodes":["n1","n2"],"node":"n1","rank":0,
-        "workload":{"argv":["/bin/true"],"script":null,"env":{"A":"b"},"working_dir":null},
-        "walltime_ms":null,
-        "become_user":{"name":"alice","uid":1000,"gid":1000,"home":"/home/alice","shell":"/bin/sh"},
-        "account":{"name":"alice","uid":1000,"gid":1000,"home":"/home/alice","shell":"/bin/sh"},
-        "output_cap_bytes":1048576,"grace_ms":5000,"mark":"00ff","boot_id":"boot-1",
-        "recorded_at":1790000000000}"#;
-    std::fs::write(folder.path().join("launch.json"), launch).unwrap();
-    let end = r#"{"version":1,"at":5,"exit":{"exited":{"code":3}}}"#;
-    std::fs::write(folder.path().join("exit.json"), end).unwrap();
-    let read = dir.launch().unwrap().unwrap();
-    assert_eq!(read.become_user.as_ref().unwrap().groups, [0; 0]);
-    assert_eq!((read.sensitive, read.cgroup.as_ref()), (false, None));
-    assert_eq!(read.finishing().count(), 0);
-    let end = dir.exit().unwrap().unwrap();
-    assert_eq!(
-        end,
-        ExitRecord::new(UnixMillis(5), RankExit::Exited { code: 3 })
-    );
 }
 
 #[test]

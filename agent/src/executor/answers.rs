@@ -2,56 +2,23 @@
 
 use super::rank::{self, Rank};
 use super::{Chosen, Executor, log};
-use crate::attempt::{GpuChoice, RecordError};
+use crate::attempt::RecordError;
 use lattice_mesh::ItemSender;
-use lattice_quorum_types::checkpoint::CheckpointSetup;
 use lattice_quorum_types::command::RankReport;
 use lattice_quorum_types::wire::{
-    AttemptKey, AttemptStatus, Launch, LaunchOnGpus, LaunchRefused, LaunchWork, ReadLog, Terminate,
+    AttemptKey, AttemptStatus, Launch, LaunchRefused, ReadLog, Terminate,
 };
 use std::sync::Arc;
 
 impl Executor {
-    /// Starts a rank, or says where it stands when it was seen before.
+    /// Starts a rank, or reports its status when the attempt is known.
     pub async fn launch(&self, launch: Launch) -> Result<AttemptStatus, LaunchRefused> {
-        self.launch_with(launch, None, None).await
-    }
-
-    /// As [`Executor::launch`], of work that uses so many of the node's GPUs.
-    pub async fn launch_on_gpus(
-        &self,
-        wanted: LaunchOnGpus,
-    ) -> Result<AttemptStatus, LaunchRefused> {
-        let LaunchOnGpus { launch, gpus } = wanted;
-        if self.shared.known().contains_key(&launch.key) {
-            // What was chosen is recorded.
-            return self.launch(launch).await;
-        }
-        let gpus = self.shared.settings.gpus.choose(gpus).await;
-        self.launch_with(launch, gpus, None).await
-    }
-
-    /// As [`Executor::launch`], of work that uses some of the node's GPUs, or can write checkpoints.
-    pub async fn launch_work(&self, wanted: LaunchWork) -> Result<AttemptStatus, LaunchRefused> {
-        let LaunchWork {
-            launch,
-            gpus,
-            checkpoint,
-        } = wanted;
+        // The choice of GPUs of a known attempt is recorded.
         let is_known = self.shared.known().contains_key(&launch.key);
-        let gpus = match gpus {
-            1.. if !is_known => self.shared.settings.gpus.choose(gpus).await,
+        let gpus = match launch.gpus {
+            1.. if !is_known => self.shared.settings.gpus.choose(launch.gpus).await,
             _ => None,
         };
-        self.launch_with(launch, gpus, checkpoint).await
-    }
-
-    async fn launch_with(
-        &self,
-        launch: Launch,
-        gpus: Option<GpuChoice>,
-        checkpoint: Option<CheckpointSetup>,
-    ) -> Result<AttemptStatus, LaunchRefused> {
         // Before the lock: a directory service that hangs holds up this user's work alone.
         let chosen = self.choose(&launch).await;
         let mut epoch = self.shared.epoch.clone().lock_owned().await;
@@ -63,7 +30,7 @@ impl Executor {
             }
             let (key, shared) = (launch.key, &executor.shared);
             shared.check_boot(&launch)?;
-            let record = shared.record(launch, gpus, checkpoint, chosen?);
+            let record = shared.record(launch, gpus, chosen?);
             epoch.write().map_err(|error| shared.refused(error))?;
             let dir = shared.journal_launch(key, &record);
             let dir = dir.map_err(|error| shared.refused(error))?;

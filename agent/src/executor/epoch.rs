@@ -41,8 +41,8 @@ impl HighestEpoch {
             Err(source) => return Err(RecordError::Io { path, source }),
         };
         match serde_json::from_slice::<File>(&bytes) {
-            Ok(file) if file.version <= FORMAT => Ok(Self::new(path, file.highest)),
-            Ok(file) => Err(RecordError::Newer {
+            Ok(file) if file.version == FORMAT => Ok(Self::new(path, file.highest)),
+            Ok(file) => Err(RecordError::OtherFormat {
                 path,
                 found: file.version,
             }),
@@ -125,7 +125,7 @@ mod tests {
         std::fs::write(&path, br#"{"version":9,"highest":1}"#).unwrap();
         assert!(matches!(
             HighestEpoch::open(path),
-            Err(RecordError::Newer { found: 9, .. })
+            Err(RecordError::OtherFormat { found: 9, .. })
         ));
     }
 

@@ -66,11 +66,12 @@ impl Shared {
         &self,
         launch: Launch,
         gpus: Option<GpuChoice>,
-        checkpoint: Option<CheckpointSetup>,
         chosen: Chosen,
     ) -> LaunchRecord {
         let settings = &self.settings;
-        let checkpoint = checkpoint.map(|setup| self.checkpoint_plan(launch.key, setup));
+        let checkpoint = launch
+            .checkpoint
+            .map(|setup| self.checkpoint_plan(launch.key, setup));
         let Chosen {
             become_user,
             account,

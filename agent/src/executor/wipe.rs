@@ -276,8 +276,8 @@ impl Record {
 fn read(path: &Path, bytes: &[u8]) -> Result<Record, RecordError> {
     let path = path.to_owned();
     match serde_json::from_slice::<Record>(bytes) {
-        Ok(record) if record.version <= FORMAT => Ok(record),
-        Ok(record) => Err(RecordError::Newer {
+        Ok(record) if record.version == FORMAT => Ok(record),
+        Ok(record) => Err(RecordError::OtherFormat {
             path,
             found: record.version,
         }),

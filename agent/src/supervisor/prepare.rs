@@ -39,6 +39,5 @@ pub(super) fn record() -> io::Result<SupervisorRecord> {
     Ok(SupervisorRecord {
         pid: pid.as_raw_nonzero().get(),
         start_ticks: this.start_ticks,
-        hears_walltime: true,
     })
 }

@@ -6,7 +6,7 @@ use lattice_agent::App;
 use lattice_hwprobe::Root;
 use lattice_mesh::Peer;
 use lattice_quorum_types::allocation::RankExit;
-use lattice_quorum_types::wire::{GetInventory, Launch, LaunchOnGpus};
+use lattice_quorum_types::wire::{GetInventory, Launch};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
@@ -102,7 +102,7 @@ async fn agent(cluster: &Cluster, name: &str, tree: &Path) -> App {
 }
 
 async fn launch_on(peer: &Peer, launch: Launch, gpus: u32) {
-    let asked = LaunchOnGpus { launch, gpus };
+    let asked = Launch { gpus, ..launch };
     peer.call(&asked, PATIENCE).await.unwrap().unwrap();
 }
 

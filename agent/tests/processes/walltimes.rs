@@ -124,7 +124,7 @@ async fn what_has_ended_or_is_not_known_says_so_and_nothing_is_changed() {
 }
 
 #[tokio::test]
-async fn a_dispatcher_that_is_over_and_a_supervisor_of_a_build_before_are_told_apart() {
+async fn refuses_the_walltime_of_a_stale_dispatcher() {
     let bench = Bench::new();
     let executor = bench.open();
     let mut wanted = shell(key(1), "sleep 1000");
@@ -135,21 +135,11 @@ async fn a_dispatcher_that_is_over_and_a_supervisor_of_a_build_before_are_told_a
         given: 1,
         current: 5,
     };
-    let ask = |epoch| {
-        let wanted = SetWalltime {
-            epoch,
-            ..set(key(1), 1, LONG_MS)
-        };
-        executor.set_walltime(wanted)
+    let wanted = SetWalltime {
+        epoch: 1,
+        ..set(key(1), 1, LONG_MS)
     };
-    assert_eq!(ask(1).await, Err(stale));
-    // As that build wrote it: SIGUSR1 would end such a supervisor.
-    let path = bench.attempt_dir(key(1)).join("supervisor.json");
-    let text = std::fs::read_to_string(&path).unwrap();
-    let before = text.replace(r#","hears_walltime":true"#, "");
-    assert_ne!(before, text);
-    std::fs::write(&path, before).unwrap();
-    assert_eq!(ask(5).await, Err(WalltimeRefused::Fixed));
+    assert_eq!(executor.set_walltime(wanted).await, Err(stale));
     let mut end = terminate(key(1));
     end.epoch = 5;
     executor.terminate(end).await.unwrap();

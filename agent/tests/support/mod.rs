@@ -64,6 +64,8 @@ pub fn launch(key: AttemptKey, argv: &[&str]) -> Launch {
         walltime_ms: None,
         boot: None,
         sensitive: false,
+        gpus: 0,
+        checkpoint: None,
     }
 }
 

@@ -8,6 +8,7 @@ pub use crate::claim::Claim;
 use crate::{
     AllocationId, Applied, Envelope, NodeId, Refusal, Revision, UnixMillis,
     audit::AuditHead,
+    checkpoint::CheckpointSetup,
     command::RankReport,
     rpc::{Role, Rpc, StreamRpc},
     spec::Workload,
@@ -15,7 +16,7 @@ use crate::{
     view::{Answer, MemberStatus, Query, WatchItem},
 };
 use bytes::Bytes;
-pub use checkpoint::{CheckpointRefused, LaunchWork, WriteCheckpoint};
+pub use checkpoint::{CheckpointRefused, WriteCheckpoint};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 pub use usage::{GetUsage, Part};
@@ -142,25 +143,14 @@ pub struct Launch {
     pub boot: Option<String>,
     /// Its traces are wiped before the node goes back.
     pub sensitive: bool,
+    /// Number of GPUs that the work uses, which the agent chooses; 0: all GPUs of the node.
+    pub gpus: u32,
+    /// How the work writes checkpoints; `None`: it writes none.
+    pub checkpoint: Option<CheckpointSetup>,
 }
 impl Rpc for Launch {
     const METHOD: &'static str = "agent.launch";
     const CALLERS: &'static [Role] = &[Role::Control];
-    type Reply = Result<AttemptStatus, LaunchRefused>;
-}
-
-/// [`Launch`] of a rank whose work uses so many GPUs of its node; which ones the agent chooses. One that
-/// is of a build before does not know it and is sent the [`Launch`] alone: the work then sees all GPUs.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct LaunchOnGpus {
-    /// What is started.
-    pub launch: Launch,
-    /// How many GPUs it uses, at least 1.
-    pub gpus: u32,
-}
-impl Rpc for LaunchOnGpus {
-    const METHOD: &'static str = "agent.launch_on_gpus";
-    const CALLERS: &'static [Role] = Launch::CALLERS;
     type Reply = Result<AttemptStatus, LaunchRefused>;
 }
 

@@ -75,8 +75,6 @@ pub const RULES: &[Rule] = &[
     rule(Server::Control, "mesh.push_trust", &[Quorum, Control]),
     // Only control makes agents do something.
     rule(Server::Agent, "agent.launch", &[Control]),
-    rule(Server::Agent, "agent.launch_on_gpus", &[Control]),
-    rule(Server::Agent, "agent.launch_work", &[Control]),
     rule(Server::Agent, "agent.checkpoint", &[Control]),
     rule(Server::Agent, "agent.terminate", &[Control]),
     rule(Server::Agent, "agent.walltime", &[Control]),

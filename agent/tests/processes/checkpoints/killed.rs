@@ -48,14 +48,13 @@ async fn an_agent_that_is_killed_while_jobs_write_knows_of_it_when_it_is_back() 
         CheckpointOrder::new(n, directory.to_str().unwrap(), LONG_MS)
     };
     for (number, mode) in (1..).zip(CheckpointMode::ALL) {
-        let wanted = LaunchWork {
-            launch: counter(key(number), "--write-ms 1000"),
-            gpus: 0,
+        let wanted = Launch {
             checkpoint: Some(CheckpointSetup {
                 mode,
                 directory: directory(number).to_str().unwrap().to_owned(),
                 restore: None,
             }),
+            ..counter(key(number), "--write-ms 1000")
         };
         peer.call(&wanted, DEADLINE).await.unwrap().unwrap();
         cluster.ledger.started(key(number)).await;

@@ -9,7 +9,7 @@ pub(crate) use lattice_quorum_types::checkpoint::{
     CheckpointStatus, Restore,
 };
 pub(crate) use lattice_quorum_types::wire::{
-    AttemptKey, CheckpointRefused, Launch, LaunchWork, WriteCheckpoint,
+    AttemptKey, CheckpointRefused, Launch, WriteCheckpoint,
 };
 pub(crate) use std::path::{Path, PathBuf};
 pub(crate) use std::time::Duration;
@@ -58,12 +58,11 @@ impl Scene {
     }
 
     pub(crate) async fn launch(&self, launch: Launch, checkpoint: CheckpointSetup) {
-        let wanted = LaunchWork {
-            launch,
-            gpus: 0,
+        let wanted = Launch {
             checkpoint: Some(checkpoint),
+            ..launch
         };
-        self.executor.launch_work(wanted).await.unwrap();
+        self.executor.launch(wanted).await.unwrap();
     }
 
     /// Launches the program with these flags, and waits until it counts.

@@ -12,7 +12,7 @@ use super::{
 };
 use lattice_quorum_types::{
     AllocationId, NodeId,
-    checkpoint::{CheckpointSetup, CheckpointStatus},
+    checkpoint::CheckpointStatus,
     wire::{AttemptKey, AttemptStatus, CheckpointRefused, Launch, LaunchRefused, WriteCheckpoint},
 };
 use std::f64::consts::TAU;
@@ -34,9 +34,8 @@ impl Site {
         &self,
         node: &NodeId,
         launch: &Launch,
-        checkpoint: Option<&CheckpointSetup>,
     ) -> Option<Result<AttemptStatus, LaunchRefused>> {
-        self.inner().launch(node, launch, checkpoint)
+        self.inner().launch(node, launch)
     }
 
     /// A rank is to end.
@@ -72,8 +71,8 @@ impl Inner {
         &mut self,
         node: &NodeId,
         launch: &Launch,
-        checkpoint: Option<&CheckpointSetup>,
     ) -> Option<Result<AttemptStatus, LaunchRefused>> {
+        let checkpoint = launch.checkpoint.as_ref();
         let key = launch.key;
         let machine = self.machines.get(node).filter(|of| of.is_up)?;
         if machine.known.contains(&key) {

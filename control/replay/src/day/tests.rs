@@ -138,6 +138,15 @@ impl Plain {
         for (rank, of) in (0..).zip(&held.ranks) {
             match of.phase {
                 RankPhase::Assigned if !is_stopping => {
+                    let setup = held.spec.terms.checkpoint.as_ref();
+                    let checkpoint = setup.map(|terms| CheckpointSetup {
+                        mode: terms.mode,
+                        directory: "/scratch".to_owned(),
+                        restore: held.course.kept.as_ref().map(|kept| Restore {
+                            number: kept.number,
+                            directory: kept.directory.clone(),
+                        }),
+                    });
                     let launch = Launch {
                         key,
                         epoch: 1,
@@ -150,17 +159,10 @@ impl Plain {
                         walltime_ms: held.walltime_left_ms(),
                         boot: of.boot.clone(),
                         sensitive: held.spec.sensitive,
+                        gpus: 0,
+                        checkpoint,
                     };
-                    let setup = held.spec.terms.checkpoint.as_ref();
-                    let setup = setup.map(|terms| CheckpointSetup {
-                        mode: terms.mode,
-                        directory: "/scratch".to_owned(),
-                        restore: held.course.kept.as_ref().map(|kept| Restore {
-                            number: kept.number,
-                            directory: kept.directory.clone(),
-                        }),
-                    });
-                    self.site.launch(&of.node, &launch, setup.as_ref());
+                    self.site.launch(&of.node, &launch);
                 }
                 RankPhase::Assigned | RankPhase::Running { .. } if is_stopping => {
                     self.site.terminate(&of.node, key);

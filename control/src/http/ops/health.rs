@@ -73,10 +73,7 @@ async fn ask(core: &Core, node: &NodeId, request: &GetHealth) -> Result<NodeHeal
     if told.enabled {
         return Ok(told);
     }
-    let reason = match told.is_of_before {
-        true => "its agent is of an earlier version, which has no health checks",
-        false => "health checks are switched off on this node (health.disabled)",
-    };
+    let reason = "health checks are switched off on this node (health.disabled)";
     let (node, reason) = (node.clone(), reason.to_owned());
     Err(AgentError::Refused { node, reason })
 }

@@ -2,12 +2,11 @@
 
 use super::{Need, Target, what};
 use crate::{core::Core, error::AgentError, view::View, words};
-use lattice_mesh::CallError;
 use lattice_quorum_types::{
     Allocation, NodeId,
     wire::{
-        AttemptStatus, Launch, LaunchOnGpus, LaunchRefused, LaunchWork, Ping, SetWalltime,
-        Terminate, WalltimeRefused, WalltimeStatus,
+        AttemptStatus, Launch, LaunchRefused, Ping, SetWalltime, Terminate, WalltimeRefused,
+        WalltimeStatus,
     },
 };
 use std::{net::SocketAddr, time::Duration};
@@ -23,10 +22,6 @@ pub(super) enum Called {
     Answered,
     Failed(AgentError),
     Refused(LaunchRefused),
-    /// However often it is asked.
-    Cannot {
-        reason: String,
-    },
 }
 
 /// Calls until there is an answer or a failure; begins anew where the agent is now when it turns up
@@ -115,67 +110,14 @@ async fn launch(
         walltime_ms: allocation.walltime_left_ms(),
         boot,
         sensitive: allocation.spec.sensitive,
-    };
-    let before = std::mem::replace(may_run, true);
-    let work = LaunchWork {
-        launch: request,
         gpus: allocation.spec.constraints.gpus_per_node.unwrap_or(0),
         checkpoint: what::checkpoint(core, allocation),
     };
-    let answered = send(core, view, &target.node, work).await;
+    let before = std::mem::replace(may_run, true);
+    let asked = core.agents.call(view, &target.node, &request, CALL_TIMEOUT);
+    let answered = asked.await;
     *may_run = before || started_perhaps(&answered);
     called(answered)
-}
-
-/// The plainest call that says it all. An agent of a build before is sent what it knows: the work then sees
-/// all GPUs, and cannot be asked for a checkpoint.
-async fn send(
-    core: &Core,
-    view: &View,
-    node: &NodeId,
-    work: LaunchWork,
-) -> Result<Result<AttemptStatus, LaunchRefused>, AgentError> {
-    let agents = &core.agents;
-    let (work, answered) = match work.checkpoint {
-        None => (work, None),
-        Some(_) => {
-            let answered = agents.call(view, node, &work, CALL_TIMEOUT).await;
-            (work, Some(answered))
-        }
-    };
-    if let Some(answered) = answered {
-        if !is_unknown(&answered) {
-            return answered;
-        }
-        tracing::info!(%node, "its agent is of a build before: the work cannot write checkpoints");
-    }
-    let LaunchWork { launch, gpus, .. } = work;
-    if gpus == 0 {
-        return agents.call(view, node, &launch, CALL_TIMEOUT).await;
-    }
-    let request = LaunchOnGpus { launch, gpus };
-    let answered = agents.call(view, node, &request, CALL_TIMEOUT).await;
-    if !is_unknown(&answered) {
-        return answered;
-    }
-    tracing::info!(
-        %node,
-        gpus,
-        "its agent is of a build before and chooses no GPUs: the work sees all of them"
-    );
-    let launch = &request.launch;
-    agents.call(view, node, launch, CALL_TIMEOUT).await
-}
-
-/// Whether the agent does not know such a call.
-fn is_unknown<T>(answered: &Result<T, AgentError>) -> bool {
-    matches!(
-        answered,
-        Err(AgentError::Call {
-            source: CallError::UnknownMethod { .. },
-            ..
-        })
-    )
 }
 
 /// The nodes it has, but for those that it gives back or gave: whom a rank that it grew runs with.
@@ -193,12 +135,7 @@ async fn terminate(core: &Core, view: &View, target: &Target, epoch: u64) -> Cal
 }
 
 async fn set_walltime(core: &Core, view: &View, node: &NodeId, request: SetWalltime) -> Called {
-    let answered = core.agents.call(view, node, &request, CALL_TIMEOUT).await;
-    if is_unknown(&answered) {
-        let reason = "its agent is of a build before".to_owned();
-        return Called::Cannot { reason };
-    }
-    match answered {
+    match core.agents.call(view, node, &request, CALL_TIMEOUT).await {
         Ok(Ok(WalltimeStatus::InForce { .. })) => Called::Answered,
         Ok(Ok(WalltimeStatus::Gone)) => {
             let allocation = request.key.allocation;
@@ -211,9 +148,6 @@ async fn set_walltime(core: &Core, view: &View, node: &NodeId, request: SetWallt
         Ok(Err(WalltimeRefused::JournalFailed { reason })) => {
             Called::Refused(LaunchRefused::JournalFailed { reason })
         }
-        Ok(Err(refused @ WalltimeRefused::Fixed)) => Called::Cannot {
-            reason: refused.to_string(),
-        },
         Err(error) => Called::Failed(error),
     }
 }

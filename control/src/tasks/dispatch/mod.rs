@@ -293,11 +293,6 @@ impl Dispatch {
         let is_walltime = matches!(target.need, Need::Walltime { .. });
         let (pause, failures) = match called {
             Called::Answered if is_walltime => return self.is_done(target),
-            Called::Cannot { reason } => {
-                let (node, allocation) = (&target.node, target.key.allocation);
-                tracing::warn!(%node, %allocation, reason, "a rank ends at the walltime it began with");
-                return self.is_done(target);
-            }
             Called::Answered => (SETTLE, 0),
             Called::Failed(error) => {
                 if failures == 0 {

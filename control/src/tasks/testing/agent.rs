@@ -9,9 +9,9 @@ use lattice_quorum_types::{
     claim::ClassClaim,
     wire::{
         AttemptKey, AttemptStatus, CheckHealth, Claim, GateFailed, GetClaim, GetHealth, GetHistory,
-        GetInventory, GetPreimage, GetUsage, HistoryPage, Launch, LaunchOnGpus, LaunchRefused,
-        ListAttempts, Part, Ping, Pong, SetWalltime, Terminate, WalltimeRefused, WalltimeStatus,
-        Wipe, WipeStatus,
+        GetInventory, GetPreimage, GetUsage, HistoryPage, Launch, LaunchRefused, ListAttempts,
+        Part, Ping, Pong, SetWalltime, Terminate, WalltimeRefused, WalltimeStatus, Wipe,
+        WipeStatus,
     },
 };
 use std::{
@@ -26,7 +26,7 @@ pub(crate) struct Says {
     pub(crate) gate: Result<(), GateFailed>,
     pub(crate) digests: BTreeMap<String, [u8; 32]>,
     pub(crate) cohort: Option<Cohort>,
-    /// How many GPUs launches were for that said so.
+    /// Numbers of GPUs in launches that name one.
     pub(crate) gpus: Vec<u32>,
     /// Each other walltime that it was told of, and why it takes none.
     pub(crate) walltimes: Vec<SetWalltime>,
@@ -115,16 +115,51 @@ pub(crate) fn health(reasons: &[Reason]) -> serde_json::Value {
 }
 
 pub(super) fn router(says: Arc<Mutex<Says>>, signer: Credentials) -> Router {
-    let (launched, works, told) = (says.clone(), says.clone(), says.clone());
-    router_of_before(says, signer)
-        .rpc(move |_, asked: LaunchOnGpus| {
-            let mut says = launched.lock().unwrap();
-            says.gpus.push(asked.gpus);
-            let answer = says.launched(&asked.launch);
-            async move { Ok(answer) }
+    let (pinged, listed, gated, ended, claimed, read, kept, checked, told, wiped) = (
+        says.clone(),
+        says.clone(),
+        says.clone(),
+        says.clone(),
+        says.clone(),
+        says.clone(),
+        says.clone(),
+        says.clone(),
+        says.clone(),
+        says.clone(),
+    );
+    let (works, extended) = (says.clone(), says.clone());
+    Router::new()
+        .rpc(move |_, _: Ping| {
+            let mut says = pinged.lock().unwrap();
+            if says.flaps {
+                says.boot.push('0');
+            }
+            let pong = Pong {
+                node: id(NODE),
+                boot_id: says.boot.clone(),
+                at: SystemClock.now(),
+            };
+            let answer = match says.silent {
+                true => Err(Failed::new("cut off")),
+                false => Ok(pong),
+            };
+            async move { answer }
+        })
+        .rpc(move |_, launch: Launch| {
+            let mut says = says.lock().unwrap();
+            if launch.gpus > 0 {
+                says.gpus.push(launch.gpus);
+            }
+            let (answer, is_lost) = (says.launched(&launch), says.loses_replies);
+            async move {
+                match is_lost {
+                    true => Err(Failed::new("cut off")),
+                    false => Ok(answer),
+                }
+            }
         })
         .rpc(move |_, asked: SetWalltime| {
-            let mut says = told.lock().unwrap();
+            let mut says = extended.lock().unwrap();
             let answer = match says.no_walltime.clone() {
                 Some(reason) => Err(WalltimeRefused::JournalFailed { reason }),
                 None => Ok(WalltimeStatus::InForce {
@@ -147,49 +182,6 @@ pub(super) fn router(says: Arc<Mutex<Says>>, signer: Credentials) -> Router {
                 Part::Gpus => Err("it has no GPUs".to_owned()),
             };
             async move { Ok(usage) }
-        })
-}
-
-/// Of an agent of the build before.
-pub(super) fn router_of_before(says: Arc<Mutex<Says>>, signer: Credentials) -> Router {
-    let (pinged, listed, gated, ended, claimed, read, kept, checked, told, wiped) = (
-        says.clone(),
-        says.clone(),
-        says.clone(),
-        says.clone(),
-        says.clone(),
-        says.clone(),
-        says.clone(),
-        says.clone(),
-        says.clone(),
-        says.clone(),
-    );
-    Router::new()
-        .rpc(move |_, _: Ping| {
-            let mut says = pinged.lock().unwrap();
-            if says.flaps {
-                says.boot.push('0');
-            }
-            let pong = Pong {
-                node: id(NODE),
-                boot_id: says.boot.clone(),
-                at: SystemClock.now(),
-            };
-            let answer = match says.silent {
-                true => Err(Failed::new("cut off")),
-                false => Ok(pong),
-            };
-            async move { answer }
-        })
-        .rpc(move |_, launch: Launch| {
-            let mut says = says.lock().unwrap();
-            let (answer, is_lost) = (says.launched(&launch), says.loses_replies);
-            async move {
-                match is_lost {
-                    true => Err(Failed::new("cut off")),
-                    false => Ok(answer),
-                }
-            }
         })
         .rpc(move |_, order: Wipe| {
             let mut says = wiped.lock().unwrap();

@@ -2,7 +2,7 @@
 //! nothing counts for nothing, and what may have started something counts.
 
 use super::{
-    agent, id,
+    id,
     world::{NODE, World},
 };
 use crate::tasks::{dispatch::Dispatch, faults, lease::Lease, reboots};
@@ -26,10 +26,7 @@ pub(super) struct Bed {
 
 impl Bed {
     pub(super) async fn new() -> Self {
-        Self::in_world(World::new()).await
-    }
-
-    pub(super) async fn in_world(world: World) -> Self {
+        let world = World::new();
         let lease = Lease::new(world.fence.lease.clone(), "c1".to_owned());
         lease.reconcile(&world.core).await;
         let fence = lease.fence().unwrap();
@@ -53,11 +50,6 @@ impl Bed {
     pub(super) async fn round(&mut self) {
         self.dispatch.round(&self.fence).await;
         self.world.fold();
-    }
-
-    /// One round, and how many calls it began.
-    pub(super) async fn begins(&mut self) -> usize {
-        self.dispatch.round(&self.fence).await.begun
     }
 
     fn boots(&self, boot: &str) {
@@ -99,23 +91,6 @@ async fn an_agent_hears_how_many_gpus_work_uses() {
         assert_eq!(bed.begun(), 1, "{asked:?}");
         assert_eq!(bed.world.says.lock().unwrap().gpus, told);
     }
-}
-
-/// While a cluster is upgraded: it starts all the same, and sees all GPUs as it did before.
-#[tokio::test]
-async fn an_agent_of_the_build_before_is_sent_what_it_knows() {
-    let world = World::with_agent(agent::router_of_before);
-    let mut bed = Bed::in_world(world).await;
-    let constraints = Constraints {
-        gpus_per_node: Some(4),
-        ..Constraints::default()
-    };
-    let allocation = bed.world.waits_for(Requeue::Never, constraints);
-    bed.world.assign(allocation, "b1");
-    bed.round().await;
-    assert_eq!(bed.begun(), 1);
-    let starting = bed.world.allocation(allocation);
-    assert_eq!(starting.state, AllocationState::Starting);
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! Agents hear of a walltime that is changed while work runs, each until it has taken it.
 
-use super::{agent, launches::Bed, world::World};
+use super::launches::Bed;
 use lattice_quorum_types::{
     AllocationState, Command, UnixMillis,
     command::RankReport,
@@ -98,15 +98,4 @@ async fn what_was_changed_before_it_ran_comes_with_the_launch_and_what_stops_is_
     bed.round().await;
     assert_eq!(bed.told(), []);
     assert_eq!(bed.world.says.lock().unwrap().terminated, [key]);
-}
-
-/// While a cluster is upgraded: it cannot be told, and is not asked for ever.
-#[tokio::test]
-async fn an_agent_of_a_build_before_is_asked_once() {
-    let world = World::with_agent(agent::router_of_before);
-    let mut bed = Bed::in_world(world).await;
-    let key = bed.world.runs_under("b1");
-    bed.extend(key, 90_000);
-    let begun = bed.begins().await;
-    assert_eq!([begun, bed.begins().await], [1, 0]);
 }

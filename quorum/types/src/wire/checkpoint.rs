@@ -1,27 +1,9 @@
 //! Between control and agents: work that can write checkpoints.
 
-use super::{AttemptKey, AttemptStatus, Launch, LaunchRefused};
-use crate::checkpoint::{CheckpointOrder, CheckpointSetup, CheckpointStatus};
+use super::AttemptKey;
+use crate::checkpoint::{CheckpointOrder, CheckpointStatus};
 use crate::rpc::{Role, Rpc};
 use serde::{Deserialize, Serialize};
-
-/// [`Launch`] of a rank that uses some of its node's GPUs, or that is prepared for checkpoints, or both.
-/// An agent of a build before does not know it and is sent what it knows: the work then sees all GPUs
-/// and cannot be asked for a checkpoint.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct LaunchWork {
-    /// What is started.
-    pub launch: Launch,
-    /// How many GPUs it uses; 0: all there are.
-    pub gpus: u32,
-    /// How it is told to write checkpoints; `None`: it cannot.
-    pub checkpoint: Option<CheckpointSetup>,
-}
-impl Rpc for LaunchWork {
-    const METHOD: &'static str = "agent.launch_work";
-    const CALLERS: &'static [Role] = Launch::CALLERS;
-    type Reply = Result<AttemptStatus, LaunchRefused>;
-}
 
 /// Has a rank write a checkpoint, or says where that stands: a repeat with the same number changes
 /// nothing, whatever else it says, so this is also how it is followed.
@@ -29,7 +11,7 @@ impl Rpc for LaunchWork {
 pub struct WriteCheckpoint {
     /// Which attempt.
     pub key: AttemptKey,
-    /// Fencing epoch of the asker's lease, of the same row as that of [`Launch`].
+    /// Fencing epoch of the asker's lease, of the same row as that of [`Launch`](super::Launch).
     pub epoch: u64,
     /// What is wanted.
     pub order: CheckpointOrder,

@@ -49,9 +49,6 @@ pub enum WalltimeRefused {
         /// Highest seen.
         current: u64,
     },
-    /// The process that runs the rank is of a build before, and hears of no other walltime.
-    #[error("what runs this rank is of a build before: it ends at the walltime that it began with")]
-    Fixed,
     /// It could not be recorded, or what is recorded cannot be read.
     #[error("the walltime could not be recorded: {reason}")]
     JournalFailed {

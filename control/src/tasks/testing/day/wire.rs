@@ -6,10 +6,7 @@ use lattice_mesh::{Authority, Clock, Credentials, Identity, Mesh, MeshConfig, Ro
 use lattice_quorum_types::{
     NodeId, UnixMillis,
     claim::{Claim, ClassClaim},
-    wire::{
-        GetClaim, GetUsage, Launch, LaunchOnGpus, LaunchWork, Ping, Pong, Terminate,
-        WriteCheckpoint,
-    },
+    wire::{GetClaim, GetUsage, Launch, Ping, Pong, Terminate, WriteCheckpoint},
 };
 use lattice_replay::day::{START, Site};
 use std::{
@@ -101,15 +98,8 @@ pub(super) fn answer(
         });
         return pong.map(boxed);
     }
-    if let Some(work) = request.downcast_ref::<LaunchWork>() {
-        let answer = site.launch(node, &work.launch, work.checkpoint.as_ref());
-        return answer.map(boxed);
-    }
-    if let Some(work) = request.downcast_ref::<LaunchOnGpus>() {
-        return site.launch(node, &work.launch, None).map(boxed);
-    }
     if let Some(launch) = request.downcast_ref::<Launch>() {
-        return site.launch(node, launch, None).map(boxed);
+        return site.launch(node, launch).map(boxed);
     }
     if let Some(Terminate { key, .. }) = request.downcast_ref::<Terminate>() {
         return site.terminate(node, *key).map(boxed);
