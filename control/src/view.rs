@@ -24,6 +24,7 @@ use lattice_quorum_types::{
     budget::TenantBudget,
     dag::Dag,
     id::{DagId, ReservationName},
+    index::{ArrayIndex, PromiseIndex},
     node::{Lifecycle, Node},
     project::Project,
     reservation::Reservation,
@@ -67,10 +68,10 @@ pub struct View {
     pub(crate) scaled: Arc<BTreeSet<AllocationId>>,
     /// Bandwidth that allocations which hold nodes were promised, by storage system.
     pub(crate) promised: Arc<Promised>,
-    /// Arrays that have not ended, each with the last of the numbers of its elements.
-    pub(crate) arrays: Arc<BTreeMap<AllocationId, AllocationId>>,
-    /// What is promised to whom: nodes on which others make room.
-    pub(crate) room: Arc<BTreeMap<AllocationId, BTreeSet<NodeId>>>,
+    /// Arrays that have not ended.
+    pub(crate) arrays: Arc<ArrayIndex>,
+    /// Promised nodes: other allocations make room on them.
+    pub(crate) room: Arc<PromiseIndex>,
     /// What the site's sources said last.
     pub inputs: Inputs,
     /// What the last cycles said of those that wait for vClusters that this control schedules.
@@ -132,12 +133,8 @@ impl View {
         mark(&mut self.scaled, id, scaled);
         let dated = state == AllocationState::Suspended || record.spec.terms.deadline_at.is_some();
         mark(&mut self.dated, id, dated && !state.is_terminal());
-        if let Some(array) = &record.spec.terms.array {
-            let arrays = Arc::make_mut(&mut self.arrays);
-            match state.is_terminal() {
-                true => arrays.remove(&id),
-                false => arrays.insert(id, AllocationId(id.0 + array.indices().len() as u64)),
-            };
+        if record.spec.terms.array.is_some() {
+            Arc::make_mut(&mut self.arrays).follow(&record);
         }
         let before = self.allocations.get(&id).map(Arc::as_ref);
         promise(&mut self.promised, before, Some(&record));
@@ -161,8 +158,7 @@ impl View {
 
     /// The array among whose numbers this one is.
     pub(crate) fn array_of(&self, id: AllocationId) -> Option<&Arc<Allocation>> {
-        let (array, last) = self.arrays.range(..id).next_back()?;
-        (id <= *last).then(|| self.allocation(*array)).flatten()
+        self.allocation(self.arrays.array_of(id)?)
     }
 
     /// What waits for nodes under this number: an allocation, or the array of an element that has none yet.
@@ -183,21 +179,8 @@ impl View {
 
     /// A node's record became another.
     pub(crate) fn follow_promise(&mut self, before: Option<&Node>, after: &Node) {
-        let was = before.and_then(|node| node.promised);
-        if was == after.promised {
-            return;
-        }
-        let room = Arc::make_mut(&mut self.room);
-        if let Some(id) = was
-            && let Some(nodes) = room.get_mut(&id)
-        {
-            nodes.remove(&after.id);
-            if nodes.is_empty() {
-                room.remove(&id);
-            }
-        }
-        if let Some(id) = after.promised {
-            room.entry(id).or_default().insert(after.id.clone());
+        if PromiseIndex::is_concerned(before, after) {
+            Arc::make_mut(&mut self.room).follow(before, after);
         }
     }
 

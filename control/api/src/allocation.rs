@@ -24,8 +24,7 @@ pub use course::{
 };
 pub use demand::{InvalidBandwidth, read_bandwidth, write_bandwidth};
 pub use terms::{
-    CheckpointBody, DependencyBody, JobBody, Known, MetricBody, ScaleBody, element_of,
-    read_condition,
+    CheckpointBody, DependencyBody, JobBody, Known, MetricBody, ScaleBody, read_condition,
 };
 pub use view::{AllocationView, RankView, Sight, WorkloadView, stop_of};
 

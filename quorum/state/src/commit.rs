@@ -328,10 +328,7 @@ impl State {
             None => self.tree.count_unfinished(path, Direction::Take),
         }
         self.counts[position(record.state)] += 1;
-        // The numbers behind an array's are its elements'.
-        let elements = record.spec.terms.array.as_ref();
-        let elements = elements.map_or(0, |array| array.indices().len() as u64);
-        self.last_id = self.last_id.max(record.id.0 + elements);
+        self.last_id = self.last_id.max(record.last_number().0);
         if record.state.is_terminal() {
             self.tree.count_unfinished(path, Direction::GiveBack);
             self.unstarted.forget(record.id);

@@ -1,7 +1,11 @@
 //! Who waits for whom, and who is promised what: kept beside allocations and nodes, so that an end finds
 //! those that it concerns without walking all. It follows from them: nothing of it is written down.
 
-use lattice_quorum_types::{Allocation, AllocationId, AllocationState, NodeId, node::Node};
+use lattice_quorum_types::{
+    Allocation, AllocationId, AllocationState, NodeId,
+    index::{ArrayIndex, PromiseIndex},
+    node::Node,
+};
 use std::{
     collections::{BTreeMap, BTreeSet},
     ops::RangeBounds,
@@ -16,9 +20,8 @@ pub(crate) struct Order {
     /// By allocation, those that wait for its end.
     dependents: BTreeMap<AllocationId, BTreeSet<AllocationId>>,
     mutexes: BTreeMap<MutexKey, Mutex>,
-    promises: BTreeMap<AllocationId, BTreeSet<NodeId>>,
-    /// Arrays that have not ended: the last of the numbers of their elements.
-    arrays: BTreeMap<AllocationId, AllocationId>,
+    promises: PromiseIndex,
+    arrays: ArrayIndex,
 }
 
 /// Work of one user of which one is eligible at a time.
@@ -82,20 +85,19 @@ impl Order {
         waiting.into_iter().flatten().copied()
     }
 
-    /// The nodes that this one gets next.
+    /// The nodes that are promised to an allocation.
     pub(crate) fn promised(&self, id: AllocationId) -> impl Iterator<Item = &NodeId> {
-        self.promises.get(&id).into_iter().flatten()
+        self.promises.nodes_of(id).into_iter().flatten()
     }
 
-    /// Whether it gets any node next.
+    /// Whether an allocation is promised any node.
     pub(crate) fn is_promised(&self, id: AllocationId) -> bool {
-        self.promises.contains_key(&id)
+        self.promises.is_promised(id)
     }
 
-    /// The array among whose numbers this one is.
+    /// The array that has an element with this number.
     pub(crate) fn array_of(&self, id: AllocationId) -> Option<AllocationId> {
-        let (array, last) = self.arrays.range(..id).next_back()?;
-        (id <= *last).then_some(*array)
+        self.arrays.array_of(id)
     }
 
     /// An allocation's record became another.
@@ -117,29 +119,12 @@ impl Order {
                 self.mutexes.remove(&key);
             }
         }
-        if let Some(array) = &terms.array {
-            match after.state.is_terminal() {
-                true => self.arrays.remove(&after.id),
-                false => {
-                    let last = after.id.0 + array.indices().len() as u64;
-                    self.arrays.insert(after.id, AllocationId(last))
-                }
-            };
-        }
+        self.arrays.follow(after);
     }
 
     /// A node's record became another.
     pub(crate) fn follow_node(&mut self, before: Option<&Node>, after: &Node) {
-        let was = before.and_then(|node| node.promised);
-        if was == after.promised {
-            return;
-        }
-        if let Some(id) = was {
-            put(&mut self.promises, id, after.id.clone(), false);
-        }
-        if let Some(id) = after.promised {
-            put(&mut self.promises, id, after.id.clone(), true);
-        }
+        self.promises.follow(before, after);
     }
 }
 

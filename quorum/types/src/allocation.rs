@@ -2,6 +2,7 @@
 
 use crate::{
     AllocationId, NodeId, Revision, UnixMillis,
+    array::ElementNumbers,
     course::{Course, MoveReason},
     spec::AllocationSpec,
     terms::Condition,
@@ -365,6 +366,17 @@ pub struct Allocation {
 }
 
 impl Allocation {
+    /// The numbers of its elements; `None` for an allocation that is not an array.
+    pub fn element_numbers(&self) -> Option<ElementNumbers<'_>> {
+        let array = self.spec.terms.array.as_ref()?;
+        Some(array.numbers(self.id))
+    }
+
+    /// The highest allocation number that the record takes: its own, or that of its last element.
+    pub fn last_number(&self) -> AllocationId {
+        self.element_numbers().map_or(self.id, ElementNumbers::last)
+    }
+
     /// The nodes of the current, or last, attempt in rank order.
     pub fn nodes(&self) -> impl ExactSizeIterator<Item = &NodeId> {
         self.ranks.iter().map(|r| &r.node)

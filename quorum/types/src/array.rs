@@ -3,10 +3,12 @@
 //! Written as batch schedulers write them: `0-99%10`, `1,3,5-7`, `0-15:4`.
 
 mod fold;
+mod numbers;
 mod places;
 mod set;
 mod text;
 
+pub use numbers::ElementNumbers;
 pub use set::{IndexSet, InvalidIndexSet};
 pub use text::ArrayError;
 

@@ -25,6 +25,7 @@ pub mod event;
 pub mod fact;
 pub mod hostlist;
 pub mod id;
+pub mod index;
 pub mod limit;
 pub mod membership;
 pub mod node;

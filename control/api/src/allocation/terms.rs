@@ -31,13 +31,6 @@ impl From<AllocationId> for JobRef {
     }
 }
 
-/// The allocation of an array's element: elements have the numbers behind the array's, in the order of their
-/// indices. `None`: the array has no such index.
-pub fn element_of(array: AllocationId, spec: &ArraySpec, index: u32) -> Option<AllocationId> {
-    let place = u64::try_from(spec.indices().place_of(index)?).ok()?;
-    Some(AllocationId(array.0 + 1 + place))
-}
-
 /// What a request is read with, besides what it says itself.
 #[derive(Debug, Clone, Default)]
 pub struct Known {

@@ -192,10 +192,10 @@ impl Control for Plain {
                 (AllocationState::Pending, _) => match &held.course.tally {
                     None => self.assign(held.id, &held),
                     Some(tally) => {
-                        let all = held.spec.terms.array.as_ref().unwrap().indices();
+                        let numbers = held.element_numbers().unwrap();
                         let first = tally.pending.iter().next();
-                        if let Some(place) = first.and_then(|index| all.place_of(index)) {
-                            self.assign(AllocationId(held.id.0 + 1 + place as u64), &held);
+                        if let Some(element) = first.and_then(|index| numbers.of(index)) {
+                            self.assign(element, &held);
                         }
                     }
                 },

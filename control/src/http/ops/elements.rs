@@ -5,7 +5,7 @@ use super::{allocations::record, read, unexpected};
 use crate::{Core, http::caller::Caller};
 use lattice_api::{
     AllocationRequest,
-    allocation::{Known, element_of},
+    allocation::Known,
     dependency::JobRef,
     problem::{Kind, Problem},
 };
@@ -56,7 +56,7 @@ async fn number_of(
         let detail = format!("allocation {array} is no array; name it without _{index}");
         return Err(no_element(field, detail));
     };
-    element_of(array, spec, index).ok_or_else(|| {
+    spec.numbers(array).of(index).ok_or_else(|| {
         let detail = format!(
             "array {array} has the indices {}, not {index}",
             spec.indices()
@@ -126,8 +126,7 @@ pub(super) async fn unplaced(
 
 /// The index of the element that has this number.
 pub(super) fn index_of(array: &Allocation, id: AllocationId) -> Option<u32> {
-    let place = usize::try_from(id.0.checked_sub(array.id.0 + 1)?).ok()?;
-    array.spec.terms.array.as_ref()?.indices().at(place)
+    array.element_numbers()?.index_of(id)
 }
 
 /// The record with the highest number below this one, of those near enough to be of the same array. Nobody

@@ -3,7 +3,7 @@
 use super::time;
 use crate::{LastPlan, View};
 use lattice_api::{
-    allocation::{Sight, element_of, stop_of},
+    allocation::{Sight, stop_of},
     explanation::{ExplanationView, FactorView, ScoreView, StepView},
 };
 use lattice_placement::{Explanation, Score, Weights};
@@ -36,7 +36,7 @@ fn planned(view: &View, plan: &LastPlan, a: &Allocation) -> Option<Explanation> 
     let of_first = || {
         let array = array_of(view, a)?;
         let waits = array.course.tally.as_ref()?.pending.iter().next()?;
-        let first = element_of(array.id, array.spec.terms.array.as_ref()?, waits)?;
+        let first = array.element_numbers()?.of(waits)?;
         plan.of(&a.spec.vcluster)?.explanation(first)
     };
     plan.explanation(a).or_else(of_first)

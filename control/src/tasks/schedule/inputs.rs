@@ -44,7 +44,7 @@ pub(crate) fn whole(view: &View, vcluster: &VclusterName, age_ms: u64) -> Cluste
         let held = view.allocation(*id);
         held.is_some_and(|held| waits_for_plan(view, held, vcluster))
     });
-    for array in view.arrays.keys().filter_map(|id| view.allocation(*id)) {
+    for array in view.arrays.ids().filter_map(|id| view.allocation(id)) {
         let elements = elements(array, vcluster);
         let waits = |id| (id, PendingView::from(&**array));
         cluster.pending.extend(elements.into_iter().map(waits));
@@ -168,15 +168,8 @@ pub(crate) fn elements(array: &Allocation, vcluster: &VclusterName) -> BTreeSet<
     let most = usize::try_from(most)
         .unwrap_or(usize::MAX)
         .min(ELEMENTS_AT_ONCE);
-    // Side by side: both are in order, and a place costs a walk over the runs.
-    let mut places = spec.indices().iter().zip(1..).peekable();
     let pending = tally.pending.iter().take(most);
-    let number = |index: u32| {
-        while places.next_if(|(known, _)| *known < index).is_some() {}
-        let (_, place): &(u32, u64) = places.peek()?;
-        Some(AllocationId(array.id.0 + place))
-    };
-    pending.filter_map(number).collect()
+    spec.numbers(array.id).of_ascending(pending).collect()
 }
 
 /// Whether an allocation of its own waits for the next plan of this vCluster.
@@ -184,7 +177,7 @@ fn waits_for_plan(view: &View, held: &Allocation, vcluster: &VclusterName) -> bo
     held.state == AllocationState::Pending
         && held.spec.vcluster == *vcluster
         && held.course.tally.is_none()
-        && !view.room.contains_key(&held.id)
+        && !view.room.is_promised(held.id)
 }
 
 /// Of the whole cluster, and not only of what one vCluster is shown. Where nobody limits it, it is not
@@ -233,13 +226,13 @@ pub(crate) fn delta(old: &View, new: &View, vcluster: &VclusterName, age_ms: u64
         });
     }
     if !Arc::ptr_eq(&old.room, &new.room) {
-        let came = new.room.keys().filter(|id| !old.room.contains_key(id));
-        let went = old.room.keys().filter(|id| !new.room.contains_key(id));
+        let came = new.room.ids().filter(|id| !old.room.is_promised(*id));
+        let went = old.room.ids().filter(|id| !new.room.is_promised(*id));
         for id in came.chain(went) {
-            let held = new.allocation(*id);
+            let held = new.allocation(id);
             let waits = held.filter(|held| waits_for_plan(new, held, vcluster));
             let waits = waits.map(|held| PendingView::from(&**held));
-            delta.pending.insert(*id, waits);
+            delta.pending.insert(id, waits);
         }
     }
     if !Arc::ptr_eq(&old.projects, &new.projects) {
@@ -264,7 +257,7 @@ fn follow_home(old: &View, new: &View, vcluster: &VclusterName, delta: &mut Delt
         let waits = new.allocations.values();
         let waits = waits.filter(|held| waits_for_plan(new, held, vcluster));
         let waits = waits.map(|held| (held.id, held));
-        let arrays = new.arrays.keys().filter_map(|id| new.allocation(*id));
+        let arrays = new.arrays.ids().filter_map(|id| new.allocation(id));
         let elements = arrays.flat_map(|array| {
             elements(array, vcluster)
                 .into_iter()
@@ -285,9 +278,9 @@ fn follow_home(old: &View, new: &View, vcluster: &VclusterName, delta: &mut Delt
 /// Adds to `delta` the elements that may be placed since, and those that may not any more. Those that have
 /// allocations of their own by now are in it already.
 fn follow_elements(old: &View, new: &View, vcluster: &VclusterName, delta: &mut Delta) {
-    let arrays: BTreeSet<&AllocationId> = old.arrays.keys().chain(new.arrays.keys()).collect();
+    let arrays: BTreeSet<AllocationId> = old.arrays.ids().chain(new.arrays.ids()).collect();
     for id in arrays {
-        let (was, is) = (old.allocation(*id), new.allocation(*id));
+        let (was, is) = (old.allocation(id), new.allocation(id));
         if let (Some(was), Some(is)) = (was, is)
             && Arc::ptr_eq(was, is)
         {

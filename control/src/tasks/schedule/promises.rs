@@ -62,14 +62,14 @@ pub(super) fn promises(
     vcluster: &VclusterName,
     now: UnixMillis,
 ) -> Vec<(AllocationId, Promise)> {
-    let mine = |id: &AllocationId| {
-        let held = view.allocation(*id)?;
+    let mine = |id: AllocationId| {
+        let held = view.allocation(id)?;
         let waits = held.state == AllocationState::Pending && held.spec.vcluster == *vcluster;
         waits.then_some(held.spec.nodes as usize)
     };
     let rooms = view.room.iter();
     rooms
-        .filter_map(|(id, nodes)| Some((*id, promise(view, nodes, mine(id)?, now))))
+        .filter_map(|(id, nodes)| Some((id, promise(view, nodes, mine(id)?, now))))
         .collect()
 }
 

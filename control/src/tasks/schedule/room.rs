@@ -55,9 +55,9 @@ impl Search<'_> {
         let borrowed = self.borrowed();
         // Who waits for promised nodes will use what limits leave: room that is made beside is made for nothing.
         let mut cluster = Cow::Borrowed(self.cluster);
-        let promised = self.view.room.keys();
+        let promised = self.view.room.ids();
         let mut uncounted: Vec<_> = promised
-            .filter_map(|id| self.view.allocation(*id))
+            .filter_map(|id| self.view.allocation(id))
             .filter(|held| held.state == AllocationState::Pending)
             .collect();
         // What one is promised nobody else is, in this cycle either.

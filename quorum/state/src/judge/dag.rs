@@ -74,12 +74,12 @@ pub(super) fn submit(case: Case<'_>, asked: &DagSpec) -> Result<Verdict, Refusal
 
 /// An array has the numbers of its elements behind its own.
 fn numbers(id: DagId, asked: &DagSpec) -> Vec<AllocationId> {
-    let mut next = id.0;
+    let mut last = AllocationId(id.0);
     let number = |member: &MemberSpec| {
-        let own = next + 1;
+        let own = AllocationId(last.0 + 1);
         let array = member.spec.terms.array.as_ref();
-        next = own + array.map_or(0, |array| array.indices().len() as u64);
-        AllocationId(own)
+        last = array.map_or(own, |array| array.numbers(own).last());
+        own
     };
     asked.members.iter().map(number).collect()
 }

@@ -3,7 +3,7 @@
 use super::{
     Case,
     assign::check_begin,
-    follow::{give_up_rest, number_of, settled},
+    follow::{give_up_rest, settled},
     invalid,
     people::{ended_by, entering},
     wrong_state,
@@ -128,8 +128,7 @@ fn element(array: &Allocation, id: AllocationId, index: u32) -> Allocation {
 
 /// The index of the element with this number.
 pub(super) fn index_of(array: &Allocation, id: AllocationId) -> Option<u32> {
-    let place = usize::try_from(id.0.checked_sub(array.id.0 + 1)?).ok()?;
-    array.spec.terms.array.as_ref()?.indices().at(place)
+    array.element_numbers()?.index_of(id)
 }
 
 /// An element that was never placed is not to be. Nothing happens where it was cancelled before.
@@ -182,9 +181,7 @@ pub(super) fn placed<'a>(
     case: Case<'a>,
     array: &Allocation,
 ) -> impl Iterator<Item = &'a Allocation> {
-    let indices = array.spec.terms.array.as_ref().map(|array| array.indices());
-    let last = indices.and_then(|indices| number_of(array, indices.last()?));
-    let (id, last) = (array.id, last.unwrap_or(array.id));
+    let (id, last) = (array.id, array.last_number());
     let numbered = case.state.hot.range(id..=last).map(|(_, record)| &**record);
     numbered.filter(move |record| {
         let element = record.course.element;

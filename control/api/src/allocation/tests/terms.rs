@@ -300,14 +300,3 @@ fn terms_are_shown_as_they_were_asked_for() {
     let shown = ScaleBody::from(read.scale.as_ref().unwrap());
     assert_eq!(serde_json::to_value(shown).unwrap(), scale);
 }
-
-#[test]
-fn elements_have_the_numbers_behind_their_array() {
-    let spec = "5,7,9-11".parse().unwrap();
-    let number = |index| element_of(AllocationId(40), &spec, index).map(|id| id.0);
-    assert_eq!(
-        [number(5), number(7), number(11)],
-        [Some(41), Some(42), Some(45)]
-    );
-    assert_eq!(number(6), None);
-}

@@ -33,9 +33,7 @@ impl Desk<'_, '_> {
         if now == cancelled(self.before(id)).unwrap_or(0) {
             return None;
         }
-        let array = self.record(id)?.spec.terms.array.as_ref()?;
-        let last = id.0 + array.indices().len() as u64;
-        Some(AllocationId(id.0 + 1)..=AllocationId(last))
+        Some(self.record(id)?.element_numbers()?.range())
     }
 
     /// One element of an array has ended.
@@ -211,8 +209,7 @@ pub(in crate::judge) fn give_up_rest(tally: &mut Tally) {
 
 /// The number of the element with this index.
 pub(in crate::judge) fn number_of(array: &Allocation, index: u32) -> Option<AllocationId> {
-    let place = array.spec.terms.array.as_ref()?.indices().place_of(index)?;
-    Some(AllocationId(array.id.0 + 1 + place as u64))
+    array.element_numbers()?.of(index)
 }
 
 /// How an array ends once nothing of it is left to run.
