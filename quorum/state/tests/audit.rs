@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Cluster, limits, node, path, principal, spec};
+use common::{Cluster, limits, node, path, spec};
 use lattice_quorum_state::MAX_FORWARD_MS;
 use lattice_quorum_types::{
     AllocationState, Applied, Command, NodeId, Refusal, UnixMillis,

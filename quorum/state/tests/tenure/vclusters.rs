@@ -2,7 +2,7 @@
 
 use super::*;
 use lattice_quorum_types::{
-    Envelope, Outcome, VclusterName,
+    Outcome, VclusterName,
     vcluster::{MAX_TENANTS, TenantsPatch, VclusterPatch},
 };
 
