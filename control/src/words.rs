@@ -2,23 +2,19 @@
 //! is.
 
 use lattice_quorum_types::{
-    allocation::RankExit, checkpoint::CheckpointOutcome, command::RankReport,
+    allocation::RankExit,
+    checkpoint::CheckpointOutcome,
+    command::RankReport,
     course::RankCheckpoint,
+    text::{MAX_FREE_TEXT_BYTES, with_length_note},
 };
 
-/// Longest text of an agent that goes into the state, bytes. Records of them stay for ever.
-pub(crate) const MAX_BYTES: usize = 1024;
 /// Longest boot id: those of Linux have 36 characters.
 const MAX_BOOT: usize = 64;
 
-/// As much of a text as is kept, and that it was cut.
+/// The text of an agent, with a note if it is longer than the state accepts.
 pub(crate) fn shortened(text: String) -> String {
-    if text.len() <= MAX_BYTES {
-        return text;
-    }
-    let note = format!(" (cut; it had {} bytes)", text.len());
-    let kept = text.floor_char_boundary(MAX_BYTES - note.len());
-    format!("{}{note}", &text[..kept])
+    with_length_note(text, MAX_FREE_TEXT_BYTES)
 }
 
 /// A report with texts of bounded length.
@@ -74,26 +70,6 @@ mod tests {
     use lattice_quorum_types::UnixMillis;
 
     #[test]
-    fn texts_are_cut_between_characters_and_say_so() {
-        assert_eq!(shortened("short".to_owned()), "short");
-        let exact = "x".repeat(MAX_BYTES);
-        assert_eq!(shortened(exact.clone()), exact);
-        for shift in 0..4 {
-            let long = format!("{}{}", "x".repeat(shift), "€".repeat(2_000_000));
-            let cut = shortened(long.clone());
-            assert!(
-                cut.len() <= MAX_BYTES && cut.len() > MAX_BYTES - 4,
-                "{}",
-                cut.len()
-            );
-            let note = format!("(cut; it had {} bytes)", long.len());
-            assert!(cut.ends_with(&note), "{cut}");
-            // Twice is once: a repeat is the same command.
-            assert_eq!(shortened(cut.clone()), cut);
-        }
-    }
-
-    #[test]
     fn every_text_of_a_report_is_bounded() {
         let long = || "y".repeat(5_000_000);
         let ended = |exit| RankReport::Ended {
@@ -107,7 +83,7 @@ mod tests {
             RankExit::Lost { evidence },
         ] {
             let report = shortened_report(ended(exit));
-            assert!(lattice_quorum_types::weight::on_wire(&report) < 3 * MAX_BYTES);
+            assert!(lattice_quorum_types::weight::on_wire(&report) < 3 * MAX_FREE_TEXT_BYTES);
         }
         let other = RankReport::Ended {
             at: UnixMillis(1),

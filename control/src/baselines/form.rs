@@ -14,6 +14,7 @@ use lattice_hwprobe::{Class, baseline::Pattern};
 use lattice_quorum_types::{
     baseline::{Constraint, Policy, Scalar, Sensitive},
     hostlist,
+    text::with_ellipsis,
 };
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -55,22 +56,17 @@ pub(crate) struct Wanted {
 /// Mistakes that are told; a request may have as many as fit into it.
 const MAX_FAULTS: usize = 32;
 /// Longest name of a field, and longest reason, bytes: both may have what was written in them.
-const MAX_WORDS_BYTES: usize = 512;
+const MAX_SHOWN_BYTES: usize = 512;
 
 #[derive(Default)]
 struct Faults(Vec<FieldError>);
 
-fn short(text: String) -> String {
-    if text.len() <= MAX_WORDS_BYTES {
-        return text;
-    }
-    format!("{}…", &text[..text.floor_char_boundary(MAX_WORDS_BYTES)])
-}
-
 impl Faults {
     fn add(&mut self, field: impl Into<String>, reason: impl Into<String>) {
-        let (field, reason) = (short(field.into()), short(reason.into()));
-        self.0.push(FieldError { field, reason });
+        self.0.push(FieldError {
+            field: with_ellipsis(&field.into(), MAX_SHOWN_BYTES),
+            reason: with_ellipsis(&reason.into(), MAX_SHOWN_BYTES),
+        });
     }
 
     /// The value, or its fault noted and the usual value.

@@ -4,7 +4,7 @@
 //! nobody scales on what is not known.
 
 use super::fetch::{FetchError, Web};
-use lattice_quorum_types::AllocationId;
+use lattice_quorum_types::{AllocationId, text::truncated};
 use reqwest::Url;
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::Value;
@@ -17,8 +17,8 @@ const ALLOCATION: &str = "$allocation";
 /// Statuses that come with an answer of Prometheus: well; bad parameters; a query that cannot be executed; one
 /// that took too long or was given up.
 const TAKEN: [u16; 4] = [200, 400, 422, 503];
-/// So much of what it says is told, characters.
-const SHOWN: usize = 200;
+/// Longest part of an answer in an error text.
+const MAX_SHOWN_BYTES: usize = 200;
 
 /// Why a metric is not known.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -206,6 +206,6 @@ fn value(body: &[u8]) -> Result<f64, Missing> {
 
 /// It is logged, and who answers may be anybody.
 fn short(text: &str) -> String {
-    let printed = text.chars().filter(|c| !c.is_control());
-    printed.take(SHOWN).collect()
+    let printed: String = text.chars().filter(|c| !c.is_control()).collect();
+    truncated(&printed, MAX_SHOWN_BYTES).to_owned()
 }

@@ -39,10 +39,8 @@ use lattice_quorum_types::{
     allocation::RankExit,
     audit::AuditAction,
     command::{CheckpointAsked, Principal},
+    text::{MAX_FREE_TEXT_BYTES, truncated},
 };
-
-/// Longest reason or evidence that is kept, bytes: records stay for ever, and nodes write them.
-const MAX_WORDS_BYTES: usize = 1024;
 
 /// What a judge looks at.
 #[derive(Clone, Copy)]
@@ -284,9 +282,9 @@ impl<'a> Case<'a> {
     }
 }
 
-/// The first [`MAX_WORDS_BYTES`] of a text that the state keeps for ever.
+/// The first [`MAX_FREE_TEXT_BYTES`] of a text that the state keeps for ever.
 fn short_words(text: &str) -> String {
-    text[..text.floor_char_boundary(MAX_WORDS_BYTES)].to_owned()
+    truncated(text, MAX_FREE_TEXT_BYTES).to_owned()
 }
 
 /// The exit with its free text cut by [`short`].

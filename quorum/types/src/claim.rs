@@ -1,6 +1,8 @@
 //! What a node says of itself, signed, and what an assignment of sensitive work rests on.
 
-use crate::{NodeId, UnixMillis, baseline::Cohort, command::ExpectedNode, id::BaselineName};
+use crate::{
+    NodeId, UnixMillis, baseline::Cohort, command::ExpectedNode, id::BaselineName, text::truncated,
+};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -210,7 +212,7 @@ fn classes<'a>(
                 .bytes()
                 .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
         if !is_name {
-            let shown = &name[..name.floor_char_boundary(MAX_CLASS_BYTES)];
+            let shown = truncated(name, MAX_CLASS_BYTES);
             return Err(invalid(field, format!("{shown:?} is no class")));
         }
     }

@@ -38,6 +38,7 @@ pub mod scale;
 pub mod spec;
 pub mod tenure;
 pub mod terms;
+pub mod text;
 pub mod time;
 pub mod vcluster;
 pub mod view;

@@ -6,8 +6,6 @@ use crate::{AllocationId, NodeId, ProjectPath, UnixMillis, VclusterName, node::L
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Longest purpose, reason or evidence that is kept, bytes.
-pub const MAX_WORDS_BYTES: usize = 1024;
 /// Nodes that a refusal's text names; its fields have all of them.
 const MAX_NAMED: usize = 16;
 

@@ -14,15 +14,13 @@ use lattice_api::{
 use lattice_quorum_types::{
     Command, NodeId,
     rpc::Role as Member,
+    text::MAX_FREE_TEXT_BYTES,
     view::{Answer, CertificateView as Known, Query},
 };
 use std::time::Duration;
 
 /// How long the answer about a node waits for what the quorum knows of its certificate.
 const BESIDE: Duration = Duration::from_millis(500);
-
-/// Longest reason, as with drains: it is shown in lists.
-const MAX_REASON_BYTES: usize = 1_024;
 
 pub(super) async fn known(core: &Core) -> Result<Vec<Known>, Problem> {
     match read(core, Query::Certificates).await? {
@@ -76,8 +74,8 @@ pub(super) fn check_reason(reason: &str, hint: &str) -> Result<(), Problem> {
     if reason.trim().is_empty() {
         return Err(Problem::field("reason", hint));
     }
-    if reason.len() > MAX_REASON_BYTES {
-        let why = format!("say it in {MAX_REASON_BYTES} bytes at most");
+    if reason.len() > MAX_FREE_TEXT_BYTES {
+        let why = format!("say it in {MAX_FREE_TEXT_BYTES} bytes at most");
         return Err(Problem::field("reason", why));
     }
     Ok(())

@@ -15,12 +15,11 @@ use lattice_quorum_types::{
     },
     hostlist::{self, Hosts},
     id::BaselineName,
+    text::{MAX_FREE_TEXT_BYTES, truncated},
     weight,
 };
 use std::{collections::BTreeSet, sync::Arc};
 
-/// Longest description and reason, bytes.
-const MAX_WORDS_BYTES: usize = 1024;
 /// Longest key, and longest name of a class, bytes.
 const MAX_KEY_BYTES: usize = 256;
 /// Values that a key may be one of.
@@ -156,8 +155,8 @@ fn check_expected(
 }
 
 fn check_form(definition: &Definition) -> Result<(), Refusal> {
-    if definition.description.len() > MAX_WORDS_BYTES {
-        let reason = format!("at most {MAX_WORDS_BYTES} bytes fit");
+    if definition.description.len() > MAX_FREE_TEXT_BYTES {
+        let reason = format!("at most {MAX_FREE_TEXT_BYTES} bytes fit");
         return Err(invalid("description", reason));
     }
     match &definition.cohort {
@@ -172,8 +171,8 @@ fn check_form(definition: &Definition) -> Result<(), Refusal> {
         Some(cohort) => {
             let texts = [&cohort.vendor, &cohort.product, &cohort.gpu_model];
             let mut texts = texts.into_iter().flatten();
-            if texts.any(|text| text.is_empty() || text.len() > MAX_WORDS_BYTES) {
-                let reason = format!("a part that is given has 1 to {MAX_WORDS_BYTES} bytes");
+            if texts.any(|text| text.is_empty() || text.len() > MAX_FREE_TEXT_BYTES) {
+                let reason = format!("a part that is given has 1 to {MAX_FREE_TEXT_BYTES} bytes");
                 return Err(invalid("cohort", reason));
             }
         }
@@ -190,7 +189,7 @@ fn check_form(definition: &Definition) -> Result<(), Refusal> {
         if !is_name {
             return Err(invalid(
                 "classes",
-                format!("{:?} is no class", short_text(class)),
+                format!("{:?} is no class", truncated(class, MAX_FREE_TEXT_BYTES)),
             ));
         }
         check_rule(class, rule)?;
@@ -213,7 +212,7 @@ fn check_rule(class: &str, rule: &ClassRule) -> Result<(), Refusal> {
             let mut keys = BTreeSet::new();
             for constraint in constraints {
                 let key = &constraint.key;
-                let field = format!("{field}.keys.{}", &key[..key.floor_char_boundary(64)]);
+                let field = format!("{field}.keys.{}", truncated(key, 64));
                 if let Some(reason) = fault(constraint) {
                     return Err(invalid(&field, reason));
                 }
@@ -248,18 +247,13 @@ fn fault(constraint: &Constraint) -> Option<String> {
         .then(|| "no key is ever empty text; absent may be meant".to_owned())
 }
 
-/// As much of what was written as a refusal repeats.
-fn short_text(text: &str) -> &str {
-    &text[..text.floor_char_boundary(MAX_WORDS_BYTES)]
-}
-
 /// The nodes chosen by name, in name order.
 fn expand(list: &str) -> Result<Vec<NodeId>, Refusal> {
     if list.is_empty() {
         return Ok(Vec::new());
     }
-    let said = |error: hostlist::HostlistError| invalid("nodes", short_text(&error.to_string()));
-    let mut nodes = hostlist::expand(list).map_err(said)?;
+    let mut nodes = hostlist::expand(list)
+        .map_err(|error| invalid("nodes", truncated(&error.to_string(), MAX_FREE_TEXT_BYTES)))?;
     nodes.sort();
     Ok(nodes)
 }
@@ -338,7 +332,7 @@ fn check_ambiguity(
                 name: name.clone(),
                 other: other.name.clone(),
                 class: class.clone(),
-                chosen: short_text(&chosen).to_owned(),
+                chosen: truncated(&chosen, MAX_FREE_TEXT_BYTES).to_owned(),
             });
         }
     }

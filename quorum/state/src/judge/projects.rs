@@ -1,6 +1,6 @@
 //! Projects and their limits.
 
-use super::{Case, MAX_WORDS_BYTES, access::forbidden, audited, invalid};
+use super::{Case, access::forbidden, audited, invalid};
 use crate::{
     change::{Change, Verdict},
     policy::ChildSums,
@@ -14,6 +14,7 @@ use lattice_quorum_types::{
     limit::{Limits, Resource, Usage},
     project::Project,
     refusal::LimitFault,
+    text::MAX_FREE_TEXT_BYTES,
     vcluster::Vcluster,
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -149,7 +150,12 @@ fn check_fields(path: &ProjectPath, admins: &[String], description: &str) -> Res
             return Err(invalid("admins", reason));
         }
     }
-    within("description", description.len(), MAX_WORDS_BYTES, "bytes")
+    within(
+        "description",
+        description.len(),
+        MAX_FREE_TEXT_BYTES,
+        "bytes",
+    )
 }
 
 /// Deletes a project without children and without unfinished allocations.

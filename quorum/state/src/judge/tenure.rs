@@ -18,7 +18,8 @@ use lattice_quorum_types::{
     limit::Usage,
     node::{Lifecycle, Node},
     refusal::Asked,
-    tenure::{MAX_WORDS_BYTES, Taken, TakenBy, Tenure, TenurePhase, WipeOutcome},
+    tenure::{Taken, TakenBy, Tenure, TenurePhase, WipeOutcome},
+    text::MAX_FREE_TEXT_BYTES,
 };
 use std::collections::BTreeSet;
 
@@ -73,8 +74,8 @@ pub(super) fn claim(
 }
 
 fn check_purpose(purpose: &str) -> Result<(), Refusal> {
-    if purpose.len() > MAX_WORDS_BYTES {
-        let reason = format!("use at most {MAX_WORDS_BYTES} bytes");
+    if purpose.len() > MAX_FREE_TEXT_BYTES {
+        let reason = format!("use at most {MAX_FREE_TEXT_BYTES} bytes");
         return Err(invalid("purpose", reason));
     }
     if purpose.chars().any(char::is_control) {

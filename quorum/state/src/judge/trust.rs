@@ -12,6 +12,7 @@ use lattice_quorum_types::{
     audit::AuditAction,
     command::{IssuedCertificate, Power, Principal},
     rpc::Role,
+    text::MAX_FREE_TEXT_BYTES,
     view::{Authority, Revocation},
 };
 
@@ -21,8 +22,6 @@ pub(super) const MEMBERS: &str = "service:quorum";
 const MAX_CERTIFICATE_BYTES: usize = 8 * 1024;
 /// Most authorities at one time: an overlap needs two.
 const MAX_AUTHORITIES: usize = 8;
-/// Longest reason for people, bytes.
-pub(super) const MAX_REASON_BYTES: usize = 1024;
 
 /// Renews a certificate for who shows an earlier one that holds.
 pub(super) fn renew(
@@ -298,8 +297,8 @@ pub(super) fn check_reason(reason: &str) -> Result<(), Refusal> {
     if reason.trim().is_empty() {
         return Err(invalid("reason", "say why, in a few words"));
     }
-    if reason.len() > MAX_REASON_BYTES {
-        let reason = format!("use at most {MAX_REASON_BYTES} bytes");
+    if reason.len() > MAX_FREE_TEXT_BYTES {
+        let reason = format!("use at most {MAX_FREE_TEXT_BYTES} bytes");
         return Err(invalid("reason", reason));
     }
     if reason.chars().any(char::is_control) {
