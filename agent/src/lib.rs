@@ -15,7 +15,6 @@
 mod announce;
 mod app;
 pub mod attempt;
-mod cause;
 pub mod child;
 mod claim;
 mod config;
@@ -46,4 +45,4 @@ pub use settings::{
     KEEP_OUTPUT, MIN_UID, OUTPUT_CAP_BYTES, PROBE_INTERVAL, Settings, WorkSettings,
 };
 
-pub(crate) use cause::with_causes;
+pub(crate) use lattice_host::error_text::with_causes;

@@ -42,6 +42,7 @@ use crate::{
 };
 use lattice_accounting::waldur::client;
 use lattice_gossip::{Cell, CellConfig, Gossip};
+use lattice_host::error_text::with_causes;
 use lattice_hwprobe::Class;
 use lattice_mesh::{
     AskMembers, Clock, Expect, Mesh, MeshConfig, Pin, Renewal, RenewalSettings, Role, Router,
@@ -52,7 +53,6 @@ use lattice_quorum_client::{Addresses, QuorumClient};
 use lattice_quorum_types::id::LeaseName;
 use secrecy::{ExposeSecret, SecretString};
 use std::{
-    error::Error as _,
     fmt,
     future::Future,
     net::{SocketAddr, TcpListener},
@@ -275,10 +275,7 @@ impl App {
         opened.map_err(|error| StartError::File {
             key: "data_dir",
             path: folder.unwrap_or(Path::new("")).to_owned(),
-            reason: format!(
-                "{error}: {}",
-                error.source().map_or_else(String::new, ToString::to_string)
-            ),
+            reason: with_causes(&error),
         })
     }
 

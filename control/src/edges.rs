@@ -9,16 +9,11 @@ use crate::{
     start_error::StartError,
     tls,
 };
+use lattice_host::private_file::{self, PrivateFileError};
 use lattice_mesh::{Clock, Credentials, CredentialsError, Identity, Pin, Role, SystemClock};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use secrecy::{ExposeSecret, SecretString};
-use std::{
-    fmt,
-    fs::File,
-    io::{self, Read as _},
-    os::unix::fs::PermissionsExt as _,
-    sync::Arc,
-};
+use std::{fmt, sync::Arc};
 
 /// What a control takes from outside; tests and the demonstration replace it.
 pub struct Edges {
@@ -124,20 +119,14 @@ pub(crate) fn check_identity(settings: &Settings, found: &Identity) -> Result<()
 /// A file that is missing, that others can read, or that is no list of tokens.
 pub fn read_tokens(config: &Config) -> Result<SecretString, StartError> {
     let path = &config.tokens;
-    let failed = |source: io::Error| StartError::File {
-        key: "tokens",
-        path: path.clone(),
-        reason: source.to_string(),
-    };
-    let mut file = File::open(path).map_err(failed)?;
-    let mode = file.metadata().map_err(failed)?.permissions().mode() & 0o777;
-    if mode & 0o077 != 0 {
-        let path = path.clone();
-        return Err(StartError::TokensExposed { path, mode });
-    }
-    let mut text = String::new();
-    file.read_to_string(&mut text).map_err(failed)?;
-    let text = SecretString::from(text);
+    let text = private_file::read(path).map_err(|error| match error {
+        PrivateFileError::Exposed(exposed) => StartError::TokensExposed(exposed),
+        PrivateFileError::Unreadable { path, source } => StartError::File {
+            key: "tokens",
+            path,
+            reason: source.to_string(),
+        },
+    })?;
     match Auth::parse(text.expose_secret()) {
         Ok(_) => Ok(text),
         Err(source) => Err(StartError::TokensFile {

@@ -39,7 +39,6 @@ mod plans;
 mod preimages;
 mod quorum;
 mod scheduler;
-mod secret_file;
 mod start_error;
 mod store;
 mod tasks;

@@ -7,6 +7,7 @@ use crate::{
     inputs::SourceError,
 };
 use lattice_gossip::JoinError;
+use lattice_host::private_file::ExposedFile;
 use lattice_mesh::{CredentialsError, EnrolError, MeshError};
 use std::{net::SocketAddr, path::PathBuf};
 
@@ -34,16 +35,8 @@ pub enum StartError {
         reason: String,
     },
     /// Others on this host can read the file of tokens.
-    #[error(
-        "tokens: others can read {path} (mode {mode:03o}), and whoever reads it can do what its \
-         tokens can; run `chmod 600 {path}`", path = path.display()
-    )]
-    TokensExposed {
-        /// The file.
-        path: PathBuf,
-        /// Its permissions.
-        mode: u32,
-    },
+    #[error("tokens: {0}, because each reader of this file can act with its tokens")]
+    TokensExposed(ExposedFile),
     /// The file of BMCs cannot be used.
     #[error(transparent)]
     Bmcs(#[from] BmcFileError),

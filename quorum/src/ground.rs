@@ -1,6 +1,7 @@
 //! What a member stands on: files, and who does the work that would hold up the runtime. A
 //! simulation replaces both; everything above is the product's own.
 
+use lattice_host::durable::NewFile;
 use lattice_quorum_state::{Bounds, State};
 use lattice_quorum_types::{Applied, Envelope, Refusal};
 use redb::{Database, DatabaseError};
@@ -56,18 +57,12 @@ impl Files for HostFiles {
     }
     fn replace(&self, path: &Path, parts: &[&[u8]]) -> io::Result<()> {
         use io::Write as _;
-        let temporary = path.with_extension("tmp");
-        let mut file = fs::File::create(&temporary)?;
+        let mut new = NewFile::create(path, 0o600)?;
         for piece in parts.iter().flat_map(|part| part.chunks(SYNCED_BYTES)) {
-            file.write_all(piece)?;
-            file.sync_data()?;
+            new.write_all(piece)?;
+            new.file().sync_data()?;
         }
-        file.sync_all()?;
-        fs::rename(&temporary, path)?;
-        match path.parent() {
-            Some(parent) => fs::File::open(parent)?.sync_all(),
-            None => Ok(()),
-        }
+        new.commit()
     }
     fn remove(&self, path: &Path) -> io::Result<()> {
         fs::remove_file(path)

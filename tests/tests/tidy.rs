@@ -16,9 +16,10 @@ fn root() -> PathBuf {
 
 /// What each package uses of ours, outside its tests: these arrows and no others. A daemon is used by the command line,
 /// which runs all of them in its demo, and by the tests of the whole.
-const ARROWS: [(&str, &[&str]); 23] = [
+const ARROWS: [(&str, &[&str]); 24] = [
+    ("lattice-host", &[]),
     ("lattice-hwprobe", &[]),
-    ("lattice-redfish", &["hwprobe"]),
+    ("lattice-redfish", &["hwprobe", "host"]),
     ("lattice-quorum-types", &[]),
     ("lattice-config", &[]),
     ("lattice-fake-nvml", &[]),
@@ -46,19 +47,19 @@ const ARROWS: [(&str, &[&str]); 23] = [
     ),
     ("lattice-quorum-state", &["quorum-types"]),
     ("lattice-placement", &["quorum-types"]),
-    ("lattice-accounting", &["quorum-types", "config"]),
+    ("lattice-accounting", &["quorum-types", "config", "host"]),
     (
         "lattice-replay",
         &["quorum-types", "quorum-state", "placement"],
     ),
-    ("lattice-mesh", &["quorum-types"]),
+    ("lattice-mesh", &["quorum-types", "host"]),
     ("lattice-gossip", &["mesh"]),
     ("lattice-quorum-client", &["quorum-types", "mesh"]),
     ("lattice-api", &["quorum-types"]),
-    ("lattice-client", &["quorum-types", "api"]),
+    ("lattice-client", &["quorum-types", "api", "host"]),
     (
         "lattice-quorum",
-        &["quorum-types", "quorum-state", "mesh", "config"],
+        &["quorum-types", "quorum-state", "mesh", "config", "host"],
     ),
     // The daemon itself on simulated ground; nothing uses it.
     (
@@ -80,6 +81,7 @@ const ARROWS: [(&str, &[&str]); 23] = [
             "gossip",
             "mesh",
             "config",
+            "host",
         ],
     ),
     (
@@ -95,6 +97,7 @@ const ARROWS: [(&str, &[&str]); 23] = [
             "redfish",
             "api",
             "config",
+            "host",
         ],
     ),
     (
@@ -112,6 +115,7 @@ const ARROWS: [(&str, &[&str]); 23] = [
             "quorum",
             "agent",
             "control",
+            "host",
         ],
     ),
 ];

@@ -2,6 +2,7 @@
 //! members. It is never part of replicated state.
 
 use crate::{Identity, OfficeProof, OfficeSession, Pin, store::write_secret};
+use lattice_host::private_file::{self, ExposedFile, PrivateFileError};
 use lattice_quorum_types::UnixMillis;
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateSigningRequestParams, DistinguishedName,
@@ -11,7 +12,6 @@ use rcgen::{
 use rustls_pki_types::{CertificateDer, CertificateSigningRequestDer, pem::PemObject};
 use std::{
     fmt, io,
-    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -77,13 +77,8 @@ pub enum CaError {
         source: io::Error,
     },
     /// The key file is open to others.
-    #[error("{} is readable by others (mode {mode:o}); run `chmod 600` on it", .path.display())]
-    KeyExposed {
-        /// Which.
-        path: PathBuf,
-        /// Its mode.
-        mode: u32,
-    },
+    #[error(transparent)]
+    KeyExposed(ExposedFile),
     /// A file does not hold what it should.
     #[error("{} is not usable: {reason}", .path.display())]
     Unreadable {
@@ -153,21 +148,12 @@ impl Authority {
                 source,
             })
         };
-        let metadata = std::fs::metadata(&key_path).map_err(|source| CaError::File {
-            path: key_path.clone(),
-            source,
+        let pem = private_file::read(&key_path).map_err(|error| match error {
+            PrivateFileError::Exposed(exposed) => CaError::KeyExposed(exposed),
+            PrivateFileError::Unreadable { path, source } => CaError::File { path, source },
         })?;
-        let mode = metadata.permissions().mode() & 0o777;
-        if mode & 0o077 != 0 {
-            let path = key_path;
-            return Err(CaError::KeyExposed { path, mode });
-        }
         let certificate = CertificateDer::from_pem_slice(&read(&cert_path)?)
             .map_err(|e| unreadable(&cert_path, e.to_string()))?;
-        let pem = secrecy::SecretString::from(
-            String::from_utf8(read(&key_path)?)
-                .map_err(|_| unreadable(&key_path, "it is not text".to_owned()))?,
-        );
         let key = KeyPair::from_pem(secrecy::ExposeSecret::expose_secret(&pem))
             .map_err(|e| unreadable(&key_path, e.to_string()))?;
         let leaf = crate::verify::Leaf::read(&certificate)

@@ -4,6 +4,7 @@ use crate::{
     BundleRefused, Identity, SignedBundle, TrustBundle, bundle::InForce, reset::ResetKey,
     verify::Leaf,
 };
+use lattice_host::private_file::ExposedFile;
 use lattice_quorum_types::UnixMillis;
 use rcgen::{CertificateParams, KeyPair, PublicKeyData, SigningKey};
 use rustls_pki_types::{
@@ -24,13 +25,8 @@ pub enum CredentialsError {
         reason: String,
     },
     /// The key file is open to others.
-    #[error("{} is readable by others (mode {mode:o}); run `chmod 600` on it", .path.display())]
-    KeyExposed {
-        /// Which.
-        path: PathBuf,
-        /// Its mode.
-        mode: u32,
-    },
+    #[error(transparent)]
+    KeyExposed(#[from] ExposedFile),
     /// The certificate is not an identity of ours.
     #[error("the certificate is not usable: {reason}")]
     Certificate {

@@ -10,13 +10,16 @@ use crate::{
     reset::ResetKey,
     verify::Leaf,
 };
+use lattice_host::{
+    durable::{NewFile, sync_folder_of},
+    private_file::{self, PrivateFileError},
+};
 use rustls_pki_types::{CertificateDer, PrivatePkcs8KeyDer, pem::PemObject};
 use secrecy::{ExposeSecret, SecretString};
 use std::{
     fmt::Write as _,
     io::{self, Write as _},
-    os::unix::fs::{OpenOptionsExt, PermissionsExt},
-    path::{Path, PathBuf},
+    path::Path,
     sync::Arc,
 };
 
@@ -126,13 +129,11 @@ impl Credentials {
         // Without it, or with one that others may know, a new one begins: that costs the peers of
         // an earlier run a timeout.
         let reset = folder.join(RESET_FILE);
-        let reset = check_private(&reset).and_then(|()| {
-            let text = std::fs::read_to_string(&reset).map_err(|e| file_error(&reset, e))?;
-            Ok(ResetKey::from_text(&text))
-        });
+        let reset = private_file::read(&reset).ok();
+        let reset = reset.and_then(|text| ResetKey::from_text(text.expose_secret()));
         let read = match reset {
-            Ok(Some(reset)) => read.with_reset(reset),
-            _ => read,
+            Some(reset) => read.with_reset(reset),
+            None => read,
         };
         match read_bundle(&folder.join(BUNDLE_FILE))? {
             None => Ok(read),
@@ -166,19 +167,13 @@ fn is_key_of(key: &PrivateKey, leaf: &CertificateDer<'_>) -> bool {
     Leaf::read(leaf).is_ok_and(|leaf| key.public().is_ok_and(|public| public == leaf.public_key))
 }
 
-fn check_private(path: &Path) -> Result<(), CredentialsError> {
-    let metadata = std::fs::metadata(path).map_err(|e| file_error(path, e))?;
-    let mode = metadata.permissions().mode() & 0o777;
-    if mode & 0o077 != 0 {
-        let path = path.to_owned();
-        return Err(CredentialsError::KeyExposed { path, mode });
-    }
-    Ok(())
-}
-
 fn read_key_file(path: &Path) -> Result<PrivateKey, CredentialsError> {
-    check_private(path)?;
-    let key = PrivatePkcs8KeyDer::from_pem_file(path).map_err(|e| file_error(path, e))?;
+    let pem = private_file::read(path).map_err(|error| match error {
+        PrivateFileError::Exposed(exposed) => exposed.into(),
+        PrivateFileError::Unreadable { source, .. } => file_error(path, source),
+    })?;
+    let key = PrivatePkcs8KeyDer::from_pem_slice(pem.expose_secret().as_bytes());
+    let key = key.map_err(|e| file_error(path, e))?;
     Ok(PrivateKey::from_pkcs8(key.secret_pkcs8_der()))
 }
 
@@ -231,10 +226,7 @@ fn rename(from: &Path, to: &Path, before: BeforeStep<'_>) -> io::Result<()> {
     before(to)?;
     std::fs::rename(from, to)?;
     // The order of two renames survives a loss of power only when the folder is synced between.
-    match to.parent() {
-        Some(folder) => std::fs::File::open(folder)?.sync_all(),
-        None => Ok(()),
-    }
+    sync_folder_of(to)
 }
 
 /// Writes a secret text so that no other user can read it at any moment.
@@ -249,21 +241,11 @@ pub(crate) fn write_secret(path: &Path, text: &SecretString) -> io::Result<()> {
 
 /// A reader sees the old file or the new one, also after a crash.
 fn replace(path: &Path, bytes: &[u8], mode: u32, before: BeforeStep<'_>) -> io::Result<()> {
-    let mut temporary = path.as_os_str().to_owned();
-    temporary.push(".tmp");
-    let temporary = PathBuf::from(temporary);
-    before(&temporary)?;
-    remove(&temporary)?;
-    let mut file = std::fs::OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(mode)
-        .open(&temporary)?;
-    // The process's umask must not make it less readable than others need.
-    file.set_permissions(std::fs::Permissions::from_mode(mode))?;
+    before(&NewFile::temporary_path(path)?)?;
+    let mut file = NewFile::create(path, mode)?;
     file.write_all(bytes)?;
-    file.sync_all()?;
-    rename(&temporary, path, before)
+    before(path)?;
+    file.commit()
 }
 
 /// Certificates as PEM text.

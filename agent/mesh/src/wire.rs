@@ -1,6 +1,7 @@
 //! The framing, as `README.md` describes it.
 
 use crate::{CallError, Role};
+use lattice_host::error_text::innermost;
 use quinn::{RecvStream, SendStream};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::{net::SocketAddr, time::Duration};
@@ -144,13 +145,9 @@ impl ReadFault {
     }
 }
 
-/// quinn says "connection lost", and why in the source.
-fn lost(error: &dyn std::error::Error) -> ReadFault {
-    let mut cause = error;
-    while let Some(source) = cause.source() {
-        cause = source;
-    }
-    ReadFault::Lost(cause.to_string())
+/// The text of a QUIC error is "connection lost"; the reason is its last cause.
+fn lost(error: &(dyn std::error::Error + 'static)) -> ReadFault {
+    ReadFault::Lost(innermost(error).to_string())
 }
 
 async fn exact<const N: usize>(recv: &mut RecvStream) -> Result<[u8; N], ReadFault> {

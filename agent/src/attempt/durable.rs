@@ -1,27 +1,30 @@
 //! Files that are whole or not there, and room kept for the ones that must not fail.
 
+use lattice_host::durable::{NewFile, replace, sync_folder_of};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 /// The names of a folder's reserves, in the order they are used.
 const RESERVES: [&str; 2] = ["reserve", "reserve.2"];
 /// One block of common filesystems; every record written from a reserve fits.
 const RESERVE_BYTES: usize = 4096;
+/// Mode of each record: a launch holds the environment of the user.
+const MODE: u32 = 0o600;
 
 /// Writes `bytes` so that after a crash the file is the old one, the new one, or (if there was
 /// none) not there. Mode 0600.
 pub fn write_durably(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let folder = write_whole(path, bytes, Sync::Data)?;
-    folder.sync_all()
+    replace(path, bytes, MODE)
 }
 
 /// The same without waiting for the disk: readers never see half of it, a crash of the machine
 /// may lose it.
 pub(super) fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    write_whole(path, bytes, Sync::None).map(drop)
+    let mut file = NewFile::create(path, MODE)?;
+    file.write_all(bytes)?;
+    file.commit_without_sync()
 }
 
 /// Keeps room for `records` (two at most) in `folder`: files whose block and inode are taken now.
@@ -60,48 +63,5 @@ fn turn_reserve_into(name: &str, path: &Path, bytes: &[u8]) -> io::Result<()> {
     if renameat_with(CWD, &reserve, CWD, path, RenameFlags::EXCHANGE).is_err() {
         std::fs::rename(&reserve, path)?;
     }
-    File::open(folder)?.sync_all()
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Sync {
-    None,
-    Data,
-}
-
-fn write_whole(path: &Path, bytes: &[u8], sync: Sync) -> io::Result<File> {
-    let no_name = || {
-        io::Error::new(
-            io::ErrorKind::InvalidInput,
-            "a file needs a name and a folder",
-        )
-    };
-    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
-        return Err(no_name());
-    };
-    let mut hidden = std::ffi::OsString::from(".");
-    hidden.push(name);
-    hidden.push(format!(".{}.tmp", std::process::id()));
-    let temporary = folder.join(hidden);
-    let written = fill(&temporary, bytes, sync).and_then(|()| std::fs::rename(&temporary, path));
-    if let Err(error) = written {
-        // It may hold the last inode.
-        let _ = std::fs::remove_file(&temporary);
-        return Err(error);
-    }
-    File::open(folder)
-}
-
-fn fill(path: &Path, bytes: &[u8], sync: Sync) -> io::Result<()> {
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(path)?;
-    file.write_all(bytes)?;
-    match sync {
-        Sync::Data => file.sync_all(),
-        Sync::None => Ok(()),
-    }
+    sync_folder_of(path)
 }

@@ -1,10 +1,9 @@
 //! A secret by reference: `vault://`, `file://` or `env://`. It is never in a configuration, and never in a log.
 
+use lattice_host::{error_text::with_causes, private_file};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
-use std::{
-    fmt, fs, os::unix::fs::PermissionsExt as _, path::PathBuf, str::FromStr, time::Duration,
-};
+use std::{fmt, path::PathBuf, str::FromStr, time::Duration};
 
 /// Vault answers within this time, or does not.
 const VAULT_DEADLINE: Duration = Duration::from_secs(10);
@@ -188,14 +187,7 @@ impl Secrets {
 fn at_hand(from: &SecretRef) -> Result<SecretString, String> {
     let secret = match from {
         SecretRef::File(path) => {
-            let mode = fs::metadata(path).map_err(|error| error.to_string())?;
-            let mode = mode.permissions().mode() & 0o777;
-            if mode & 0o077 != 0 {
-                return Err(format!(
-                    "others can read it (mode {mode:03o}); run `chmod 600` on it"
-                ));
-            }
-            fs::read_to_string(path).map_err(|error| error.to_string())?
+            return private_file::read_secret(path).map_err(|error| with_causes(&error));
         }
         SecretRef::Env(name) => {
             std::env::var(name).map_err(|_| "there is no such variable".to_owned())?
@@ -213,6 +205,7 @@ fn at_hand(from: &SecretRef) -> Result<SecretString, String> {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
+    use std::{fs, os::unix::fs::PermissionsExt as _};
 
     #[test]
     fn references_are_read_and_written_and_anything_else_is_refused() {

@@ -13,6 +13,8 @@ pub use objects::{Making, Objects, Place};
 pub use usage::Amounts;
 
 use crate::secret::{SecretError, SecretRef, Secrets};
+use lattice_host::error_text::innermost;
+use lattice_quorum_types::text::with_ellipsis;
 use reqwest::{
     Client, Method, RequestBuilder, StatusCode, Url,
     header::{AUTHORIZATION, HeaderValue, RETRY_AFTER},
@@ -30,8 +32,8 @@ const DEADLINE: Duration = Duration::from_secs(30);
 const MOST_BYTES: usize = 32 << 20;
 /// Objects asked for at once; 8.x gives no more.
 const PAGE: usize = 100;
-/// Most of what an answer says that is told.
-const SHOWN: usize = 400;
+/// Longest part of an answer in an error text.
+const MAX_SHOWN_BYTES: usize = 400;
 
 /// Why Waldur did not do it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -242,7 +244,7 @@ impl Waldur {
         })?;
         value.set_sensitive(true);
         let sent = ask.header(AUTHORIZATION, value).send().await;
-        let mut answer = sent.map_err(|error| unreached(cause(&error)))?;
+        let mut answer = sent.map_err(|error| unreached(innermost(&error).to_string()))?;
         let status = answer.status();
         let header = |name: &str| answer.headers().get(name)?.to_str().ok().map(str::to_owned);
         let count = header("x-result-count").and_then(|count| count.parse().ok());
@@ -251,7 +253,7 @@ impl Waldur {
         while let Some(piece) = answer
             .chunk()
             .await
-            .map_err(|error| unreached(cause(&error)))?
+            .map_err(|error| unreached(innermost(&error).to_string()))?
         {
             if bytes.len() + piece.len() > MOST_BYTES {
                 return Err(unreached(format!(
@@ -320,15 +322,6 @@ impl Waldur {
     }
 }
 
-/// The innermost cause: the others repeat the address.
-fn cause(error: &dyn std::error::Error) -> String {
-    let mut cause = error;
-    while let Some(inner) = cause.source() {
-        cause = inner;
-    }
-    cause.to_string()
-}
-
 /// What an answer says is wrong, in one line.
 fn said(body: &Value) -> String {
     let text = match body {
@@ -339,8 +332,5 @@ fn said(body: &Value) -> String {
         },
         other => other.to_string(),
     };
-    match text.char_indices().nth(SHOWN) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text,
-    }
+    with_ellipsis(&text, MAX_SHOWN_BYTES)
 }

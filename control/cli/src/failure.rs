@@ -1,6 +1,7 @@
 //! What a command ends with when it cannot do what was asked, and its exit code.
 
 use lattice_client::ClientError;
+use lattice_host::error_text::with_causes;
 use std::{fmt, process::ExitCode};
 
 /// The cluster said no, or the command failed here.
@@ -94,16 +95,9 @@ impl From<anyhow::Error> for Failure {
 
 impl From<ClientError> for Failure {
     fn from(error: ClientError) -> Self {
-        let mut text = error.to_string();
-        let mut source = std::error::Error::source(&error);
-        while let Some(cause) = source {
-            text.push_str(": ");
-            text.push_str(&cause.to_string());
-            source = cause.source();
-        }
         Self {
             code: error.exit_code(),
-            text,
+            text: with_causes(&error),
         }
     }
 }

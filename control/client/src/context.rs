@@ -4,11 +4,12 @@
 //! (`$XDG_CONFIG_HOME/lattice/context.json`), then the file of a demo that is running now.
 
 use crate::{Client, ClientError, Endpoint};
+use lattice_host::private_file::{self, ExposedFile};
 use serde::{Deserialize, Serialize};
 use std::{
-    fs::{self, Metadata},
-    io,
-    os::unix::fs::{MetadataExt as _, PermissionsExt as _},
+    fs::{self, File, Metadata},
+    io::{self, Read as _},
+    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
 };
 
@@ -69,11 +70,8 @@ pub enum ContextError {
         path: PathBuf,
     },
     /// It holds a token, and others can read it.
-    #[error("context file {} can be read by others; run: chmod 600 {}", path.display(), path.display())]
-    Readable {
-        /// Which.
-        path: PathBuf,
-    },
+    #[error("context file: {0}")]
+    Readable(ExposedFile),
     /// It cannot be opened.
     #[error("context file {}", path.display())]
     Io {
@@ -163,15 +161,15 @@ pub fn read(path: &Path) -> Result<ContextFile, ContextError> {
         path: named(),
         source,
     };
-    let meta = fs::metadata(path).map_err(failed)?;
+    let mut file = File::open(path).map_err(failed)?;
+    let meta = file.metadata().map_err(failed)?;
     let uid = rustix::process::getuid().as_raw();
     if meta.uid() != uid && uid != 0 {
         return Err(ContextError::NotOurs { path: named() });
     }
-    if meta.permissions().mode() & 0o077 != 0 {
-        return Err(ContextError::Readable { path: named() });
-    }
-    let text = fs::read_to_string(path).map_err(failed)?;
+    private_file::check(path, &meta).map_err(ContextError::Readable)?;
+    let mut text = String::new();
+    file.read_to_string(&mut text).map_err(failed)?;
     serde_json::from_str(&text).map_err(|source| ContextError::Malformed {
         path: named(),
         source,
@@ -223,7 +221,7 @@ fn live_demos(dir: &Path) -> io::Result<Vec<ContextFile>> {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
-    use std::os::unix::fs::{chown, symlink};
+    use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
 
     fn plant(dir: &Path) -> PathBuf {
         let path = dir.join("demo-1.json");

@@ -1,6 +1,6 @@
 //! The file that names the BMCs.
 
-use crate::secret_file;
+use lattice_host::{error_text::with_causes, private_file};
 use lattice_hwprobe::health::Table;
 use lattice_quorum_types::{NodeId, hostlist};
 use lattice_redfish::{
@@ -11,7 +11,6 @@ use secrecy::SecretString;
 use serde::Deserialize;
 use std::{
     collections::{BTreeMap, BTreeSet},
-    error::Error,
     fs,
     path::{Path, PathBuf},
     time::Duration,
@@ -317,18 +316,8 @@ pub(super) fn client(endpoint: &ReadOnly) -> Result<Bmc, EndpointError> {
     Bmc::new(endpoint.clone(), None, Settings::default(), environment)
 }
 
-/// An error with what led to it.
-pub(crate) fn with_causes(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    text
-}
-
-/// The password in a file that nobody else can read.
+/// Reads the password in a private file.
 pub(super) fn password(path: &Path) -> Result<SecretString, String> {
-    secret_file::read(path).map_err(|error| format!("password_file: {error}"))
+    private_file::read_secret(path)
+        .map_err(|error| format!("password_file: {}", with_causes(&error)))
 }

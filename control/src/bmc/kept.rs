@@ -4,10 +4,10 @@
 use super::{
     BmcTarget,
     ask::{Ask, Looked},
-    config::with_causes,
     node::{Look, Node, no_power},
     worker::{AGAIN_AFTER, Shared, Worker, asks, nodes, tell},
 };
+use lattice_host::error_text::with_causes;
 use lattice_quorum_types::NodeId;
 use std::{collections::BTreeMap, time::Duration};
 use tokio::time::{Instant, timeout};

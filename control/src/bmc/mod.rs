@@ -22,7 +22,6 @@ mod worker;
 #[cfg(test)]
 pub(crate) use ask::BROKE_DOWN;
 pub(crate) use ask::Looked;
-pub(crate) use config::with_causes;
 pub use config::{BmcFileError, BmcPlan, BmcTarget};
 pub(crate) use health::SILENT;
 pub(crate) use readings::{Parts, Readings};

@@ -2,6 +2,7 @@
 //! that a node which is down when control starts still has the GPUs that it was used with.
 
 use crate::view::View;
+use lattice_host::durable;
 use lattice_quorum_types::NodeId;
 use std::{
     collections::BTreeMap,
@@ -56,21 +57,18 @@ impl Gpus {
             return;
         }
         if let Some(file) = &self.file
-            && let Err(error) = write(file, &self.known)
+            && let Err(error) = self.write(file)
         {
             tracing::warn!(file = %file.display(), %error, "what nodes have is not kept");
         }
+    }
+
+    fn write(&self, file: &Path) -> io::Result<()> {
+        durable::replace(file, &serde_json::to_vec(&self.known)?, 0o600)
     }
 
     /// Each node of which it is known.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&NodeId, u32)> {
         self.known.iter().map(|(id, gpus)| (id, *gpus))
     }
-}
-
-/// Readers see all of it or what was there before.
-fn write(file: &Path, known: &BTreeMap<NodeId, u32>) -> io::Result<()> {
-    let next = file.with_extension("next");
-    fs::write(&next, serde_json::to_vec(known)?)?;
-    fs::rename(next, file)
 }

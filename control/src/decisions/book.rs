@@ -1,5 +1,6 @@
 //! The files.
 
+use lattice_host::durable::NewFile;
 use lattice_placement::record::Line;
 use lattice_quorum_types::UnixMillis;
 use std::{
@@ -217,8 +218,7 @@ fn file_error(path: &Path, source: io::Error) -> DecisionsError {
 /// Puts a packed file in place of a plain one. A crash leaves both, or the plain one: then it is packed again.
 fn pack(plain: &Path) -> io::Result<()> {
     let packed = plain.with_extension(PACKED);
-    let half = plain.with_extension("half");
-    let mut encoder = zstd::Encoder::new(File::create(&half)?, LEVEL)?;
+    let mut encoder = zstd::Encoder::new(NewFile::create(&packed, 0o600)?, LEVEL)?;
     encoder.include_checksum(true)?;
     // What was written last before a crash may be half a line: it stays out.
     let mut lines = BufReader::new(File::open(plain)?);
@@ -229,8 +229,7 @@ fn pack(plain: &Path) -> io::Result<()> {
         }
         line.clear();
     }
-    encoder.finish()?.sync_all()?;
-    fs::rename(&half, &packed)?;
+    encoder.finish()?.commit()?;
     fs::remove_file(plain)
 }
 

@@ -1,6 +1,9 @@
 //! How a source is asked: over HTTP or from a file, within a deadline and a size, whatever it does.
 
-use crate::secret_file;
+use lattice_host::{
+    error_text::{innermost, with_causes},
+    private_file,
+};
 use reqwest::{
     Client, Response, Url,
     header::{ACCEPT_ENCODING, HeaderMap, HeaderValue},
@@ -306,7 +309,7 @@ impl Token {
 /// The header that shows a token.
 fn bearer(path: &Path) -> Result<HeaderValue, FetchError> {
     let wrong = |reason: String| FetchError::Token { reason };
-    let token: SecretString = secret_file::read(path).map_err(|error| wrong(error.to_string()))?;
+    let token = private_file::read_secret(path).map_err(|error| wrong(with_causes(&error)))?;
     let text = SecretString::from(format!("Bearer {}", token.expose_secret()));
     let value = HeaderValue::from_str(text.expose_secret());
     let mut value = value.map_err(|_| {
@@ -320,12 +323,8 @@ fn bearer(path: &Path) -> Result<HeaderValue, FetchError> {
 /// What an error of the HTTP client means, without the URL: its query may name people.
 fn unreached(error: reqwest::Error) -> FetchError {
     let error = error.without_url();
-    let mut cause: &dyn std::error::Error = &error;
-    while let Some(inner) = cause.source() {
-        cause = inner;
-    }
     FetchError::Unreached {
-        reason: cause.to_string(),
+        reason: innermost(&error).to_string(),
     }
 }
 

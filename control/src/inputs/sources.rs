@@ -46,7 +46,7 @@ pub enum SourceError {
 impl From<ClientError> for SourceError {
     fn from(error: ClientError) -> Self {
         Self::Client {
-            reason: crate::bmc::with_causes(&error),
+            reason: lattice_host::error_text::with_causes(&error),
         }
     }
 }

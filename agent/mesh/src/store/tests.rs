@@ -2,7 +2,7 @@
 use super::*;
 use crate::{Authority, Identity, Role, TrustBundle, TrustedAuthority, Validity};
 use lattice_quorum_types::UnixMillis;
-use std::time::Duration;
+use std::{os::unix::fs::PermissionsExt as _, time::Duration};
 
 const NOW: UnixMillis = UnixMillis(1_800_000_000_000);
 

@@ -325,7 +325,7 @@ async fn credentials_survive_their_folder_and_an_exposed_key_is_refused() {
     let refused = Credentials::load(folder.path()).unwrap_err();
     println!("{refused}");
     assert!(
-        matches!(refused, CredentialsError::KeyExposed { mode: 0o640, .. }),
+        matches!(&refused, CredentialsError::KeyExposed(exposed) if exposed.mode == 0o640),
         "{refused}"
     );
 

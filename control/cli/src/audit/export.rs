@@ -15,14 +15,13 @@ use anyhow::Context as _;
 use clap::Args;
 use lattice_api::{audit::AuditHeadView, text};
 use lattice_client::AuditFilter;
+use lattice_host::durable::NewFile;
 use lattice_mesh::{Clock as _, SystemClock};
 use lattice_quorum_types::audit::AuditEntry;
 use serde::Serialize;
 use std::{
     collections::BTreeSet,
-    fs::{self, File, OpenOptions},
     io::{BufWriter, Write as _},
-    os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
 };
 
@@ -76,9 +75,12 @@ pub async fn run(args: &ExportArgs, connection: &Connection) -> Result<(), Failu
         range.start,
         known.collect(),
     );
-    let mut file = NewFile::create(&args.file)?;
+    let about = || args.file.display().to_string();
+    let file = NewFile::create(&args.file, 0o600).with_context(about)?;
+    let mut file = BufWriter::new(file);
     let report = write(&head, &range, &header, connection, &mut file).await?;
-    file.finish()?;
+    let file = file.into_inner().map_err(|error| error.into_error());
+    file.and_then(NewFile::commit_new).with_context(about)?;
     tell(args, connection, &report)
 }
 
@@ -189,12 +191,16 @@ async fn write(
     range: &Range,
     header: &Header,
     connection: &Connection,
-    file: &mut NewFile,
+    file: &mut BufWriter<NewFile>,
 ) -> Result<Report, Failure> {
     let serde = |error: serde_json::Error| Failure::from(anyhow::Error::from(error));
     let mut checker = Checker::new(Some(head.cluster.clone()), range.start);
     let (mut writer, line) = Writer::begin(header, range.start).map_err(serde)?;
-    file.write(&line)?;
+    let mut write = |line: String| {
+        let written = file.write_all(line.as_bytes());
+        written.with_context(|| "the file of the export cannot be written")
+    };
+    write(line)?;
     let all = AuditFilter::default();
     pages(connection, &all, range.start.0, PAGE, |items| {
         for view in &items {
@@ -202,7 +208,7 @@ async fn write(
             checker
                 .take(&entry)
                 .map_err(|fault| broken(WHERE, &fault))?;
-            file.write(&writer.entry(&entry).map_err(serde)?)?;
+            write(writer.entry(&entry).map_err(serde)?)?;
             if range.last.is_some_and(|last| checker.is_sealed(last)) {
                 return Ok(Next::Stop);
             }
@@ -210,66 +216,7 @@ async fn write(
         Ok(Next::Go)
     })
     .await?;
-    file.write(&writer.end().map_err(serde)?)?;
+    write(writer.end().map_err(serde)?)?;
     let pins: BTreeSet<String> = head.authorities.iter().map(|a| a.pin.clone()).collect();
     checker.finish(&pins).map_err(|fault| broken(WHERE, &fault))
-}
-
-/// A file under a passing name until it is whole and on the disk.
-struct NewFile {
-    passing: PathBuf,
-    wanted: PathBuf,
-    file: BufWriter<File>,
-    is_done: bool,
-}
-
-impl NewFile {
-    fn create(wanted: &Path) -> anyhow::Result<Self> {
-        let mut passing = wanted.as_os_str().to_owned();
-        passing.push(format!(".{}.part", std::process::id()));
-        let passing = PathBuf::from(passing);
-        let mut options = OpenOptions::new();
-        let file = options
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&passing);
-        let file = file.with_context(|| passing.display().to_string())?;
-        Ok(Self {
-            passing,
-            wanted: wanted.to_owned(),
-            file: BufWriter::new(file),
-            is_done: false,
-        })
-    }
-
-    fn write(&mut self, line: &str) -> anyhow::Result<()> {
-        let written = self.file.write_all(line.as_bytes());
-        written.with_context(|| self.passing.display().to_string())
-    }
-
-    /// Gives it its name, where nobody else did meanwhile.
-    fn finish(mut self) -> anyhow::Result<()> {
-        let about = || self.wanted.display().to_string();
-        self.file.flush().with_context(about)?;
-        self.file.get_ref().sync_all().with_context(about)?;
-        // A link, unlike a rename, never replaces.
-        fs::hard_link(&self.passing, &self.wanted).with_context(about)?;
-        fs::remove_file(&self.passing).with_context(about)?;
-        let folder = self.wanted.parent().filter(|f| !f.as_os_str().is_empty());
-        let folder = folder.unwrap_or_else(|| Path::new("."));
-        File::open(folder)
-            .and_then(|f| f.sync_all())
-            .with_context(about)?;
-        self.is_done = true;
-        Ok(())
-    }
-}
-
-impl Drop for NewFile {
-    fn drop(&mut self) {
-        if !self.is_done {
-            let _ = fs::remove_file(&self.passing);
-        }
-    }
 }

@@ -1,14 +1,15 @@
 //! The demo's data folder: what must be the same when it is started again.
 
 use anyhow::{Context as _, bail};
+use lattice_host::durable;
 use lattice_mesh::{Authority, Clock as _, SystemClock, Validity};
 use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 use std::{
     ffi::OsString,
-    fs::{self, DirBuilder, File, OpenOptions},
-    io::{self, Write as _},
-    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
+    fs::{self, DirBuilder, File},
+    io,
+    os::unix::fs::DirBuilderExt as _,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -167,16 +168,8 @@ fn read_marker(dir: &Path) -> anyhow::Result<Option<Marker>> {
 }
 
 fn write_marker(dir: &Path, marker: &Marker) -> anyhow::Result<()> {
-    let new = dir.join("demo.json.new");
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(&new)?;
-    file.write_all(&serde_json::to_vec_pretty(marker)?)?;
-    file.sync_all()?;
-    Ok(fs::rename(&new, dir.join("demo.json"))?)
+    let text = serde_json::to_vec_pretty(marker)?;
+    Ok(durable::replace(&dir.join("demo.json"), &text, 0o600)?)
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use crate::{
 use anyhow::Context as _;
 use clap::Args;
 use futures::StreamExt as _;
+use lattice_host::durable::NewFile;
 use serde::Serialize;
 use std::{
     io::{self, Write},
@@ -51,18 +52,11 @@ pub async fn run(args: &RecordArgs, connection: &Connection) -> Result<(), Failu
     if file.exists() {
         return Err(there());
     }
-    let folder = match file.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
     let about = || file.display().to_string();
-    let unnamed = tempfile::Builder::new()
-        .prefix(".lattice-record-")
-        .tempfile_in(folder)
-        .with_context(|| folder.display().to_string())?;
+    let new = NewFile::create(file, 0o600).with_context(about)?;
     let mut pieces = connection.client.decisions(args.since.as_deref()).await?;
     let is_packed = file.extension().is_some_and(|extension| extension == "zst");
-    let mut written = Written::new(unnamed.as_file(), is_packed).with_context(about)?;
+    let mut written = Written::new(new.file(), is_packed).with_context(about)?;
     let (mut lines, mut bytes, mut is_whole) = (0, 0, true);
     while let Some(piece) = pieces.next().await {
         let piece = piece?;
@@ -77,12 +71,9 @@ pub async fn run(args: &RecordArgs, connection: &Connection) -> Result<(), Failu
         ));
     }
     written.finish().with_context(about)?;
-    unnamed.as_file().sync_all().with_context(about)?;
-    unnamed.persist_noclobber(file).map_err(|error| {
-        match error.error.kind() == io::ErrorKind::AlreadyExists {
-            true => there(),
-            false => Failure::refused(format!("{}: {}", file.display(), error.error)),
-        }
+    new.commit_new().map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => there(),
+        _ => Failure::refused(format!("{}: {error}", file.display())),
     })?;
     let recorded = Recorded { file, lines, bytes };
     let row = vec![

@@ -71,7 +71,7 @@ pub enum IssuerError {
 impl From<ClientError> for IssuerError {
     fn from(error: ClientError) -> Self {
         Self::Client {
-            reason: crate::bmc::with_causes(&error),
+            reason: lattice_host::error_text::with_causes(&error),
         }
     }
 }

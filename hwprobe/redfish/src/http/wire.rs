@@ -219,11 +219,7 @@ fn tls_refusal(error: &reqwest::Error) -> Option<String> {
 
 /// The first cause, which says most.
 fn innermost(error: &reqwest::Error) -> String {
-    let mut cause: &dyn std::error::Error = error;
-    while let Some(inner) = cause.source() {
-        cause = inner;
-    }
-    let text = cause.to_string();
+    let text = lattice_host::error_text::innermost(error).to_string();
     // Where a library explains itself is nothing for who reads a reason.
     let end = text.find(": https://").unwrap_or(text.len());
     text[..end].to_owned()

@@ -8,6 +8,7 @@ use crate::{
 };
 use anyhow::Context as _;
 use futures::StreamExt as _;
+use lattice_host::durable::NewFile;
 use lattice_quorum_types::backup::{BackupFault, Header, Verifier};
 use std::{
     fs::File,
@@ -33,14 +34,8 @@ pub async fn make(connection: &Connection, file: &Path) -> Result<(), Failure> {
     if file.exists() {
         return Err(there());
     }
-    let folder = match file.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
-    let mut unnamed = tempfile::Builder::new()
-        .prefix(".lattice-backup-")
-        .tempfile_in(folder)
-        .with_context(|| folder.display().to_string())?;
+    let new = NewFile::create(file, 0o600);
+    let mut new = new.with_context(|| file.display().to_string())?;
     let mut pieces = connection.client.backup(Some(&key())).await?;
     let mut verifier = Verifier::new();
     while let Some(piece) = pieces.next().await {
@@ -48,21 +43,14 @@ pub async fn make(connection: &Connection, file: &Path) -> Result<(), Failure> {
         verifier
             .feed(&piece)
             .map_err(|fault| faulty(file, &fault))?;
-        let written = unnamed.write_all(&piece);
+        let written = new.write_all(&piece);
         written.with_context(|| file.display().to_string())?;
     }
     let header = verifier.finish().map_err(|fault| faulty(file, &fault))?;
-    let synced = unnamed.as_file().sync_all();
-    synced.with_context(|| file.display().to_string())?;
-    let named = unnamed.persist_noclobber(file).map_err(|error| {
-        match error.error.kind() == std::io::ErrorKind::AlreadyExists {
-            true => there(),
-            false => Failure::refused(format!("{}: {}", file.display(), error.error)),
-        }
+    new.commit_new().map_err(|error| match error.kind() {
+        std::io::ErrorKind::AlreadyExists => there(),
+        _ => Failure::refused(format!("{}: {error}", file.display())),
     })?;
-    drop(named);
-    let folder = File::open(folder).and_then(|folder| folder.sync_all());
-    folder.with_context(|| file.display().to_string())?;
     told(connection.format, file, &header)
 }
 
