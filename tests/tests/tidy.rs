@@ -16,8 +16,9 @@ fn root() -> PathBuf {
 
 /// What each package uses of ours, outside its tests: these arrows and no others. A daemon is used by the command line,
 /// which runs all of them in its demo, and by the tests of the whole.
-const ARROWS: [(&str, &[&str]); 24] = [
+const ARROWS: [(&str, &[&str]); 25] = [
     ("lattice-host", &[]),
+    ("lattice-rng", &[]),
     ("lattice-hwprobe", &[]),
     ("lattice-redfish", &["hwprobe", "host"]),
     ("lattice-quorum-types", &[]),
@@ -50,7 +51,7 @@ const ARROWS: [(&str, &[&str]); 24] = [
     ("lattice-accounting", &["quorum-types", "config", "host"]),
     (
         "lattice-replay",
-        &["quorum-types", "quorum-state", "placement"],
+        &["quorum-types", "quorum-state", "placement", "rng"],
     ),
     ("lattice-mesh", &["quorum-types", "host"]),
     ("lattice-gossip", &["mesh"]),
@@ -70,6 +71,7 @@ const ARROWS: [(&str, &[&str]); 24] = [
             "quorum-state",
             "quorum-client",
             "mesh",
+            "rng",
         ],
     ),
     (

@@ -8,6 +8,7 @@ use lattice_quorum_types::{
     AllocationId, AllocationState, NodeId, ProjectPath, Revision, UnixMillis, VclusterName,
     fact::{Fact, FactKind, Use, Work},
 };
+use lattice_rng::Mmix;
 use std::time::Instant;
 
 const DAY: u64 = 86_400_000;
@@ -15,38 +16,28 @@ const NODES: u64 = 10_000;
 const TENANTS: u64 = 200;
 const USERS: u64 = 2_000;
 
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, below: u64) -> u64 {
-        let next = self.0.wrapping_mul(6_364_136_223_846_793_005);
-        self.0 = next.wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % below
-    }
-}
-
 fn facts(allocations: u64) -> Vec<Fact> {
-    let mut dice = Dice(1);
+    let mut random = Mmix::new(1);
     let nodes: Vec<NodeId> = (0..NODES)
         .map(|n| NodeId::new(format!("gpu{n:05}")).unwrap())
         .collect();
     let mut kinds = Vec::new();
     for id in 1..=allocations {
         let from = UnixMillis(id * 365 * DAY / allocations);
-        let until = from.after(60_000 + dice.roll(12 * 3_600_000));
-        let tenant = dice.roll(TENANTS);
+        let until = from.after(60_000 + random.below(12 * 3_600_000));
+        let tenant = random.below(TENANTS);
         // A user works in few projects.
-        let user = tenant * (USERS / TENANTS) + dice.roll(USERS / TENANTS);
+        let user = tenant * (USERS / TENANTS) + random.below(USERS / TENANTS);
         let work = Work {
             allocation: AllocationId(id),
             attempt: 1,
             user: format!("user{user:04}"),
-            project: ProjectPath::new(format!("t{tenant:03}/p{}", dice.roll(10))).unwrap(),
+            project: ProjectPath::new(format!("t{tenant:03}/p{}", random.below(10))).unwrap(),
             vcluster: VclusterName::new("batch").unwrap(),
             sensitive: false,
         };
-        let first = dice.roll(NODES - 16);
-        let count = 1 << dice.roll(5);
+        let first = random.below(NODES - 16);
+        let count = 1 << random.below(5);
         let on: Vec<NodeId> = nodes[first as usize..(first + count) as usize].to_vec();
         kinds.push((
             from,
@@ -129,10 +120,10 @@ fn main() {
     );
 
     let now = made[made.len() - 1].at;
-    let mut dice = Dice(7);
+    let mut random = Mmix::new(7);
     for (name, days) in [("tenant, 90 days", 90), ("tenant, 365 days", 365)] {
         let took = (0..20_000).map(|_| {
-            let tenant = ProjectPath::new(format!("t{:03}", dice.roll(TENANTS))).unwrap();
+            let tenant = ProjectPath::new(format!("t{:03}", random.below(TENANTS))).unwrap();
             let from = UnixMillis(now.0.saturating_sub(days * DAY));
             let begun = Instant::now();
             let used = ledger.used(Whose::Tenant(&tenant), from, now);
@@ -144,7 +135,7 @@ fn main() {
         println!("{name:<28} p50 {p50:.1} us, p99 {p99:.1} us, most {most:.0} us");
     }
     let took = (0..20_000).map(|_| {
-        let user = format!("user{:04}", dice.roll(USERS));
+        let user = format!("user{:04}", random.below(USERS));
         let from = UnixMillis(now.0.saturating_sub(90 * DAY));
         let begun = Instant::now();
         let used = ledger.used_by_tenant(&user, from, now);

@@ -27,6 +27,7 @@ use lattice_quorum_types::{
     fact::{Fact, FactsHead, Use},
     limit::{LimitPatch, Limits},
 };
+use lattice_rng::Rng;
 use serde::{Deserialize, Serialize};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -340,19 +341,6 @@ fn run(orders: &Orders) -> Option<String> {
     stopped
 }
 
-/// Small numbers that repeat with the seed.
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, below: u64) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % below
-    }
-}
-
 #[derive(Default)]
 struct Tally {
     kills: BTreeMap<String, u32>,
@@ -362,8 +350,8 @@ struct Tally {
 }
 
 async fn one_cluster(seed: u64, tally: &mut Tally) {
-    let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) + 1);
-    let seed_paths = dice.roll(3) == 0;
+    let mut rng = Rng::new(seed, "cluster");
+    let seed_paths = rng.range(0, 3) == 0;
     let world = Arc::new(World::new());
     world.project("physics", 100);
     world.project("physics/higgs", 50);
@@ -392,39 +380,39 @@ async fn one_cluster(seed: u64, tally: &mut Tally) {
         stops_at,
     };
     let mut running = Vec::new();
-    for _ in 0..1 + dice.roll(4) {
-        for _ in 0..1 + dice.roll(4) {
-            let project = ["physics", "physics/higgs", "bio"][dice.roll(3) as usize];
-            let vc = ["batch", "notebooks"][dice.roll(2) as usize];
-            let (nodes, ms) = (1 + dice.roll(3) as u32, 1 + dice.roll(5 * HOUR));
-            match dice.roll(4) {
+    for _ in 0..1 + rng.range(0, 4) {
+        for _ in 0..1 + rng.range(0, 4) {
+            let project = ["physics", "physics/higgs", "bio"][rng.range(0, 3) as usize];
+            let vc = ["batch", "notebooks"][rng.range(0, 2) as usize];
+            let (nodes, ms) = (1 + rng.range(0, 3) as u32, 1 + rng.range(0, 5 * HOUR));
+            match rng.range(0, 4) {
                 0 => running.push(world.start(project, vc, nodes)),
                 1 if !running.is_empty() => world.end(running.remove(0)),
                 _ => world.ran(project, vc, nodes, ms),
             }
         }
-        world.wait(1 + dice.roll(HOUR));
+        world.wait(1 + rng.range(0, HOUR));
         waldur.set_now(now(&world));
-        if dice.roll(3) == 0 {
+        if rng.range(0, 3) == 0 {
             let path = [
                 "/api/marketplace-component-usages/set_usage/",
                 "/api/*",
                 "/api/marketplace-orders/",
             ];
-            let path = path[dice.roll(3) as usize];
-            let skip = dice.roll(6) as u32;
+            let path = path[rng.range(0, 3) as usize];
+            let skip = rng.range(0, 6) as u32;
             waldur.fault(Rule::new(path, Fault::lost_answer()).skip(skip).times(1));
             tally.lost_answers += 1;
         }
-        let step = dice.roll(Step::ALL.len() as u64) as usize;
-        let orders = orders(Some((step, dice.roll(3) as u32)));
+        let step = rng.range(0, Step::ALL.len() as u64) as usize;
+        let orders = orders(Some((step, rng.range(0, 3) as u32)));
         let stopped = tokio::task::spawn_blocking(move || run(&orders))
             .await
             .unwrap();
         if let Some(step) = stopped {
             *tally.kills.entry(step).or_default() += 1;
         }
-        if dice.roll(3) == 0 {
+        if rng.range(0, 3) == 0 {
             let _ = std::fs::remove_dir_all(folder.path().join("wal"));
             tally.journals += 1;
         }

@@ -17,7 +17,8 @@ use anyhow::{Context, ensure};
 use clap::Parser;
 use lattice_placement::{ClusterView, Delta, NodeView, Plan, Planner, Policy, Reservations, Score};
 use lattice_quorum_types::{AllocationId, NodeId, ProjectPath, UnixMillis};
-use machine::{NOW, Numbers, Output, RUNNING, at, job, view};
+use lattice_rng::Mmix;
+use machine::{NOW, Output, RUNNING, at, job, view};
 use serde_json::json;
 use std::{
     hint::black_box,
@@ -132,7 +133,7 @@ fn warm(
     let mut planner = Planner::with_policy(copy, policy);
     let mut plan = planner.plan(NOW);
     let resident_bytes = resident()?.saturating_sub(before);
-    let mut random = Numbers(7);
+    let mut random = Mmix::new(7);
     let names: Vec<NodeId> = view.nodes.keys().cloned().collect();
     let mut times = Vec::new();
     for n in 0..cycles {
@@ -169,7 +170,7 @@ fn changes(
     names: &[NodeId],
     cycle: u64,
     requests: u64,
-    random: &mut Numbers,
+    random: &mut Mmix,
 ) -> anyhow::Result<Delta> {
     let mut delta = Delta::default();
     let running = view.running.len() as u64;

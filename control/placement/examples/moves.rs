@@ -28,7 +28,8 @@ use lattice_placement::{
 use lattice_quorum_types::{
     AllocationId, AllocationState, NodeId, ProjectPath, UnixMillis, VclusterName,
 };
-use machine::{HOUR, NOW, Numbers, Output, RUNNING, at, job, view};
+use lattice_rng::Mmix;
+use machine::{HOUR, NOW, Output, RUNNING, at, job, view};
 use serde_json::json;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -59,7 +60,7 @@ const VCLUSTER: usize = 500;
 const LATE: AllocationId = AllocationId(9_000_000);
 
 /// All that runs, as others may move it.
-fn work(view: &ClusterView, random: &mut Numbers) -> BTreeMap<AllocationId, Work> {
+fn work(view: &ClusterView, random: &mut Mmix) -> BTreeMap<AllocationId, Work> {
     let mut work_of = |id: &AllocationId| {
         let minutes = 1 + random.below(10);
         let work = Work {
@@ -90,7 +91,7 @@ struct Sharing {
     vclusters: BTreeMap<VclusterName, lend::Member>,
 }
 
-fn sharing(view: &ClusterView, random: &mut Numbers) -> anyhow::Result<Sharing> {
+fn sharing(view: &ClusterView, random: &mut Mmix) -> anyhow::Result<Sharing> {
     let count = view.nodes.len().div_ceil(VCLUSTER).max(2);
     let names: Vec<VclusterName> = (0..count)
         .map(|v| VclusterName::new(format!("v{v:02}")))
@@ -150,7 +151,7 @@ fn main() -> anyhow::Result<()> {
         "--nodes is 0; the machine needs at least one node"
     );
     ensure!(args.times > 0, "--times is 0; at least one is measured");
-    let mut random = Numbers(11);
+    let mut random = Mmix::new(11);
     let mut view = view(args.nodes, args.nodes.div_ceil(125), args.pending, 0)?;
     let work = work(&view, &mut random);
     let Sharing { places, vclusters } = sharing(&view, &mut random)?;

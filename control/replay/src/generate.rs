@@ -4,10 +4,8 @@
 //! times as long and rounded up to what people write; arrivals are a Poisson process that swings with the day. Not a
 //! model of any site: Lublin and Feitelson (JPDC 63(11), 2003) have one.
 
-use crate::{
-    rng::Rng,
-    trace::{Job, Request, UNKNOWN, Unit, Workload},
-};
+use crate::trace::{Job, Request, UNKNOWN, Unit, Workload};
+use lattice_rng::Rng;
 use std::f64::consts::TAU;
 
 const MINUTE_MS: u64 = 60_000;

@@ -17,7 +17,6 @@ pub mod metrics;
 pub mod parallel;
 pub mod policy;
 pub mod report;
-mod rng;
 pub mod run;
 pub mod schedule;
 pub mod sweep;

@@ -3,9 +3,9 @@
 use crate::{
     compare::{Better, Measure},
     policy::{PolicyError, PolicyText, ReservationsText, read_policy},
-    rng::Rng,
 };
 use lattice_placement::{Policy, Weights};
+use lattice_rng::Rng;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,9 +1,7 @@
 //! A workload as it is replayed: on a machine of some size, with estimates that hold.
 
-use crate::{
-    rng::Rng,
-    trace::{Skip, UNKNOWN, Unit, Workload},
-};
+use crate::trace::{Skip, UNKNOWN, Unit, Workload};
+use lattice_rng::Rng;
 use serde::{Deserialize, Serialize};
 
 /// What becomes of a job that ran longer than it had asked for.

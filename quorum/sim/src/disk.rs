@@ -1,8 +1,8 @@
 //! The simulated disk of one member: what was synced, and what was written since. When the power
 //! goes, each write that was not synced is kept, lost or torn, as the seed says.
 
-use crate::rng::Rng;
 use lattice_quorum::Files;
+use lattice_rng::Rng;
 use redb::{Database, DatabaseError, StorageBackend};
 use std::{
     collections::BTreeMap,

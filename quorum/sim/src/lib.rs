@@ -17,7 +17,6 @@ mod invariants;
 mod member;
 mod network;
 mod registers;
-mod rng;
 mod run;
 mod scene;
 mod schedule;

@@ -100,7 +100,7 @@ enum End {
 
 async fn live(world: Arc<World>, nth: usize, mut orders: mpsc::UnboundedReceiver<Order>) {
     let (id, addr) = world.members[nth];
-    let mut rng = crate::rng::Rng::new(world.seed, &format!("lives {id}"));
+    let mut rng = lattice_rng::Rng::new(world.seed, &format!("lives {id}"));
     loop {
         let (mounted, power) = world.disks[nth].mount();
         let identity = Identity::new(CLUSTER, Role::Quorum, id.to_string());

@@ -2,10 +2,10 @@
 //! way or none, endpoints that are gone. It stands where QUIC does, above handshakes and
 //! retransmission: a lost packet is a late call, a link that is cut loses it.
 
-use crate::rng::Rng;
 use futures::future::{BoxFuture, pending};
 use lattice_mesh::{Answers, CallError, Caller, Identity, Wire};
 use lattice_quorum_types::UnixMillis;
+use lattice_rng::Rng;
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::SocketAddr,

@@ -4,7 +4,6 @@
 
 use crate::{
     clients::quorum,
-    rng::Rng,
     world::{FIRST_REGISTER, World},
 };
 use lattice_mesh::Clock as _;
@@ -17,6 +16,7 @@ use lattice_quorum_types::{
     limit::{LimitPatch, Patch},
     view::{Answer, Query},
 };
+use lattice_rng::Rng;
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering::Relaxed},
     time::Duration,

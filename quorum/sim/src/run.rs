@@ -4,12 +4,11 @@ use crate::{
     clients::{self, Client},
     member::{self, Handle},
     network::Carried,
-    registers,
-    rng::Rng,
-    schedule,
+    registers, schedule,
     truth::Counted,
     world::{World, note_panics, panics},
 };
+use lattice_rng::Rng;
 use std::{
     collections::BTreeMap,
     sync::{Arc, atomic::Ordering::Relaxed},

@@ -3,9 +3,9 @@
 use crate::{
     member::{Handle, Order},
     network::Weather,
-    rng::Rng,
     world::World,
 };
+use lattice_rng::Rng;
 use std::{
     net::SocketAddr,
     sync::{Arc, atomic::Ordering::Relaxed},

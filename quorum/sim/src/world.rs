@@ -1,9 +1,10 @@
 //! What all parts of one run share: network, disks, clocks, what was agreed on, what happened.
 
-use crate::{disk::Disk, network::Network, registers::Registers, rng::Rng, truth::Truth};
+use crate::{disk::Disk, network::Network, registers::Registers, truth::Truth};
 use lattice_mesh::{Authority, Clock, Credentials, Identity, Role, Validity};
 use lattice_quorum_state::Bounds;
 use lattice_quorum_types::{UnixMillis, VoterId};
+use lattice_rng::Rng;
 use std::{
     cell::RefCell,
     collections::{BTreeMap, BTreeSet},

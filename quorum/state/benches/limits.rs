@@ -16,6 +16,7 @@ use lattice_quorum_types::{
     limit::{LimitPatch, Limits, Patch, Usage},
     spec::{AllocationSpec, Workload},
 };
+use lattice_rng::Mmix;
 use std::{hint::black_box, time::Instant};
 
 const NOW: UnixMillis = UnixMillis(1_800_000_000_000);
@@ -26,19 +27,6 @@ const CHILDREN: usize = 400;
 const BATCHES: usize = 31;
 /// Operations in one.
 const BATCH: usize = 20_000;
-
-/// The same numbers each time: Knuth's MMIX generator, upper bits.
-struct Numbers(u64);
-
-impl Numbers {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        usize::try_from((self.0 >> 33) % end as u64).unwrap_or(0)
-    }
-}
 
 fn path(text: &str) -> ProjectPath {
     ProjectPath::new(text).expect("a path")
@@ -145,10 +133,11 @@ fn submit(project: &ProjectPath, nodes: u32) -> Envelope {
 
 /// Nanoseconds for one operation, over paths in no order: the median batch and the slowest.
 fn measure(mut one: impl FnMut(usize), batch: usize) -> (f64, f64) {
-    let mut random = Numbers(7);
+    let mut random = Mmix::new(7);
     let mut times = Vec::with_capacity(BATCHES);
     for _ in 0..BATCHES {
-        let order: Vec<usize> = (0..batch).map(|_| random.below(PROJECTS)).collect();
+        let mut project = || random.below(PROJECTS as u64) as usize;
+        let order: Vec<usize> = (0..batch).map(|_| project()).collect();
         let start = Instant::now();
         order.iter().for_each(|n| one(*n));
         times.push(start.elapsed().as_nanos() as f64 / batch as f64);

@@ -8,6 +8,7 @@ use super::{
 use crate::{Gossip, MESSAGE_KIND, hub::header, run::bed};
 use bytes::Bytes;
 use lattice_mesh::{Expect, Role, Router};
+use lattice_rng::Rng;
 
 /// A SYN, a SYN-ACK and an ACK of a member that says something.
 async fn real_messages() -> Vec<Vec<u8>> {
@@ -55,45 +56,32 @@ async fn real_messages() -> Vec<Vec<u8>> {
     real.into_iter().flatten().collect()
 }
 
-/// Small and the same everywhere: a failing run can be repeated.
-struct Chance(u64);
-
-impl Chance {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
-        (self.0 >> 33) as usize % limit
-    }
-
-    /// Keeps the head in three of four, so that most get past the first look.
-    fn change(&mut self, message: &[u8], other: &[u8]) -> Vec<u8> {
-        let mut bytes = message.to_vec();
-        let first = if self.below(4) == 0 { 0 } else { 7 };
-        for _ in 0..=self.below(3) {
-            let at = first + self.below(bytes.len() - first);
-            match self.below(8) {
-                0 => bytes.truncate(at.max(8)),
-                1 => bytes.extend_from_slice(&other[self.below(other.len())..]),
-                2 => bytes.insert(at, self.below(256) as u8),
-                _ => bytes[at] = self.below(256) as u8,
-            }
+/// A changed copy of `message`. Three of four copies keep the header, so that most of them pass the first check.
+fn change(rng: &mut Rng, message: &[u8], other: &[u8]) -> Vec<u8> {
+    let mut bytes = message.to_vec();
+    let first = if rng.below(4) == 0 { 0 } else { 7 };
+    for _ in 0..=rng.below(3) {
+        let at = first + rng.below(bytes.len() - first);
+        match rng.below(8) {
+            0 => bytes.truncate(at.max(8)),
+            1 => bytes.extend_from_slice(&other[rng.below(other.len())..]),
+            2 => bytes.insert(at, rng.below(256) as u8),
+            _ => bytes[at] = rng.below(256) as u8,
         }
-        bytes
     }
+    bytes
 }
 
 #[tokio::test]
 async fn changed_messages_never_break_the_codec() {
     let real = real_messages().await;
     let mut bench = Bench::new().await;
-    let mut chance = Chance(1);
+    let mut rng = Rng::new(1, "changed messages");
     let mut got_through = 0;
     for n in 0..300u16 {
         for _ in 0..10 {
-            let (one, other) = (chance.below(3), chance.below(3));
-            bench.put(60_000, chance.change(&real[one], &real[other]));
+            let (one, other) = (rng.below(3), rng.below(3));
+            bench.put(60_000, change(&mut rng, &real[one], &real[other]));
         }
         let bytes = bench.codec.encode(syn(&format!("m{n}"))).await.unwrap();
         bench.put(n, bytes);
@@ -122,10 +110,10 @@ async fn changed_messages_never_stop_the_server() {
     mesh.serve(gossip.route(Router::new())).unwrap();
     let place = gossip.place(door.clone()).unwrap();
     let cell = bed::start(place, &mesh, Vec::new()).await;
-    let mut chance = Chance(2);
+    let mut rng = Rng::new(2, "changed messages");
     for _ in 0..3000 {
-        let (one, other) = (chance.below(3), chance.below(3));
-        let bytes = chance.change(&real[one], &real[other]).into();
+        let (one, other) = (rng.below(3), rng.below(3));
+        let bytes = change(&mut rng, &real[one], &real[other]).into();
         let from = peer(1);
         door.inject(Inbound { from, bytes }).await;
     }

@@ -17,6 +17,7 @@ mod slurm;
 
 use anyhow::{Context, ensure};
 use clap::Parser;
+use lattice_rng::Mmix;
 use slurm::{Depth, Select};
 use std::path::PathBuf;
 
@@ -51,16 +52,11 @@ struct Row {
     busy: u64,
 }
 
-/// The same jobs each time: Knuth's MMIX generator, upper bits, log-uniform.
+/// The same jobs each time: log-uniform in nodes and minutes.
 fn jobs(count: u64, most_nodes: u32) -> Vec<Job> {
-    let mut state = 2205_u64;
-    let mut uniform = || {
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (state >> 11) as f64 / (1_u64 << 53) as f64
-    };
-    let mut log_uniform = |least: f64, most: f64| (uniform() * (most / least).ln()).exp() * least;
+    let mut random = Mmix::new(2205);
+    let mut log_uniform =
+        |least: f64, most: f64| (random.part() * (most / least).ln()).exp() * least;
     let job = |_| Job {
         nodes: (log_uniform(1.0, 257.0) as u32).clamp(1, 256.min(most_nodes)),
         minutes: log_uniform(60.0, 48.0 * 60.0) as u64,

@@ -11,6 +11,7 @@ use lattice_quorum_types::{
     limit::{Limits, Usage},
     spec::Constraints,
 };
+use lattice_rng::Mmix;
 use std::{collections::BTreeMap, time::Duration};
 
 /// How a bench prints.
@@ -27,20 +28,7 @@ pub const RUNNING: u64 = 10_000_000;
 /// Nodes of one running allocation, in the mean.
 const RUNNING_NODES: usize = 16;
 
-/// The same numbers each time: Knuth's MMIX generator, upper bits.
-pub struct Numbers(pub u64);
-
-impl Numbers {
-    pub fn below(&mut self, end: u64) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % end
-    }
-}
-
-fn node(n: usize, groups: usize, running: u64, random: &mut Numbers) -> NodeView {
+fn node(n: usize, groups: usize, running: u64, random: &mut Mmix) -> NodeView {
     let h100 = n % groups < groups * 3 / 4;
     let busy = random.below(10) < 8;
     // One node in forty differs from its siblings.
@@ -68,7 +56,7 @@ fn node(n: usize, groups: usize, running: u64, random: &mut Numbers) -> NodeView
 }
 
 /// The n-th one, of those that ask for memory in so many ways.
-pub fn job(n: u64, requests: u64, random: &mut Numbers, project: ProjectPath) -> PendingView {
+pub fn job(n: u64, requests: u64, random: &mut Mmix, project: ProjectPath) -> PendingView {
     let constraints = match random.below(4) {
         0 => Constraints {
             gpu_models: vec!["h100".into()],
@@ -110,7 +98,7 @@ pub fn view(
     pending: u64,
     requests: u64,
 ) -> Result<ClusterView, InvalidId> {
-    let mut random = Numbers(42);
+    let mut random = Mmix::new(42);
     let mut view = ClusterView::default();
     let running = (nodes * 4 / 5 / RUNNING_NODES).max(1) as u64;
     for n in 0..nodes {

@@ -3,7 +3,6 @@
 #![expect(clippy::expect_used, reason = "names that are written here are names")]
 
 use super::nature::{Answers, Nature};
-use crate::rng::Rng;
 use lattice_quorum_types::{
     NodeId, ProjectPath, UnixMillis, VclusterName,
     checkpoint::CheckpointMode,
@@ -15,6 +14,7 @@ use lattice_quorum_types::{
     spec::{AllocationSpec, Requeue},
     terms::{CheckpointTerms, CheckpointTrigger, Condition, Terms},
 };
+use lattice_rng::Rng;
 use std::{
     collections::{BTreeMap, BTreeSet},
     f64::consts::TAU,

@@ -9,7 +9,6 @@ use super::{
     scene::{START, Scene},
     truth::Truth,
 };
-use crate::rng::Rng;
 use lattice_quorum_state::State;
 use lattice_quorum_types::{
     Applied, Command, Envelope, Event, NodeId, Outcome, Refusal, UnixMillis,
@@ -18,6 +17,7 @@ use lattice_quorum_types::{
     command::{Power, Principal, RankReport, SCHEMA},
     wire::AttemptKey,
 };
+use lattice_rng::Rng;
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},

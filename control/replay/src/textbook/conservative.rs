@@ -187,7 +187,7 @@ impl Decide for Conservative {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rng::Rng;
+    use lattice_rng::Rng;
 
     /// To look only before one's own start, and not before where nobody who asked for less could, finds what giving it
     /// back and looking everywhere does.

@@ -1,11 +1,9 @@
 //! A client's end of the network.
 
-use crate::{
-    rng::Rng,
-    world::{CLUSTER, World},
-};
+use crate::world::{CLUSTER, World};
 use lattice_mesh::{Identity, Mesh, MeshConfig, Role};
 use lattice_quorum_client::{ClientConfig, QuorumClient};
+use lattice_rng::Rng;
 use std::{net::SocketAddr, time::Duration};
 
 fn config(seed: u64) -> ClientConfig {

@@ -9,7 +9,7 @@ mod watch;
 pub use connect::{mesh, quorum};
 pub use watch::watch;
 
-use crate::{registers::TENANT, rng::Rng, truth::hash, world::World};
+use crate::{registers::TENANT, truth::hash, world::World};
 use lattice_mesh::Clock as _;
 use lattice_quorum_client::{ClientError, QuorumClient};
 use lattice_quorum_types::{
@@ -19,6 +19,7 @@ use lattice_quorum_types::{
     node::Lifecycle,
     view::{Answer, Hot, Query},
 };
+use lattice_rng::Rng;
 use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
     time::Duration,
