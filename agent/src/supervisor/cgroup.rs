@@ -13,6 +13,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use sysinfo::{MemoryRefreshKind, System};
 
 /// Where the supervisors are.
 const SUPERVISORS: &str = "supervisors";
@@ -246,11 +247,12 @@ fn mount_point(mounts: &str) -> Option<PathBuf> {
 }
 
 fn total_memory() -> io::Result<u64> {
-    let text = std::fs::read_to_string("/proc/meminfo")?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
-    let kib: Option<u64> = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
-    let kib = kib.ok_or_else(|| io::Error::other("MemTotal is missing"))?;
-    Ok(kib * 1024)
+    let mut system = System::new().map_err(io::Error::other)?;
+    system.refresh_memory_specifics(MemoryRefreshKind::nothing().with_ram());
+    match system.total_memory() {
+        0 => Err(io::Error::other("MemTotal is missing")),
+        bytes => Ok(bytes),
+    }
 }
 
 /// One group.

@@ -153,6 +153,7 @@ pub fn probe(host: &Host) -> Probed {
     record.put("cpu.dies", dies(root));
     caches(root, record);
     throttling(root, &mut probed.vitals);
+    super::usage::processors(host, &mut probed.vitals);
 
     probed.facts.sockets = shape.as_ref().map(|(sockets, _)| *sockets);
     probed.facts.cores = shape.map(|(_, cores)| cores);

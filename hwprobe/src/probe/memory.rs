@@ -49,6 +49,7 @@ pub fn probe(host: &Host) -> Probed {
     // Pages that the kernel took out of use after errors.
     let poisoned = of("HardwareCorrupted").map(Value::amount);
     probed.vitals.put("memory.hardware_corrupted", poisoned);
+    super::usage::memory(host, &mut probed.vitals);
     probed
 }
 

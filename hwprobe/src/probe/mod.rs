@@ -14,6 +14,7 @@ pub mod optics;
 pub mod power;
 pub mod software;
 pub mod storage;
+mod usage;
 
 use crate::{
     Class, ClassRecord, Facts, Finding, FindingCode, Host, Identity, Inventory, Power, Topology,
