@@ -276,3 +276,144 @@ impl<'a> Token<'a> {
         &self.payload
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use ring::{
+        rand::SystemRandom,
+        signature::{EcdsaKeyPair, Ed25519KeyPair, KeyPair as _, RsaEncoding, RsaKeyPair},
+    };
+    use rustls::pki_types::{PrivatePkcs8KeyDer, pem::PemObject as _};
+    use serde_json::json;
+
+    fn encoded(bytes: &[u8]) -> String {
+        URL_SAFE_NO_PAD.encode(bytes)
+    }
+
+    /// A token with this header, signed by a function of the bytes to sign.
+    fn token(header: &Value, sign: impl Fn(&[u8]) -> Vec<u8>) -> String {
+        let message = format!("{}.e30", encoded(header.to_string().as_bytes()));
+        let signature = encoded(&sign(message.as_bytes()));
+        format!("{message}.{signature}")
+    }
+
+    fn keys(all: &[Value]) -> Keys {
+        Keys::read(json!({ "keys": all }).to_string().as_bytes()).unwrap()
+    }
+
+    fn verified(keys: &Keys, token: &str) -> bool {
+        let token = Token::read(token).unwrap();
+        keys.of(&token).is_some_and(|key| key.signed(&token))
+    }
+
+    /// The key in the JSON form, and a function that signs with it.
+    fn rsa(alg: &str) -> (Value, RsaKeyPair) {
+        let pem = include_bytes!("../tests/issuer/rsa.pem");
+        let der = PrivatePkcs8KeyDer::from_pem_slice(pem).unwrap();
+        let pair = RsaKeyPair::from_pkcs8(der.secret_pkcs8_der()).unwrap();
+        let public: RsaPublicKeyComponents<Vec<u8>> = pair.public().into();
+        // Some issuers write a leading zero.
+        let modulus = [&[0], &public.n[..]].concat();
+        let (n, e) = (encoded(&modulus), encoded(&public.e));
+        (json!({"kty": "RSA", "alg": alg, "n": n, "e": e}), pair)
+    }
+
+    #[test]
+    fn verifies_each_rsa_algorithm_with_its_own_key() {
+        let all: [(&str, &dyn RsaEncoding); 6] = [
+            ("RS256", &signature::RSA_PKCS1_SHA256),
+            ("RS384", &signature::RSA_PKCS1_SHA384),
+            ("RS512", &signature::RSA_PKCS1_SHA512),
+            ("PS256", &signature::RSA_PSS_SHA256),
+            ("PS384", &signature::RSA_PSS_SHA384),
+            ("PS512", &signature::RSA_PSS_SHA512),
+        ];
+        for (alg, how) in all {
+            let signed = token(&json!({ "alg": alg }), |message| {
+                let (_, pair) = rsa(alg);
+                let mut signature = vec![0; pair.public().modulus_len()];
+                let random = SystemRandom::new();
+                pair.sign(how, &random, message, &mut signature).unwrap();
+                signature
+            });
+            for (of_key, _) in all {
+                let is_its_own = of_key == alg;
+                assert_eq!(
+                    verified(&keys(&[rsa(of_key).0]), &signed),
+                    is_its_own,
+                    "{alg} {of_key}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn verifies_curves_by_both_names_of_ed25519() {
+        let random = SystemRandom::new();
+        let how = &signature::ECDSA_P384_SHA384_FIXED_SIGNING;
+        let made = EcdsaKeyPair::generate_pkcs8(how, &random).unwrap();
+        let pair = EcdsaKeyPair::from_pkcs8(how, made.as_ref(), &random).unwrap();
+        let (x, y) = pair.public_key().as_ref()[1..].split_at(48);
+        let public = json!({"kty": "EC", "crv": "P-384", "x": encoded(x), "y": encoded(y)});
+        let signed = token(&json!({"alg": "ES384"}), |message| {
+            pair.sign(&random, message).unwrap().as_ref().to_vec()
+        });
+        assert!(verified(&keys(&[public]), &signed));
+
+        let made = Ed25519KeyPair::generate_pkcs8(&random).unwrap();
+        let pair = Ed25519KeyPair::from_pkcs8(made.as_ref()).unwrap();
+        let x = encoded(pair.public_key().as_ref());
+        for of_key in [json!(null), json!("EdDSA"), json!("Ed25519")] {
+            let mut public = json!({"kty": "OKP", "crv": "Ed25519", "x": x});
+            if !of_key.is_null() {
+                public["alg"] = of_key;
+            }
+            for alg in ["EdDSA", "Ed25519"] {
+                let signed = token(&json!({ "alg": alg }), |message| {
+                    pair.sign(message).as_ref().to_vec()
+                });
+                assert!(
+                    verified(&keys(&[public.clone()]), &signed),
+                    "{public} {alg}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn skips_keys_that_do_not_verify_signatures() {
+        let (good, _) = rsa("RS256");
+        let with = |name: &str, value: Value| {
+            let mut key = good.clone();
+            key[name] = value;
+            key
+        };
+        let x = encoded(&[1; 32]);
+        let (short, coordinate) = (encoded(&[1; 31]), encoded(&[1; 32]));
+        for skipped in [
+            with("use", json!("enc")),
+            with("key_ops", json!(["sign"])),
+            with("alg", json!("HS256")),
+            with("alg", json!("ES256")),
+            with("alg", json!("RSA-OAEP")),
+            with("alg", json!("none")),
+            with("n", json!("?")),
+            json!({"kty": "oct", "k": "c2VjcmV0", "alg": "HS256"}),
+            json!({"kty": "OKP", "crv": "X25519", "x": x}),
+            json!({"kty": "OKP", "crv": "Ed25519", "x": short}),
+            json!({"kty": "OKP", "crv": "Ed25519", "alg": "ECDH-ES", "x": x}),
+            json!({"kty": "EC", "crv": "P-256", "x": short, "y": coordinate}),
+            json!({"kty": "EC", "crv": "P-256", "alg": "ES384", "x": coordinate, "y": coordinate}),
+            json!({"kty": "EC", "crv": "P-521", "x": coordinate, "y": coordinate}),
+            json!({"kty": "EC", "crv": "Ed25519", "x": coordinate, "y": coordinate}),
+            json!({"kty": "AKP", "alg": "ML-DSA-44", "pub": "AA"}),
+            json!(7),
+        ] {
+            assert_eq!(keys(&[skipped.clone()]).len(), 0, "{skipped}");
+        }
+        assert_eq!(keys(&[with("use", json!("sig"))]).len(), 1);
+        assert_eq!(keys(&[with("key_ops", json!(["verify"]))]).len(), 1);
+    }
+}

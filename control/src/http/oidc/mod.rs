@@ -20,15 +20,11 @@ use claims::{Fault, Holder, Rules};
 use jose::{Keys, Token};
 use lattice_api::problem::{Kind, Problem};
 use lattice_quorum_types::UnixMillis;
+use parking_lot::{Mutex, MutexGuard};
 use reqwest::Url;
 use rustls::pki_types::{CertificateDer, pem::PemObject as _};
 use serde::Deserialize;
-use std::{
-    fmt,
-    path::Path,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{fmt, path::Path, sync::Arc, time::Duration};
 use tokio::{
     sync::{Notify, watch},
     time::{Instant, timeout},
@@ -167,7 +163,7 @@ impl Issuer {
     }
 
     fn turn(&self) -> MutexGuard<'_, Turn> {
-        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+        self.turn.lock()
     }
 
     /// Keeps its keys; ends never.
