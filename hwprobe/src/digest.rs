@@ -1,5 +1,6 @@
 //! The 32-byte content address of a preimage.
 
+use data_encoding::HEXLOWER;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::fmt;
 use std::str::FromStr;
@@ -32,7 +33,7 @@ impl Digest {
 
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        write!(f, "{}", HEXLOWER.encode_display(&self.0))
     }
 }
 
@@ -47,23 +48,9 @@ impl FromStr for Digest {
 
     fn from_str(hex: &str) -> Result<Self, BadDigest> {
         let bad = || BadDigest(hex.chars().take(80).collect());
-        let nibble = |digit: u8| match digit {
-            b'0'..=b'9' => Some(digit - b'0'),
-            b'a'..=b'f' => Some(digit - b'a' + 10),
-            _ => None,
-        };
-        let digits = hex.as_bytes();
-        if digits.len() != 64 {
-            return Err(bad());
-        }
-        let mut bytes = [0; 32];
-        for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
-            let (Some(high), Some(low)) = (nibble(pair[0]), nibble(pair[1])) else {
-                return Err(bad());
-            };
-            *byte = high << 4 | low;
-        }
-        Ok(Self(bytes))
+        let bytes = HEXLOWER.decode(hex.as_bytes()).ok();
+        let bytes = bytes.and_then(|bytes| bytes.try_into().ok());
+        bytes.map(Self).ok_or_else(bad)
     }
 }
 

@@ -1,8 +1,9 @@
 //! The IPMI device of the kernel: a request in, its answer out.
 
-use super::{IpmiReport, hex};
+use super::IpmiReport;
 use crate::Reading;
 use crate::ioctl::{ipmi_receive, ipmi_send};
+use data_encoding::HEXLOWER;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -34,7 +35,7 @@ pub(super) fn report(path: &Path, deadline: Duration) -> IpmiReport {
         Err(error) => return IpmiReport::every(&Reading::from_io(&what, &error)),
     };
     let ask = |id, command, data: &[u8]| match exchange(&device, id, command, data, ends_at) {
-        Ok(Some(answer)) => Reading::Present(hex(&answer)),
+        Ok(Some(answer)) => Reading::Present(HEXLOWER.encode(&answer)),
         Ok(None) => Reading::timed_out(deadline),
         Err(error) => Reading::from_io(&what, &error),
     };

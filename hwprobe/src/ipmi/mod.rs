@@ -10,8 +10,8 @@ pub use decode::{Completion, DeviceId, PowerReading};
 use crate::Reading;
 use crate::aside::{Aside, Expired};
 use crate::source::{Answers, Source};
+use data_encoding::HEXLOWER_PERMISSIVE;
 use serde::{Deserialize, Serialize};
-use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -88,36 +88,17 @@ fn ask_device(path: PathBuf) -> IpmiReport {
     }
 }
 
-/// Two digits a byte.
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        // Writing to a String cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
-}
-
 /// The bytes of a recorded answer.
 #[must_use]
 pub fn from_hex(text: &str) -> Option<Vec<u8>> {
-    let digits = text.trim().as_bytes();
-    let pairs = digits.chunks_exact(2);
-    if !pairs.remainder().is_empty() {
-        return None;
-    }
-    pairs
-        .map(|pair| {
-            let pair = std::str::from_utf8(pair).ok()?;
-            let is_hex = pair.bytes().all(|digit| digit.is_ascii_hexdigit());
-            is_hex.then(|| u8::from_str_radix(pair, 16).ok()).flatten()
-        })
-        .collect()
+    HEXLOWER_PERMISSIVE.decode(text.trim().as_bytes()).ok()
 }
 
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
+    use data_encoding::HEXLOWER;
 
     #[test]
     fn a_machine_without_the_device_has_no_bmc_in_band() {
@@ -144,7 +125,7 @@ mod tests {
         let path = folder.path().join(IpmiReport::FILE);
         assert_eq!(IpmiSource::of(folder.path()), IpmiSource::Disabled);
         let report = IpmiReport {
-            device_id: Reading::Present(hex(&[0, 0x20, 0x81])),
+            device_id: Reading::Present(HEXLOWER.encode(&[0, 0x20, 0x81])),
             power_reading: Reading::denied("no"),
         };
         std::fs::write(&path, report.clone().encode().unwrap()).unwrap();

@@ -5,6 +5,7 @@ mod processors;
 use super::Probed;
 use crate::cmdline::{mask, matches};
 use crate::{Class, ClassRecord, Host, Reading, Root, Value, text};
+use data_encoding::HEXLOWER;
 use std::collections::BTreeSet;
 
 /// The settings that count, below `/proc/sys`. Those that the kernel derives from the
@@ -273,8 +274,7 @@ pub fn build_id(notes: &[u8]) -> Reading<String> {
             notes.get(data_at..end),
         );
         if let (Some(b"GNU\0"), Some(data), 3) = (name, data, kind) {
-            let hex: String = data.iter().map(|byte| format!("{byte:02x}")).collect();
-            return Reading::Present(hex);
+            return Reading::Present(HEXLOWER.encode(data));
         }
         let Some(next) = padded(size).and_then(|size| data_at.checked_add(size)) else {
             break;

@@ -1,6 +1,7 @@
 //! Bytes that are hex digits where people and other programs read them.
 
 use bytes::Bytes;
+use data_encoding::HEXLOWER;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use std::fmt;
 
@@ -11,21 +12,16 @@ pub struct Hex(pub Bytes);
 impl Hex {
     /// Reads hex digits, two for each byte, lower case alone: one value has one text.
     pub fn read(text: &str) -> Option<Self> {
-        let digit = |byte: u8| match byte {
-            b'0'..=b'9' => Some(byte - b'0'),
-            b'a'..=b'f' => Some(byte - b'a' + 10),
-            _ => None,
-        };
-        let (pairs, rest) = text.as_bytes().as_chunks::<2>();
-        let byte = |[high, low]: &[u8; 2]| Some(digit(*high)? << 4 | digit(*low)?);
-        let bytes = pairs.iter().map(byte).collect::<Option<Vec<u8>>>()?;
-        rest.is_empty().then(|| Self(bytes.into()))
+        HEXLOWER
+            .decode(text.as_bytes())
+            .ok()
+            .map(|bytes| Self(bytes.into()))
     }
 }
 
 impl fmt::Display for Hex {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        write!(f, "{}", HEXLOWER.encode_display(&self.0))
     }
 }
 

@@ -4,6 +4,7 @@ use super::Refusal;
 use crate::{
     AllocationId, NodeId, UnixMillis, baseline::Sensitive, claim::BaselineVersion, id::BaselineName,
 };
+use data_encoding::HEXLOWER;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -280,8 +281,5 @@ impl fmt::Display for ProofFault {
 }
 
 fn shown(digest: &[u8; 32]) -> String {
-    digest[..SHOWN_BYTES]
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
+    HEXLOWER.encode(&digest[..SHOWN_BYTES])
 }
