@@ -1,15 +1,13 @@
 //! Networks, as join tokens name them.
 
+use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use std::{fmt, net::IpAddr, str::FromStr};
 
 /// Addresses with a common prefix. The address part has no bit set behind the prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct Cidr {
-    network: IpAddr,
-    prefix: u8,
-}
+pub struct Cidr(IpNet);
 
 /// Why a text is no network.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -36,61 +34,26 @@ pub fn list(networks: &[Cidr]) -> String {
     networks.join(", ")
 }
 
-/// As 128 bits, with the length of its kind of address.
-fn bits(address: IpAddr) -> (u128, u8) {
-    match address {
-        IpAddr::V4(v4) => (u128::from(v4.to_bits()) << 96, 32),
-        IpAddr::V6(v6) => (v6.to_bits(), 128),
-    }
-}
-
-fn mask(prefix: u8) -> u128 {
-    match prefix {
-        0 => 0,
-        n => u128::MAX << (128 - u32::from(n.min(128))),
-    }
-}
-
 impl Cidr {
     /// Whether the address is of this network. An IPv4 address that came in an IPv6 packet counts
     /// as IPv4.
     pub fn contains(&self, address: IpAddr) -> bool {
-        let address = address.to_canonical();
-        if address.is_ipv4() != self.network.is_ipv4() {
-            return false;
-        }
-        (bits(address).0 ^ bits(self.network).0) & mask(self.prefix) == 0
+        self.0.contains(&address.to_canonical())
     }
 }
 
 impl FromStr for Cidr {
     type Err = InvalidCidr;
     fn from_str(text: &str) -> Result<Self, InvalidCidr> {
-        let form = || InvalidCidr::Form {
-            text: text.to_owned(),
+        // A single address is a network of one.
+        let net = match text.parse::<IpAddr>() {
+            Ok(address) => IpNet::from(address),
+            Err(_) => text.parse::<IpNet>().map_err(|_| InvalidCidr::Form {
+                text: text.to_owned(),
+            })?,
         };
-        let (address, prefix) = match text.split_once('/') {
-            Some((address, prefix)) => (address, Some(prefix)),
-            None => (text, None),
-        };
-        let address: IpAddr = address.parse().map_err(|_| form())?;
-        let (value, length) = bits(address);
-        let prefix = match prefix {
-            None => length,
-            Some(text) if text.bytes().all(|b| b.is_ascii_digit()) => {
-                text.parse().map_err(|_| form())?
-            }
-            Some(_) => return Err(form()),
-        };
-        if prefix > length {
-            return Err(form());
-        }
-        let network = match address {
-            IpAddr::V4(v4) => IpAddr::V4((v4.to_bits() & (mask(prefix) >> 96) as u32).into()),
-            IpAddr::V6(_) => IpAddr::V6((value & mask(prefix)).into()),
-        };
-        let cidr = Self { network, prefix };
-        if network == address {
+        let cidr = Self(net.trunc());
+        if cidr.0 == net {
             Ok(cidr)
         } else {
             Err(InvalidCidr::HostBits {
@@ -103,7 +66,7 @@ impl FromStr for Cidr {
 
 impl fmt::Display for Cidr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.network, self.prefix)
+        fmt::Display::fmt(&self.0, f)
     }
 }
 
