@@ -4,31 +4,16 @@
 /// The one nearest to `name`, if it is near: at most a third of its letters, and four, away.
 pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let bare = normal(name);
-    let away = |known: &'a str| (distance(&bare, &normal(known)), known);
+    let away = |known: &'a str| (strsim::levenshtein(&bare, &normal(known)), known);
     let near = known
         .map(away)
         .filter(|(away, known)| *away <= (known.len() / 3).clamp(1, 4));
     near.min().map(|(_, known)| known)
 }
 
-fn normal(name: &str) -> Vec<char> {
+fn normal(name: &str) -> String {
     let lower = name.chars().flat_map(char::to_lowercase);
     lower.map(|c| if c == '-' { '_' } else { c }).collect()
-}
-
-/// Insertions, deletions and replacements to get from `a` to `b`.
-fn distance(a: &[char], b: &[char]) -> usize {
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for x in a {
-        let mut diagonal = row[0];
-        row[0] += 1;
-        for (j, y) in b.iter().enumerate() {
-            let replaced = diagonal + usize::from(x != y);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Which lines of a script carry flags.
 
 use super::{Fault, Kind};
+use strsim::levenshtein;
 
 /// One that does.
 #[derive(Debug, Clone, Copy)]
@@ -31,24 +32,6 @@ enum Comment<'a> {
 
 const MARKERS: [Kind; 2] = [Kind::Lattice, Kind::Slurm];
 
-/// Letters that one must change, add or leave out to make the one word the other.
-fn distance(a: &str, b: &str) -> usize {
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.bytes().enumerate() {
-        let mut diagonal = i;
-        let mut left = i + 1;
-        for (cell, y) in row.iter_mut().skip(1).zip(b.bytes()) {
-            let here = (diagonal + usize::from(x != y))
-                .min(*cell + 1)
-                .min(left + 1);
-            diagonal = std::mem::replace(cell, here);
-            left = here;
-        }
-        row[0] = i + 1;
-    }
-    row.last().copied().unwrap_or(0)
-}
-
 /// `line` begins with `#`, perhaps behind spaces.
 fn comment(line: &str) -> Comment<'_> {
     let text = line.trim_start();
@@ -74,7 +57,7 @@ fn comment(line: &str) -> Comment<'_> {
     }
     let Some(kind) = MARKERS.into_iter().find(|kind| {
         marker.eq_ignore_ascii_case(kind.marker())
-            || (is_option && distance(&marker.to_ascii_uppercase(), kind.marker()) <= 2)
+            || (is_option && levenshtein(&marker.to_ascii_uppercase(), kind.marker()) <= 2)
             || (*kind == Kind::Slurm && marker == "#SLURM")
     }) else {
         return Comment::Plain;
