@@ -1,4 +1,6 @@
-//! Reading server-sent events from bytes.
+//! Server-sent events: decoder of a byte stream.
+//!
+//! `eventsource-stream` is not used: it keeps an event of any length, and a server must not fill a client's memory.
 
 /// Largest event: one revision's records, or a few hundred nodes seen anew.
 const MAX_EVENT_BYTES: usize = 16 << 20;

@@ -1,4 +1,7 @@
 //! A line as a list of words, by the rules of the shell.
+//!
+//! `shlex` is not used: it keeps a `#` within a word, where sbatch drops the rest of the line, and reports a fault
+//! without its cause.
 
 /// Splits at spaces. Quotes keep a word together, a backslash takes the next character as it is, and `#` where a
 /// word would begin makes the rest a comment. Nothing is replaced: `$HOME` stays `$HOME`, as in sbatch. A `#`
