@@ -86,10 +86,7 @@ pub fn capture(host: &Host, out: &Path, privacy: Privacy) -> Result<Captured, Ca
         ..host.clone()
     };
     let inventory = probe_all(&traced);
-    let touched = trace
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner)
-        .clone();
+    let touched = trace.lock().clone();
     write_down(host, &inventory, &touched, out, privacy)
 }
 

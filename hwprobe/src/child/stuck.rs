@@ -1,10 +1,11 @@
 //! Processes that were killed and are not gone: stuck in the kernel, where no signal reaches.
 
+use parking_lot::{Mutex, MutexGuard};
 use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 use std::collections::BTreeMap;
 use std::fs;
 use std::process::Child;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -83,7 +84,7 @@ impl Stuck {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Left>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

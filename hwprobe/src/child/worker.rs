@@ -7,7 +7,6 @@ use std::any::Any;
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
-use std::sync::PoisonError;
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
 use std::time::Instant;
@@ -83,7 +82,7 @@ fn run_one(probe: &Probe, mut host: Host, is_traced: bool) -> Line {
         took_us: u64::try_from(started_at.elapsed().as_micros()).unwrap_or(u64::MAX),
         result: result.map_err(|panic| format!("it panicked: {}", said(&*panic))),
         touched: trace.map(|trace| {
-            let mut touched = trace.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut touched = trace.lock();
             std::mem::take(&mut *touched)
         }),
     }

@@ -2,11 +2,12 @@
 
 use super::Root;
 use crate::Reading;
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// What a probe touched, for [`crate::capture`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -144,7 +145,7 @@ impl Touched {
 impl Root {
     pub(super) fn touch(&self, path: &Path, what: impl FnOnce() -> Touched) {
         if let Some(trace) = &self.trace {
-            let mut trace = trace.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut trace = trace.lock();
             trace.places.insert(path.to_owned(), what());
         }
     }
@@ -158,7 +159,7 @@ impl Root {
 
     pub(super) fn note_unread(&self, path: &Path, unread: Unread) {
         if let Some(trace) = &self.trace {
-            let mut trace = trace.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut trace = trace.lock();
             trace.unread.insert(path.to_owned(), unread);
         }
     }
@@ -174,7 +175,7 @@ impl Root {
         } else {
             Touched::File(Content::Text(String::new()))
         };
-        let mut trace = trace.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut trace = trace.lock();
         trace.places.entry(path.to_owned()).or_insert(what);
     }
 }

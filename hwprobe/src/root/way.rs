@@ -1,11 +1,11 @@
 //! Where a path leads below a root: its links are followed inside the tree.
 
 use super::{Root, Touched};
+use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
 use std::fs;
 use std::io;
 use std::path::{Component, Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
 /// How many folders a probe remembers the way to: the largest node has a few hundred.
 const MOST_FOLDERS: usize = 1 << 12;
@@ -20,12 +20,12 @@ pub(super) struct Ways(Mutex<HashMap<PathBuf, PathBuf>>);
 impl Ways {
     /// As far as this probe has found out.
     fn known(&self, folder: &Path) -> Option<PathBuf> {
-        let folders = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let folders = self.0.lock();
         folders.get(folder).cloned()
     }
 
     fn learn(&self, asked: &Path, folder: &Path) {
-        let mut folders = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut folders = self.0.lock();
         if folders.len() < MOST_FOLDERS {
             folders.insert(asked.to_owned(), folder.to_owned());
         }

@@ -9,9 +9,9 @@ use super::settings::Settings;
 use super::wire::{Ask, Wire};
 use crate::ResourcePath;
 use lattice_hwprobe::Reading;
+use parking_lot::{Mutex as Short, MutexGuard};
 use serde_json::Value;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex as Short, MutexGuard, PoisonError};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
@@ -206,13 +206,11 @@ impl Bmc {
     }
 
     pub(super) fn lock_breaker(&self) -> MutexGuard<'_, Breaker> {
-        self.breaker.lock().unwrap_or_else(PoisonError::into_inner)
+        self.breaker.lock()
     }
 
     pub(super) fn lock_quiet(&self) -> MutexGuard<'_, Option<Instant>> {
-        self.quiet_until
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.quiet_until.lock()
     }
 }
 

@@ -1,6 +1,7 @@
 //! Which certificates a BMC may show.
 
 use super::pin::Pin;
+use parking_lot::Mutex;
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
@@ -10,7 +11,7 @@ use rustls::{
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// How a BMC proves who it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,11 +49,11 @@ pub(super) struct Shown(Arc<Mutex<Option<Pin>>>);
 
 impl Shown {
     pub(super) fn pin(&self) -> Option<Pin> {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.0.lock()
     }
 
     fn put(&self, pin: Pin) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(pin);
+        *self.0.lock() = Some(pin);
     }
 }
 
