@@ -7,10 +7,10 @@ use crate::{
 };
 use bytes::Bytes;
 use lattice_mesh::{Caller, Identity};
+use parking_lot::Mutex;
 use std::{
     collections::HashMap,
     net::SocketAddr,
-    sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 use tokio::sync::mpsc;
@@ -38,11 +38,6 @@ pub(crate) struct Door {
     known: Mutex<HashMap<SocketAddr, Identity>>,
 }
 
-/// The locks here guard values that are whole between statements.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Door {
     pub(crate) fn new(name: CellName, interval: Duration) -> Self {
         Self {
@@ -57,26 +52,26 @@ impl Door {
     /// A new inbox; the one before is closed.
     pub(crate) fn open(&self) -> mpsc::Receiver<Inbound> {
         let (sender, receiver) = mpsc::channel(INBOX);
-        *lock(&self.inbox) = Some(sender);
+        *self.inbox.lock() = Some(sender);
         receiver
     }
 
     /// Takes no more messages; who reads them is told.
     pub(crate) fn close(&self) {
-        *lock(&self.inbox) = None;
+        *self.inbox.lock() = None;
     }
 
     /// Takes a message, or drops and counts it.
     pub(crate) fn deliver(&self, caller: Caller, bytes: Bytes) {
         add(&self.counters.received, 1);
         add(&self.counters.received_bytes, bytes.len() as u64);
-        if !lock(&self.rates).admit(&caller.identity, Instant::now()) {
+        if !self.rates.lock().admit(&caller.identity, Instant::now()) {
             add(&self.counters.over_rate, 1);
             return;
         }
         self.learn(caller.addr, caller.identity);
         let from = caller.addr;
-        let inbox = lock(&self.inbox).clone();
+        let inbox = self.inbox.lock().clone();
         let taken = inbox.is_some_and(|inbox| inbox.try_send(Inbound { from, bytes }).is_ok());
         if !taken {
             add(&self.counters.overflowed, 1);
@@ -87,21 +82,21 @@ impl Door {
     pub(crate) fn garbage(&self, from: SocketAddr) {
         add(&self.counters.garbage, 1);
         if let Some(peer) = self.known_at(from) {
-            lock(&self.rates).punish(&peer);
+            self.rates.lock().punish(&peer);
         }
     }
 
     /// As if it had come and been let in.
     #[cfg(test)]
     pub(crate) async fn inject(&self, message: Inbound) {
-        let inbox = lock(&self.inbox).clone();
+        let inbox = self.inbox.lock().clone();
         if let Some(inbox) = inbox {
             let _ = inbox.send(message).await;
         }
     }
 
     fn learn(&self, addr: SocketAddr, identity: Identity) {
-        let mut known = lock(&self.known);
+        let mut known = self.known.lock();
         if known.get(&addr) == Some(&identity) {
             return;
         }
@@ -113,6 +108,6 @@ impl Door {
 
     /// Who was last seen at an address.
     pub(crate) fn known_at(&self, addr: SocketAddr) -> Option<Identity> {
-        lock(&self.known).get(&addr).cloned()
+        self.known.lock().get(&addr).cloned()
     }
 }

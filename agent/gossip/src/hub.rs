@@ -1,18 +1,10 @@
 //! One process's gossip: which cells it is in, and which message belongs to which.
 
-use crate::{
-    Cell, CellConfig, CellName, JoinError, Published,
-    door::{Door, lock},
-    run, text,
-};
+use crate::{Cell, CellConfig, CellName, JoinError, Published, door::Door, run, text};
 use bytes::Bytes;
 use lattice_mesh::{Caller, Mesh, Role, Router};
-use std::{
-    collections::HashMap,
-    fmt,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use parking_lot::Mutex;
+use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
 /// The mesh's kind for gossip messages: `[length of cell name u8][cell name][chitchat's bytes]`.
 pub const MESSAGE_KIND: u16 = 1;
@@ -31,7 +23,7 @@ pub struct Gossip {
 
 impl fmt::Debug for Gossip {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let cells: Vec<CellName> = lock(&self.doors).values().map(|d| d.name.clone()).collect();
+        let cells: Vec<CellName> = self.doors.lock().values().map(|d| d.name.clone()).collect();
         write!(f, "Gossip({cells:?})")
     }
 }
@@ -79,7 +71,7 @@ impl Gossip {
 
     /// Opens a door unless there is one for its cell.
     pub(crate) fn place(&self, door: Arc<Door>) -> Option<Place> {
-        let mut doors = lock(&self.doors);
+        let mut doors = self.doors.lock();
         if doors.contains_key(door.name.as_str()) {
             return None;
         }
@@ -98,7 +90,7 @@ pub(crate) struct Place {
 impl Drop for Place {
     fn drop(&mut self) {
         self.door.close();
-        lock(&self.doors).remove(self.door.name.as_str());
+        self.doors.lock().remove(self.door.name.as_str());
     }
 }
 
@@ -107,7 +99,7 @@ fn deliver(doors: &Doors, caller: Caller, message: Bytes) {
         tracing::debug!(peer = %caller.identity, "gossip message without a cell dropped");
         return;
     };
-    let door = lock(doors).get(name).cloned();
+    let door = doors.lock().get(name).cloned();
     match door {
         Some(door) => door.deliver(caller, bytes),
         None => tracing::debug!(peer = %caller.identity, "gossip message of another cell dropped"),

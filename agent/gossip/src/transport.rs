@@ -3,7 +3,7 @@
 use crate::{
     CellName, MESSAGE_KIND, Seed,
     codec::Codec,
-    door::{Door, Inbound, lock},
+    door::{Door, Inbound},
     hub::header,
     snapshot::identity_of,
     stats::add,
@@ -15,10 +15,11 @@ use chitchat::{
     transport::{RecvOutcome, SendOutcome, Socket, Transport},
 };
 use lattice_mesh::{Expect, Mesh};
+use parking_lot::Mutex;
 use std::{
     collections::HashMap,
     net::SocketAddr,
-    sync::{Arc, Mutex, OnceLock, Weak},
+    sync::{Arc, OnceLock, Weak},
 };
 use tokio::sync::mpsc;
 
@@ -48,7 +49,7 @@ impl MeshTransport {
 #[async_trait]
 impl Transport for MeshTransport {
     async fn open(&self, _: SocketAddr) -> anyhow::Result<Box<dyn Socket>> {
-        match lock(&self.0).take() {
+        match self.0.lock().take() {
             Some(socket) => Ok(Box::new(socket)),
             None => anyhow::bail!("the gossip transport is opened once"),
         }

@@ -3,7 +3,7 @@
 
 use crate::{
     BundleRefused, Credentials, CredentialsError, Mesh, MeshError, SignedBundle, Standing,
-    endpoint::{CLOSE_NOT_TRUSTED, CLOSE_REVOKED, Core, Link, lock},
+    endpoint::{CLOSE_NOT_TRUSTED, CLOSE_REVOKED, Core, Link},
     tls::provider,
     trust::{Distrust, Trust},
 };
@@ -56,7 +56,7 @@ impl Core {
     }
 
     fn put_bundle_in_force(&self, signed: &SignedBundle) -> Result<Applied, BundleRefused> {
-        let _changing = lock(&self.changing);
+        let _changing = self.changing.lock();
         let trust = self.trust();
         let credentials = trust.credentials.with_bundle(signed)?;
         let number = credentials.trust_number();
@@ -96,7 +96,7 @@ impl Core {
         self.unsaved.store(true, Ordering::SeqCst);
         // Looked at once more when the lock is free again: who found it taken has left it to us.
         while self.unsaved.load(Ordering::SeqCst) {
-            let Ok(keeping) = self.keeping.try_lock() else {
+            let Some(keeping) = self.keeping.try_lock() else {
                 return Some("an earlier save is still under way".to_owned());
             };
             self.unsaved.store(false, Ordering::SeqCst);
@@ -119,7 +119,7 @@ impl Core {
         choose: impl FnOnce(Credentials, Credentials) -> Result<Credentials, String>,
     ) -> Result<(), MeshError> {
         // Held to the end, or a bundle that comes meanwhile would be lost.
-        let _changing = lock(&self.changing);
+        let _changing = self.changing.lock();
         let before = self.trust();
         let current = before.credentials.identity();
         if brought.identity() != current {
@@ -153,12 +153,12 @@ impl Core {
 
     /// Saves the bundles of the future there.
     pub(crate) fn keep_trust_in(&self, folder: &Path) {
-        lock(&self.keeping).folder = Some(folder.to_owned());
+        self.keeping.lock().folder = Some(folder.to_owned());
     }
 
     /// Saves the identity in force.
     pub(crate) fn save(&self, folder: &Path) -> Result<(), CredentialsError> {
-        let _keeping = lock(&self.keeping);
+        let _keeping = self.keeping.lock();
         self.trust().credentials.save(folder)
     }
 
@@ -230,7 +230,7 @@ impl Mesh {
     /// the one in force now.
     pub fn keep_trust_in(&self, folder: &Path) -> Result<(), CredentialsError> {
         let core = self.core();
-        let mut keeping = lock(&core.keeping);
+        let mut keeping = core.keeping.lock();
         keeping.folder = Some(folder.to_owned());
         let credentials = &core.trust().credentials;
         if credentials.bundle().is_some() {
@@ -294,7 +294,7 @@ mod tests {
             bundle.sign([&authority]).unwrap()
         };
         let core = mesh.core();
-        let hanging = lock(&core.keeping);
+        let hanging = core.keeping.lock();
         for number in [1, 2] {
             let applied = mesh.apply_bundle(&bundle(number)).unwrap();
             assert!(

@@ -6,11 +6,9 @@
 //! ([`crate::MeshConfig::enrol_rate_total`]), is refused at its first packet, before anything is
 //! computed for it.
 
-use crate::{RateLimit, endpoint::lock, limiter::Limiter};
-use std::{
-    net::{IpAddr, Ipv4Addr},
-    sync::Mutex,
-};
+use crate::{RateLimit, limiter::Limiter};
+use parking_lot::Mutex;
+use std::net::{IpAddr, Ipv4Addr};
 use tokio::{
     sync::{Semaphore, SemaphorePermit},
     time::Instant,
@@ -49,19 +47,19 @@ impl Door {
     /// Whether somebody at `source` may be a stranger that is listened to. Members come from
     /// there as well, so nothing is counted yet.
     pub(crate) fn listens_to(&self, source: IpAddr) -> bool {
-        lock(&self.answers).has(source, self.now_ms())
+        self.answers.lock().has(source, self.now_ms())
     }
 
     /// Counts one stranger's handshake among those of all, before it is begun.
     pub(crate) fn opens(&self) -> bool {
-        lock(&self.total).take(ALL, self.now_ms()).is_ok()
+        self.total.lock().take(ALL, self.now_ms()).is_ok()
     }
 
     /// Counts one try of `source`, or says after how many milliseconds there will be one.
     pub(crate) fn try_of(&self, source: IpAddr) -> Result<(), u64> {
         let now_ms = self.now_ms();
-        lock(&self.tries).take(source, now_ms).inspect_err(|_| {
-            let _ = lock(&self.answers).take(source, now_ms);
+        self.tries.lock().take(source, now_ms).inspect_err(|_| {
+            let _ = self.answers.lock().take(source, now_ms);
         })
     }
 

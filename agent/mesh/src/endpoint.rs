@@ -10,13 +10,14 @@ use crate::{
     wire::{HELLO, Status, read_frame, request_bytes},
 };
 use lattice_quorum_types::UnixMillis;
+use parking_lot::Mutex;
 use quinn::{Connection, ConnectionError};
 use rustls_pki_types::CertificateDer;
 use std::{
     collections::HashMap,
     net::SocketAddr,
     sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        Arc, OnceLock,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
@@ -112,12 +113,6 @@ pub(crate) struct Core {
     next_link: AtomicU64,
     /// For tasks that begin outside of one.
     pub(crate) runtime: tokio::runtime::Handle,
-}
-
-/// Our locks guard plain maps whose state is whole between statements: a panic elsewhere does not
-/// make them wrong.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Core {
@@ -258,7 +253,7 @@ impl Core {
     /// Serves a connection until it closes, and remembers it meanwhile.
     pub(crate) fn adopt(self: &Arc<Self>, link: Link) {
         let id = self.next_link.fetch_add(1, Ordering::Relaxed);
-        lock(&self.links).open.insert(id, link.clone());
+        self.links.lock().open.insert(id, link.clone());
         // What is trusted may have changed since the handshake began, and who changed it may not
         // have seen this connection yet.
         if self.judgements.load(Ordering::Acquire) != link.made.judgements {
@@ -271,7 +266,7 @@ impl Core {
         self.tasks.spawn(async move {
             let reason = crate::serve::serve_link(&core, &link).await;
             {
-                let mut links = lock(&core.links);
+                let mut links = core.links.lock();
                 links.open.remove(&id);
                 links.closed.add(&link);
             }
@@ -282,7 +277,8 @@ impl Core {
     /// An open connection with `addr`, if it is whom we expect. One that it made to us is as good
     /// as one of ours, since every process dials from the socket it listens on.
     pub(crate) fn open_with(&self, addr: SocketAddr, expect: &Expect) -> Option<Link> {
-        lock(&self.links)
+        self.links
+            .lock()
             .open
             .values()
             .find(|link| {
@@ -296,15 +292,15 @@ impl Core {
 
     /// All open connections.
     pub(crate) fn open_links(&self) -> Vec<Link> {
-        lock(&self.links).open.values().cloned().collect()
+        self.links.lock().open.values().cloned().collect()
     }
 
     pub(crate) fn open_count(&self) -> usize {
-        lock(&self.links).open.len()
+        self.links.lock().open.len()
     }
 
     pub(crate) fn traffic(&self) -> Traffic {
-        let links = lock(&self.links);
+        let links = self.links.lock();
         let mut traffic = links.closed;
         links.open.values().for_each(|link| traffic.add(link));
         traffic
@@ -389,8 +385,10 @@ fn refusal(what: &str, code: quinn::TransportErrorCode, detail: &str) -> String 
     }
 }
 
-/// Waits between `min` and `max`, doubling with each failure in a row.
-pub(crate) fn backoff(min: Duration, max: Duration, failures: u32) -> Duration {
+/// Wait before the next try: `min` after the first failure, doubled with each failure in a row, at most `max`.
+///
+/// `backon` is not used: it wraps the call that is retried, and here the failures belong to a peer or a rank.
+pub fn backoff(min: Duration, max: Duration, failures: u32) -> Duration {
     min.saturating_mul(
         1u32.checked_shl(failures.saturating_sub(1))
             .unwrap_or(u32::MAX),

@@ -3,7 +3,7 @@
 use crate::{
     Credentials, Expect, Identity, MeshConfig, MeshError, Peer, Router, Traffic,
     door::Door,
-    endpoint::{CLOSE_NOT_TRUSTED, CLOSE_SHUTDOWN, Core, lock},
+    endpoint::{CLOSE_NOT_TRUSTED, CLOSE_SHUTDOWN, Core},
     outdated::BundleServer,
     peer::PeerState,
     reset::RandomIds,
@@ -61,7 +61,7 @@ impl Drop for Owner {
     fn drop(&mut self) {
         self.core.cancel.cancel();
         self.core.quic.close(CLOSE_SHUTDOWN.into(), b"shut down");
-        lock(&self.core.peers).clear();
+        self.core.peers.lock().clear();
     }
 }
 
@@ -173,7 +173,7 @@ impl Mesh {
     /// A handle on the peer at `addr`. Nothing is dialled before it is used.
     pub fn peer(&self, addr: SocketAddr, expect: Expect) -> Peer {
         let core = self.core();
-        let mut peers = lock(&core.peers);
+        let mut peers = core.peers.lock();
         if peers.len() >= PEERS_BEFORE_SWEEP {
             peers.retain(|_, p| Arc::strong_count(p) > 1 || p.idle_for() < PEER_IDLE);
         }
@@ -233,7 +233,7 @@ impl Mesh {
         // Also when the grace is used up: the peers are told from the port they know.
         let until = until.max(tokio::time::Instant::now() + FAREWELL);
         let _ = tokio::time::timeout_at(until, core.quic.wait_idle()).await;
-        lock(&core.peers).clear();
+        core.peers.lock().clear();
         if core.config.wire.is_some() {
             return;
         }

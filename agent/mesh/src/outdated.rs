@@ -8,7 +8,7 @@
 
 use crate::{
     GetTrust, MeshError, Peer, Rpc, SignedBundle,
-    endpoint::{CLOSE_DONE, CLOSE_RATE_LIMITED, Core, Link, dial_error, lock},
+    endpoint::{CLOSE_DONE, CLOSE_RATE_LIMITED, Core, Link, dial_error},
     tls::{SERVER_NAME, outdated_config},
     trust_rpc::newer_than,
     wire::{
@@ -16,8 +16,9 @@ use crate::{
         read_method, request_bytes, send_last,
     },
 };
+use parking_lot::Mutex;
 use quinn::{Connection, RecvStream};
-use std::{collections::BTreeSet, net::SocketAddr, sync::Mutex, time::Duration};
+use std::{collections::BTreeSet, net::SocketAddr, time::Duration};
 
 /// Longest a connection of this kind stays.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -40,13 +41,13 @@ struct Place<'a> {
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        lock(&self.server.0).remove(&self.who);
+        self.server.0.lock().remove(&self.who);
     }
 }
 
 impl BundleServer {
     fn place(&self, who: String) -> Option<Place<'_>> {
-        let mut taken = lock(&self.0);
+        let mut taken = self.0.lock();
         if taken.len() >= MAX_AT_A_TIME || !taken.insert(who.clone()) {
             return None;
         }

@@ -3,7 +3,7 @@
 
 use crate::{
     Expect, MeshError, MessageDropped,
-    endpoint::{Core, Link, backoff, lock},
+    endpoint::{Core, Link, backoff},
     message::{MAX_MESSAGE_BYTES, write_message},
 };
 use bytes::Bytes;
@@ -11,10 +11,11 @@ use futures::{
     FutureExt,
     future::{BoxFuture, Shared},
 };
+use parking_lot::Mutex;
 use std::{
     fmt,
     net::SocketAddr,
-    sync::{Arc, Mutex, Weak, atomic::Ordering},
+    sync::{Arc, Weak, atomic::Ordering},
     time::Duration,
 };
 use tokio::{sync::mpsc, time::Instant};
@@ -81,7 +82,7 @@ impl PeerState {
     }
 
     pub(crate) fn idle_for(&self) -> Duration {
-        lock(&self.used_at).elapsed()
+        self.used_at.lock().elapsed()
     }
 
     fn core(&self) -> Result<Arc<Core>, MeshError> {
@@ -92,9 +93,9 @@ impl PeerState {
     /// that gives up does not end it.
     pub(crate) async fn link(self: &Arc<Self>) -> Result<Link, MeshError> {
         let core = self.core()?;
-        *lock(&self.used_at) = Instant::now();
+        *self.used_at.lock() = Instant::now();
         let dialling = {
-            let mut dials = lock(&self.dials);
+            let mut dials = self.dials.lock();
             match &dials.way {
                 Way::Open(link) if usable(link) => return Ok(link.clone()),
                 Way::Dialling(dialling) => dialling.clone(),
@@ -139,7 +140,7 @@ impl PeerState {
 
     /// Notes how a dial ended.
     fn dialled(&self, core: &Core, result: &Result<Link, MeshError>) {
-        let mut dials = lock(&self.dials);
+        let mut dials = self.dials.lock();
         match result {
             Ok(link) => {
                 *dials = Dials {
@@ -165,7 +166,7 @@ impl PeerState {
     /// Forgets `link`, which has been silent for a whole deadline; what runs on it goes on.
     pub(crate) fn distrust(&self, link: &Link) {
         link.distrusted.store(true, Ordering::Relaxed);
-        let mut dials = lock(&self.dials);
+        let mut dials = self.dials.lock();
         if let Way::Open(open) = &dials.way
             && open.connection.stable_id() == link.connection.stable_id()
         {
@@ -229,8 +230,8 @@ impl Peer {
         if core.cancel.is_cancelled() {
             return Err(MessageDropped::Closed);
         }
-        *lock(&self.state.used_at) = Instant::now();
-        let mut messages = lock(&self.state.messages);
+        *self.state.used_at.lock() = Instant::now();
+        let mut messages = self.state.messages.lock();
         let queue = match &*messages {
             Some(queue) if !queue.is_closed() => queue.clone(),
             _ => {
