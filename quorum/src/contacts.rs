@@ -3,11 +3,8 @@
 use crate::heard::Heard;
 use lattice_mesh::CallError;
 use lattice_quorum_types::VoterId;
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use parking_lot::Mutex;
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::time::Instant;
 
 /// Who answered a call within this time is reached. Heartbeats go out ten times a second.
@@ -49,7 +46,7 @@ impl Default for Contact {
 impl Contact {
     /// Notes how a call ended, and says what is new about it.
     pub(crate) fn note(&self, error: Option<&CallError>) -> News {
-        let mut fault = self.fault.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut fault = self.fault.lock();
         let Some(error) = error else {
             self.heard.now();
             return match fault.take() {
@@ -72,10 +69,7 @@ impl Contact {
 
     /// Why the last call failed; `None` when it did not.
     pub(crate) fn fault(&self) -> Option<String> {
-        self.fault
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.fault.lock().clone()
     }
 
     /// Milliseconds since it last answered.
@@ -100,32 +94,28 @@ struct Shared {
     alone: Mutex<Option<Instant>>,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Contacts {
     /// The way to one of them.
     pub(crate) fn of(&self, id: VoterId) -> Arc<Contact> {
-        lock(&self.0.known).entry(id).or_default().clone()
+        self.0.known.lock().entry(id).or_default().clone()
     }
 
     /// Notes whether this member leads and no majority answers it.
     pub(crate) fn set_alone(&self, alone: bool) {
-        let mut since = lock(&self.0.alone);
+        let mut since = self.0.alone.lock();
         *since = alone.then(|| since.unwrap_or_else(Instant::now));
     }
 
     /// Somebody was heard: a leader that is alone speaks at once.
     pub(crate) fn speak(&self) {
-        if let Some(since) = lock(&self.0.alone).as_mut() {
+        if let Some(since) = self.0.alone.lock().as_mut() {
             *since = Instant::now();
         }
     }
 
     /// Whether a leader may speak now.
     pub(crate) fn may_speak(&self) -> bool {
-        let since = *lock(&self.0.alone);
+        let since = *self.0.alone.lock();
         since.is_none_or(|since| is_turn(since.elapsed()))
     }
 }

@@ -6,10 +6,8 @@ use lattice_quorum_types::{
     planted::{self, Bug},
     weight,
 };
-use std::{
-    collections::VecDeque,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use parking_lot::{Mutex, MutexGuard};
+use std::collections::VecDeque;
 use tokio::sync::watch;
 
 /// Events kept.
@@ -60,7 +58,7 @@ impl Feed {
     }
 
     fn ring(&self) -> MutexGuard<'_, Ring> {
-        self.ring.lock().unwrap_or_else(PoisonError::into_inner)
+        self.ring.lock()
     }
 
     /// Adds events of revisions after all those published.

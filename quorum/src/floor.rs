@@ -15,12 +15,8 @@ use lattice_quorum_types::{
     view::MemberStatus,
     wire::GetMemberStatus,
 };
-use std::{
-    collections::BTreeMap,
-    net::SocketAddr,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use parking_lot::Mutex;
+use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
 
 /// How long others may take to tell their term.
 const ASK_TIMEOUT: Duration = Duration::from_millis(500);
@@ -43,7 +39,7 @@ struct Told {
 
 impl Floor {
     fn known(&self) -> Option<u64> {
-        *self.term.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.term.lock()
     }
 }
 
@@ -122,8 +118,7 @@ async fn ask(member: &Member, mesh: &Mesh) -> Told {
         told = judge(member.id, &answers);
     }
     if told.is_enough {
-        let known = member.floor.term.lock();
-        *known.unwrap_or_else(PoisonError::into_inner) = Some(told.term);
+        *member.floor.term.lock() = Some(told.term);
     }
     told
 }

@@ -4,10 +4,8 @@
 use crate::store::{Marked, OpenError};
 use lattice_mesh::Failed;
 use lattice_quorum_types::{VoterId, membership::Incarnation};
-use std::{
-    collections::BTreeSet,
-    sync::{Arc, Mutex, PoisonError},
-};
+use parking_lot::Mutex;
+use std::{collections::BTreeSet, sync::Arc};
 
 /// Which incarnation this member belongs to, and whom it refused for it.
 #[derive(Debug, Clone)]
@@ -81,7 +79,7 @@ impl Lineage {
             "member {id} belongs to incarnation {ours} of cluster {cluster:?}, the caller to \
              incarnation {theirs}; {other}"
         );
-        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut refused = self.refused.lock();
         if refused.insert((caller.to_owned(), theirs)) {
             tracing::error!(peer = caller, "refused: {text}");
         }

@@ -14,11 +14,12 @@ use crate::{
 use lattice_mesh::Clock;
 use lattice_quorum_types::{VoterId, view::MemberStatus, wire::Unavailable};
 use openraft::ServerState;
+use parking_lot::RwLock;
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::SocketAddr,
     sync::{
-        Arc, PoisonError, RwLock,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -34,17 +35,14 @@ pub(crate) struct Addresses(Arc<RwLock<BTreeMap<VoterId, SocketAddr>>>);
 
 impl Addresses {
     pub(crate) fn set(&self, addrs: BTreeMap<VoterId, SocketAddr>) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = addrs;
+        *self.0.write() = addrs;
     }
     pub(crate) fn all(&self) -> BTreeMap<VoterId, SocketAddr> {
-        self.0
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.0.read().clone()
     }
     /// Where a member is; `committed` is what the membership says.
     pub(crate) fn of(&self, id: VoterId, committed: Option<&str>) -> Option<SocketAddr> {
-        let configured = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let configured = self.0.read();
         let configured = configured.get(&id).copied();
         configured.or_else(|| committed?.parse().ok())
     }

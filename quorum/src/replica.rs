@@ -19,10 +19,8 @@ use lattice_quorum_types::{
 use openraft::{
     AnyError, EntryPayload, RaftSnapshotBuilder, StorageIOError, storage::RaftStateMachine,
 };
-use std::{
-    io,
-    sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
-};
+use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::{io, sync::Arc};
 use tokio::sync::{Semaphore, watch};
 
 /// Answers that are put together from segments at the same time.
@@ -92,10 +90,10 @@ impl Replica {
 
     // `apply` cannot leave the state half changed, so a panic elsewhere does not spoil it.
     fn read(&self) -> RwLockReadGuard<'_, Core> {
-        self.core.read().unwrap_or_else(PoisonError::into_inner)
+        self.core.read()
     }
     fn write(&self) -> RwLockWriteGuard<'_, Core> {
-        self.core.write().unwrap_or_else(PoisonError::into_inner)
+        self.core.write()
     }
 
     /// Recent events.

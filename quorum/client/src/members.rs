@@ -4,11 +4,12 @@
 use futures::{StreamExt, stream::FuturesUnordered};
 use lattice_mesh::{CallError, Expect, Mesh, Peer, Role};
 use lattice_quorum_types::{membership::Incarnation, view::MemberStatus, wire::GetMemberStatus};
+use parking_lot::{Mutex, MutexGuard};
 use std::{
     collections::BTreeSet,
     net::SocketAddr,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        Arc, Weak,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
@@ -36,7 +37,7 @@ pub struct Addresses(Arc<Mutex<Told>>);
 
 impl Addresses {
     fn lock(&self) -> MutexGuard<'_, Told> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// The present members first, then those configured that are none of them.
@@ -128,7 +129,7 @@ impl Members {
     }
 
     fn leader(&self) -> MutexGuard<'_, Option<SocketAddr>> {
-        self.leader.lock().unwrap_or_else(PoisonError::into_inner)
+        self.leader.lock()
     }
 
     /// This one leads, by its own word or by another's.

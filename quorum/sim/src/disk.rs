@@ -3,13 +3,14 @@
 
 use lattice_quorum::Files;
 use lattice_rng::Rng;
+use parking_lot::Mutex;
 use redb::{Database, DatabaseError, StorageBackend};
 use std::{
     collections::BTreeMap,
     fmt, io,
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
@@ -18,10 +19,6 @@ use tokio::sync::Notify;
 
 /// A write that is torn keeps some of its sectors, bytes each.
 const SECTOR: usize = 512;
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 enum Unsynced {
     Write { offset: usize, data: Vec<u8> },
@@ -216,20 +213,20 @@ impl Disk {
 
     /// How long one piece of work takes, microseconds.
     pub fn set_pace(&self, min_us: u64, max_us: u64) {
-        let mut pace = lock(&self.pace);
+        let mut pace = self.pace.lock();
         (pace.1, pace.2) = (min_us, max_us);
     }
 
     /// How long the next piece of work takes.
     pub fn pause(&self) -> Duration {
-        let mut pace = lock(&self.pace);
+        let mut pace = self.pace.lock();
         let (min, max) = (pace.1, pace.2);
         Duration::from_micros(pace.0.range(min, max))
     }
 
     /// What it did.
     pub fn wear(&self) -> Wear {
-        *lock(&self.wear)
+        *self.wear.lock()
     }
 
     /// How often the power went at the operation that it was to go at.
@@ -239,9 +236,9 @@ impl Disk {
 
     /// The power went: what was not synced is kept, lost or torn.
     pub fn lose(&self) {
-        let (mut content, mut rng) = (lock(&self.content), lock(&self.rng));
+        let (mut content, mut rng) = (self.content.lock(), self.rng.lock());
         for image in content.images.values() {
-            lock(image).cut(&mut rng);
+            image.lock().cut(&mut rng);
         }
         for (path, bytes) in std::mem::take(&mut content.removed) {
             if rng.chance(500) {
@@ -252,14 +249,14 @@ impl Disk {
 
     /// It is another disk, and empty.
     pub fn wipe(&self) {
-        *lock(&self.content) = Content::default();
+        *self.content.lock() = Content::default();
     }
 
     /// The process was killed: what it wrote is in the system's memory, and gets to the disk.
     pub fn keep(&self) {
-        let mut content = lock(&self.content);
+        let mut content = self.content.lock();
         for image in content.images.values() {
-            lock(image).sync();
+            image.lock().sync();
         }
         content.removed.clear();
     }
@@ -271,20 +268,20 @@ impl Files for Mounted {
     }
 
     fn length(&self, path: &Path) -> io::Result<Option<u64>> {
-        let content = lock(&self.disk.content);
-        let image = content.images.get(path).map(|i| lock(i).seen.len());
+        let content = self.disk.content.lock();
+        let image = content.images.get(path).map(|i| i.lock().seen.len());
         let file = || content.files.get(path).map(Vec::len);
         Ok(image.or_else(file).map(|length| length as u64))
     }
 
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
-        let content = lock(&self.disk.content);
+        let content = self.disk.content.lock();
         let found = content.files.get(path).cloned();
         found.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
     }
 
     fn list(&self, folder: &Path) -> io::Result<Vec<PathBuf>> {
-        let content = lock(&self.disk.content);
+        let content = self.disk.content.lock();
         let files = content.files.keys();
         Ok(files
             .filter(|path| path.parent() == Some(folder))
@@ -295,19 +292,19 @@ impl Files for Mounted {
     fn replace(&self, path: &Path, parts: &[&[u8]]) -> io::Result<()> {
         let spent = self.power.spend();
         // The power may go before the new name is on the disk, or after.
-        if spent.is_ok() || lock(&self.disk.rng).chance(500) {
-            let mut content = lock(&self.disk.content);
+        if spent.is_ok() || self.disk.rng.lock().chance(500) {
+            let mut content = self.disk.content.lock();
             content.files.insert(path.to_owned(), parts.concat());
             content.removed.remove(path);
         }
         spent?;
-        lock(&self.disk.wear).replaced += 1;
+        self.disk.wear.lock().replaced += 1;
         Ok(())
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
         self.power.spend()?;
-        let mut content = lock(&self.disk.content);
+        let mut content = self.disk.content.lock();
         if let Some(bytes) = content.files.remove(path) {
             content.removed.insert(path.to_owned(), bytes);
         }
@@ -316,7 +313,7 @@ impl Files for Mounted {
 
     fn database(&self, path: &Path, builder: redb::Builder) -> Result<Database, DatabaseError> {
         let image = {
-            let mut content = lock(&self.disk.content);
+            let mut content = self.disk.content.lock();
             content.images.entry(path.to_owned()).or_default().clone()
         };
         builder.create_with_backend(Backend {
@@ -341,11 +338,11 @@ impl fmt::Debug for Backend {
 
 impl StorageBackend for Backend {
     fn len(&self) -> io::Result<u64> {
-        Ok(lock(&self.image).seen.len() as u64)
+        Ok(self.image.lock().seen.len() as u64)
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        let image = lock(&self.image);
+        let image = self.image.lock();
         let from = offset as usize;
         let bytes = image.seen.get(from..from + out.len());
         out.copy_from_slice(bytes.ok_or(io::ErrorKind::UnexpectedEof)?);
@@ -354,7 +351,7 @@ impl StorageBackend for Backend {
 
     fn set_len(&self, length: u64) -> io::Result<()> {
         self.power.spend()?;
-        let mut image = lock(&self.image);
+        let mut image = self.image.lock();
         image.seen.resize(length as usize, 0);
         image.unsynced.push(Unsynced::Length(length as usize));
         Ok(())
@@ -366,9 +363,9 @@ impl StorageBackend for Backend {
             return Err(io::Error::other("the disk failed to sync"));
         }
         if !self.disk.lies.load(Relaxed) {
-            lock(&self.image).sync();
+            self.image.lock().sync();
         }
-        lock(&self.disk.wear).syncs += 1;
+        self.disk.wear.lock().syncs += 1;
         Ok(())
     }
 
@@ -377,7 +374,7 @@ impl StorageBackend for Backend {
         let spent = self.power.spend();
         // The write during which the power goes is one that was not synced, as any other.
         if was_on {
-            let image = &mut *lock(&self.image);
+            let image = &mut *self.image.lock();
             write_at(&mut image.seen, offset as usize, data);
             let (offset, data) = (offset as usize, data.to_vec());
             image.unsynced.push(Unsynced::Write { offset, data });

@@ -9,9 +9,10 @@ use crate::{
 use lattice_mesh::{Identity, Role};
 use lattice_quorum::{App, Edges, Ground, Settings, StartError, Workers};
 use lattice_quorum_types::{VoterId, view::MemberStatus};
+use parking_lot::Mutex;
 use std::{
     path::PathBuf,
-    sync::{Arc, Mutex, atomic::Ordering::Relaxed},
+    sync::{Arc, atomic::Ordering::Relaxed},
     time::Duration,
 };
 use tokio::{

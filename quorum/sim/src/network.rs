@@ -6,10 +6,11 @@ use futures::future::{BoxFuture, pending};
 use lattice_mesh::{Answers, CallError, Caller, Identity, Wire};
 use lattice_quorum_types::UnixMillis;
 use lattice_rng::Rng;
+use parking_lot::{Mutex, MutexGuard};
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::SocketAddr,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 use tokio::{
@@ -110,7 +111,7 @@ impl Network {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Nobody is on it any more: what answers there holds the network, and would never be freed.

@@ -17,8 +17,9 @@ use lattice_quorum_types::{
     view::{Answer, Query},
 };
 use lattice_rng::Rng;
+use parking_lot::{Mutex, MutexGuard};
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering::Relaxed},
+    sync::{Arc, atomic::Ordering::Relaxed},
     time::Duration,
 };
 use todc_utils::{
@@ -187,7 +188,7 @@ pub struct Registers(Mutex<Histories>);
 
 impl Registers {
     fn lock(&self) -> MutexGuard<'_, Histories> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Whether what clients were told is linearizable; else what is not.

@@ -1,13 +1,11 @@
 //! Many seeds, and one table of what they did.
 
 use crate::run::{Plan, Report, run};
+use parking_lot::Mutex;
 use std::{
     collections::BTreeMap,
     fmt,
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
     time::{Duration, Instant},
 };
 
@@ -113,7 +111,7 @@ impl fmt::Display for Sum {
 pub fn run_many(first: u64, count: u64, threads: usize, plan: impl Fn(u64) -> Plan + Sync) -> Sum {
     let (next, sum) = (AtomicU64::new(first), Mutex::new(Sum::default()));
     let began = Instant::now();
-    let lock = || sum.lock().unwrap_or_else(PoisonError::into_inner);
+    let lock = || sum.lock();
     std::thread::scope(|scope| {
         for _ in 0..threads.max(1) {
             scope.spawn(|| {
@@ -128,7 +126,7 @@ pub fn run_many(first: u64, count: u64, threads: usize, plan: impl Fn(u64) -> Pl
             });
         }
     });
-    let mut sum = sum.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let mut sum = sum.into_inner();
     sum.took = began.elapsed();
     sum
 }

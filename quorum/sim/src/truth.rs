@@ -11,10 +11,8 @@ use lattice_quorum_state::State;
 use lattice_quorum_types::{
     Applied, Envelope, Event, Outcome, Refusal, Revision, UnixMillis, audit::AuditEntry,
 };
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use parking_lot::{Mutex, MutexGuard};
+use std::{collections::BTreeMap, sync::Arc};
 
 /// Every so many entries all members' states are compared byte by byte.
 const DIGEST_EVERY: u64 = 8;
@@ -74,7 +72,7 @@ pub fn hash<T: std::fmt::Debug>(value: &T) -> [u8; 32] {
 
 impl Truth {
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Numbers so far.
@@ -184,7 +182,7 @@ impl Observer for Watched {
             return;
         }
         let place = {
-            let mut at = self.at.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut at = self.at.lock();
             let nth = match *at {
                 Some((last, nth)) if last == index => nth + 1,
                 _ => 0,

@@ -5,12 +5,13 @@ use lattice_mesh::{Authority, Clock, Credentials, Identity, Role, Validity};
 use lattice_quorum_state::Bounds;
 use lattice_quorum_types::{UnixMillis, VoterId};
 use lattice_rng::Rng;
+use parking_lot::{Mutex, MutexGuard};
 use std::{
     cell::RefCell,
     collections::{BTreeMap, BTreeSet},
     net::SocketAddr,
     sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        Arc, OnceLock,
         atomic::{AtomicBool, AtomicI64, Ordering::Relaxed},
     },
     time::Duration,
@@ -186,7 +187,7 @@ impl World {
     }
 
     fn lock(&self) -> MutexGuard<'_, Noted> {
-        self.noted.lock().unwrap_or_else(PoisonError::into_inner)
+        self.noted.lock()
     }
 
     /// Certificate of a member.

@@ -16,13 +16,14 @@ use openraft::{
     AnyError, LogState, RaftLogId, RaftLogReader, StorageIOError,
     storage::{LogFlushed, RaftLogStorage},
 };
+use parking_lot::Mutex;
 use redb::{Database, ReadableDatabase};
 use std::{
     fmt::Debug,
     io,
     ops::{Bound, RangeBounds},
     path::Path,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     thread::JoinHandle,
 };
 use tokio::sync::{mpsc, oneshot};
@@ -48,15 +49,11 @@ struct Shared {
 impl Drop for Shared {
     fn drop(&mut self) {
         // The writer ends when nobody can write any more; the file is free once it has.
-        lock(&self.queue).take();
-        if let Some(writer) = lock(&self.writer).take() {
+        self.queue.lock().take();
+        if let Some(writer) = self.writer.lock().take() {
             let _ = writer.join();
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl LogStore {
@@ -71,7 +68,7 @@ impl LogStore {
         let flushed_upto = {
             let index = index.clone();
             move |seq| {
-                let mut index = lock(&index);
+                let mut index = index.lock();
                 index.flushed = index.flushed.max(seq);
                 index.shrink();
             }
@@ -102,30 +99,30 @@ impl LogStore {
 
     /// Last entry, on disk or on its way there.
     pub fn last(&self) -> Option<LogId> {
-        lock(&self.shared.index).last
+        self.shared.index.lock().last
     }
 
     /// Last entry that was purged.
     pub(super) fn purged_index(&self) -> Option<u64> {
-        lock(&self.shared.index).purged.map(|id| id.index)
+        self.shared.index.lock().purged.map(|id| id.index)
     }
 
     /// Whether everything up to the commit point is in the log or in a snapshot up to `snapshot`.
     pub(super) fn reaches_commit_point(&self, snapshot: Option<LogId>) -> bool {
-        let index = lock(&self.shared.index);
+        let index = self.shared.index.lock();
         index.committed <= index.last.max(snapshot)
     }
 
     /// Writes what is left and ends the writer. Later writes fail.
     pub async fn close(&self) -> io::Result<()> {
         let closed = self.write(|done| Write::Close { done }).await;
-        lock(&self.shared.queue).take();
+        self.shared.queue.lock().take();
         closed
     }
 
     fn send(&self, write: Write) -> io::Result<()> {
         let closed = || io::Error::other("the log is closed");
-        let queue = lock(&self.shared.queue);
+        let queue = self.shared.queue.lock();
         queue
             .as_ref()
             .ok_or_else(closed)?
@@ -148,7 +145,7 @@ impl LogStore {
         let mut entries = Vec::new();
         let mut bytes = 0;
         let first_cached = {
-            let index = lock(&self.shared.index);
+            let index = self.shared.index.lock();
             let first = index.purged.map_or(0, |id| id.index + 1).max(start);
             let end = index.last.map_or(0, |id| id.index + 1).min(end);
             if first >= end {
@@ -192,7 +189,7 @@ impl LogStore {
         }
         // The newest may be in memory only.
         let next = entries.last().map_or(start, |e: &Entry| e.log_id.index + 1);
-        let index = lock(&self.shared.index);
+        let index = self.shared.index.lock();
         for (expected, (i, cached)) in (next..).zip(index.cache.range(next..end.max(next))) {
             bytes += cached.bytes;
             if *i != expected || bytes > max_bytes && !entries.is_empty() {
@@ -239,7 +236,7 @@ impl RaftLogStorage<Types> for LogStore {
     type LogReader = Self;
 
     async fn get_log_state(&mut self) -> Result<LogState<Types>, StorageError> {
-        let index = lock(&self.shared.index);
+        let index = self.shared.index.lock();
         Ok(LogState {
             last_purged_log_id: index.purged,
             last_log_id: index.last,
@@ -254,22 +251,22 @@ impl RaftLogStorage<Types> for LogStore {
         let vote = *vote;
         let saved = self.write(|done| Write::Vote { vote, done }).await;
         saved.map_err(|e| StorageIOError::write_vote(AnyError::new(&e)))?;
-        lock(&self.shared.index).vote = Some(vote);
+        self.shared.index.lock().vote = Some(vote);
         Ok(())
     }
 
     async fn read_vote(&mut self) -> Result<Option<Vote>, StorageError> {
-        Ok(lock(&self.shared.index).vote)
+        Ok(self.shared.index.lock().vote)
     }
 
     async fn save_committed(&mut self, committed: Option<LogId>) -> Result<(), StorageError> {
-        lock(&self.shared.index).committed = committed;
+        self.shared.index.lock().committed = committed;
         self.shared.lazy.set(committed);
         Ok(())
     }
 
     async fn read_committed(&mut self) -> Result<Option<LogId>, StorageError> {
-        Ok(lock(&self.shared.index).committed)
+        Ok(self.shared.index.lock().committed)
     }
 
     async fn append<I>(
@@ -284,7 +281,7 @@ impl RaftLogStorage<Types> for LogStore {
         let failed = |reason: String| StorageIOError::write_logs(AnyError::error(reason));
         let mut rows = Vec::new();
         let seq = {
-            let mut index = lock(&self.shared.index);
+            let mut index = self.shared.index.lock();
             index.appends += 1;
             let seq = index.appends;
             for entry in entries {
@@ -311,7 +308,7 @@ impl RaftLogStorage<Types> for LogStore {
             None => None,
         };
         {
-            let mut index = lock(&self.shared.index);
+            let mut index = self.shared.index.lock();
             index.drop_outside(|i| i < since);
             index.last = before.or(index.purged);
         }
@@ -321,7 +318,7 @@ impl RaftLogStorage<Types> for LogStore {
 
     async fn purge(&mut self, log_id: LogId) -> Result<(), StorageError> {
         {
-            let mut index = lock(&self.shared.index);
+            let mut index = self.shared.index.lock();
             index.drop_outside(|i| i > log_id.index);
             index.purged = Some(log_id);
             if index.last < index.purged {

@@ -3,10 +3,8 @@
 use super::{OpenError, dir::write_marker};
 use crate::ground::Files;
 use lattice_quorum_types::{VoterId, membership::Incarnation};
-use std::{
-    path::PathBuf,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use parking_lot::{Mutex, MutexGuard};
+use std::{path::PathBuf, sync::Arc};
 
 /// The incarnation of one data directory.
 pub struct Marked {
@@ -47,7 +45,7 @@ impl Marked {
     }
 
     fn lock(&self) -> MutexGuard<'_, (Incarnation, bool)> {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+        self.current.lock()
     }
 
     /// Which one it is; [`Incarnation::NONE`] before its first leader.

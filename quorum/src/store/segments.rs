@@ -10,12 +10,13 @@ use crate::ground::{Files, Ground};
 use bytes::Bytes;
 use lattice_quorum_state::{Sealed, Segment, SegmentFault, SegmentId, Segments, State};
 use lattice_quorum_types::membership::SegmentCounts;
+use parking_lot::Mutex;
 use std::{
     collections::{BTreeMap, BTreeSet},
     io,
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
@@ -51,10 +52,6 @@ struct Shared {
     checked: AtomicU64,
     /// Brought from another member since the start, because what was here was missing or damaged.
     replaced: AtomicU64,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl SegmentDir {
@@ -97,7 +94,7 @@ impl SegmentDir {
                         file = %file.display(), %reason,
                         "it is brought from another member; until then what is in it cannot be read"
                     );
-                    lock(&dir.shared.missing).insert(segment.id);
+                    dir.shared.missing.lock().insert(segment.id);
                 }
                 named.insert(file);
             }
@@ -121,7 +118,7 @@ impl SegmentDir {
 
     /// Why it is not there, as far as that is known without reading it.
     fn wrong_with(&self, segment: &Segment) -> Result<Option<String>, OpenError> {
-        if lock(&self.shared.waiting).contains_key(&segment.id) {
+        if self.shared.waiting.lock().contains_key(&segment.id) {
             return Ok(None);
         }
         let file = self.file(&segment.id);
@@ -145,7 +142,7 @@ impl SegmentDir {
     pub fn add(&self, sealed: Vec<Sealed>) {
         if !sealed.is_empty() {
             let sealed = sealed.into_iter().map(|sealed| (sealed.id, sealed.bytes));
-            lock(&self.shared.waiting).extend(sealed);
+            self.shared.waiting.lock().extend(sealed);
         }
     }
 
@@ -156,18 +153,18 @@ impl SegmentDir {
             return Err(io::Error::new(io::ErrorKind::InvalidData, other));
         }
         self.files().replace(&self.file(id), &[bytes])?;
-        lock(&self.shared.missing).remove(id);
+        self.shared.missing.lock().remove(id);
         Ok(())
     }
 
     /// What was not there at the start, and was not brought since.
     pub fn missing(&self) -> Vec<SegmentId> {
-        lock(&self.shared.missing).iter().copied().collect()
+        self.shared.missing.lock().iter().copied().collect()
     }
 
     /// Whether this one was not there at the start, and was not brought since.
     pub(crate) fn is_missing(&self, id: &SegmentId) -> bool {
-        lock(&self.shared.missing).contains(id)
+        self.shared.missing.lock().contains(id)
     }
 
     /// Notes that one was read of itself and is as it was.
@@ -183,7 +180,7 @@ impl SegmentDir {
     /// How they fare.
     pub(crate) fn counts(&self) -> SegmentCounts {
         SegmentCounts {
-            missing: lock(&self.shared.missing).len() as u64,
+            missing: self.shared.missing.lock().len() as u64,
             checked: self.shared.checked.load(Ordering::Relaxed),
             replaced: self.shared.replaced.load(Ordering::Relaxed),
         }
@@ -191,12 +188,12 @@ impl SegmentDir {
 
     /// Writes everything that waits. Afterwards what was added before is on disk.
     pub fn make_durable(&self) -> io::Result<()> {
-        let _writing = lock(&self.shared.writing);
+        let _writing = self.shared.writing.lock();
         loop {
             if self.shared.is_closed.load(Ordering::Acquire) {
                 return Err(io::Error::other("the data directory was closed"));
             }
-            let next = lock(&self.shared.waiting).first_key_value().map(copied);
+            let next = self.shared.waiting.lock().first_key_value().map(copied);
             let Some((id, bytes)) = next else {
                 return Ok(());
             };
@@ -209,7 +206,7 @@ impl SegmentDir {
             if !is_there {
                 self.files().replace(&file, &[&bytes])?;
             }
-            lock(&self.shared.waiting).remove(&id);
+            self.shared.waiting.lock().remove(&id);
         }
     }
 
@@ -217,7 +214,7 @@ impl SegmentDir {
     pub async fn close(&self) {
         self.shared.is_closed.store(true, Ordering::Release);
         let dir = self.clone();
-        let waiting = move || drop(lock(&dir.shared.writing));
+        let waiting = move || drop(dir.shared.writing.lock());
         if let Err(error) = self.shared.ground.workers.run(waiting).await {
             tracing::warn!(%error, "nobody knows whether segments are still written");
         }
@@ -225,7 +222,7 @@ impl SegmentDir {
 
     /// Has everything that waits written, by somebody else as long as it is not too much.
     pub async fn write_behind(&self) -> io::Result<()> {
-        let waiting: usize = lock(&self.shared.waiting).values().map(Bytes::len).sum();
+        let waiting: usize = self.shared.waiting.lock().values().map(Bytes::len).sum();
         if waiting == 0 {
             return Ok(());
         }
@@ -270,7 +267,7 @@ fn copied((id, bytes): (&SegmentId, &Bytes)) -> (SegmentId, Bytes) {
 
 impl Segments for SegmentDir {
     fn read(&self, id: &SegmentId) -> Result<Bytes, SegmentFault> {
-        if let Some(bytes) = lock(&self.shared.waiting).get(id) {
+        if let Some(bytes) = self.shared.waiting.lock().get(id) {
             return Ok(bytes.clone());
         }
         let file = self.file(id);

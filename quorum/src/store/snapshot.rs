@@ -8,10 +8,11 @@ use crate::{
 };
 use bytes::Bytes;
 use lattice_quorum_state::{RestoreError, State};
+use parking_lot::Mutex;
 use std::{
     io,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
 };
 
 const MAGIC: &[u8; 8] = b"LATSNAP\n";
@@ -114,8 +115,8 @@ impl SnapshotDir {
         &self.segments
     }
 
-    fn current(&self) -> std::sync::MutexGuard<'_, Option<(PathBuf, SnapshotMeta)>> {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    fn current(&self) -> parking_lot::MutexGuard<'_, Option<(PathBuf, SnapshotMeta)>> {
+        self.current.lock()
     }
 
     /// Last entry the newest snapshot covers.
@@ -127,10 +128,7 @@ impl SnapshotDir {
 
     /// The state that was found when the directory was opened. Once.
     pub fn take_opened(&self) -> Option<(SnapshotMeta, State)> {
-        self.opened
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take()
+        self.opened.lock().take()
     }
 
     /// The newest snapshot.

@@ -4,12 +4,9 @@
 use super::row;
 use crate::types::{LogId, Types, Vote};
 use openraft::storage::LogFlushed;
+use parking_lot::Mutex;
 use redb::{Database, Durability, ReadableDatabase, TableDefinition};
-use std::{
-    io,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{io, sync::Arc, time::Duration};
 use tokio::sync::{mpsc, oneshot};
 
 pub(super) const LOG: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("log");
@@ -50,10 +47,10 @@ pub(super) struct Lazy(Arc<Mutex<Option<LogId>>>);
 
 impl Lazy {
     pub(super) fn set(&self, committed: Option<LogId>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = committed;
+        *self.0.lock() = committed;
     }
     fn take(&self) -> Option<LogId> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.0.lock().take()
     }
 }
 
