@@ -9,9 +9,10 @@ mod getent;
 mod tests;
 
 use crate::attempt::LocalUser;
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Asks the name services.
@@ -134,14 +135,14 @@ impl Accounts {
             // Read anew each time.
             Source::File(path) => return files::read(path, &key),
         };
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock();
         known.retain(|_, (at, answer)| at.elapsed() < lifetime(answer));
         known.insert(key, (Instant::now(), answer.clone()));
         answer
     }
 
     fn remembered(&self, key: &Key) -> Option<Answer> {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.known.lock();
         let (at, answer) = known.get(key)?;
         (at.elapsed() < lifetime(answer)).then(|| answer.clone())
     }

@@ -4,9 +4,9 @@ use super::hindrance::{Hindrance, Hindrances};
 use crate::attempt::{AttemptDir, ExitRecord, StartingRecord};
 use lattice_quorum_types::command::RankReport;
 use lattice_quorum_types::wire::{AttemptKey, AttemptStatus};
+use parking_lot::Mutex;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 use tokio::sync::watch;
 
 /// One attempt and the latest word on it.
@@ -89,7 +89,7 @@ impl Rank {
     }
     /// Says, once, that something of it hangs which is being started, or does no more.
     pub(super) fn say_hang(&self, hang: Option<StartingRecord>, hindrances: &Hindrances) {
-        let mut said = self.hang.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut said = self.hang.lock();
         if *said == hang {
             return;
         }

@@ -13,8 +13,9 @@ use crate::attempt::{Attempts, ExitRecord, RecordError};
 use crate::supervisor::Cgroups;
 use lattice_mesh::Clock;
 use lattice_quorum_types::wire::{AttemptKey, LaunchRefused};
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -45,12 +46,11 @@ pub(super) struct Shared {
 impl Shared {
     /// The map is whole between statements, so a panic elsewhere does not spoil it.
     pub(super) fn known(&self) -> MutexGuard<'_, BTreeMap<AttemptKey, Arc<Rank>>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock()
     }
     /// As above.
     pub(super) fn unwritten(&self) -> MutexGuard<'_, BTreeMap<AttemptKey, ExitRecord>> {
-        let unwritten = self.unwritten.lock();
-        unwritten.unwrap_or_else(PoisonError::into_inner)
+        self.unwritten.lock()
     }
     /// Whether a rank has not ended.
     pub(super) fn has_work(&self) -> bool {

@@ -7,12 +7,12 @@
 use super::accounts::is_account_name;
 use super::ids::AgentUser;
 use super::trusted::{self, Untrusted};
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::fs::Metadata;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
 /// Runs nothing.
 const NOBODY_HERE: &str = "-";
@@ -103,7 +103,7 @@ impl UserMap {
 
     /// What it says now. Blocks on the disk.
     pub(super) fn find(&self, principal: &str) -> Mapped {
-        let mut now = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut now = self.read.lock();
         // A file that is gone is like one that cannot be read: the former list stays.
         let version = std::fs::metadata(&self.path).map(|meta| Version::of(&meta));
         if !version.is_ok_and(|version| version == now.of) {

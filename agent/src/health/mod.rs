@@ -28,9 +28,10 @@ use lattice_hwprobe::health::Table;
 use lattice_hwprobe::history::Cause;
 use lattice_hwprobe::{Class, Host, Inventory};
 use lattice_mesh::Clock;
+use parking_lot::{Mutex, MutexGuard};
 use state::State;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::Instant;
@@ -138,7 +139,7 @@ impl NodeHealth {
 
     /// Whole between statements, so a panic elsewhere does not spoil it.
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.state.lock()
     }
 
     /// What gossip is to be told, whenever it changes.
@@ -154,22 +155,14 @@ impl NodeHealth {
             return false;
         }
         let turned = self.change(|state| state.observe(at_ms, seen));
-        let mut read_at = self
-            .0
-            .read_at
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut read_at = self.0.read_at.lock();
         *read_at = Some(Instant::now());
         turned
     }
 
     /// When the node was last read.
     fn read_at(&self) -> Option<Instant> {
-        *self
-            .0
-            .read_at
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        *self.0.read_at.lock()
     }
 
     /// Takes what GPUs' drivers told.

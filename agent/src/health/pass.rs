@@ -3,10 +3,11 @@
 use super::NodeHealth;
 use lattice_hwprobe::history::Cause;
 use lattice_hwprobe::{Host, Inventory, probe_isolated};
+use parking_lot::Mutex;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -33,7 +34,7 @@ impl Reads {
 
     /// Blocks until the read before is over, and for as long as this one takes.
     pub(crate) fn read(&self, host: &Host) -> Inventory {
-        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = self.turn.lock();
         probe_isolated(host, &self.program)
     }
 }

@@ -6,7 +6,7 @@
 use super::NodeHealth;
 use lattice_hwprobe::{Inventory, Reading, Root, Value};
 use lattice_quorum_types::wire::Part;
-use std::sync::{Mutex, PoisonError};
+use parking_lot::Mutex;
 use std::thread;
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -33,11 +33,11 @@ impl Seen {
     /// Takes what a read of the node saw of its GPUs.
     pub(super) fn observe(&self, seen: &Inventory) {
         let usage = (Instant::now(), gpus(seen));
-        *self.gpus.lock().unwrap_or_else(PoisonError::into_inner) = Some(usage);
+        *self.gpus.lock() = Some(usage);
     }
 
     fn gpus(&self) -> Option<(Instant, Result<u32, String>)> {
-        let known = self.gpus.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.gpus.lock();
         known.clone()
     }
 

@@ -5,7 +5,8 @@ use super::history::NodeHistory;
 use super::publication::Publication;
 use lattice_hwprobe::history::{Cause, Fold, Folded, Happening, Record};
 use lattice_mesh::Clock;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use parking_lot::{Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
 
@@ -17,7 +18,7 @@ pub type Shared = Arc<Mutex<Publication>>;
 
 /// Whole between statements, so a panic elsewhere does not spoil it.
 pub(super) fn publication(shared: &Shared) -> MutexGuard<'_, Publication> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
+    shared.lock()
 }
 
 /// A handle; they all mean the same node. Telling does not wait for the disk.
@@ -140,7 +141,7 @@ impl NodeEvents {
     }
 
     fn fold(&self) -> MutexGuard<'_, Fold<Happening>> {
-        self.0.fold.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.fold.lock()
     }
 
     fn enter(&self, happened: Vec<Folded<Happening>>) {

@@ -4,7 +4,7 @@ use super::Publication;
 use super::events::{self, Shared};
 use bytes::Bytes;
 use lattice_hwprobe::{Digest, Schemas};
-use std::sync::MutexGuard;
+use parking_lot::MutexGuard;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 

@@ -16,10 +16,11 @@ use bytes::Bytes;
 use journal::{Journal, Segment, record};
 use lattice_hwprobe::history::{History, Line, Record};
 use lattice_hwprobe::{Class, Digest};
+use parking_lot::{Mutex, MutexGuard};
 use reopen::Resume;
 use std::collections::VecDeque;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 
@@ -166,7 +167,7 @@ impl NodeHistory {
 
     /// Whole between statements, so a panic elsewhere does not spoil it.
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.state.lock()
     }
 
     /// How it stands, whenever that changes.

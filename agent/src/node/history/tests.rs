@@ -246,14 +246,14 @@ async fn a_journal_that_could_not_be_read_is_tried_again_and_gone_on_from() {
     let machine = Arc::new(Mutex::new(restored.history));
     let goes_on = machine.clone();
     history.goes_on_with(move |history, reopened| {
-        let mut machine = goes_on.lock().unwrap();
+        let mut machine = goes_on.lock();
         let (restored, events) = reopened.take(history);
         *machine = restored.history;
         let lines = events.into_iter().map(|event| machine.enter("b", event));
         history.record(lines.collect(), Vec::new());
     });
     for version in 10..=40 {
-        change(&history, &mut machine.lock().unwrap(), version);
+        change(&history, &mut machine.lock(), version);
     }
     let happened = lattice_hwprobe::history::Folded {
         what: lattice_hwprobe::history::Happening::Driver {
@@ -264,7 +264,7 @@ async fn a_journal_that_could_not_be_read_is_tried_again_and_gone_on_from() {
         count: 1,
         left_out: 0,
     };
-    let line = machine.lock().unwrap().enter("b", happened);
+    let line = machine.lock().enter("b", happened);
     {
         // Too many for what may wait, and nobody will ever ask for those that went.
         let mut state = history.state();
@@ -281,7 +281,7 @@ async fn a_journal_that_could_not_be_read_is_tried_again_and_gone_on_from() {
     history.write().await;
     let status = history.status().borrow().clone();
     assert_eq!((status.fault, status.last), (None, 4));
-    change(&history, &mut machine.lock().unwrap(), 99);
+    change(&history, &mut machine.lock(), 99);
     history.write().await;
     let wanted = GetHistory { since: 0, most: 99 };
     let page = history.page(wanted).await.unwrap();
@@ -297,9 +297,6 @@ async fn a_journal_that_could_not_be_read_is_tried_again_and_gone_on_from() {
     };
     assert_eq!(last.from, Some(third.to), "what came between was dropped");
     let (_, again) = open(folder.path());
-    assert_eq!(
-        again.history.checkpoint(),
-        machine.lock().unwrap().checkpoint()
-    );
+    assert_eq!(again.history.checkpoint(), machine.lock().checkpoint());
     assert_eq!(again.preimages.len(), 1);
 }

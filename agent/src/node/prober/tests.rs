@@ -5,8 +5,8 @@ use lattice_hwprobe::history::{Entry, Record};
 use lattice_hwprobe::{Class, ClassMark, NvmlSource, probe_all};
 use lattice_mesh::SystemClock;
 use lattice_quorum_types::wire::GetHistory;
+use parking_lot::Mutex;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 const NEVER: Duration = Duration::from_secs(3600);
