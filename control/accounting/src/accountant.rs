@@ -20,9 +20,10 @@ use crate::{
     waldur::{Amounts, Making, Objects, Place, Waldur, WaldurError},
 };
 use lattice_quorum_types::{ProjectPath, UnixMillis};
+use parking_lot::Mutex;
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
@@ -315,7 +316,7 @@ impl Accountant {
     }
 
     fn note<T>(&self, change: impl FnOnce(&mut Status) -> T) -> T {
-        change(&mut self.status.lock().unwrap_or_else(PoisonError::into_inner))
+        change(&mut self.status.lock())
     }
 }
 

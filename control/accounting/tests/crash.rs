@@ -304,7 +304,7 @@ async fn one_that_is_killed() {
         .map(|(step, times)| (Step::ALL[step], Mutex::new(times)));
     let mut accountant = Accountant::new(site, waldur, settings, Arc::new(Stops(stops)));
     accountant.round().await;
-    let failure = accountant.status().lock().unwrap().failure.clone();
+    let failure = accountant.status().lock().failure.clone();
     println!("ended {}", failure.unwrap_or_default());
 }
 

@@ -100,7 +100,7 @@ impl Bed {
     }
 
     fn status(&self) -> Status {
-        self.accountant.status().lock().unwrap().clone()
+        self.accountant.status().lock().clone()
     }
 
     /// Hundredths by resource and component, of this month.

@@ -2,9 +2,9 @@
 //! All of it goes to standard error; standard output carries the result.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use parking_lot::Mutex;
 use std::{
     io::IsTerminal as _,
-    sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -51,7 +51,7 @@ impl Progress {
     pub fn is_at(&self, done: usize, what: String) {
         self.bar.set_position(done as u64);
         if let Some(Lines { every, last }) = &self.lines {
-            let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut last = last.lock();
             if last.elapsed() >= *every {
                 *last = Instant::now();
                 let total = self.bar.length().unwrap_or_default();

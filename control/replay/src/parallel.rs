@@ -1,10 +1,8 @@
 //! The same for many things, on so many threads; what comes out is in the order of what went in.
 
+use parking_lot::Mutex;
 use std::{
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::atomic::{AtomicUsize, Ordering},
     thread,
 };
 
@@ -27,13 +25,13 @@ pub fn map<T: Sync, R: Send>(
                         return;
                     };
                     let result = work(item);
-                    results.lock().unwrap_or_else(PoisonError::into_inner)[place] = Some(result);
+                    results.lock()[place] = Some(result);
                     done(finished.fetch_add(1, Ordering::Relaxed) + 1);
                 }
             });
         }
     });
-    let results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let results = results.into_inner();
     // Each place was filled: a thread that panicked has ended the scope with it.
     results.into_iter().flatten().collect()
 }

@@ -18,10 +18,8 @@ use lattice_quorum_types::{
     wire::AttemptKey,
 };
 use lattice_rng::Rng;
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use parking_lot::{Mutex, MutexGuard};
+use std::{collections::BTreeMap, sync::Arc};
 
 /// The name under which agents' words reach the state.
 pub(super) const SERVICE: &str = "service:control/c1";
@@ -100,7 +98,7 @@ impl Site {
     }
 
     pub(super) fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// The time.
