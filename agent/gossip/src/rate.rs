@@ -1,73 +1,46 @@
 //! How much one peer may say: a bad one must not keep this process busy.
 
-use lattice_mesh::Identity;
-use std::{
-    collections::HashMap,
-    time::{Duration, Instant},
-};
+use lattice_mesh::{Crowd, Identity, RateLimit, RateLimiter};
+use std::time::{Duration, Instant};
 
 /// Messages a peer may send per interval. An honest one sends at most about 4: its own round, an
 /// answer, and the end of ours.
-const PER_INTERVAL: f64 = 16.0;
+const PER_INTERVAL: u32 = 16;
 /// Messages it may send at once.
-const BURST: f64 = 48.0;
+const BURST: u32 = 48;
 /// Peers remembered at a time. All have a certificate of the cluster.
 const MAX_PEERS: usize = 4096;
-
-#[derive(Debug, Clone, Copy)]
-struct Bucket {
-    tokens: f64,
-    at: Instant,
-}
 
 /// A bucket per peer. The time is given.
 #[derive(Debug)]
 pub(crate) struct PeerRates {
-    per_second: f64,
-    buckets: HashMap<Identity, Bucket>,
+    started: Instant,
+    limiter: RateLimiter<Identity>,
 }
 
 impl PeerRates {
     pub(crate) fn new(interval: Duration) -> Self {
+        let limit = RateLimit {
+            burst: BURST,
+            per_second: f64::from(PER_INTERVAL) / interval.as_secs_f64().max(0.001),
+        };
         Self {
-            per_second: PER_INTERVAL / interval.as_secs_f64().max(0.001),
-            buckets: HashMap::new(),
+            started: Instant::now(),
+            limiter: RateLimiter::new(limit, MAX_PEERS, Crowd::Refuse),
         }
     }
 
     /// The last message of `peer` was no gossip: it waits for an interval's share. Decoding and
     /// logging garbage is what a bad peer could keep us busy with.
     pub(crate) fn punish(&mut self, peer: &Identity) {
-        if let Some(bucket) = self.buckets.get_mut(peer) {
-            bucket.tokens = (bucket.tokens - PER_INTERVAL).max(-PER_INTERVAL);
-        }
+        self.limiter.punish(peer, PER_INTERVAL);
     }
 
     /// Whether one more message of `peer` is let in.
     pub(crate) fn admit(&mut self, peer: &Identity, now: Instant) -> bool {
-        let per_second = self.per_second;
-        let level = |b: &Bucket| {
-            let gained = now.saturating_duration_since(b.at).as_secs_f64() * per_second;
-            (b.tokens + gained).min(BURST)
-        };
-        if self.buckets.len() >= MAX_PEERS && !self.buckets.contains_key(peer) {
-            self.buckets.retain(|_, b| level(b) < BURST);
-            if self.buckets.len() >= MAX_PEERS {
-                return false;
-            }
-        }
-        let full = Bucket {
-            tokens: BURST,
-            at: now,
-        };
-        let bucket = self.buckets.entry(peer.clone()).or_insert(full);
-        bucket.tokens = level(bucket);
-        bucket.at = bucket.at.max(now);
-        let admitted = bucket.tokens >= 1.0;
-        if admitted {
-            bucket.tokens -= 1.0;
-        }
-        admitted
+        let now_ms = now.saturating_duration_since(self.started).as_millis();
+        let now_ms = u64::try_from(now_ms).unwrap_or(u64::MAX);
+        self.limiter.take(peer, now_ms).is_ok()
     }
 }
 
@@ -116,6 +89,6 @@ mod tests {
             let peer = Identity::new("demo", Role::Agent, format!("a{n}")).unwrap();
             rates.admit(&peer, now);
         }
-        assert!(rates.buckets.len() <= MAX_PEERS);
+        assert!(rates.limiter.keys() <= MAX_PEERS);
     }
 }

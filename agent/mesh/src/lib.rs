@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod apply;
+mod bucket;
 mod bundle;
 pub mod ca;
 mod call;
@@ -43,6 +44,7 @@ mod verify;
 mod wire;
 
 pub use apply::{Applied, TrustState};
+pub use bucket::{Crowd, RateLimit, RateLimiter};
 pub use bundle::{
     BundleRefused, BundleSignature, MAX_AUTHORITIES, MAX_BUNDLE_BYTES, MAX_REVOKED, Revoked,
     SignBundleError, SignedBundle, TrustBundle, TrustedAuthority,
@@ -52,7 +54,7 @@ pub use call::Items;
 pub use clock::{Clock, SystemClock};
 pub use config::MeshConfig;
 pub use credentials::{Credentials, CredentialsError, KeyAndCsr, PrivateKey};
-pub use endpoint::Traffic;
+pub use endpoint::{Traffic, backoff};
 pub use enrol::{
     EnrolError, EnrolRefused, EnrolRequest, Enrolled, Enroller, Issued, enrol, enrol_at_any,
     enrol_key, enrol_with,
@@ -60,7 +62,6 @@ pub use enrol::{
 pub use error::{CallError, MeshError, MessageDropped};
 pub use identity::{Expect, Identity, InvalidIdentity};
 pub use lattice_quorum_types::rpc::{Role, Rpc, StreamRpc};
-pub use limiter::RateLimit;
 pub use mesh::{Mesh, WeakMesh};
 pub use message::MAX_MESSAGE_BYTES;
 pub use office::{OfficeProof, OfficeSession};

@@ -1,34 +1,14 @@
-//! Token buckets per source address, for enrolment: the one door open to strangers.
+//! Rate limit of enrolment by source address: enrolment is open to processes without a certificate.
 
-use std::{
-    collections::HashMap,
-    net::{IpAddr, Ipv6Addr},
-};
+use crate::bucket::{Crowd, RateLimit, RateLimiter};
+use std::net::{IpAddr, Ipv6Addr};
 
-/// Sources remembered at a time. Beyond it the fullest (least active) are forgotten.
+/// Number of sources remembered at a time.
 const MAX_SOURCES: usize = 4096;
-
-/// How fast one source may try.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct RateLimit {
-    /// Tries at once.
-    pub burst: u32,
-    /// Tries regained per second.
-    pub per_second: f64,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Bucket {
-    tokens: f64,
-    at_ms: u64,
-}
 
 /// Buckets by source. Time is given, in milliseconds of any monotonic clock.
 #[derive(Debug)]
-pub(crate) struct Limiter {
-    limit: RateLimit,
-    buckets: HashMap<IpAddr, Bucket>,
-}
+pub(crate) struct Limiter(RateLimiter<IpAddr>);
 
 /// One host holds a whole /64 of IPv6, so that is what counts as a source.
 fn source_of(addr: IpAddr) -> IpAddr {
@@ -40,68 +20,18 @@ fn source_of(addr: IpAddr) -> IpAddr {
 
 impl Limiter {
     pub(crate) fn new(limit: RateLimit) -> Self {
-        Self {
-            limit,
-            buckets: HashMap::new(),
-        }
+        Self(RateLimiter::new(limit, MAX_SOURCES, Crowd::ForgetFuller))
     }
 
     /// Whether `addr` has a try left, without taking it.
     pub(crate) fn has(&self, addr: IpAddr, now_ms: u64) -> bool {
-        self.buckets
-            .get(&source_of(addr))
-            .map_or(self.limit.burst > 0, |b| {
-                level(self.limit, *b, now_ms) >= 1.0
-            })
+        self.0.has(&source_of(addr), now_ms)
     }
 
-    /// Takes one try of `addr`, or says after how many milliseconds there will be one.
+    /// Takes one try of `addr`, or returns after how many milliseconds there will be one.
     pub(crate) fn take(&mut self, addr: IpAddr, now_ms: u64) -> Result<(), u64> {
-        let limit = self.limit;
-        let full = f64::from(limit.burst);
-        let source = source_of(addr);
-        if self.buckets.len() >= MAX_SOURCES && !self.buckets.contains_key(&source) {
-            self.forget(now_ms);
-        }
-        let bucket = self.buckets.entry(source).or_insert(Bucket {
-            tokens: full,
-            at_ms: now_ms,
-        });
-        bucket.tokens = level(limit, *bucket, now_ms);
-        bucket.at_ms = bucket.at_ms.max(now_ms);
-        if bucket.tokens >= 1.0 {
-            bucket.tokens -= 1.0;
-            return Ok(());
-        }
-        let missing = (1.0 - bucket.tokens) / limit.per_second.max(f64::MIN_POSITIVE) * 1000.0;
-        Err(missing.ceil().min(86_400_000.0) as u64)
+        self.0.take(&source_of(addr), now_ms)
     }
-
-    /// Forgets full buckets, and when none is full, the fuller half.
-    fn forget(&mut self, now_ms: u64) {
-        let limit = self.limit;
-        self.buckets
-            .retain(|_, b| level(limit, *b, now_ms) < f64::from(limit.burst));
-        if self.buckets.len() >= MAX_SOURCES {
-            let mut levels: Vec<f64> = self
-                .buckets
-                .values()
-                .map(|b| level(limit, *b, now_ms))
-                .collect();
-            levels.sort_by(f64::total_cmp);
-            let median = levels[levels.len() / 2];
-            self.buckets
-                .retain(|_, b| level(limit, *b, now_ms) < median);
-            if self.buckets.len() >= MAX_SOURCES {
-                self.buckets.clear();
-            }
-        }
-    }
-}
-
-fn level(limit: RateLimit, bucket: Bucket, now_ms: u64) -> f64 {
-    let gained = now_ms.saturating_sub(bucket.at_ms) as f64 / 1000.0 * limit.per_second;
-    (bucket.tokens + gained).min(f64::from(limit.burst))
 }
 
 #[cfg(test)]
@@ -156,6 +86,6 @@ mod tests {
         for n in 0..10_000u32 {
             let _ = limiter.take(IpAddr::V4(n.into()), 0);
         }
-        assert!(limiter.buckets.len() <= MAX_SOURCES);
+        assert!(limiter.0.keys() <= MAX_SOURCES);
     }
 }

@@ -21,6 +21,7 @@ use crate::{
     words,
 };
 use call::{Called, call_agent};
+use lattice_mesh::backoff;
 use lattice_quorum_types::{
     Allocation, AllocationState, NodeId, Revision,
     allocation::{Rank, RankPhase},
@@ -300,7 +301,8 @@ impl Dispatch {
                     let need = target.need;
                     tracing::info!(%node, %allocation, ?need, %error, "agent not reached; trying again");
                 }
-                (backoff(failures), failures.saturating_add(1))
+                let failures = failures.saturating_add(1);
+                (backoff(MIN_BACKOFF, MAX_BACKOFF, failures), failures)
             }
             Called::Refused(LaunchRefused::StaleEpoch { given, current }) => {
                 let node = &target.node;
@@ -314,7 +316,8 @@ impl Dispatch {
                 let refused = words::shortened(refused.to_string());
                 let (node, need) = (&target.node, target.need);
                 tracing::warn!(%node, ?need, refused, "agent cannot do it; trying again");
-                (backoff(failures), failures.saturating_add(1))
+                let failures = failures.saturating_add(1);
+                (backoff(MIN_BACKOFF, MAX_BACKOFF, failures), failures)
             }
         };
         let until = Instant::now() + pause;
@@ -388,10 +391,4 @@ fn walltime(allocation: &Allocation) -> Option<Need> {
         number,
         walltime_ms,
     })
-}
-
-fn backoff(failures: u32) -> Duration {
-    MIN_BACKOFF
-        .saturating_mul(2_u32.saturating_pow(failures.min(8)))
-        .min(MAX_BACKOFF)
 }

@@ -15,11 +15,8 @@ use lattice_quorum_types::{
     command::Fence,
     wire::LaunchRefused,
 };
-use std::{
-    collections::BTreeMap,
-    sync::{Mutex, PoisonError},
-    time::Duration,
-};
+use parking_lot::Mutex;
+use std::{collections::BTreeMap, time::Duration};
 use tokio::time::Instant;
 
 /// A node that names more boots than this within [`BOOTS_WITHIN`] is kept out: no machine is booted
@@ -35,7 +32,7 @@ pub(super) struct Boots(Mutex<BTreeMap<NodeId, Vec<(String, Instant)>>>);
 impl Boots {
     /// How many boots a node has named of late, with this one.
     fn named(&self, node: &NodeId, boot: &str, now: Instant) -> usize {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.0.lock();
         let is_late = |at: Instant| now.saturating_duration_since(at) < BOOTS_WITHIN;
         all.retain(|_, named| {
             named.retain(|(_, at)| is_late(*at));
