@@ -8,13 +8,10 @@
 //! again; one that is whole ends the user's outage, and that of all where it was one of all. Known to the control
 //! that dispatches, which hears it from the agents; another one finds out anew.
 
-use crate::{core::Core, view::View};
+use crate::{core::Core, exposition::Exposition, view::View};
 use lattice_quorum_types::{Allocation, UnixMillis, VclusterName, vcluster::DEFAULT_VCLUSTER};
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt::Write as _,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use parking_lot::{Mutex, MutexGuard};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// How long a place is left alone after a first failure, milliseconds.
 const FIRST_MS: u64 = 30_000;
@@ -42,7 +39,7 @@ struct Outage {
 
 impl CheckpointStorage {
     fn outages(&self) -> MutexGuard<'_, Outages> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// A user's checkpoint failed there for the storage's sake. What fails while it is paused was asked for before.
@@ -122,31 +119,25 @@ impl Core {
         self.checkpoint_directory(held).filter(|_| !writes_none)
     }
 
-    /// For each vCluster whether checkpoints of its work, or of some of it, cannot be written; in the exposition
-    /// format of Prometheus.
-    pub(crate) fn storage_exposition(&self, view: &View) -> String {
+    /// For each vCluster whether checkpoints of its work, or of some of it, cannot be written.
+    pub(crate) fn expose_storage(&self, view: &View, to: &mut Exposition) {
         let savers = view.savers.iter().filter_map(|id| view.allocation(*id));
         let hit = savers.filter(|held| {
             let place = self.checkpoint_place(held);
             place.is_some_and(|place| self.checkpoint_storage.is_out(&place, &held.user))
         });
         let hit: BTreeSet<&VclusterName> = hit.map(|held| &held.spec.vcluster).collect();
-        let name = "lattice_checkpoint_storage_unavailable";
-        let mut text = format!(
-            "# HELP {name} 1 while checkpoints of a vCluster, or of some of its work, cannot be written.\n\
-             # TYPE {name} gauge\n"
-        );
         let default = VclusterName::new(DEFAULT_VCLUSTER).ok();
         let known: BTreeSet<&VclusterName> = view.vclusters.keys().chain(&default).collect();
-        for vcluster in known {
-            let is_out = hit.contains(vcluster) || writes_nothing(view, vcluster);
-            let _ = writeln!(
-                text,
-                "{name}{{vcluster=\"{vcluster}\"}} {}",
-                u8::from(is_out)
-            );
-        }
-        text
+        to.gauges(
+            "lattice_checkpoint_storage_unavailable",
+            "1 while checkpoints of a vCluster, or of some of its work, cannot be written.",
+            ["vcluster"],
+            known.into_iter().map(|vcluster| {
+                let is_out = hit.contains(vcluster) || writes_nothing(view, vcluster);
+                ([vcluster.to_string()], f64::from(is_out))
+            }),
+        );
     }
 }
 

@@ -8,17 +8,18 @@
 #[cfg(test)]
 mod tests;
 
-use crate::{histogram::Histogram, view::View};
+use crate::{
+    exposition::{Exposition, histogram},
+    view::View,
+};
 use lattice_quorum_types::{
     Allocation, AllocationState, Revision, VclusterName,
     allocation::StopCause,
     course::{AfterCheckpoint, MoveReason, Writing},
 };
-use std::{
-    collections::{BTreeMap, VecDeque},
-    fmt::Write as _,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use parking_lot::{Mutex, MutexGuard};
+use prometheus::HistogramVec;
+use std::collections::{BTreeMap, VecDeque};
 
 /// Upper bounds of how long checkpoints took, seconds: from small ones to the longest that is usual, the timeout
 /// of sensitive work with its extension.
@@ -28,19 +29,20 @@ const BOUNDS: [f64; 12] = [
 /// Changes that are remembered for a lease that was granted before them, and not known here yet: its answer takes
 /// milliseconds.
 const RECENT: usize = 256;
+const UNLABELLED: &[&str] = &[];
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Moved(Mutex<Counts>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Counts {
     /// What is committed later is counted; `None` while another control counts, or none.
     since: Option<Revision>,
     /// The last ones that were not counted.
     recent: VecDeque<(Revision, Change)>,
     preemptions: BTreeMap<(VclusterName, &'static str), u64>,
-    checkpoints: Histogram<{ BOUNDS.len() }>,
+    checkpoints: HistogramVec,
     requeued: u64,
     failed_checkpoints: u64,
 }
@@ -63,9 +65,30 @@ enum Change {
     Requeued,
 }
 
+impl Default for Counts {
+    fn default() -> Self {
+        let checkpoints = histogram(
+            "lattice_preemption_checkpoint_duration_seconds",
+            "How long checkpoints of work that makes room took, from being asked for until they were whole.",
+            UNLABELLED,
+            &BOUNDS,
+        );
+        // Its one series exists before the first checkpoint.
+        checkpoints.with_label_values(UNLABELLED);
+        Self {
+            since: None,
+            recent: VecDeque::new(),
+            preemptions: BTreeMap::new(),
+            checkpoints,
+            requeued: 0,
+            failed_checkpoints: 0,
+        }
+    }
+}
+
 impl Moved {
     fn counts(&self) -> MutexGuard<'_, Counts> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// From now on what is committed after `since` is counted here; with `None` nothing is.
@@ -102,43 +125,28 @@ impl Moved {
         }
     }
 
-    /// In the exposition format of Prometheus.
-    pub(crate) fn exposition(&self) -> String {
+    pub(crate) fn expose(&self, to: &mut Exposition) {
         let counts = self.counts();
-        let mut out = String::new();
-        let mut family = |name: &str, kind: &str, help: &str| {
-            let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
-        };
-        let name = "lattice_preemptions_total";
-        let help = "Work of a vCluster that began to make room, by why; counted by the control that dispatches.";
-        family(name, "counter", help);
-        // No name of a vCluster holds a character that would need escaping.
-        for ((vcluster, reason), n) in &counts.preemptions {
-            let labels = format!("vcluster=\"{vcluster}\",reason=\"{reason}\"");
-            let _ = writeln!(out, "{name}{{{labels}}} {n}");
-        }
-        let name = "lattice_preemption_checkpoint_duration_seconds";
-        let help = "How long checkpoints of work that makes room took, from being asked for until they were whole.";
-        let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} histogram");
-        counts.checkpoints.write(&mut out, name, "", &BOUNDS);
-        for (name, help, n) in [
-            (
-                "lattice_preemption_victim_requeue_total",
-                "Work that had made room and waits for nodes again.",
-                counts.requeued,
-            ),
-            (
-                "lattice_preemption_failed_checkpoint_total",
-                "Checkpoints of work that makes room that came to nothing.",
-                counts.failed_checkpoints,
-            ),
-        ] {
-            let _ = writeln!(
-                out,
-                "# HELP {name} {help}\n# TYPE {name} counter\n{name} {n}"
-            );
-        }
-        out
+        let preemptions = counts.preemptions.iter();
+        to.counters(
+            "lattice_preemptions_total",
+            "Work of a vCluster that began to make room, by why; counted by the control that dispatches.",
+            ["vcluster", "reason"],
+            preemptions.map(|((vcluster, reason), n)| {
+                ([vcluster.to_string(), (*reason).to_owned()], *n)
+            }),
+        );
+        to.collect(&counts.checkpoints);
+        to.counter(
+            "lattice_preemption_victim_requeue_total",
+            "Work that had made room and waits for nodes again.",
+            counts.requeued,
+        );
+        to.counter(
+            "lattice_preemption_failed_checkpoint_total",
+            "Checkpoints of work that makes room that came to nothing.",
+            counts.failed_checkpoints,
+        );
     }
 }
 
@@ -148,7 +156,10 @@ impl Counts {
             Change::Preempted { vcluster, reason } => {
                 *self.preemptions.entry((vcluster, reason)).or_default() += 1;
             }
-            Change::Saved { took_ms } => self.checkpoints.note(&BOUNDS, took_ms as f64 / 1000.0),
+            Change::Saved { took_ms } => {
+                let took = took_ms as f64 / 1000.0;
+                self.checkpoints.with_label_values(UNLABELLED).observe(took);
+            }
             Change::Unsaved => self.failed_checkpoints += 1,
             Change::Requeued => self.requeued += 1,
         }

@@ -74,5 +74,8 @@ fn what_a_person_suspends_makes_room_for_nobody() {
     let home = VclusterName::new("owner").unwrap();
     begins(&moved, 2, &makes_room(MoveReason::Reclaimed { home }));
     let line = "lattice_preemptions_total{vcluster=\"default\",reason=\"reclaim\"} 1\n";
-    assert!(moved.exposition().contains(line), "{}", moved.exposition());
+    let mut exposition = Exposition::default();
+    moved.expose(&mut exposition);
+    let text = exposition.text();
+    assert!(text.contains(line), "{text}");
 }

@@ -114,17 +114,19 @@ pub(crate) fn nodes_not_judged(view: &View) -> u64 {
 /// Series of the nodes whose BMCs this control reads, one of each kind a node.
 #[derive(Debug, Default)]
 pub(crate) struct PowerSeries {
-    pub(crate) draws: Vec<(String, f64)>,
-    pub(crate) limits: Vec<(String, f64)>,
-    pub(crate) answers: Vec<(String, f64)>,
+    /// By node and source.
+    pub(crate) draws: Vec<([String; 2], f64)>,
+    /// By node and source.
+    pub(crate) limits: Vec<([String; 2], f64)>,
+    /// By node.
+    pub(crate) answers: Vec<([String; 1], f64)>,
 }
 
 /// What the BMCs told last of nodes that are in the view. A reading that is not known is no number.
 pub(crate) fn power(core: &Core, view: &View) -> PowerSeries {
     let mut series = PowerSeries::default();
     for node in view.nodes.keys() {
-        // A name of a node holds no character that would need escaping.
-        let source = format!("{{node=\"{node}\",source=\"bmc\"}}");
+        let source = [node.to_string(), "bmc".to_owned()];
         if let Some(seen) = core.bmc.power(node) {
             let of = |reading: &Reading<Milliwatts>| {
                 let watts = reading.present().map(|power| power.watts());
@@ -135,7 +137,7 @@ pub(crate) fn power(core: &Core, view: &View) -> PowerSeries {
         }
         let parts = core.bmc.parts(node).filter(|parts| parts.was_asked);
         let is_up = parts.map(|parts| parts.reasons.iter().all(|reason| reason.code != SILENT));
-        let up = is_up.map(|is_up| (format!("{{node=\"{node}\"}}"), f64::from(is_up)));
+        let up = is_up.map(|is_up| ([node.to_string()], f64::from(is_up)));
         series.answers.extend(up);
     }
     series

@@ -1,7 +1,10 @@
 //! Storage that cannot be written to, as an agent tells of it.
 #![expect(clippy::unwrap_used, reason = "tests")]
 use super::*;
-use crate::tasks::{schedule::room::work_of, testing::world::World};
+use crate::{
+    exposition::Exposition,
+    tasks::{schedule::room::work_of, testing::world::World},
+};
 use lattice_mesh::Router;
 use lattice_placement::movement::preempt::Saves;
 use lattice_quorum_types::{
@@ -103,7 +106,11 @@ async fn a_place_that_cannot_be_written_to_is_left_alone_until_one_is_whole() {
         let view = core.view();
         work_of(&core, &view, view.allocation(id).unwrap()).saves
     };
-    let told = || core.storage_exposition(&core.view());
+    let told = || {
+        let mut exposition = Exposition::default();
+        core.expose_storage(&core.view(), &mut exposition);
+        exposition.text()
+    };
     assert_eq!(due().await, 1);
     assert!(matches!(saves(), Saves::In { .. }));
     assert!(!told().contains(OUT));

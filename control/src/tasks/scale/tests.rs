@@ -4,6 +4,7 @@
 use super::*;
 use crate::{
     core::Wakes,
+    exposition::Exposition,
     inputs::Metrics,
     observe::{self, Found},
     plans::Planned,
@@ -276,7 +277,9 @@ impl Bed {
     }
 
     fn shown(&self) -> String {
-        self.world.core.scaling.exposition()
+        let mut exposition = Exposition::default();
+        self.world.core.scaling.expose(&mut exposition);
+        exposition.text()
     }
 }
 

@@ -1,12 +1,10 @@
 //! What operators see of services that follow a metric.
 
+use crate::exposition::Exposition;
 use lattice_placement::movement::scale::Alert;
 use lattice_quorum_types::{AllocationId, VclusterName};
-use std::{
-    collections::BTreeMap,
-    fmt::Write as _,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use parking_lot::{Mutex, MutexGuard};
+use std::collections::BTreeMap;
 
 /// Of the vClusters that this control schedules.
 #[derive(Debug, Default)]
@@ -28,7 +26,7 @@ struct Shown {
 
 impl Scaling {
     fn told(&self) -> MutexGuard<'_, Told> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// A service's metric was read, or could not be.
@@ -65,58 +63,36 @@ impl Scaling {
         *self.told().alerts.entry(key).or_default() += 1;
     }
 
-    /// In the exposition format of Prometheus.
-    pub(crate) fn exposition(&self) -> String {
+    pub(crate) fn expose(&self, to: &mut Exposition) {
         let told = self.told();
-        let mut out = String::new();
-        let mut family = |name: &str, kind: &str, help: &str, series: Vec<(String, f64)>| {
-            let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
-            for (labels, value) in series {
-                let _ = writeln!(out, "{name}{{{labels}}} {value}");
-            }
-        };
-        // No name of a vCluster holds a character that would need escaping.
-        let service = |(vcluster, id): &(VclusterName, AllocationId)| {
-            format!("vcluster=\"{vcluster}\",allocation=\"{id}\"")
-        };
-        let values = told.shown.iter();
-        let values = values.filter_map(|(key, shown)| Some((service(key), shown.value?)));
-        family(
+        let service =
+            |(vcluster, id): &(VclusterName, AllocationId)| [vcluster.to_string(), id.to_string()];
+        let shown = || told.shown.iter();
+        to.gauges(
             "lattice_autoscaling_metric",
-            "gauge",
             "The metric that a service follows, in its unit; no series while it is not known.",
-            values.collect(),
+            ["vcluster", "allocation"],
+            shown().filter_map(|(of, shown)| Some((service(of), shown.value?))),
         );
-        let targets = told.shown.iter();
-        family(
+        to.gauges(
             "lattice_autoscaling_target",
-            "gauge",
             "More of its metric than this makes a service grow.",
-            targets
-                .map(|(key, shown)| (service(key), shown.target))
-                .collect(),
+            ["vcluster", "allocation"],
+            shown().map(|(of, shown)| (service(of), shown.target)),
         );
         let failures = told.failures.iter();
-        family(
+        to.counters(
             "lattice_autoscaling_metric_query_failures_total",
-            "counter",
             "Evaluations of services whose metric was not known.",
-            failures
-                .map(|(vcluster, n)| (format!("vcluster=\"{vcluster}\""), *n as f64))
-                .collect(),
+            ["vcluster"],
+            failures.map(|(vcluster, n)| ([vcluster.to_string()], *n)),
         );
         let alerts = told.alerts.iter();
-        family(
+        to.counters(
             "lattice_autoscaling_alerts_total",
-            "counter",
             "What began to be wrong with services that scale.",
-            alerts
-                .map(|((vcluster, word), n)| {
-                    let labels = format!("vcluster=\"{vcluster}\",alert=\"{word}\"");
-                    (labels, *n as f64)
-                })
-                .collect(),
+            ["vcluster", "alert"],
+            alerts.map(|((vcluster, word), n)| ([vcluster.to_string(), (*word).to_owned()], *n)),
         );
-        out
     }
 }
