@@ -12,9 +12,10 @@ pub use standing::Hours;
 pub(crate) use standing::{Standings, bursts, tenants};
 
 use lattice_accounting::ledger::Ledger;
+use parking_lot::RwLock;
 use std::{
     path::{Path, PathBuf},
-    sync::{OnceLock, PoisonError, RwLock},
+    sync::OnceLock,
 };
 
 /// Days of the window in which budgets are used, unless the site says otherwise.
@@ -65,17 +66,17 @@ impl Books {
 
     /// What `ask` finds out; `None` while the ledger is not read yet.
     pub(crate) fn ask<T>(&self, ask: impl FnOnce(&Ledger) -> T) -> Option<T> {
-        let ledger = self.ledger.read().unwrap_or_else(PoisonError::into_inner);
+        let ledger = self.ledger.read();
         ledger.as_ref().map(ask)
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut Ledger) -> T) -> Option<T> {
-        let mut ledger = self.ledger.write().unwrap_or_else(PoisonError::into_inner);
+        let mut ledger = self.ledger.write();
         ledger.as_mut().map(change)
     }
 
     fn set(&self, read: Option<Ledger>) {
-        let mut ledger = self.ledger.write().unwrap_or_else(PoisonError::into_inner);
+        let mut ledger = self.ledger.write();
         *ledger = read;
     }
 }

@@ -49,9 +49,10 @@ use lattice_quorum_types::{
     view::{Answer, Query},
     wire::{AttemptKey, LogStream, ReadLog, Unavailable},
 };
+use parking_lot::Mutex;
 use std::{
     sync::{
-        Arc, Mutex, OnceLock, PoisonError,
+        Arc, OnceLock,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
@@ -547,7 +548,7 @@ impl Core {
         wakes: Wakes,
         edit: impl FnOnce(&mut View) -> Option<Vec<Change>>,
     ) {
-        let _one_at_a_time = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one_at_a_time = self.writer.lock();
         let mut next = View::clone(&self.view.load());
         let compared = next.conformance_version;
         let Some(changes) = edit(&mut next) else {
@@ -572,7 +573,7 @@ impl Core {
 
     /// As [`Core::publish`], when the replicated half was read anew.
     pub(crate) fn restart(&self, edit: impl FnOnce(&mut View)) {
-        let _one_at_a_time = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one_at_a_time = self.writer.lock();
         let mut next = View::clone(&self.view.load());
         edit(&mut next);
         next.settle_levels();

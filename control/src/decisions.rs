@@ -20,10 +20,10 @@ use lattice_placement::{
 use lattice_quorum_types::{
     AllocationId, Event, Revision, UnixMillis, VclusterName, event::EventKind,
 };
+use parking_lot::{Mutex, MutexGuard};
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::Path,
-    sync::{Mutex, MutexGuard, PoisonError},
 };
 
 /// How many bytes are kept where the configuration does not say, packed.
@@ -82,7 +82,7 @@ impl Decisions {
 
     fn state(&self) -> Option<MutexGuard<'_, State>> {
         let state = self.0.as_ref()?;
-        Some(state.lock().unwrap_or_else(PoisonError::into_inner))
+        Some(state.lock())
     }
 
     /// A plan was made on `view`, which shows the delta already.

@@ -2,9 +2,10 @@
 //! and one that falls behind is told so and starts over from a view.
 
 use lattice_quorum_types::{AllocationId, Event, NodeId, ProjectPath, Revision};
+use parking_lot::{Mutex, MutexGuard};
 use std::{
     collections::{BTreeSet, VecDeque},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 use tokio::sync::watch;
 
@@ -147,7 +148,7 @@ impl Feed {
     }
 
     fn ring(&self) -> MutexGuard<'_, Ring> {
-        self.ring.lock().unwrap_or_else(PoisonError::into_inner)
+        self.ring.lock()
     }
 
     pub(crate) fn publish(&self, changes: impl IntoIterator<Item = Change>) {

@@ -1,13 +1,10 @@
 //! Somebody wants a BMC looked at now.
 
-use super::readings::{Parts, lock};
+use super::readings::Parts;
 use lattice_hwprobe::Class;
 use lattice_quorum_types::NodeId;
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use parking_lot::Mutex;
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::{
     sync::{mpsc, oneshot},
     time::{Instant, timeout_at},
@@ -115,7 +112,7 @@ impl Drop for Waiting<'_> {
             return;
         };
         underway.left_at = Some(Instant::now());
-        let mut all = lock(&self.asks.late);
+        let mut all = self.asks.late.lock();
         all.retain(|_, late| late.is_kept());
         all.insert(self.key.clone(), underway);
     }
@@ -132,7 +129,7 @@ pub(super) struct Asks {
 
 impl Asks {
     pub(super) fn put_worker(&self, node: NodeId, worker: mpsc::Sender<Ask>) {
-        lock(&self.workers).insert(node, worker);
+        self.workers.lock().insert(node, worker);
     }
 
     /// See [`Readings::look`](super::Readings::look).
@@ -142,14 +139,14 @@ impl Asks {
         within: Duration,
         told: Told<'_>,
     ) -> Option<Looked> {
-        let worker = lock(&self.workers).get(node).cloned()?;
+        let worker = self.workers.lock().get(node).cloned()?;
         let key = (node.clone(), who.to_owned());
         let until = Instant::now() + within;
         let broke_down = || Looked::Silent {
             why: BROKE_DOWN.to_owned(),
         };
         let before = told();
-        let late = lock(&self.late).remove(&key);
+        let late = self.late.lock().remove(&key);
         let underway = match late.filter(|late| late.is_of_use(before.as_deref())) {
             Some(late) => late,
             None => {

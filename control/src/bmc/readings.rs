@@ -8,9 +8,10 @@ use crate::view::Named;
 use lattice_hwprobe::{Class, ClassRecord, Finding, LimitState, Power, health};
 use lattice_placement::Health;
 use lattice_quorum_types::{NodeId, UnixMillis};
+use parking_lot::Mutex;
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 use tokio::sync::{mpsc, watch};
@@ -142,20 +143,15 @@ impl Default for Readings {
     }
 }
 
-/// Whole between statements, so a panic elsewhere does not spoil it.
-pub(super) fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Readings {
     /// A node's power; `None` where no BMC of it is read, or none was asked yet.
     pub(crate) fn power(&self, node: &NodeId) -> Option<Arc<PowerSeen>> {
-        lock(&self.power).get(node).cloned()
+        self.power.lock().get(node).cloned()
     }
 
     /// The BMC's parts of a node's classes.
     pub(crate) fn parts(&self, node: &NodeId) -> Option<Arc<Parts>> {
-        lock(&self.parts).get(node).cloned()
+        self.parts.lock().get(node).cloned()
     }
 
     /// Whether by the last look at its BMC the node is to be drained.
@@ -166,7 +162,7 @@ impl Readings {
 
     /// The parts of all nodes.
     pub(crate) fn all_parts(&self) -> BTreeMap<NodeId, Arc<Parts>> {
-        lock(&self.parts).clone()
+        self.parts.lock().clone()
     }
 
     /// Lets a node's BMC be looked at now, because `who` asks and waits so long. What it says counts
@@ -201,7 +197,7 @@ impl Readings {
 
     /// What came of a look at `now`; the time of what was told before stays where it told nothing.
     pub(crate) fn put_power(&self, node: NodeId, power: Power, now: UnixMillis) {
-        let mut all = lock(&self.power);
+        let mut all = self.power.lock();
         let read_at = match is_told(&power) {
             true => Some(now),
             false => all.get(&node).and_then(|seen| seen.read_at),
@@ -211,7 +207,7 @@ impl Readings {
 
     pub(crate) fn put_parts(&self, node: NodeId, parts: Parts) {
         let is_news = {
-            let mut all = lock(&self.parts);
+            let mut all = self.parts.lock();
             let old = all.insert(node, Arc::new(parts.clone()));
             // What it names is news by itself: a fault may come and go with nothing else.
             old.is_none_or(|old| {

@@ -12,11 +12,9 @@ use lattice_hwprobe::{
     health::Reason,
     history::{Event, Happening, Turn},
 };
+use parking_lot::Mutex;
 use redb::{TableDefinition, TableError};
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::{Mutex, PoisonError},
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The last document of each node: its digest, then its bytes.
 const DOCUMENTS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("documents");
@@ -238,7 +236,7 @@ fn unchanged_since(
         return Ok(None);
     };
     let of_classes = |ages: &Ages| classes.iter().filter_map(|c| ages.get(c).copied()).max();
-    let lock = || store.ages.lock().unwrap_or_else(PoisonError::into_inner);
+    let lock = || store.ages.lock();
     if let Some((read, ages)) = lock().get(node)
         && *read == next
     {

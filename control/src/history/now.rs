@@ -8,10 +8,8 @@ use super::{
     tables::HistoryError,
 };
 use lattice_hwprobe::{Class, Reading, Schemas, Value};
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
-};
+use parking_lot::Mutex;
+use std::{collections::BTreeMap, sync::Arc};
 
 /// Nodes whose answers are kept at hand, more than a cluster has.
 const MOST_NODES: usize = 20_000;
@@ -71,13 +69,7 @@ fn since_of(
     let Some(next) = store.next_number(node)? else {
         return Ok(vec![None; keys.len()]);
     };
-    let lock = || {
-        store
-            .known
-            .since
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    };
+    let lock = || store.known.since.lock();
     let mut known = match lock().get(node) {
         Some((of, known)) if *of == next => known.clone(),
         _ => BTreeMap::new(),
@@ -110,13 +102,7 @@ fn missing(store: &HistoryStore, node: &str) -> Result<Arc<Missing>, HistoryErro
     let Some(next) = store.next_number(node)? else {
         return Ok(Arc::default());
     };
-    let lock = || {
-        store
-            .known
-            .missing
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    };
+    let lock = || store.known.missing.lock();
     if let Some((of, known)) = lock().get(node)
         && *of == next
     {

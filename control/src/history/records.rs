@@ -5,11 +5,9 @@ use super::{
     tables::{ENTRIES, HistoryError, RECORDS, read_entry},
 };
 use lattice_hwprobe::{ClassRecord, Digest, verify};
+use parking_lot::MutexGuard;
 use redb::ReadableTable as _;
-use std::{
-    collections::BTreeSet,
-    sync::{MutexGuard, PoisonError},
-};
+use std::collections::BTreeSet;
 
 /// Records dropped in one transaction: nobody who writes waits for more.
 const AT_A_TIME: usize = 512;
@@ -79,6 +77,6 @@ impl HistoryStore {
 
     /// Whole between statements, so a panic elsewhere does not spoil it.
     fn unnamed(&self) -> MutexGuard<'_, BTreeSet<[u8; 32]>> {
-        self.unnamed.lock().unwrap_or_else(PoisonError::into_inner)
+        self.unnamed.lock()
     }
 }

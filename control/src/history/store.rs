@@ -18,13 +18,13 @@ use lattice_hwprobe::{
     Class,
     history::{Entry, Record},
 };
+use parking_lot::Mutex;
 use redb::{Database, ReadableDatabase};
 use serde::{Deserialize, Serialize};
 use std::{
     collections::{BTreeMap, BTreeSet},
     ops::Bound,
     path::{Path, PathBuf},
-    sync::Mutex,
 };
 
 /// Who told an entry.

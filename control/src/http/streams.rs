@@ -3,11 +3,8 @@
 
 use lattice_api::problem::{Kind, Problem};
 use lattice_quorum_types::NodeId;
-use std::{
-    collections::HashMap,
-    hash::Hash,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use parking_lot::{Mutex, MutexGuard};
+use std::{collections::HashMap, hash::Hash, sync::Arc};
 
 /// All principals together.
 const MAX_STREAMS: usize = 2_048;
@@ -30,7 +27,7 @@ struct Open {
 
 impl Streams {
     fn lock(&self) -> MutexGuard<'_, Open> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Streams open now.

@@ -4,6 +4,7 @@ use lattice_host::{
     error_text::{innermost, with_causes},
     private_file,
 };
+use parking_lot::Mutex;
 use reqwest::{
     Client, Response, Url,
     header::{ACCEPT_ENCODING, HeaderMap, HeaderValue},
@@ -14,7 +15,7 @@ use std::{
     fs::{self, File},
     io::{self, Read as _},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     thread,
     time::Duration,
 };
@@ -264,7 +265,7 @@ impl Web {
 impl Token {
     /// The one that is known.
     fn value(&self) -> HeaderValue {
-        let known = self.value.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.value.lock();
         known.clone()
     }
 
@@ -288,7 +289,7 @@ impl Token {
             let value = read.map_err(|_| FetchError::Token { reason: reason() })?;
             match value {
                 Ok(value) if value != *shown => {
-                    *self.value.lock().unwrap_or_else(PoisonError::into_inner) = value;
+                    *self.value.lock() = value;
                 }
                 // It began before the answer came that this is about.
                 _ if is_left_over => {}

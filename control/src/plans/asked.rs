@@ -4,11 +4,8 @@ use super::{LastPlan, Planned, plan_of};
 use crate::{core::Core, movement::Home, tasks::schedule, view::View};
 use lattice_placement::PendingView;
 use lattice_quorum_types::{Allocation, AllocationId, AllocationState, VclusterName};
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use parking_lot::Mutex;
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::{sync::Semaphore, time::Instant};
 
 /// A plan answers for so long, though the view has changed since: it says when it was made. On a busy
@@ -59,7 +56,7 @@ impl Default for Asked {
 impl Asked {
     fn slot(&self, vcluster: &VclusterName) -> Slot {
         let now = Instant::now();
-        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut made = self.made.lock();
         made.retain(|name, (asked_at, _)| name == vcluster || now < *asked_at + KEPT);
         let (asked_at, slot) = made
             .entry(vcluster.clone())

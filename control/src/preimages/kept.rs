@@ -4,9 +4,10 @@
 use super::{MOST_PREIMAGE_BYTES, turns::Asked};
 use lattice_hwprobe::{Class, Digest};
 use lattice_quorum_types::NodeId;
+use parking_lot::{Mutex, MutexGuard};
 use std::{
     collections::{HashMap, VecDeque},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 use tokio::sync::OnceCell;
 
@@ -31,7 +32,7 @@ pub(super) struct Slot<T> {
 
 impl<T> Slot<T> {
     pub(super) fn asked(&self) -> MutexGuard<'_, Asked> {
-        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+        self.asked.lock()
     }
 }
 
@@ -58,7 +59,7 @@ impl<T> Kept<T> {
     }
 
     fn shelf(&self) -> MutexGuard<'_, Shelf<T>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     pub(super) fn get(&self, digest: &Digest) -> Option<Arc<T>> {

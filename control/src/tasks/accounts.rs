@@ -26,10 +26,11 @@ use lattice_quorum_types::{
     node::Lifecycle,
     view::{Answer, Query},
 };
+use parking_lot::Mutex;
 use secrecy::{ExposeSecret as _, SecretString};
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 use tokio::{
@@ -105,12 +106,8 @@ impl Desk {
 
     /// How its accountant stands; of one that does not act, as it stood.
     pub(crate) fn status(&self) -> Status {
-        let status = self
-            .status
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
-        let status = status.lock().unwrap_or_else(PoisonError::into_inner);
+        let status = self.status.lock().clone();
+        let status = status.lock();
         status.clone()
     }
 
@@ -128,7 +125,7 @@ impl Desk {
     ) -> Result<Vec<Difference>, ReconcileError> {
         let (answer, answered) = oneshot::channel();
         {
-            let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut asked = self.asked.lock();
             if asked.len() >= MOST_ASKED {
                 return Err(ReconcileError::Busy);
             }
@@ -178,7 +175,7 @@ impl Desk {
     }
 
     fn take(&self) -> Option<Asked> {
-        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut asked = self.asked.lock();
         asked.pop_front()
     }
 }
@@ -219,7 +216,7 @@ impl Accounts {
             settings.token.clone(),
         );
         let accountant = Accountant::new(site.clone(), waldur, settings, Arc::new(Unwatched));
-        *desk.status.lock().unwrap_or_else(PoisonError::into_inner) = accountant.status();
+        *desk.status.lock() = accountant.status();
         accountant
     }
 }
@@ -274,26 +271,19 @@ struct ControlSite {
 
 impl ControlSite {
     fn acts_under(&self, fence: Fence) {
-        *self.fence.lock().unwrap_or_else(PoisonError::into_inner) = Some(fence);
+        *self.fence.lock() = Some(fence);
     }
 
     fn acts_no_more(&self) {
-        *self.fence.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.fence.lock() = None;
     }
 
     fn is_acting(&self) -> bool {
-        self.fence
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .is_some()
+        self.fence.lock().is_some()
     }
 
     async fn propose(&self, command: Command) -> Result<(), SiteError> {
-        let fence = self
-            .fence
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
+        let fence = self.fence.lock().clone();
         let proposed = self.core.propose_as_service(fence, command).await;
         proposed.map(drop).map_err(|error| failed(&error))
     }

@@ -8,10 +8,8 @@ use crate::{
 use lattice_quorum_types::{
     Applied, Command, Outcome, Refusal, Revision, command::Fence, id::LeaseName, wire::Unavailable,
 };
-use std::{
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use parking_lot::Mutex;
+use std::{sync::Arc, time::Duration};
 use tokio::{
     sync::{Notify, watch},
     time::{Instant, sleep},
@@ -84,7 +82,7 @@ impl Lease {
 
     /// Proof for a command, while the lease is surely held.
     pub(crate) fn fence(&self) -> Option<Fence> {
-        let held = *self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let held = *self.held.lock();
         let held = held.filter(|held| Instant::now() + MARGIN < held.until)?;
         Some(Fence {
             lease: self.name.clone(),
@@ -95,7 +93,7 @@ impl Lease {
     /// A revision at which the lease was held with this epoch: nobody else acted under it from then
     /// on. `None` when it is not held so.
     pub(crate) fn granted_at(&self, epoch: u64) -> Option<Revision> {
-        let held = *self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let held = *self.held.lock();
         Some(held.filter(|held| held.epoch == epoch)?.granted_at)
     }
 
@@ -107,7 +105,7 @@ impl Lease {
     /// Somebody who is not the quorum doubts that this epoch is in force: the quorum is asked now.
     /// Until it says otherwise the lease is held; one broken agent must not end it.
     pub(crate) fn is_doubted(&self, epoch: u64) {
-        let held = *self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let held = *self.held.lock();
         if held.is_some_and(|held| held.epoch == epoch) {
             self.doubt.notify_one();
         }
@@ -115,14 +113,14 @@ impl Lease {
 
     /// The quorum said that this epoch is over.
     pub(crate) fn is_over(&self, epoch: u64) {
-        let held = *self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let held = *self.held.lock();
         if held.is_some_and(|held| held.epoch == epoch) {
             self.set(None);
         }
     }
 
     fn set(&self, next: Option<Held>) {
-        *self.held.lock().unwrap_or_else(PoisonError::into_inner) = next;
+        *self.held.lock() = next;
         let epoch = next.map_or(0, |held| held.epoch);
         self.changes
             .send_if_modified(|known| std::mem::replace(known, epoch) != epoch);

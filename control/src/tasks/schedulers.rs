@@ -18,9 +18,10 @@ use crate::{
     view::View,
 };
 use lattice_quorum_types::{VclusterName, id::LeaseName};
+use parking_lot::Mutex;
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 use tokio::{
@@ -70,7 +71,7 @@ impl Schedulers {
     }
 
     fn leases(&self) -> BTreeMap<VclusterName, Arc<Lease>> {
-        let leases = self.leases.lock().unwrap_or_else(PoisonError::into_inner);
+        let leases = self.leases.lock();
         leases.clone()
     }
 
@@ -104,10 +105,7 @@ impl Schedulers {
         for (name, lease) in gone {
             running.remove(&name);
             schedule::forget(&self.core, &name);
-            self.leases
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .remove(&name);
+            self.leases.lock().remove(&name);
             // What is not given back runs out.
             let _ = timeout(GIVE_BACK, lease.give_back(&self.core)).await;
             tracing::info!(vcluster = %name, "no scheduler any more: the vCluster is gone");
@@ -116,7 +114,7 @@ impl Schedulers {
             if running.contains_key(name) {
                 continue;
             }
-            let mut leases = self.leases.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut leases = self.leases.lock();
             let lease = leases
                 .entry(name.clone())
                 .or_insert_with(|| Lease::new(LeaseName::of_scheduler(name), self.holder.clone()));

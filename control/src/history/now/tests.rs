@@ -61,7 +61,7 @@ async fn an_answer_is_kept_until_the_node_has_another_line_or_a_record_comes() {
     told(&history, vec![nic(2, marks[0], marks[1])]).await;
     assert_eq!(asked(&history).await, at(2_000));
     let is_kept = || {
-        let known = history.0.known.since.lock().unwrap();
+        let known = history.0.known.since.lock();
         known.get(NODE).is_some_and(|(_, keys)| !keys.is_empty())
     };
     assert!(!is_kept(), "its record is still to come");
