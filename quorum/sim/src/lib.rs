@@ -24,7 +24,7 @@ mod table;
 mod truth;
 mod world;
 
-#[cfg(feature = "planted")]
+#[cfg(debug_assertions)]
 pub use lattice_quorum_types::planted::{Bug, plant};
 pub use network::Carried;
 pub use run::{Plan, Report, run};

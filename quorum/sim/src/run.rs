@@ -33,7 +33,7 @@ pub struct Plan {
     /// A bug of the disk that must be found: syncs that do nothing.
     pub disk_lies: bool,
     /// Another bug that must be found.
-    #[cfg(feature = "planted")]
+    #[cfg(debug_assertions)]
     pub planted: Option<lattice_quorum_types::planted::Bug>,
 }
 
@@ -46,7 +46,7 @@ impl Plan {
             faults_ms: (3_000, 10_000),
             outages: false,
             disk_lies: false,
-            #[cfg(feature = "planted")]
+            #[cfg(debug_assertions)]
             planted: None,
         }
     }
@@ -83,13 +83,13 @@ pub struct Report {
 
 /// Runs one seed on this thread.
 pub fn run(plan: &Plan) -> Report {
-    #[cfg(feature = "planted")]
+    #[cfg(debug_assertions)]
     lattice_quorum_types::planted::plant(plan.planted);
     let report = on_this_thread(
         || World::new(plan.seed, plan.verbose),
         async |world| play(world, plan).await,
     );
-    #[cfg(feature = "planted")]
+    #[cfg(debug_assertions)]
     lattice_quorum_types::planted::plant(None);
     report
 }

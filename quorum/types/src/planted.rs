@@ -1,5 +1,9 @@
-//! Bugs on purpose, to show that checks find them. Only builds with the feature `planted` have them:
-//! elsewhere [`is`] is `false` where it is compiled.
+//! Planted bugs: faults on purpose, which show that the simulation's checks find them.
+//!
+//! Builds with `debug_assertions` contain them, inert until `plant` arms one on the calling thread. In
+//! optimised builds [`is`] is a constant `false`, and the compiler removes each branch. A Cargo feature in
+//! place of `debug_assertions` would need a second build, or would reach the daemons of
+//! `cargo build --workspace`, since Cargo unifies features.
 
 /// One of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,7 +32,7 @@ pub enum Bug {
     SnapshotNotKept,
 }
 
-#[cfg(feature = "planted")]
+#[cfg(debug_assertions)]
 mod here {
     use super::Bug;
     use std::cell::Cell;
@@ -55,17 +59,17 @@ mod here {
     }
 }
 
-#[cfg(feature = "planted")]
+#[cfg(debug_assertions)]
 pub use here::{chance, is, plant};
 
 /// Whether this thread has it.
-#[cfg(not(feature = "planted"))]
+#[cfg(not(debug_assertions))]
 pub const fn is(_: Bug) -> bool {
     false
 }
 
 /// What is not the same everywhere.
-#[cfg(not(feature = "planted"))]
+#[cfg(not(debug_assertions))]
 pub const fn chance() -> u64 {
     0
 }

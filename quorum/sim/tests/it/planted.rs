@@ -1,6 +1,5 @@
 //! A bug for each thing that must hold: the simulation finds it within some seeds, and says what is
-//! wrong. Needs `--features planted`.
-#![cfg(feature = "planted")]
+//! wrong.
 
 use lattice_quorum_sim::{Bug, Plan, Scene, plant, run};
 

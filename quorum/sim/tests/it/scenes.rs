@@ -1,4 +1,4 @@
-//! Orders of events that chance seldom meets. `tests/planted.rs` shows that each finds what it is for.
+//! Orders of events that chance seldom meets. `planted.rs` shows that each finds what it is for.
 
 use lattice_quorum_sim::{Report, Scene};
 
