@@ -7,12 +7,9 @@
 //! acknowledged in all (default 500 for each kill), `LATTICE_PAUSES` how often the leader is also
 //! stopped for longer than an election takes and then goes on, not knowing that it was deposed
 //! (default 1).
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
-mod common;
-
-use common::{
-    admin, client_of, create_project, now, process::Site, ready, register, submit, until,
+use crate::common::{
+    self, admin, client_of, create_project, now, process::Site, ready, register, submit, until,
 };
 use lattice_quorum_client::{ClientError, QuorumClient};
 use lattice_quorum_types::{

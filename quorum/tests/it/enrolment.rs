@@ -1,10 +1,7 @@
 //! Strangers with join tokens, and who may call what.
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
-mod common;
-
-use common::{
-    Cluster, admin, any_port, create_project, credentials, envelope, now, register, service,
+use crate::common::{
+    self, Cluster, admin, any_port, create_project, credentials, envelope, now, register, service,
 };
 use lattice_mesh::{
     CallError, EnrolError, EnrolRefused, Expect, JoinToken, Mesh, MeshConfig, Role, enrol,

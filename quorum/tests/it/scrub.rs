@@ -1,10 +1,9 @@
 //! Files of the history that are damaged or gone, at members of which nobody asks anything: they are
 //! found and brought from another member.
-#![expect(clippy::unwrap_used, reason = "tests")]
 
-mod common;
-
-use common::{Cluster, admin, create_project, folder_of, register, submit, submitted, until};
+use crate::common::{
+    Cluster, admin, create_project, folder_of, register, submit, submitted, until,
+};
 use lattice_quorum::ScrubSettings;
 use lattice_quorum_client::QuorumClient;
 use lattice_quorum_types::{Command, VoterId, membership::SegmentCounts};

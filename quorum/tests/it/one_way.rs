@@ -1,11 +1,8 @@
 //! Partitions of one direction: a member that hears nobody but is heard, and the reverse. Its return
 //! deposes no healthy leader. Calls go over a wire of this test, which loses a request or its answer;
 //! everything on either side is the product's.
-#![expect(clippy::unwrap_used, reason = "tests")]
 
-mod common;
-
-use common::{CLUSTER, admin, create_project, credentials, until};
+use crate::common::{self, CLUSTER, admin, create_project, credentials, until};
 use futures::future::BoxFuture;
 use lattice_mesh::{
     Answers, Authority, CallError, Caller, Clock as _, Identity, Mesh, MeshConfig, Role,

@@ -1,17 +1,14 @@
 //! A backup made under load, and a cluster of fresh machines made of it: real processes, and the
 //! refusals in-process.
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
-mod common;
-
-use bytes::Bytes;
-use common::{
-    Cluster, admin,
+use crate::common::{
+    self, Cluster, admin,
     changes::{alice, create, projects},
     create_project,
     process::Site,
     until,
 };
+use bytes::Bytes;
 use futures::StreamExt;
 use lattice_mesh::{Authority, Role, SystemClock};
 use lattice_quorum::{App, Edges, OpenError, RestoreFailed, Settings, restore, verify_backup};

@@ -1,9 +1,6 @@
 //! What `lattice-quorum` says to mistakes, and that it changes nothing.
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
-mod common;
-
-use common::process::Site;
+use crate::common::{self, process::Site};
 use std::{net::UdpSocket, path::Path, process::Output};
 
 fn error(output: &Output) -> String {

@@ -1,9 +1,6 @@
 //! The audit of real members: signed by whoever leads, each head once, and none forgotten.
-#![expect(clippy::unwrap_used, reason = "tests")]
 
-mod common;
-
-use common::{CLUSTER, Cluster, admin, control, create_project, until};
+use crate::common::{CLUSTER, Cluster, admin, control, create_project, until};
 use lattice_mesh::{Pin, Role, Signed};
 use lattice_quorum_client::QuorumClient;
 use lattice_quorum_types::{

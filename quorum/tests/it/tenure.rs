@@ -1,10 +1,7 @@
 //! Many users claim the same nodes at once, on three members: each node has one owner, whoever it is,
 //! and everybody else is told who.
-#![expect(clippy::unwrap_used, reason = "tests")]
 
-mod common;
-
-use common::{
+use crate::common::{
     Cluster, admin, create_project, credentials, envelope, now, path, ready, register, until,
 };
 use futures::future::join_all;

@@ -1,11 +1,10 @@
 //! Three members whose ended allocations are in segments: who was away gets those that it lacks and no
 //! others, who lost its disk gets all, and what is damaged is brought from another member.
-#![expect(clippy::unwrap_used, reason = "tests")]
 
-mod common;
-
+use crate::common::{
+    self, Cluster, admin, create_project, folder_of, register, submit, submitted, until,
+};
 use bytes::Bytes;
-use common::{Cluster, admin, create_project, folder_of, register, submit, submitted, until};
 use futures::StreamExt as _;
 use lattice_mesh::{Role, SystemClock};
 use lattice_quorum::{App, Edges, Settings, restore, verify_backup};

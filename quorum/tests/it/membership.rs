@@ -1,10 +1,7 @@
 //! Who the members are changes while they run: added, removed, and refused where it must be.
-#![expect(clippy::unwrap_used, reason = "tests")]
 
-mod common;
-
-use common::{
-    Cluster, admin,
+use crate::common::{
+    self, Cluster, admin,
     changes::{add, audit, change, create, remove, voters},
     until,
 };

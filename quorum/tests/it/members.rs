@@ -1,11 +1,8 @@
 //! Three members in one process: what clients see of them.
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
-mod common;
-
-use common::{
-    Cluster, admin, control, create_project, node, now, path, patient, ready, register, service,
-    submit, submitted, until, without_key,
+use crate::common::{
+    self, Cluster, admin, control, create_project, node, now, path, patient, ready, register,
+    service, submit, submitted, until, without_key,
 };
 use lattice_quorum_client::{ClientConfig, ClientError, QuorumClient};
 use lattice_quorum_types::{

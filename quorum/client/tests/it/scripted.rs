@@ -1,5 +1,4 @@
 //! The client against members that answer as a script says: what it repeats, and what never.
-#![expect(clippy::unwrap_used, reason = "tests")]
 
 use lattice_mesh::{
     Authority, Clock as _, Credentials, Failed, Identity, Mesh, MeshConfig, Role, Router,

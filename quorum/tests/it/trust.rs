@@ -1,10 +1,7 @@
 //! Certificates with real members: permission to enrol, renewal, revocation, another authority,
 //! and what goes on without a quorum.
-#![expect(clippy::unwrap_used, reason = "tests")]
 
-mod common;
-
-use common::{CLUSTER, Cluster, admin, any_port, control, now, patient, until};
+use crate::common::{self, CLUSTER, Cluster, admin, any_port, control, now, patient, until};
 use futures::future::join_all;
 use lattice_mesh::{
     AskMembers, Authority, CallError, Credentials, EnrolError, EnrolRefused, Expect, Identity,

@@ -1,10 +1,7 @@
 //! Issuing keys and join tokens never come into what members replicate, keep, or print. Three
 //! processes do everything that has to do with them; then every byte of what they left is searched.
-#![expect(clippy::unwrap_used, reason = "tests")]
 
-mod common;
-
-use common::{admin, client_of, node, now, process::Site, register, until};
+use crate::common::{self, admin, client_of, node, now, process::Site, register, until};
 use lattice_mesh::{
     AskMembers, Authority, Clock, Credentials, Expect, JoinToken, Mesh, MeshConfig,
     RenewalSettings, Role, Router, SystemClock, Validity, enrol, keep_renewed,

@@ -1,10 +1,7 @@
 //! Who leads changes, and a dead machine is replaced, while writers go on: nothing acknowledged is lost.
-#![expect(clippy::unwrap_used, reason = "tests")]
 
-mod common;
-
-use common::{
-    Cluster,
+use crate::common::{
+    self, Cluster,
     changes::{Writers, add, alice, audit, change, create, remove, voters},
     process::Site,
     until,
