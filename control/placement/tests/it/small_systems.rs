@@ -1,12 +1,11 @@
 //! Random small systems, each plan beside what trying everything finds.
 //!
-//! `LATTICE_ORACLE_SYSTEMS=10000 cargo test --release -p lattice-placement --test small_systems -- --nocapture`
+//! `LATTICE_ORACLE_SYSTEMS=10000 cargo test --release -p lattice-placement --test it small_systems:: -- --nocapture`
 //!
 //! Of every system: no node twice, power and reservations as they must be (the properties in `src/tests`
 //! look at those in more ways), the same bytes in whatever order the planner was told, and each job that is
 //! placed before anything is held back touches no more groups than the fewest of all sets of groups. Of those
 //! with at most 12 nodes also the value of the whole plan beside the best one that respects the order.
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 #![expect(
     clippy::disallowed_methods,
     reason = "how many systems there are is said from outside; the solver reads nothing"

@@ -3,13 +3,10 @@
 //! and nothing missing.
 //!
 //! `LATTICE_CRASHES` says how many clusters (`just crash-matrix`).
-#![expect(clippy::unwrap_used, reason = "tests")]
 
-mod common;
-
+use crate::common::{self, BEGIN, HOUR, World};
 use async_trait::async_trait;
 use axum::{Router, body::Bytes, extract::State, routing::post};
-use common::{BEGIN, HOUR, World};
 use jiff::{Timestamp, tz::TimeZone};
 use lattice_accounting::{
     accountant::Accountant,
@@ -313,7 +310,7 @@ fn run(orders: &Orders) -> Option<String> {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args([
             "--exact",
-            "one_that_is_killed",
+            "crash::one_that_is_killed",
             "--nocapture",
             "--test-threads",
             "1",

@@ -1,9 +1,6 @@
 //! An accountant and a Waldur that answers as a real one did.
-#![expect(clippy::unwrap_used, reason = "tests")]
 
-mod common;
-
-use common::{BEGIN, HOUR, World, path};
+use crate::common::{BEGIN, HOUR, World, path};
 use jiff::{Timestamp, tz::TimeZone};
 use lattice_accounting::{
     accountant::Accountant,

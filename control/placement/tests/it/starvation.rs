@@ -5,7 +5,6 @@
 //! wait `W` at most, a large one is the first of the queue from a wait of `(r + W)·exp(D / w2) - r` on, and
 //! stays it: it has a reservation, which nothing that starts out of turn delays, and starts when what runs
 //! then has ended, after the longest walltime at the latest.
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 use lattice_placement::{
     ClusterView, ConformanceKey, Delta, Health, LevelView, Liveness, NodeFacts, NodeView,

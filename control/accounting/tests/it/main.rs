@@ -1,0 +1,6 @@
+//! Integration tests of accounting.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod common;
+mod crash;
+mod waldur;
