@@ -14,7 +14,8 @@ deny:
 # Write the expected outputs of golden tests anew; review the diff.
 bless:
     LATTICE_BLESS=1 cargo test -p lattice-hwprobe
-    LATTICE_BLESS=1 cargo test -p lattice-tests --test role_matrix
+    LATTICE_BLESS=1 cargo test -p lattice-tests --test it role_matrix::
+    LATTICE_BLESS=1 cargo test -p lattice-tests --test it language::
     LATTICE_BLESS=1 cargo test -p lattice-control --lib rbac
     LATTICE_BLESS=1 cargo test -p lattice-quorum --lib golden -- --test-threads=1
 
@@ -25,17 +26,17 @@ rbac:
 
 # Who may call what, what is killed when, and who was connected before: the tables.
 matrices:
-    cargo test -p lattice-tests --test role_matrix --test restart_matrix -- --nocapture
+    cargo test -p lattice-tests --test it -- --nocapture role_matrix:: restart_matrix::
     cargo test -p lattice-agent --test processes steps:: -- --nocapture
     cargo test -p lattice-mesh --test it resumption:: -- --nocapture
 
 # Cut half of the agents off for so long, in network namespaces; needs root.
 partition cut_s="120":
-    LATTICE_CUT_S={{cut_s}} cargo test --release -p lattice-tests --test partition --test split -- --nocapture
+    LATTICE_CUT_S={{cut_s}} cargo test --release -p lattice-tests --test netns -- --nocapture partition:: split:: --skip quorum_faults::
 
 # Kill the leader of three processes under 64 writers, so often.
 chaos kills="20":
-    LATTICE_KILLS={{kills}} cargo test --release -p lattice-quorum --test kill_leader -- --nocapture
+    LATTICE_KILLS={{kills}} cargo test --release -p lattice-quorum --test processes kill_leader:: -- --nocapture
 
 # Writes a second with 1, 16, 64 and 256 writers on three member processes.
 load:
@@ -55,7 +56,7 @@ steady minutes="30":
 
 # What may befall quorum members, process by process; some of it needs root.
 faults:
-    cargo test -p lattice-tests --test quorum_faults -- --nocapture --test-threads 2
+    cargo test -p lattice-tests --test netns quorum_faults:: -- --nocapture --test-threads 2
 
 # One seed of the simulated quorum, and everything that happens in it.
 sim seed:
@@ -77,12 +78,12 @@ latency context count="100":
 # before is in tests/FIGURES.md. Five minutes after the last, or with TMPDIR=/dev/shm: see there why.
 many members="1000" elements="10000" agents="12" script_kib="0":
     LATTICE_MEMBERS={{members}} LATTICE_ELEMENTS={{elements}} LATTICE_AGENTS={{agents}} \
-        LATTICE_SCRIPT_KIB={{script_kib}} cargo test --release -p lattice-tests --test many -- --nocapture
+        LATTICE_SCRIPT_KIB={{script_kib}} cargo test --release -p lattice-tests --test it many:: -- --nocapture
 
 # From submit of a higher class to its process, while other work writes a checkpoint of known length first.
 making-room write_ms="0 1000 5000" rounds="5":
     LATTICE_WRITE_MS="{{write_ms}}" LATTICE_ROUNDS={{rounds}} \
-        cargo test --release -p lattice-tests --test making_room -- --nocapture
+        cargo test --release -p lattice-tests --test it making_room:: -- --nocapture
 
 # A member with so many ended allocations behind it: time to serve, memory, disk, an old one.
 history allocations="1000000":
@@ -126,7 +127,7 @@ ledger allocations="1000000":
 
 # Accounting killed with SIGKILL at every step, in so many clusters: what stands in Waldur is what was used.
 crash-matrix clusters="1000":
-    LATTICE_CRASHES={{clusters}} cargo test -p lattice-accounting --test crash -- --nocapture
+    LATTICE_CRASHES={{clusters}} cargo test -p lattice-accounting --test it crash:: -- --nocapture
 
 # Generic clients: every call of gRPC by reflection, and REST by schemathesis over the OpenAPI document.
 generic-clients examples="100":
@@ -137,12 +138,12 @@ generic-clients examples="100":
 
 # Waldur refuses connections, or hangs: how long scheduling cycles take meanwhile, as a ratio.
 outage phase_s="20" rounds="3":
-    LATTICE_PHASE_S={{phase_s}} LATTICE_ROUNDS={{rounds}} cargo test --release -p lattice-tests --test outage -- --nocapture
+    LATTICE_PHASE_S={{phase_s}} LATTICE_ROUNDS={{rounds}} cargo test --release -p lattice-tests --test it outage:: -- --nocapture
 
 # Submits a second with so many nodes registered and so many allocations pending.
 submits nodes="10000" pending="10000" submits="20000" writers="64":
     LATTICE_NODES={{nodes}} LATTICE_PENDING={{pending}} LATTICE_SUBMITS={{submits}} LATTICE_WRITERS={{writers}} \
-        cargo test --release -p lattice-tests --test submits -- --nocapture
+        cargo test --release -p lattice-tests --test it submits:: -- --nocapture
 
 # What a replay costs: jobs a second and bytes a job, by EASY and by the product.
 replay-speed *arguments:
@@ -156,7 +157,7 @@ replay-sweep *arguments:
 
 # Plans of so many small systems beside trying everything.
 oracle systems="10000":
-    LATTICE_ORACLE_SYSTEMS={{systems}} cargo test --release -p lattice-placement --test small_systems -- --nocapture
+    LATTICE_ORACLE_SYSTEMS={{systems}} cargo test --release -p lattice-placement --test it small_systems:: -- --nocapture
 
 # What every BMC tree and every GPU capture gives, beside what its machine is known to be.
 captures:
@@ -165,15 +166,15 @@ captures:
 
 # One firmware version changes: how long until each part of the cluster knows.
 firmware:
-    cargo test --release -p lattice-tests --test firmware -- --nocapture
+    cargo test --release -p lattice-tests --test it firmware:: -- --nocapture
 
 # A GPU driver, a BMC, a file and a disk fail in silence at once: what is said, and how soon.
 silence:
-    cargo test --release -p lattice-tests --test silence -- --nocapture
+    cargo test --release -p lattice-tests --test it silence:: -- --nocapture
 
 # A GPU fails while its node works: drained on its own word, and back only when it is verified.
 health-drain:
-    cargo test --release -p lattice-tests --test health_drain -- --nocapture
+    cargo test --release -p lattice-tests --test it health_drain:: -- --nocapture
 
 # A full probe of the H100 host in its own process, and the memory of the agent over a thousand.
 bench-probe:

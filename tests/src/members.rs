@@ -45,7 +45,7 @@ impl Members {
         Self::make(program, extra, None)
     }
 
-    /// Members on hosts of their own; see [`Network::is_possible`].
+    /// Members on hosts of their own; see [`Network::turn`].
     pub fn on_hosts(program: &str, extra: &str) -> Self {
         Self::make(program, extra, Some(Network::new()))
     }

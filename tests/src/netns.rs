@@ -6,6 +6,10 @@ use std::{
     path::Path,
     process::Command,
 };
+use tokio::sync::{Mutex, MutexGuard};
+
+/// Held by the test whose network this process has.
+static ONE: Mutex<()> = Mutex::const_new(());
 
 /// Begins every namespace's name; the process that made it follows.
 const PREFIX: &str = "lattice-test-";
@@ -56,18 +60,21 @@ fn neighbour(host: &Netns, args: &[&str]) {
 }
 
 impl Network {
-    /// Whether there can be one; where not, it is said that the test is skipped.
+    /// Waits until this process has no other network, whose namespaces would have the same names. `None`
+    /// where network namespaces cannot be made: the test prints that it is skipped. The test holds the
+    /// guard for as long as its network exists.
     ///
     /// # Panics
     /// Where nothing may be missing (`LATTICE_REQUIRE_PEERS=1`).
-    pub fn is_possible() -> bool {
+    pub async fn turn() -> Option<MutexGuard<'static, ()>> {
+        let turn = ONE.lock().await;
         let Err(reason) = Self::possible() else {
-            return true;
+            return Some(turn);
         };
         let required = std::env::var("LATTICE_REQUIRE_PEERS").is_ok_and(|value| value == "1");
         assert!(!required, "no network namespaces here: {reason}");
         eprintln!("SKIPPED: network namespaces cannot be made here: {reason}");
-        false
+        None
     }
 
     /// Whether this process may make one; else why not.

@@ -4,7 +4,12 @@ use super::Plan;
 use crate::netns::Netns;
 use std::{
     collections::BTreeMap,
+    iter,
     net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket},
+    sync::{
+        LazyLock,
+        atomic::{AtomicU16, Ordering},
+    },
 };
 
 /// Where daemons listen.
@@ -20,12 +25,17 @@ pub(super) struct Addresses {
 /// could take one between our look and a daemon's start.
 const PORTS: std::ops::Range<u16> = 10_000..32_000;
 
-/// Addresses that were free a moment ago, for UDP and TCP. All are held until all are known, so
-/// they differ.
+/// Addresses that were free a moment ago, for UDP and TCP. No other cluster of this process gets the same
+/// ones, not even while their daemons are down.
 pub(crate) fn free(count: usize) -> Vec<SocketAddr> {
-    let first: u16 = rand::random_range(PORTS);
-    let held = (first..PORTS.end)
-        .chain(PORTS.start..first)
+    static NEXT: LazyLock<AtomicU16> =
+        LazyLock::new(|| AtomicU16::new(rand::random_range(0..PORTS.end - PORTS.start)));
+    let next = || {
+        let nth = NEXT.fetch_add(1, Ordering::Relaxed);
+        PORTS.start + nth % (PORTS.end - PORTS.start)
+    };
+    let held = iter::repeat_with(next)
+        .take(PORTS.len())
         .filter_map(|port| {
             let addr = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
             Some((UdpSocket::bind(addr).ok()?, TcpListener::bind(addr).ok()?))

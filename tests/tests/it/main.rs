@@ -1,0 +1,23 @@
+//! Tests of the whole: a cluster of real processes on loopback, or the sources themselves (`tidy`).
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod audit;
+mod firmware;
+mod full_log;
+mod health_drain;
+mod identity;
+mod making_room;
+mod many;
+mod nested_limits;
+mod node_loss;
+mod outage;
+mod ownership;
+mod quota_wait;
+mod resizing;
+mod restart_matrix;
+mod role_matrix;
+mod schedulers;
+mod silence;
+mod submits;
+mod tidy;
+mod upgrade;

@@ -1,0 +1,121 @@
+//! Work of a higher class waits for a node on which other work writes a checkpoint of known length first: how
+//! long from its submit until its own process runs, and how much of that is ours and not the checkpoint's. Prints
+//! a table, medians; `LATTICE_OUTPUT=json` one object.
+//!
+//! `LATTICE_WRITE_MS` lists the lengths, `LATTICE_ROUNDS` says how often each is tried.
+
+mod round;
+
+use lattice_quorum_types::{
+    Command, Envelope, VclusterName,
+    command::{Power, Principal, SCHEMA},
+    vcluster::VclusterPatch,
+};
+use lattice_tests::{
+    programs, service,
+    site::{Plan, Site},
+};
+use round::{Round, play};
+use serde_json::json;
+use std::time::Duration;
+
+const NODE: &str = "m01";
+/// Others make room at once, and for as short a job as there is.
+const SETTINGS: [(&str, &str); 4] = [
+    ("preemption.patience_ms", "0"),
+    ("preemption.near_completion_ms", "0"),
+    ("preemption.thrash_interval_ms", "0"),
+    ("checkpoint.timeout_ms", "60000"),
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_higher_class_starts_when_the_checkpoint_of_a_lower_one_is_written() {
+    let given = |name: &str, otherwise: &str| std::env::var(name).unwrap_or(otherwise.to_owned());
+    let lengths = given("LATTICE_WRITE_MS", "0 1000");
+    let lengths = lengths.split_whitespace().map(|ms| ms.parse().unwrap());
+    let rounds: usize = given("LATTICE_ROUNDS", "1").parse().unwrap();
+    let site = Site::found(programs!(), &Plan::with_agents([NODE])).await;
+    let folder = site.path("rounds");
+    std::fs::create_dir(&folder).unwrap();
+    lattice_tests::open_to_others(&folder);
+    makes_room(&site).await;
+    let mut rows = Vec::new();
+    for length in lengths.map(Duration::from_millis) {
+        let mut of_length = Vec::new();
+        for _ in 0..rounds {
+            of_length.push(play(&site, length).await);
+        }
+        rows.push((length, of_length));
+    }
+    print(&rows);
+    site.leaves_nothing().await;
+}
+
+/// What an administrator says to the quorum for which there is no other interface.
+async fn makes_room(site: &Site) {
+    let own = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+    let envelope = Envelope {
+        schema: SCHEMA,
+        principal: Principal {
+            name: "ada".to_owned(),
+            power: Power::Admin,
+        },
+        key: None,
+        at: service::now(),
+        fence: None,
+        command: Command::SetScheduler {
+            vcluster: VclusterName::new("default").unwrap(),
+            change: Box::new(VclusterPatch::default()),
+            settings: SETTINGS.map(own).into(),
+            expected_version: None,
+        },
+    };
+    site.observer().propose(envelope).await.unwrap();
+}
+
+/// What a column is called, and what it has of a round.
+type Column = (&'static str, fn(&Round) -> Duration);
+
+fn print(rows: &[(Duration, Vec<Round>)]) {
+    let columns: [Column; 6] = [
+        ("submit to process", |round| round.runs),
+        ("checkpoint", Round::length),
+        ("ours", Round::ours),
+        ("asked after", |round| round.begun),
+        ("written to process", |round| round.runs - round.written),
+        ("alone", |round| round.alone),
+    ];
+    let median = |of: &[Round], what: fn(&Round) -> Duration| {
+        let mut all: Vec<Duration> = of.iter().map(what).collect();
+        all.sort();
+        all[all.len() / 2].as_millis()
+    };
+    if std::env::var("LATTICE_OUTPUT").is_ok_and(|format| format == "json") {
+        let row = |(length, of): &(Duration, Vec<Round>)| {
+            let values = columns.iter();
+            let values: serde_json::Map<_, _> = values
+                .map(|(name, what)| ((*name).to_owned(), json!(median(of, *what))))
+                .collect();
+            json!({"write_ms": length.as_millis(), "rounds": of.len(), "median_ms": values})
+        };
+        let rows: Vec<_> = rows.iter().map(row).collect();
+        return println!("{}", json!({ "making_room": rows }));
+    }
+    let names: Vec<String> = columns
+        .iter()
+        .map(|(name, _)| format!("{name:>20}"))
+        .collect();
+    println!("{:>10} {:>7}{}", "write ms", "rounds", names.concat());
+    for (length, of) in rows {
+        let values: Vec<String> = columns
+            .iter()
+            .map(|(_, what)| format!("{:>20}", median(of, *what)))
+            .collect();
+        println!(
+            "{:>10} {:>7}{}",
+            length.as_millis(),
+            of.len(),
+            values.concat()
+        );
+    }
+}

@@ -1,0 +1,349 @@
+//! What runs grows, shrinks, is suspended and resumed, on real agents: processes begin on the nodes that
+//! come and end on those that go, before these are anybody else's; the others are the same processes
+//! all along; and the control is killed in the middle of each.
+
+use lattice_client::{AllocationView, SubmitOptions};
+use lattice_quorum_types::{
+    AllocationId, Command, NodeId, Outcome, Refusal,
+    command::ExpectedNode,
+    limit::Resource,
+    refusal::{Asked, Level},
+};
+use lattice_tests::{
+    daemon::Daemon,
+    monitor::Monitor,
+    procs::Process,
+    script::{Behaviour, Script},
+    service::Service,
+    site::{Hook, PROJECT, Plan, Site},
+    wait::{eventually, until},
+};
+use std::collections::BTreeMap;
+
+const NODES: [&str; 6] = ["n1", "n2", "n3", "n4", "n5", "n6"];
+
+/// One allocation, and who resizes it.
+struct Work<'a> {
+    site: &'a Site,
+    service: Service,
+    script: Script,
+    id: AllocationId,
+}
+
+impl<'a> Work<'a> {
+    /// Begins on two nodes.
+    async fn begin(site: &'a Site) -> Self {
+        let service = Service::new(site).await;
+        let script = Script::in_folder(site.path("resized"));
+        let mut request = site.request(None, &script.text(Behaviour::Stubborn));
+        request.nodes = 2;
+        let submitted = site.api().submit(&request, SubmitOptions::default());
+        let id = submitted.await.unwrap().id.unwrap();
+        site.reaches(id, &["running"]).await;
+        Self {
+            site,
+            service,
+            script,
+            id,
+        }
+    }
+
+    /// Its ranks' nodes by rank, those that it gave back too.
+    async fn ranks(&self) -> Vec<String> {
+        let record = self.service.allocation(self.id).await;
+        record.nodes().map(ToString::to_string).collect()
+    }
+
+    /// Nodes that have had no rank of it.
+    async fn others(&self) -> Vec<&'static str> {
+        let had = self.ranks().await;
+        let is_new = |node: &&str| !had.iter().any(|had| had == node);
+        NODES.into_iter().filter(is_new).collect()
+    }
+
+    async fn grow(&self, node: &str) -> Result<Outcome, Refusal> {
+        let nodes = self.service.expected(self.site, &[node]).await;
+        self.grow_by(nodes).await
+    }
+
+    /// By a person: of services only its vCluster's scheduler may, and that is the control.
+    async fn grow_by(&self, nodes: Vec<ExpectedNode>) -> Result<Outcome, Refusal> {
+        let id = self.id;
+        self.service.as_operator(Command::Grow { id, nodes }).await
+    }
+
+    async fn shrink(&self, nodes: &[&String]) {
+        let nodes = nodes.iter().map(|node| NodeId::new(*node).unwrap());
+        let command = Command::Shrink {
+            id: self.id,
+            nodes: nodes.collect(),
+        };
+        self.service.try_one(command).await.unwrap();
+    }
+
+    /// Waits until a rank's process lives.
+    async fn starts(&self, rank: u32) -> Process {
+        let what = format!("rank {rank} runs");
+        eventually(&what, || std::future::ready(self.script.process(rank))).await
+    }
+
+    /// Waits until the API shows the ranks so.
+    async fn shows(&self, phases: &[&str]) -> AllocationView {
+        eventually(&format!("its ranks are {phases:?}"), || async {
+            let view = self.site.api().allocation(self.id).await.ok()?;
+            let shown = view.ranks.iter().map(|rank| rank.phase.as_str());
+            shown.eq(phases.iter().copied()).then_some(view)
+        })
+        .await
+    }
+
+    /// Nodes and allocations that its project is counted for, by the quorum.
+    async fn counted(&self) -> (u64, u64) {
+        let hot = self.service.hot().await;
+        let mut projects = hot.projects.iter();
+        let own = projects
+            .find(|project| project.path.as_str() == PROJECT)
+            .unwrap()
+            .own;
+        (own.nodes, own.allocations)
+    }
+
+    /// Nodes that it holds, by the quorum.
+    async fn held(&self) -> Vec<String> {
+        let hot = self.service.hot().await;
+        let its = |node: &&lattice_quorum_types::node::Node| {
+            node.holder
+                .is_some_and(|holder| holder.allocation == self.id)
+        };
+        let held = hot.nodes.iter().filter(its);
+        held.map(|node| node.id.to_string()).collect()
+    }
+
+    /// How often each rank of each attempt ran.
+    fn ran(&self) -> BTreeMap<String, usize> {
+        let mut ran = BTreeMap::new();
+        for line in self.script.effects() {
+            *ran.entry(line).or_default() += 1;
+        }
+        ran
+    }
+
+    fn limit(&self, nodes: &str) {
+        self.site
+            .lattice(&["project", "set", PROJECT, "--max-nodes", nodes]);
+    }
+}
+
+/// The refusal names the level, with what is used, asked and allowed.
+fn refused(asked: Asked, current: u64, requested: u64, limit: u64) -> Refusal {
+    Refusal::LimitExceeded {
+        asked,
+        levels: vec![Level {
+            path: PROJECT.parse().unwrap(),
+            resource: Resource::Nodes,
+            current,
+            requested,
+            limit,
+        }],
+    }
+}
+
+/// A third node, with the control there; a fourth, at whose prolog it is killed; a fifth, which it
+/// hears of when it comes back.
+async fn grows(work: &Work<'_>, control: &mut Daemon) {
+    let site = work.site;
+    let before = [work.starts(0).await, work.starts(1).await];
+    work.limit("4");
+    let [third, fourth, fifth] = work.others().await[..3] else {
+        panic!("six nodes")
+    };
+    site.hold(third, Hook::Prolog);
+    work.grow(third).await.unwrap();
+    until("the prolog runs on the new node", || {
+        site.is_in(third, Hook::Prolog)
+    })
+    .await;
+    let view = work.shows(&["running", "running", "assigned"]).await;
+    assert_eq!(view.state, "running");
+    assert_eq!(work.counted().await, (3, 1), "counted before it runs");
+    assert_eq!(work.script.process(2), None, "its prolog comes first");
+    site.let_go(third, Hook::Prolog);
+    work.starts(2).await;
+    work.shows(&["running"; 3]).await;
+
+    site.hold(fourth, Hook::Prolog);
+    work.grow(fourth).await.unwrap();
+    until("the prolog runs on the next one", || {
+        site.is_in(fourth, Hook::Prolog)
+    })
+    .await;
+    let last = work.service.expected(site, &[fifth]).await;
+    control.kill();
+    assert_eq!(work.counted().await, (4, 1));
+    assert_eq!(
+        work.grow_by(last.clone()).await,
+        Err(refused(Asked::Growth, 4, 1, 4))
+    );
+    site.let_go(fourth, Hook::Prolog);
+    work.starts(3).await;
+    control.start();
+    site.is_up().await;
+    work.shows(&["running"; 4]).await;
+
+    work.limit("5");
+    control.kill();
+    work.grow_by(last).await.unwrap();
+    assert_eq!(work.counted().await, (5, 1));
+    assert_eq!(work.script.process(4), None, "nobody launches it");
+    control.start();
+    work.starts(4).await;
+    work.shows(&["running"; 5]).await;
+    let after = [work.starts(0).await, work.starts(1).await];
+    assert_eq!(after, before, "what ran runs on");
+}
+
+/// Two nodes are given back. What runs there holds out, and the nodes are not free while it does; the
+/// control is killed meanwhile.
+async fn shrinks(work: &Work<'_>, control: &mut Daemon) {
+    let (site, script) = (work.site, &work.script);
+    let stay = [script.process(0), script.process(1), script.process(3)];
+    let go = [work.starts(2).await, work.starts(4).await];
+    // Another rank's word is none of theirs: who is asked before it listens just ends.
+    let both = |said: &str| {
+        [2, 4]
+            .iter()
+            .all(|rank| script.has(&format!("{said}.{rank}")))
+    };
+    until("both can be asked to end", || both("ready")).await;
+    let ranks = work.ranks().await;
+    work.shrink(&[&ranks[2], &ranks[4]]).await;
+    until("both were asked to end", || both("asked")).await;
+    let phases = ["running", "running", "leaving", "running", "leaving"];
+    let view = work.shows(&phases).await;
+    assert_eq!(view.state, "running");
+    control.kill();
+    assert_eq!(work.counted().await, (5, 1), "not before they are gone");
+    assert!(work.held().await.contains(&ranks[2]));
+    script.may_stop();
+    until("what ran there is gone", || {
+        [script.process(2), script.process(4)]
+            .iter()
+            .zip(go)
+            .all(|(now, then)| *now != Some(then))
+    })
+    .await;
+    control.start();
+    site.is_up().await;
+    let view = work
+        .shows(&["running", "running", "left", "running", "left"])
+        .await;
+    assert_eq!((view.state.as_str(), view.nodes), ("running", 3));
+    assert_eq!(work.counted().await, (3, 1));
+    let now = [script.process(0), script.process(1), script.process(3)];
+    assert_eq!(now, stay, "the others run on");
+    // It is the next one's at once.
+    let next = site.submit(&ranks[2], "exit 0").await;
+    site.reaches(next, &["completed"]).await;
+}
+
+/// A node that is given back while its prolog runs, and another one that is told whom it runs with now.
+async fn shrinks_before_it_began(work: &Work<'_>) {
+    let (site, ran) = (work.site, work.ran());
+    let [sixth] = work.others().await[..] else {
+        panic!("one is left")
+    };
+    let sixth = sixth.to_owned();
+    site.hold(&sixth, Hook::Prolog);
+    work.grow(&sixth).await.unwrap();
+    until("the prolog runs there", || site.is_in(&sixth, Hook::Prolog)).await;
+    work.shrink(&[&sixth]).await;
+    work.shows(&["running", "running", "left", "running", "left", "leaving"])
+        .await;
+    assert!(work.held().await.contains(&sixth));
+    site.let_go(&sixth, Hook::Prolog);
+    work.shows(&["running", "running", "left", "running", "left", "left"])
+        .await;
+    assert_eq!(work.counted().await, (3, 1));
+    assert_eq!(work.ran(), ran, "nothing of it ran there");
+    // It had a rank of this attempt: its agent would not start a second one.
+    let again = work.grow(&sixth).await.unwrap_err().to_string();
+    assert!(again.contains(&sixth), "{again}");
+}
+
+/// Suspended it holds nothing, and waits for as many nodes as it had; the control is killed while its
+/// epilog runs.
+async fn is_suspended_and_resumed(work: &Work<'_>, control: &mut Daemon) {
+    let (site, id) = (work.site, work.id);
+    let ranks = work.ranks().await;
+    site.hold(&ranks[0], Hook::Epilog);
+    let suspend = work.service.try_one(Command::Suspend { id });
+    suspend.await.unwrap();
+    until("no process of it lives, its epilog runs", || {
+        site.is_in(&ranks[0], Hook::Epilog) && !site.job_lives(id)
+    })
+    .await;
+    control.kill();
+    assert_eq!(work.counted().await, (3, 1), "until the epilog is over");
+    assert!(work.held().await.contains(&ranks[0]));
+    site.let_go(&ranks[0], Hook::Epilog);
+    control.start();
+    site.is_up().await;
+    let view = site.reaches(id, &["suspended"]).await;
+    assert_eq!(
+        (view.nodes, view.stop.as_deref()),
+        (3, Some("suspended without a checkpoint")),
+        "it asks for as many as it had"
+    );
+    assert_eq!(work.counted().await, (0, 0));
+    site.are_ready(&NODES.map(str::to_owned)).await;
+
+    work.limit("2");
+    let resume = Command::Resume { id };
+    let none = work.service.try_one(resume.clone()).await;
+    assert_eq!(none, Err(refused(Asked::Resumption, 0, 3, 2)));
+    work.limit("5");
+    work.service.try_one(resume).await.unwrap();
+    site.reaches(id, &["running"]).await;
+    let view = work.shows(&["running"; 3]).await;
+    assert_eq!(view.attempt, 2);
+    until("its three ranks have begun", || {
+        (0..3).all(|rank| work.ran().contains_key(&format!("{id}.2.{rank}")))
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_runs_grows_shrinks_is_suspended_and_resumed() {
+    let plan = Plan {
+        hooks: true,
+        ..Plan::with_agents(NODES)
+    };
+    let mut site = Site::found(lattice_tests::programs!(), &plan).await;
+    let mut controls = std::mem::take(&mut site.controls);
+    let control = &mut controls[0];
+    let monitor = Monitor::start(site.observer(), site.jobs());
+    let work = Work::begin(&site).await;
+
+    grows(&work, control).await;
+    shrinks(&work, control).await;
+    shrinks_before_it_began(&work).await;
+    is_suspended_and_resumed(&work, control).await;
+
+    work.script.may_exit();
+    let ended = site.reaches(work.id, &["failed"]).await;
+    assert_eq!(ended.ranks[0].exit.as_deref(), Some("exit code 7"));
+    assert_eq!(work.counted().await, (0, 0));
+    let id = work.id;
+    let first = (0..5).map(|rank| format!("{id}.1.{rank}"));
+    let second = (0..3).map(|rank| format!("{id}.2.{rank}"));
+    let once: BTreeMap<_, _> = first.chain(second).map(|line| (line, 1)).collect();
+    assert_eq!(work.ran(), once, "each rank ran once");
+    site.are_ready(&NODES.map(str::to_owned)).await;
+    site.leaves_nothing().await;
+    let seen = monitor.seen().await;
+    println!(
+        "{} looks; up to {} processes of jobs at a time",
+        seen.looks, seen.most_processes
+    );
+    assert_eq!(seen.violations, Default::default());
+}

@@ -1,0 +1,169 @@
+//! An agent gone bad gossips as another node. It owns no certificate of that node, so it lets a
+//! stranger with that name gossip, under an authority of its own, and hands the stranger's bytes
+//! on under its own certificate: to control they are a member's, and they claim to be n2's.
+
+use super::{
+    bed::{Bed, CELL, CLUSTER, authority, credentials, loopback},
+    names::member,
+};
+use lattice_gossip::{Boot, CellConfig, Gossip, Health, MESSAGE_KIND, Published, Seed, Verdict};
+use lattice_mesh::{Clock as _, Expect, Mesh, MeshConfig, Role, Router, SystemClock};
+use lattice_placement::Liveness;
+use lattice_quorum_types::{AllocationState, node::Lifecycle};
+use lattice_tests::wait::{Looks, PATIENCE, eventually};
+use std::time::{Duration, Instant};
+
+const FORGED_BOOT: &str = "00000000-dead-beef-0000-000000000000";
+
+/// Between two rounds of gossip.
+const ROUND: Duration = Duration::from_millis(100);
+
+/// What n2 would never say of itself.
+fn lies(verdict: Verdict) -> Published {
+    let mark = "f".repeat(64);
+    Published {
+        fingerprints: [
+            ("gpu".to_owned(), mark.clone()),
+            ("kernel".to_owned(), mark),
+        ]
+        .into(),
+        health: Some(Health {
+            verdict,
+            reasons: Vec::new(),
+        }),
+        boot: Some(Boot {
+            boot_id: FORGED_BOOT.to_owned(),
+            incarnation: 99,
+        }),
+        version: Some("forged".to_owned()),
+        ..Published::default()
+    }
+}
+
+/// Both directions of the stranger's gossip, through a member's certificate.
+struct Relay {
+    stranger: Mesh,
+    inner: Mesh,
+    outer: Mesh,
+    cell: lattice_gossip::Cell,
+}
+
+impl Relay {
+    async fn start(bed: &Bed) -> Self {
+        let theirs = authority();
+        let bind = |role, id| {
+            let own = credentials(&theirs, CLUSTER, role, id);
+            Mesh::bind(loopback(), own, MeshConfig::default()).unwrap()
+        };
+        let (stranger, inner) = (bind(Role::Agent, "n2"), bind(Role::Control, "relay"));
+        // The only thing of ours: a certificate of n1.
+        let outer = member(bed, Role::Agent, "n1");
+        let to_control = outer.peer(bed.control.mesh_addr(), Expect::role(Role::Control));
+        let to_stranger = inner.peer(stranger.local_addr(), Expect::role(Role::Agent));
+        let members: &[Role] = &[Role::Agent, Role::Control];
+        let out = Router::new().messages(MESSAGE_KIND, members, move |_, bytes| {
+            let _ = to_control.send_message(MESSAGE_KIND, bytes);
+        });
+        inner.serve(out).unwrap();
+        let back = Router::new().messages(MESSAGE_KIND, members, move |_, bytes| {
+            let _ = to_stranger.send_message(MESSAGE_KIND, bytes);
+        });
+        outer.serve(back).unwrap();
+        let gossip = Gossip::new();
+        stranger.serve(gossip.route(Router::new())).unwrap();
+        // A later run of n2 than any there was, reachable at the liar.
+        let later = SystemClock.now().0 + 1_000_000;
+        let mut config = CellConfig::new(CELL.parse().unwrap(), later);
+        config.interval = ROUND;
+        config.advertise = Some(outer.local_addr());
+        config.seeds = vec![Seed {
+            addr: inner.local_addr(),
+            role: Role::Control,
+        }];
+        let cell = gossip
+            .join(&stranger, config, &lies(Verdict::Faulty))
+            .await
+            .unwrap();
+        Self {
+            stranger,
+            inner,
+            outer,
+            cell,
+        }
+    }
+
+    async fn stop(self) {
+        self.cell.leave().await;
+        for mesh in [self.stranger, self.inner, self.outer] {
+            mesh.shutdown(Duration::ZERO).await;
+        }
+    }
+}
+
+/// Control comes to hear the lie. A job that holds n2 goes on holding it and a new one is sent to
+/// the real n2; n2 is alive, ready and not drained.
+pub async fn what_gossip_claims_of_another_moves_nothing(bed: &Bed) {
+    let (go, ran) = (
+        bed.folder().join("forged-go"),
+        bed.folder().join("forged-ran"),
+    );
+    let script = format!(
+        "echo \"$LATTICE_NODE\" >> {}; until [ -e {} ]; do sleep 0.05; done; exit 7",
+        ran.display(),
+        go.display()
+    );
+    let before = bed.node("n2").await;
+    let held = bed.job_on("n2", &script).await;
+    let reaches = |id, wanted| async move {
+        let found = bed.allocation(id).await;
+        (found.state == wanted).then_some(found)
+    };
+    eventually("the job runs", || reaches(held, AllocationState::Running)).await;
+
+    let relay = Relay::start(bed).await;
+    let (core, n2) = (bed.core(), super::bed::node("n2"));
+    let hears_it = || async {
+        let view = core.view();
+        let seen = view.node(&n2)?.seen.as_ref()?;
+        (seen.boot_id.as_deref() == Some(FORGED_BOOT)).then_some(seen.addr)
+    };
+    let addr = eventually("control hears what is claimed of n2", hears_it).await;
+    assert_eq!(
+        addr,
+        relay.outer.local_addr(),
+        "it says n2 is at the liar's"
+    );
+
+    // Longer than control takes to call a silent node suspect, on a machine that does not stand
+    // still.
+    let looks = Duration::from_secs(6).as_millis() / ROUND.as_millis();
+    let (begun, mut machine) = (Instant::now(), Looks::begin());
+    while u128::from(machine.counted()) < looks {
+        assert!(begun.elapsed() < PATIENCE, "this machine stands still");
+        let view = core.view();
+        if machine.may_blame(Instant::now()) {
+            assert_eq!(view.node(&n2).unwrap().liveness, Liveness::Alive);
+        }
+        let node = bed.node("n2").await;
+        assert_eq!(
+            (node.lifecycle, &node.drain),
+            (Lifecycle::Ready, &before.drain)
+        );
+        assert_eq!(node.holder.unwrap().allocation, held);
+        tokio::time::sleep(ROUND).await;
+    }
+    std::fs::write(&go, "").unwrap();
+    eventually("the job ends", || reaches(held, AllocationState::Failed)).await;
+
+    // That a node gets no work on a lie is what a hint may cost; where it goes is not.
+    let next = bed.job_on("n2", &script).await;
+    relay.cell.publish(&lies(Verdict::Healthy)).unwrap();
+    let next = eventually("the next one ends too", || {
+        reaches(next, AllocationState::Failed)
+    })
+    .await;
+    let text = format!("{:?}", next.ranks[0].phase);
+    assert!(text.contains("code: 7"), "{text}");
+    assert_eq!(std::fs::read_to_string(&ran).unwrap(), "n2\nn2\n");
+    relay.stop().await;
+}

@@ -1,0 +1,173 @@
+//! Callers that name somebody else.
+
+use super::bed::{Bed, CLUSTER, credentials, loopback};
+use lattice_mesh::{
+    CallError, EnrolError, EnrolRefused, Expect, Identity, JoinToken, Mesh, MeshConfig, Renew,
+    Role, enrol_with,
+};
+use lattice_quorum_types::{
+    AllocationState, Command, UnixMillis,
+    allocation::RankExit,
+    command::{RankReport, TokenGrant},
+    wire::{AttemptKey, Propose, Report, ReportAnswer},
+};
+use lattice_tests::wait::eventually;
+use rustls_pki_types::CertificateDer;
+use std::time::Duration;
+
+const SOON: Duration = Duration::from_secs(20);
+
+/// A member of this name, which need not be a daemon.
+pub fn member(bed: &Bed, role: Role, id: &str) -> Mesh {
+    let own = credentials(&bed.authority, CLUSTER, role, id);
+    Mesh::bind(loopback(), own, MeshConfig::default()).unwrap()
+}
+
+/// n1's certificate, and a report of the rank that runs on n2.
+pub async fn a_report_of_anothers_rank_changes_nothing(bed: &Bed) {
+    let go = bed.folder().join("go");
+    let script = format!("until [ -e {} ]; do sleep 0.05; done; exit 7", go.display());
+    let id = bed.job_on("n2", &script).await;
+    let state = |wanted| async move {
+        let found = bed.allocation(id).await;
+        (found.state == wanted).then_some(found)
+    };
+    let before = eventually("the job runs", || state(AllocationState::Running)).await;
+    let n1 = member(bed, Role::Agent, "n1");
+    let control = n1.peer(bed.control.mesh_addr(), Expect::role(Role::Control));
+    let at = UnixMillis(before.started_at.unwrap().0 + 1);
+    for exit in [
+        RankExit::Exited { code: 0 },
+        RankExit::Lost {
+            evidence: "n1 says so".to_owned(),
+        },
+    ] {
+        let report = Report {
+            key: AttemptKey {
+                allocation: id,
+                attempt: before.attempt,
+            },
+            report: RankReport::Ended {
+                at,
+                exit,
+                fault: Some("n1 says so".to_owned()),
+            },
+        };
+        let answer = control.call(&report, SOON).await.unwrap().unwrap();
+        let ReportAnswer::Superseded { reason } = answer else {
+            panic!("{answer:?}");
+        };
+        println!("n1 reports of n2's rank: {reason}");
+    }
+    assert_eq!(bed.allocation(id).await, before);
+    assert_eq!(bed.node("n2").await.holder.unwrap().allocation, id);
+    assert_eq!(bed.node("n1").await.drain, []);
+    assert_eq!(bed.node("n2").await.drain, []);
+    std::fs::write(&go, "").unwrap();
+    let ended = eventually("the job ends", || state(AllocationState::Failed)).await;
+    let text = format!("{:?}", ended.ranks[0].phase);
+    assert!(text.contains("code: 7"), "{text}");
+    n1.shutdown(Duration::ZERO).await;
+}
+
+/// The request carries a key and, if it likes, any name; the certificate that comes back carries
+/// the caller's.
+pub async fn a_renewal_gives_the_callers_own_name(bed: &Bed) {
+    for (role, id) in [(Role::Agent, "n1"), (Role::Control, "desk2")] {
+        let caller = member(bed, role, id);
+        let quorum = caller.peer(bed.quorum.addr(), Expect::role(Role::Quorum));
+        let key = rcgen::KeyPair::generate().unwrap();
+        let mut params = rcgen::CertificateParams::default();
+        let wanted = Identity::new(CLUSTER, Role::Agent, "n2").unwrap().uri();
+        params.subject_alt_names = vec![rcgen::SanType::URI(wanted.try_into().unwrap())];
+        let csr = params.serialize_request(&key).unwrap().der().to_vec();
+        match quorum.call(&Renew { csr }, SOON).await.unwrap() {
+            Ok(issued) => {
+                let leaf = CertificateDer::from(issued.chain[0].clone());
+                let text = String::from_utf8_lossy(&leaf).into_owned();
+                let own = Identity::new(CLUSTER, role, id).unwrap().uri();
+                assert!(text.contains(&own), "{own} is not in it");
+                assert!(!text.contains("/agent/n2"), "it names n2");
+            }
+            Err(refused) => println!("{role} {id} asks for n2's name: {refused}"),
+        }
+        caller.shutdown(Duration::ZERO).await;
+    }
+}
+
+async fn token(bed: &Bed, replace: bool) -> JoinToken {
+    let token = JoinToken::generate(Role::Agent, bed.authority.pin());
+    let grant = TokenGrant {
+        hash: token.hash(),
+        role: Role::Agent,
+        names: None,
+        cidrs: Vec::new(),
+        uses: 1,
+        replace,
+        expires_at: UnixMillis(u64::MAX / 2),
+    };
+    bed.propose(Command::CreateToken { grant }).await.unwrap();
+    token
+}
+
+/// Only a token that permits it, together with an agent that asks for it, takes a name over; then
+/// the certificates before it hold no more.
+pub async fn a_taken_name_is_not_given_again(bed: &Bed) {
+    let addr = bed.quorum.addr();
+    let config = MeshConfig::default();
+    let first = token(bed, false).await;
+    let first = enrol_with(addr, &first, "n3", false, &config)
+        .await
+        .unwrap();
+    for (permits, asks) in [(false, false), (false, true), (true, false)] {
+        let token = token(bed, permits).await;
+        let refused = enrol_with(addr, &token, "n3", asks, &config)
+            .await
+            .unwrap_err();
+        let EnrolError::Refused(refused) = refused else {
+            panic!("{refused}");
+        };
+        println!("n3 again, permitted {permits}, asked {asks}: {refused}");
+        assert!(
+            matches!(
+                refused,
+                EnrolRefused::NameTaken { .. } | EnrolRefused::TokenRefused
+            ),
+            "{refused}"
+        );
+    }
+    let holder = Mesh::bind(loopback(), first.credentials, config.clone()).unwrap();
+    let quorum = holder
+        .connect(addr, Expect::role(Role::Quorum))
+        .await
+        .unwrap();
+    let good = token(bed, true).await;
+    enrol_with(addr, &good, "n3", true, &config).await.unwrap();
+    eventually("the first certificate of n3 holds no more", || async {
+        quorum.connected().await.is_err().then_some(())
+    })
+    .await;
+    holder.shutdown(Duration::ZERO).await;
+}
+
+/// A quorum member's certificate is not an administrator's.
+pub async fn a_member_proposes_no_more_than_an_enrolment(bed: &Bed) {
+    let member = member(bed, Role::Quorum, "9");
+    let quorum = member.peer(bed.quorum.addr(), Expect::role(Role::Quorum));
+    let command = Command::Drain {
+        node: super::bed::node("n1"),
+        reason: Some("a member says so".to_owned()),
+        expected: None,
+    };
+    let propose = Propose {
+        envelopes: vec![bed.envelope(command, None)],
+    };
+    let refused = quorum.call(&propose, SOON).await.unwrap_err();
+    println!("a member proposes a drain: {refused}");
+    assert!(
+        matches!(refused, CallError::HandlerFailed { .. }),
+        "{refused}"
+    );
+    assert_eq!(bed.node("n1").await.drain, []);
+    member.shutdown(Duration::ZERO).await;
+}

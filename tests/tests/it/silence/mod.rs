@@ -1,0 +1,248 @@
+//! A GPU driver, a BMC, a file and a disk fail in silence, at the same time on four of five equal
+//! nodes: all agents keep gossiping, each failure is a reason of its own, nothing reads as zero or
+//! as healthy, work goes where it may, and all of it comes back by itself. Prints a table;
+//! `LATTICE_OUTPUT=json` one object.
+
+mod faults;
+mod table;
+mod watch;
+
+use faults::{ALL, BMC, Bench, DISK, DRIVER, FIFO, SOUND};
+use lattice_client::api::node::NodeView;
+use lattice_quorum_types::AllocationId;
+use lattice_tests::wait::Looks;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::{Duration, Instant},
+};
+use table::Row;
+use watch::{Look, Watch, longest_silence};
+
+/// How long everything is looked at while all of it is wrong.
+const HOLD: Duration = Duration::from_secs(5);
+/// Gossip hears of a member every half second, on a machine that is not busy.
+const MOST_SILENCE: Duration = Duration::from_secs(10);
+
+/// What shall be said of one failure.
+struct Case {
+    node: &'static str,
+    fault: &'static str,
+    /// The reason that no other failure has.
+    reason: &'static str,
+    /// The class of which something is not known then.
+    class: Option<&'static str>,
+}
+
+const CASES: [Case; 4] = [
+    Case {
+        node: DRIVER,
+        fault: "NVML blocked for ever",
+        reason: "probe.gpu.hung",
+        class: Some("gpu"),
+    },
+    Case {
+        node: BMC,
+        fault: "BMC black-holed",
+        reason: "bmc.silent",
+        class: Some("bmc"),
+    },
+    Case {
+        node: FIFO,
+        fault: "FIFO in /sys",
+        reason: "nic.incomplete",
+        class: Some("nic"),
+    },
+    Case {
+        node: DISK,
+        fault: "disk full",
+        reason: "history.disk",
+        class: None,
+    },
+];
+
+impl Case {
+    fn says(&self, node: &NodeView) -> bool {
+        node.health
+            .reasons
+            .iter()
+            .any(|reason| reason == self.reason)
+    }
+
+    /// Everything that is to be known of it is.
+    fn is_known(&self, node: &NodeView) -> bool {
+        let is_unknown = |class| node.classes[class].state == "incomplete";
+        let has_power = node
+            .power
+            .as_ref()
+            .is_some_and(|power| power.draw_watts.is_some());
+        self.says(node) && self.class.is_none_or(is_unknown) && has_power == (self.node != BMC)
+    }
+}
+
+/// All there is to know is known, and nothing is wrong.
+fn is_whole(node: &NodeView) -> bool {
+    let draws = node.power.as_ref().and_then(|power| power.draw_watts);
+    node.health.verdict == "healthy"
+        && node.health.reasons.is_empty()
+        && node.fingerprint.is_some()
+        && node.facts.gpu_count == Some(4)
+        && draws.is_some()
+}
+
+async fn submit(bench: &Bench, node: &str, sensitive: bool) -> AllocationId {
+    let mut request = bench.site.request(Some(node), "#!/bin/sh\ntrue\n");
+    request.sensitive = sensitive;
+    let submitted = bench.site.api().submit(&request, Default::default());
+    submitted.await.unwrap().id.unwrap()
+}
+
+/// Sensitive work for each node of which something is not known waits; other work is done.
+async fn work(bench: &Bench) -> BTreeMap<&'static str, AllocationId> {
+    let mut waiting = BTreeMap::new();
+    for node in [DRIVER, BMC, FIFO] {
+        waiting.insert(node, submit(bench, node, true).await);
+    }
+    let done = [
+        submit(bench, SOUND, false).await,
+        submit(bench, SOUND, true).await,
+        // A BMC that is silent stops no work that does not ask for what it tells.
+        submit(bench, BMC, false).await,
+    ];
+    for id in done {
+        bench.site.reaches(id, &["completed"]).await;
+    }
+    waiting
+}
+
+/// Of the whole time from the failures to their end.
+fn nothing_reads_as_zero(looks: &[Look]) {
+    for (name, node) in looks.iter().flat_map(|look| look.nodes.iter()) {
+        let facts = &node.facts;
+        let power = node.power.as_ref();
+        let zero = [
+            facts.gpu_count.map(u64::from),
+            facts.cores.map(u64::from),
+            facts.memory_bytes,
+            power.and_then(|power| power.draw_watts),
+            power.and_then(|power| power.limit_watts),
+        ];
+        assert!(!zero.contains(&Some(0)), "{name}: {node:#?}");
+        let is_drawn = |draw: &str| power.is_some_and(|p| p.draw_state == draw);
+        let draws = power.is_some_and(|p| p.draw_watts.is_some());
+        assert_eq!(is_drawn("present"), draws, "{name}: {power:?}");
+    }
+}
+
+/// Of the time in which a failure is known.
+fn stays_known(case: &Case, looks: &[Look]) {
+    for look in looks {
+        let node = &look.nodes[case.node];
+        assert!(case.is_known(node), "{node:#?}");
+        assert_ne!(node.health.verdict, "healthy", "{node:#?}");
+        if let Some(class) = case.class {
+            assert_eq!(node.classes[class].digest, None);
+            assert_eq!(node.fingerprint, None, "{node:#?}");
+        }
+    }
+}
+
+/// Each reason is said of its node alone, and the fifth has none.
+fn reasons_are_distinct(looks: &[Look]) {
+    for look in looks {
+        for case in &CASES {
+            let mut others = look.nodes.values().filter(|node| node.name != case.node);
+            assert!(!others.any(|node| case.says(node)), "{}", case.reason);
+        }
+        let sound = &look.nodes[SOUND];
+        assert!(is_whole(sound), "{sound:#?}");
+    }
+}
+
+/// Control asks them and they answer; their hearts beat.
+fn all_live(looks: &[Look], machine: &mut Looks) {
+    for look in looks.iter().filter(|look| machine.may_blame(look.at)) {
+        for node in look.nodes.values() {
+            assert_eq!(node.liveness, "alive", "{node:#?}");
+        }
+    }
+    assert!(machine.counted() > 0, "this machine stood still");
+    for node in ALL {
+        let silence = longest_silence(node, looks);
+        assert!(
+            silence < MOST_SILENCE,
+            "{node} was not heard of for {silence:?}"
+        );
+        let answers = looks.iter().map(|look| look.nodes[node].last_seen.clone());
+        let answers: BTreeSet<_> = answers.collect();
+        assert!(
+            answers.len() > 10,
+            "{node} answered {} pings",
+            answers.len()
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_fails_in_silence_is_said_and_neither_zero_nor_healthy() {
+    let bench = Bench::found().await;
+    let (mut machine, watch) = (Looks::begin(), Watch::start(&bench.site).await);
+    for node in ALL {
+        watch.until(node, Instant::now(), is_whole).await;
+    }
+    watch.hears_all().await;
+
+    let spoiled_at = Instant::now();
+    bench.spoil().await;
+    let cases = CASES
+        .iter()
+        .filter(|case| case.node != DISK || bench.has_disk());
+    let cases: Vec<&Case> = cases.collect();
+    let mut known = Vec::new();
+    for case in &cases {
+        known.push(
+            watch
+                .until(case.node, spoiled_at, |node| case.is_known(node))
+                .await,
+        );
+    }
+    let all_known_at = Instant::now();
+    let waiting = work(&bench).await;
+    tokio::time::sleep_until((all_known_at + HOLD).into()).await;
+    let mut why = BTreeMap::new();
+    for (node, id) in &waiting {
+        bench.site.reaches(*id, &["pending"]).await;
+        let said = bench.site.api().explanation(*id).await.unwrap();
+        why.insert(*node, said.summary);
+    }
+
+    let mended_at = Instant::now();
+    bench.mend();
+    let mut rows = Vec::new();
+    for (case, known_at) in cases.iter().zip(&known) {
+        let back_at = watch.until(case.node, mended_at, is_whole).await;
+        let looks = watch.between(spoiled_at, mended_at);
+        let row = Row::of(case.node, case.fault, case.class, &looks);
+        let row = row.took(*known_at - spoiled_at, back_at - mended_at);
+        rows.push(row.waited(why.remove(case.node)));
+    }
+    for id in waiting.into_values() {
+        bench.site.reaches(id, &["completed"]).await;
+    }
+    rows.push(Row::of(
+        SOUND,
+        "none",
+        None,
+        &watch.between(spoiled_at, mended_at),
+    ));
+    table::print(&rows);
+
+    let looks = watch.between(spoiled_at, mended_at);
+    let whole = watch.between(spoiled_at, Instant::now());
+    nothing_reads_as_zero(&whole);
+    reasons_are_distinct(&whole);
+    all_live(&whole, &mut machine);
+    for (case, known_at) in cases.iter().zip(&known) {
+        let since = looks.iter().filter(|look| look.at >= *known_at);
+        stays_known(case, &since.cloned().collect::<Vec<_>>());
+    }
+}

@@ -1,0 +1,176 @@
+//! Members on hosts of their own that do not hear each other, in both directions or in one.
+
+use super::{PROGRAM, all_there_whoever_leads, others};
+use lattice_quorum_client::QuorumClient;
+use lattice_quorum_types::VoterId;
+use lattice_tests::{
+    members::{IDS, Members, caught_up, led},
+    netns::Network,
+    recorder::{Recorder, prepare},
+    wait::Looks,
+};
+use std::time::{Duration, Instant};
+use tokio::sync::MutexGuard;
+
+/// Who cannot be heard by whom.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cut {
+    /// Nobody hears it, nor it anybody, clients included.
+    Off,
+    /// The other members do not hear it; clients do.
+    Mute,
+    /// It does not hear the other members; clients do.
+    Deaf,
+}
+
+/// The least that each cut lasts: several times what an election takes.
+const LASTS: Duration = Duration::from_secs(5);
+
+fn cut(members: &Members, cut: Cut, id: VoterId) {
+    let (network, own) = (members.network(), members.host(id));
+    match cut {
+        Cut::Off => network.unplug(own),
+        Cut::Mute => {
+            for other in others(id) {
+                network.mute(own, members.host(other));
+            }
+        }
+        Cut::Deaf => {
+            for other in others(id) {
+                network.mute(members.host(other), own);
+            }
+        }
+    }
+}
+
+fn heal(members: &Members, cut: Cut, id: VoterId) {
+    let (network, own) = (members.network(), members.host(id));
+    match cut {
+        Cut::Off => network.heal(own),
+        Cut::Mute => {
+            for other in others(id) {
+                network.unmute(own, members.host(other));
+            }
+        }
+        Cut::Deaf => {
+            for other in others(id) {
+                network.unmute(members.host(other), own);
+            }
+        }
+    }
+}
+
+struct Quorum {
+    members: Members,
+    client: QuorumClient,
+    recorder: Recorder,
+    /// Dropped after the network of the members.
+    _turn: MutexGuard<'static, ()>,
+}
+
+async fn quorum(name: &str) -> Option<Quorum> {
+    let turn = Network::turn().await?;
+    let mut members = Members::on_hosts(PROGRAM, "snapshot_every: 1000\n");
+    members.start_all();
+    let client = members.client("c1");
+    prepare(&client, &[]).await;
+    led(&client, &IDS).await;
+    let recorder = Recorder::start(&client, name, 8);
+    recorder.writes(100).await;
+    Some(Quorum {
+        members,
+        client,
+        recorder,
+        _turn: turn,
+    })
+}
+
+/// A leader that its followers do not hear, or whom it does not hear, is replaced by one of them, and
+/// comes back without an election.
+async fn a_leader_is_replaced(how: Cut) {
+    let Some(mut q) = quorum("leader-cut").await else {
+        return;
+    };
+    let (mut cost, mut free) = (0, 0);
+    while free == 0 {
+        let mut machine = Looks::begin();
+        let (leader, term) = led(&q.client, &IDS).await;
+        cut(&q.members, how, leader);
+        let begun = Instant::now();
+        let (next, later) = led(&q.client, &others(leader)).await;
+        let elected = begun.elapsed();
+        assert!(
+            next != leader && later > term,
+            "{next} in {later} after {term}"
+        );
+        q.recorder.writes(50).await;
+        let served = begun.elapsed();
+        tokio::time::sleep(LASTS.saturating_sub(begun.elapsed())).await;
+        let (next, later) = led(&q.client, &others(leader)).await;
+        heal(&q.members, how, leader);
+        caught_up(&q.client, leader).await;
+        q.recorder.writes(50).await;
+        let (leads, now) = led(&q.client, &IDS).await;
+        println!(
+            "{how:?} leader: another after {} ms, 50 writes after {} ms; term {term}, {later}, {now}",
+            elected.as_millis(),
+            served.as_millis()
+        );
+        match (leads, now) == (next, later) {
+            true => free += 1,
+            false => cost += usize::from(machine.may_blame(Instant::now())),
+        }
+        assert!(cost < 3, "its return costs elections");
+    }
+    let acknowledged = q.recorder.stop().await;
+    all_there_whoever_leads(&mut q.members, &q.client, &acknowledged).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_that_is_cut_off_is_replaced() {
+    a_leader_is_replaced(Cut::Off).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_that_followers_do_not_hear_is_replaced() {
+    a_leader_is_replaced(Cut::Mute).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_that_does_not_hear_its_followers_is_replaced() {
+    a_leader_is_replaced(Cut::Deaf).await;
+}
+
+/// A follower that is cut in any way costs no election, neither while it is nor when it is back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_follower_that_is_cut_in_any_way_deposes_nobody() {
+    let Some(mut q) = quorum("follower-cut").await else {
+        return;
+    };
+    for how in [Cut::Off, Cut::Mute, Cut::Deaf] {
+        let mut cost = 0;
+        loop {
+            let mut machine = Looks::begin();
+            let (leader, term) = led(&q.client, &IDS).await;
+            let follower = others(leader)[0];
+            cut(&q.members, how, follower);
+            let begun = Instant::now();
+            while begun.elapsed() < LASTS {
+                q.recorder.writes(20).await;
+            }
+            heal(&q.members, how, follower);
+            caught_up(&q.client, follower).await;
+            q.recorder.writes(50).await;
+            let (leads, now) = led(&q.client, &IDS).await;
+            println!("{how:?} follower: {leader} leads in {term}, {leads} in {now}");
+            if (leads, now) == (leader, term) {
+                break;
+            }
+            // A machine that stands still costs elections by itself.
+            cost += usize::from(machine.may_blame(Instant::now()));
+            assert!(cost < 3, "a follower that is {how:?} deposes leaders");
+        }
+    }
+    let acknowledged = q.recorder.stop().await;
+    all_there_whoever_leads(&mut q.members, &q.client, &acknowledged).await;
+}
