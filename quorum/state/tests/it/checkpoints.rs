@@ -1,9 +1,6 @@
 //! Checkpoints: asked for by number, whole when every rank has written its part, gone on from when they are.
-#![expect(clippy::unwrap_used, reason = "tests")]
 
-mod common;
-
-use common::{Cluster, work::*};
+use crate::common::{self, Cluster, work::*};
 use lattice_quorum_types::{
     AllocationId,
     AllocationState::*,

@@ -1,9 +1,6 @@
 //! Baselines: versions, bounds, who may, and that no two speak for the same.
-#![expect(clippy::unwrap_used, reason = "tests")]
 
-mod common;
-
-use common::{Cluster, envelope, principal};
+use crate::common::{Cluster, envelope, principal};
 use lattice_quorum_state::State;
 use lattice_quorum_types::{
     Applied, Command, Outcome, Refusal,

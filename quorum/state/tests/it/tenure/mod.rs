@@ -1,17 +1,14 @@
 //! Nodes that belong to one user: claimed, worked on, given back and wiped.
-#![expect(clippy::unwrap_used, reason = "tests")]
 
 mod cases;
-#[path = "../common/mod.rs"]
-mod common;
 mod counts;
 mod idle;
 mod property;
 mod vclusters;
 mod wipes;
 
+use crate::common::{self, Cluster, envelope, limits, node, path, principal, spec};
 use bytes::Bytes;
-use common::{Cluster, envelope, limits, node, path, principal, spec};
 use lattice_quorum_state::{MAX_FORWARD_MS, State};
 use lattice_quorum_types::{
     AllocationId, Applied, Command, NodeId, Refusal, UnixMillis,

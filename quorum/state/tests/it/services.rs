@@ -1,9 +1,6 @@
 //! Work whose number of nodes follows a metric: what becomes of that number when its nodes go.
-#![expect(clippy::unwrap_used, reason = "tests")]
 
-mod common;
-
-use common::{Cluster, node, spec, work::*};
+use crate::common::{self, Cluster, node, spec, work::*};
 use lattice_quorum_types::{
     AllocationId,
     AllocationState::{self, *},

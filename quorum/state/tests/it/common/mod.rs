@@ -1,5 +1,4 @@
 //! A cluster of one state machine, driven as a leader would.
-#![allow(dead_code, reason = "each test file uses a part")]
 
 pub mod room;
 pub mod work;

@@ -1,9 +1,6 @@
 //! What is counted and billed: which nodes were used by whom and for how long, and what tenants are meant to use.
-#![expect(clippy::unwrap_used, reason = "tests")]
 
-mod common;
-
-use common::{Cluster, limits, node, path, principal, work::*};
+use crate::common::{self, Cluster, limits, node, path, principal, work::*};
 use lattice_quorum_state::State;
 use lattice_quorum_types::{
     AllocationId, AllocationState, Applied, Command, NodeId, Refusal, UnixMillis,

@@ -1,10 +1,7 @@
 //! Tokens, certificates and authorities, step by step.
-#![expect(clippy::unwrap_used, reason = "tests")]
 
-mod common;
-
+use crate::common::{self, Cluster, node};
 use bytes::Bytes;
-use common::{Cluster, node};
 use lattice_quorum_types::{
     Applied, Command, Outcome, Refusal, UnixMillis, VclusterName,
     audit::{AuditAction, AuditEntry, verify_chain},

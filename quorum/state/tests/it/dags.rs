@@ -1,9 +1,6 @@
 //! Graphs: taken whole or not at all, driven by the ends of their members, over when the last one is.
-#![expect(clippy::unwrap_used, reason = "tests")]
 
-mod common;
-
-use common::{Cluster, work::*};
+use crate::common::{self, Cluster, work::*};
 use lattice_quorum_types::{
     AllocationId, AllocationState,
     AllocationState::*,

@@ -1,10 +1,7 @@
 //! Sealed segments, one thing at a time: what is judged without them, and what is wrong with them.
-#![expect(clippy::unwrap_used, reason = "tests")]
 
-mod common;
-
+use crate::common::{self, Cluster, limits, node};
 use bytes::Bytes;
-use common::{Cluster, limits, node};
 use lattice_quorum_state::{Bounds, Policy, Sealed, SegmentFault, SegmentId, Segments, State};
 use lattice_quorum_types::{
     AllocationId, AllocationState, Command, Refusal,

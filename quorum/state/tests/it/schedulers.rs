@@ -1,9 +1,6 @@
 //! Each vCluster's scheduler has a lease of its own: what it gives nodes to is its vCluster's.
-#![expect(clippy::unwrap_used, reason = "tests")]
 
-mod common;
-
-use common::{Cluster, envelope, limits, principal, spec};
+use crate::common::{Cluster, envelope, limits, principal, spec};
 use lattice_quorum_state::State;
 use lattice_quorum_types::{
     AllocationId, Applied, Command, NodeId, Outcome, Refusal, VclusterName,

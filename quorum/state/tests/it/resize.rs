@@ -1,10 +1,7 @@
 //! More nodes for what runs, fewer, none, and again: what is held is counted, and no node is free while
 //! something may run on it.
-#![expect(clippy::unwrap_used, reason = "tests")]
 
-mod common;
-
-use common::{Cluster, limits, node, path, spec};
+use crate::common::{Cluster, limits, node, path, spec};
 use lattice_quorum_types::{
     AllocationId, AllocationState, Command, Refusal, Revision,
     allocation::{RankExit, RankPhase, StopCause},

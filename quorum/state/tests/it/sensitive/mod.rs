@@ -1,13 +1,10 @@
 //! Sensitive work rests on its nodes' own word, held against the baselines in force at commit.
-#![expect(clippy::unwrap_used, reason = "tests")]
 
 mod cases;
-#[path = "../common/mod.rs"]
-mod common;
 mod property;
 
+use crate::common::{self, Cluster, envelope, node, principal};
 use bytes::Bytes;
-use common::{Cluster, envelope, node, principal};
 use lattice_quorum_state::State;
 use lattice_quorum_types::{
     AllocationId, Applied, Command, NodeId, Refusal, UnixMillis,

@@ -1,9 +1,6 @@
 //! Making room: for work of a higher class, and for whoever's the nodes are. What is promised is had.
-#![expect(clippy::unwrap_used, reason = "tests")]
 
-mod common;
-
-use common::{Cluster, node, room::*, work::*};
+use crate::common::{self, Cluster, node, room::*, work::*};
 use lattice_quorum_types::{
     AllocationId,
     AllocationState::*,

@@ -1,9 +1,6 @@
 //! The life cycle of allocations, step by step.
-#![expect(clippy::unwrap_used, reason = "tests")]
 
-mod common;
-
-use common::{Cluster, envelope, limits, path, principal};
+use crate::common::{self, Cluster, envelope, limits, path, principal};
 use lattice_quorum_state::{FORMAT_VERSION, RestoreError, State};
 use lattice_quorum_types::{
     AllocationId, AllocationState, Command, Refusal,

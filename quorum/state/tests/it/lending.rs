@@ -1,9 +1,6 @@
 //! Nodes that are lent and wanted back, and the work that runs there meanwhile.
-#![expect(clippy::unwrap_used, reason = "tests")]
 
-mod common;
-
-use common::{Cluster, node, room::*, work::*};
+use crate::common::{Cluster, node, room::*, work::*};
 use lattice_quorum_types::{
     AllocationState::*, Applied, Command, Refusal, VclusterName, allocation::RankExit,
     course::MoveReason, tenure::TakenBy, vcluster::VclusterPatch,

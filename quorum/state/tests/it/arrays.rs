@@ -1,9 +1,6 @@
 //! Arrays: one record for many pieces of work, of which each has its own only when it has nodes.
-#![expect(clippy::unwrap_used, reason = "tests")]
 
-mod common;
-
-use common::{Cluster, work::*};
+use crate::common::{self, Cluster, work::*};
 use lattice_quorum_types::{
     AllocationId, AllocationState,
     AllocationState::*,

@@ -1,9 +1,6 @@
 //! What holds after any sequence of commands, refused ones included.
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod checks;
-#[path = "../common/mod.rs"]
-mod common;
 mod facts;
 mod movement;
 mod moves;
@@ -13,9 +10,9 @@ mod segments;
 mod steps;
 mod waits;
 
+use crate::common::{self, Cluster, envelope, node, path, principal};
 use bytes::Bytes;
 use checks::*;
-use common::{Cluster, envelope, node, path, principal};
 use lattice_quorum_state::State;
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, Command, Envelope, NodeId, ProjectPath, UnixMillis,

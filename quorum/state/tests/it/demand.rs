@@ -1,9 +1,6 @@
 //! What a request says of its demand: kept as it was said, and refused by field where it cannot be.
-#![expect(clippy::unwrap_used, reason = "tests")]
 
-mod common;
-
-use common::{Cluster, limits};
+use crate::common::{self, Cluster, limits};
 use lattice_quorum_types::{
     AllocationId, Command, Outcome, Refusal, command::Power, event::EventKind, spec::Demand,
 };

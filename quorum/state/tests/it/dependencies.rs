@@ -1,9 +1,6 @@
 //! Work after other work, one at a time, in time: who waits, who goes on, who never will.
-#![expect(clippy::unwrap_used, reason = "tests")]
 
-mod common;
-
-use common::{Cluster, node, work::*};
+use crate::common::{self, Cluster, node, work::*};
 use lattice_quorum_types::{
     AllocationId, AllocationState,
     AllocationState::*,

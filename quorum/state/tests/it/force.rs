@@ -1,9 +1,6 @@
 //! Nodes taken from their holder by force, and nodes on which a hook failed.
-#![expect(clippy::unwrap_used, reason = "tests")]
 
-mod common;
-
-use common::{Cluster, limits, node, path, spec};
+use crate::common::{self, Cluster, limits, node, path, spec};
 use lattice_quorum_types::{
     AllocationId, AllocationState, Applied, Command, NodeId, Refusal, Revision,
     allocation::{RankExit, RankPhase, StopCause},

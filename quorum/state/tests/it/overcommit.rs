@@ -1,10 +1,7 @@
 //! Limits that an administrator sets by force below the sum of the children's: the level is marked,
 //! requests are held against it all the same, and the mark goes when they fit.
-#![expect(clippy::unwrap_used, reason = "tests")]
 
-mod common;
-
-use common::{Cluster, limits, path, spec};
+use crate::common::{Cluster, limits, path, spec};
 use lattice_quorum_state::State;
 use lattice_quorum_types::{
     Applied, Command, Refusal,

@@ -1,9 +1,6 @@
 //! Reservations: nodes kept for some for a time, and work that cannot be in the way of them.
-#![expect(clippy::unwrap_used, reason = "tests")]
 
-mod common;
-
-use common::{Cluster, node, work::*};
+use crate::common::{self, Cluster, node, work::*};
 use lattice_quorum_types::{
     AllocationId,
     AllocationState::*,

@@ -1,15 +1,13 @@
 //! The cases for nested limits in `fixtures/quota/nested_quota_cases.yaml`, run against the state
 //! machine. `LATTICE_QUOTA_CASES` names another file of the same form. `lattice-tests` runs them, by
 //! the same interpreter, on a cluster (`nested_limits`).
-#![expect(clippy::unwrap_used, reason = "tests")]
-#![allow(clippy::disallowed_methods, reason = "reads its cases from a file")]
+#![expect(clippy::disallowed_methods, reason = "reads its cases from a file")]
 
-mod common;
-#[path = "../../../tests/src/quota.rs"]
+#[path = "../../../../tests/src/quota.rs"]
 #[expect(dead_code, reason = "other runs use a part")]
 mod quota;
 
-use common::{Cluster, path};
+use crate::common::{self, Cluster, path};
 use lattice_quorum_state::State;
 use lattice_quorum_types::{
     AllocationId, Command, NodeId, ProjectPath, Refusal,

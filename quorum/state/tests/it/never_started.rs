@@ -1,11 +1,8 @@
 //! Attempts of which nothing ever started: they go back to the queue and count for nothing, where
 //! that is certain.
-#![expect(clippy::unwrap_used, reason = "tests")]
 
-mod common;
-
+use crate::common::{Cluster, envelope, limits, path, principal, spec};
 use AllocationState::{Cancelled, Failed, Pending, Running, Starting, Stopping};
-use common::{Cluster, envelope, limits, path, principal, spec};
 use lattice_quorum_state::State;
 use lattice_quorum_types::{
     AllocationId, AllocationState, Applied, Command, NodeId, Outcome, Refusal,

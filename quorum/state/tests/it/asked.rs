@@ -1,11 +1,8 @@
 //! Sensitive work from its submit on: whatever is asked of it, by its user too, is written down with
 //! the change, and found by user, allocation, node and time, also in segments.
-#![expect(clippy::unwrap_used, reason = "tests")]
 
-mod common;
-
+use crate::common::{self, Cluster, limits, node, path, spec};
 use bytes::Bytes;
-use common::{Cluster, limits, node, path, spec};
 use lattice_quorum_state::{Bounds, Policy, Sealed, SegmentFault, SegmentId, Segments, State};
 use lattice_quorum_types::{
     AllocationId, AllocationState, Applied, Command, NodeId, Outcome, ProjectPath, Revision,

@@ -1,0 +1,29 @@
+//! Integration tests of the state machine: every file in one program.
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod arrays;
+mod asked;
+mod audit;
+mod baselines;
+mod checkpoints;
+mod common;
+mod dags;
+mod demand;
+mod dependencies;
+mod facts;
+mod force;
+mod lending;
+mod life;
+mod making_room;
+mod never_started;
+mod overcommit;
+mod properties;
+mod quota_cases;
+mod reservations;
+mod resize;
+mod schedulers;
+mod segments;
+mod sensitive;
+mod services;
+mod tenure;
+mod trust;
