@@ -8,7 +8,7 @@ use std::{
 };
 use tokio::sync::{Mutex, MutexGuard};
 
-/// Held by the test whose network this process has.
+/// Held by the one test of this process that has a network.
 static ONE: Mutex<()> = Mutex::const_new(());
 
 /// Begins every namespace's name; the process that made it follows.
@@ -60,8 +60,8 @@ fn neighbour(host: &Netns, args: &[&str]) {
 }
 
 impl Network {
-    /// Waits until this process has no other network, whose namespaces would have the same names. `None`
-    /// where network namespaces cannot be made: the test prints that it is skipped. The test holds the
+    /// Waits until this process has no other network, because the names of namespaces follow the process
+    /// id. `None` where namespaces cannot be made: the test prints that it is skipped. The test holds the
     /// guard for as long as its network exists.
     ///
     /// # Panics

@@ -1,5 +1,7 @@
-//! Integration tests of `lattice-quorum`: members as processes of their own. A program beside `it`, so that
-//! killed and paused members, whose elections are timed, share the machine with no in-process cluster.
+//! Integration tests of `lattice-quorum`: members as processes of their own.
+//!
+//! Separate from `it`: these tests kill and pause members and measure elections. An in-process cluster at
+//! the same time would disturb them.
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod bad_input;
