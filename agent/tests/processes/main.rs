@@ -1,6 +1,6 @@
 //! Integration tests of the work that an agent runs. A binary of its own, since its tests start and kill
 //! many processes and wait for them, while those of `it` compute.
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+#![expect(clippy::unwrap_used, reason = "tests")]
 
 mod checkpoints;
 #[path = "../cluster/mod.rs"]

@@ -85,6 +85,8 @@ fn of_agent(kind: ProcessRefreshKind, value: impl Fn(&sysinfo::Process) -> u64) 
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::expect_used, reason = "tests")]
+
     use super::*;
     use crate::NvmlSource;
 

@@ -6,6 +6,7 @@ mod firmware;
 mod full_log;
 mod health_drain;
 mod identity;
+mod language;
 mod making_room;
 mod many;
 mod nested_limits;

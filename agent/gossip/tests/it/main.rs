@@ -1,5 +1,5 @@
 //! Integration tests of gossip cells.
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+#![expect(clippy::unwrap_used, reason = "tests")]
 
 mod cell;
 mod common;

@@ -1,7 +1,7 @@
 //! Sensitive work from its submit on: whatever is asked of it, by its user too, is written down with
 //! the change, and found by user, allocation, node and time, also in segments.
 
-use crate::common::{self, Cluster, limits, node, path, spec};
+use crate::common::{Cluster, limits, node, path, spec};
 use bytes::Bytes;
 use lattice_quorum_state::{Bounds, Policy, Sealed, SegmentFault, SegmentId, Segments, State};
 use lattice_quorum_types::{

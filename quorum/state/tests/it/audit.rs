@@ -1,6 +1,6 @@
 //! What is written down for ever: by whichever command it came about, and signed as it should be.
 
-use crate::common::{self, Cluster, limits, node, path, spec};
+use crate::common::{Cluster, limits, node, path, spec};
 use lattice_quorum_state::MAX_FORWARD_MS;
 use lattice_quorum_types::{
     AllocationState, Applied, Command, NodeId, Refusal, UnixMillis,

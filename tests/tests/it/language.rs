@@ -4,7 +4,6 @@
 //! comments, its string literals (error texts, log messages, help) and, for documents, its whole text. A file that is
 //! not listed must have none. After a file was cleaned or moved, `LATTICE_BLESS=1` writes the counts again, and
 //! refuses to write a larger sum.
-#![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::{
     collections::{BTreeMap, BTreeSet},

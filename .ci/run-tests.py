@@ -1,0 +1,160 @@
+#!/usr/bin/env python3
+"""Runs the test executables of `cargo test --workspace` in two lanes, and prints the time of each.
+
+`cargo test` runs test executables one after another. About half of them start daemons and wait for timers, so
+one of two processors is idle. Here one lane runs executables that wait and the other those that compute, each
+with the threads that suit it. Executables, working directories and library paths are those of `cargo test`.
+
+cargo-nextest is not used: it starts a process for each test, and tests that share a cluster in one process
+would start that cluster again and again.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from pathlib import Path
+
+# Executables that start processes, or wait for timers, as `package` or `package/target`. The longest first.
+WAITING = [
+    "lattice-tests/scenarios",
+    "lattice-tests/it",
+    "lattice-tests/netns",
+    "lattice-control/cluster",
+    "lattice-agent/processes",
+    "lattice-agent/it",
+    "lattice-cli/it",
+    "lattice-quorum/processes",
+    "lattice-quorum/it",
+    "lattice-mesh/it",
+    "lattice-accounting/it",
+    "lattice-gossip/it",
+]
+# Tests in network namespaces, and those that wait, keep the two threads of a two-core machine. The other lane
+# leaves them one processor.
+THREADS = {"waiting": "2", "computing": "1"}
+
+
+def built():
+    """Builds all test executables; yields (name, path, package folder) for each."""
+    command = ["cargo", "test", "--workspace", "--no-run", "--message-format", "json-render-diagnostics"]
+    run = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    if run.returncode:
+        sys.exit(run.returncode)
+    for line in run.stdout.splitlines():
+        message = json.loads(line)
+        if message.get("reason") != "compiler-artifact" or not message["profile"]["test"]:
+            continue
+        if message["executable"]:
+            folder = Path(message["manifest_path"]).parent
+            package = message["package_id"].rsplit("/", 1)[-1].split("#")[-1].split("@")[0]
+            package = package_name(folder) or package
+            target = message["target"]
+            kind = target["kind"][0]
+            name = f"{package}/{target['name'] if kind in ('test', 'bench', 'example') else kind}"
+            yield name, message["executable"], folder
+
+
+def package_name(folder):
+    """The name in a package's manifest."""
+    for line in (folder / "Cargo.toml").read_text().splitlines():
+        if line.startswith("name = "):
+            return line.split('"')[1]
+    return None
+
+
+def library_path(executable):
+    """Shared libraries that the build made, and those of the toolchain, as `cargo test` sets them."""
+    deps = Path(executable).parent
+    sysroot = subprocess.run(["rustc", "--print", "sysroot"], capture_output=True, text=True, check=True)
+    paths = [deps, deps.parent, Path(sysroot.stdout.strip()) / "lib"]
+    return ":".join(map(str, paths))
+
+
+class Results:
+    """What ran, from both lanes."""
+
+    def __init__(self):
+        self.lock = threading.Lock()
+        self.rows = []
+
+    def add(self, name, seconds, code, output):
+        passed = failed = 0
+        for line in output.splitlines():
+            if line.startswith("test result:"):
+                words = line.replace(";", "").split()
+                passed += int(words[words.index("passed") - 1])
+                failed += int(words[words.index("failed") - 1])
+        with self.lock:
+            self.rows.append((seconds, name, code, passed, failed))
+            state = "ok" if code == 0 else f"FAILED ({code})"
+            print(f"{seconds:7.1f} s  {name}: {state}, {passed} passed, {failed} failed", flush=True)
+            if code:
+                print(output, flush=True)
+
+
+def run(lane, tests, results, libraries):
+    """Runs the tests of a lane until none is left."""
+    while True:
+        try:
+            name, executable, folder = tests.popleft()
+        except IndexError:
+            return
+        environment = {
+            **os.environ,
+            "LD_LIBRARY_PATH": libraries,
+            "CARGO_MANIFEST_DIR": str(folder),
+            "RUST_TEST_THREADS": os.environ.get("RUST_TEST_THREADS", THREADS[lane]),
+        }
+        start = time.monotonic()
+        done = subprocess.run(
+            [executable],
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            check=False,
+        )
+        results.add(name, time.monotonic() - start, done.returncode, done.stdout)
+
+
+def main():
+    tests = sorted(built())
+    if not tests:
+        sys.exit("cargo built no test executable")
+    order = {name: place for place, name in enumerate(WAITING)}
+    waiting = deque(sorted((t for t in tests if t[0] in order), key=lambda t: order[t[0]]))
+    computing = deque(t for t in tests if t[0] not in order)
+    unknown = set(order) - {name for name, _, _ in tests}
+    if unknown:
+        sys.exit(f"{__file__}: WAITING names executables that do not exist: {sorted(unknown)}")
+    libraries = library_path(tests[0][1])
+    results = Results()
+    lanes = [
+        threading.Thread(target=run, args=(lane, queue, results, libraries))
+        for lane, queue in (("waiting", waiting), ("computing", computing))
+    ]
+    for lane in lanes:
+        lane.start()
+    for lane in lanes:
+        lane.join()
+    rows = sorted(results.rows, reverse=True)
+    print("\nthe ten slowest test executables:")
+    for seconds, name, *_ in rows[:10]:
+        print(f"{seconds:7.1f} s  {name}")
+    passed = sum(row[3] for row in rows)
+    failed = sum(row[4] for row in rows)
+    broken = [row[1] for row in rows if row[2]]
+    print(f"{len(rows)} test executables, {passed} passed, {failed} failed")
+    if broken:
+        sys.exit(f"failed: {', '.join(broken)}")
+
+
+if __name__ == "__main__":
+    main()
