@@ -11,6 +11,15 @@ test:
 deny:
     cargo deny check bans licenses sources
 
+# The four programs as sites install them, in `target/dist`: stripped, with their line tables in `NAME.debug`.
+dist:
+    cargo build --profile dist -p lattice-cli -p lattice-quorum -p lattice-control -p lattice-agent
+    for program in lattice lattice-quorum lattice-control lattice-agent; do \
+        objcopy --only-keep-debug target/dist/$program target/dist/$program.debug && \
+        strip --strip-all target/dist/$program && \
+        objcopy --add-gnu-debuglink=target/dist/$program.debug target/dist/$program || exit 1; \
+    done
+
 # Write the expected outputs of golden tests anew; review the diff.
 bless:
     LATTICE_BLESS=1 cargo test -p lattice-hwprobe
@@ -40,19 +49,19 @@ chaos kills="20":
 
 # Writes a second with 1, 16, 64 and 256 writers on three member processes.
 load:
-    cargo run --release -p lattice-quorum --example beside_etcd -- speed --alone
+    cargo run --profile dist -p lattice-quorum --example beside_etcd -- speed --alone
 
 # The same beside three members of etcd (Debian: etcd-server), in turn.
 etcd seconds="3" rounds="5":
-    cargo run --release -p lattice-quorum --example beside_etcd -- speed --seconds {{seconds}} --rounds {{rounds}}
+    cargo run --profile dist -p lattice-quorum --example beside_etcd -- speed --seconds {{seconds}} --rounds {{rounds}}
 
 # Kill the leader so often, ours and etcd's in turn: how long until a write is accepted again.
 kills kills="20":
-    cargo run --release -p lattice-quorum --example beside_etcd -- kills --kills {{kills}}
+    cargo run --profile dist -p lattice-quorum --example beside_etcd -- kills --kills {{kills}}
 
 # Full load for so long: an election, or it ends well.
 steady minutes="30":
-    cargo run --release -p lattice-quorum --example beside_etcd -- steady --minutes {{minutes}}
+    cargo run --profile dist -p lattice-quorum --example beside_etcd -- steady --minutes {{minutes}}
 
 # What may befall quorum members, process by process; some of it needs root.
 faults:
@@ -60,11 +69,11 @@ faults:
 
 # One seed of the simulated quorum, and everything that happens in it.
 sim seed:
-    cargo run --release -p lattice-quorum-sim -- {{seed}}
+    cargo run --release -p lattice-quorum-sim --features paused-clock -- {{seed}}
 
 # So many seeds, and one table of what they did.
 sims count="10000" first="0":
-    cargo run --release -p lattice-quorum-sim -- {{first}} --seeds {{count}}
+    cargo run --release -p lattice-quorum-sim --features paused-clock -- {{first}} --seeds {{count}}
 
 # So many simulated days of everything that moves work at once, and one table of what they did.
 days count="1000" first="0":
@@ -87,43 +96,43 @@ making-room write_ms="0 1000 5000" rounds="5":
 
 # A member with so many ended allocations behind it: time to serve, memory, disk, an old one.
 history allocations="1000000":
-    cargo build --release -p lattice-quorum --bin lattice-quorum
-    cargo run --release -p lattice-quorum --example history -- {{allocations}}
+    cargo build --profile dist -p lattice-quorum --bin lattice-quorum
+    cargo run --profile dist -p lattice-quorum --example history -- {{allocations}}
 
 # What one agent costs in a cell.
 agent-cost members="64" seconds="300":
-    cargo build --release -p lattice-agent
-    cargo run --release -p lattice-agent --example cost -- {{members}} {{seconds}}
+    cargo build --profile dist -p lattice-agent
+    cargo run --profile dist -p lattice-agent --example cost -- {{members}} {{seconds}}
 
 # What a limit check costs, at 3,400 projects.
 limits:
-    cargo bench -p lattice-quorum-state --bench limits
+    cargo bench --profile dist -p lattice-quorum-state --bench limits
 
 # One scheduling cycle, cold and warm, as large as a site may be.
 cycle *arguments:
-    cargo run --release -p lattice-placement --example cycle -- {{arguments}}
+    cargo run --profile dist -p lattice-placement --example cycle -- {{arguments}}
 
 # The decisions that move work beside one cycle.
 moves *arguments:
-    cargo run --release -p lattice-placement --example moves -- {{arguments}}
+    cargo run --profile dist -p lattice-placement --example moves -- {{arguments}}
 
 # Every row of the table in control/placement/FIGURES.md.
 cycles:
-    cargo build --release -p lattice-placement --example cycle
+    cargo build --profile dist -p lattice-placement --example cycle
     bash control/placement/examples/cycles.sh
 
 # Instructions of each row (Debian: valgrind): the same on a busy machine as on a quiet one.
 instructions:
-    cargo build --release -p lattice-placement --example cycle
+    cargo build --profile dist -p lattice-placement --example cycle
     bash control/placement/examples/instructions.sh
 
 # Slurm's backfill cycle beside ours (Debian: slurm-wlm; as root).
 beside-slurm *arguments:
-    cargo run --release -p lattice-placement --example beside_slurm -- {{arguments}}
+    cargo run --profile dist -p lattice-placement --example beside_slurm -- {{arguments}}
 
 # What a ledger costs, and a question with so many allocations behind it.
 ledger allocations="1000000":
-    cargo run --release -p lattice-accounting --example ledger -- {{allocations}}
+    cargo run --profile dist -p lattice-accounting --example ledger -- {{allocations}}
 
 # Accounting killed with SIGKILL at every step, in so many clusters: what stands in Waldur is what was used.
 crash-matrix clusters="1000":
@@ -147,12 +156,12 @@ submits nodes="10000" pending="10000" submits="20000" writers="64":
 
 # What a replay costs: jobs a second and bytes a job, by EASY and by the product.
 replay-speed *arguments:
-    cargo run --release -p lattice-replay --example speed -- {{arguments}}
+    cargo run --profile dist -p lattice-replay --example speed -- {{arguments}}
 
 # A thousand weight vectors over a hundred thousand jobs: one table, and how long that took.
 replay-sweep *arguments:
-    cargo build --release -p lattice-replay --example speed
-    cargo build --release -p lattice-cli
+    cargo build --profile dist -p lattice-replay --example speed
+    cargo build --profile dist -p lattice-cli
     bash control/replay/examples/sweep.sh {{arguments}}
 
 # Plans of so many small systems beside trying everything.
@@ -178,12 +187,12 @@ health-drain:
 
 # A full probe of the H100 host in its own process, and the memory of the agent over a thousand.
 bench-probe:
-    cargo build --release -p lattice-fake-nvml
-    cargo run --release -p lattice-hwprobe --example bench_probe -- --rounds 200 --memory-rounds 1000
+    cargo build --profile dist -p lattice-fake-nvml
+    cargo run --profile dist -p lattice-hwprobe --example bench_probe -- --rounds 200 --memory-rounds 1000
 
 # So many BMCs asked for their power.
 bmc-sweep bmcs="500":
-    cargo run --release -p lattice-redfish --example sweep -- --bmcs {{bmcs}}
+    cargo run --profile dist -p lattice-redfish --example sweep -- --bmcs {{bmcs}}
 
 # Parsers of text, preimages and Redfish, on damaged input, and the planner on numbers nobody means, for longer
 # than the tests do.

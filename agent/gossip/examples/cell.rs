@@ -1,6 +1,6 @@
 //! A cell of N members in one process, measured: what a member costs.
 //!
-//! `cargo run --release -p lattice-gossip --example cell -- [members] [interval ms] [seconds]
+//! `cargo run --profile dist -p lattice-gossip --example cell -- [members] [interval ms] [seconds]
 //! [thousandths of all keys that change per second]`
 //!
 //! All members share this process, so its CPU time is divided by their number. Bytes are counted

@@ -1,6 +1,6 @@
 //! What a ledger costs: a year of allocations read and noted, and questions with all of them behind.
 //!
-//! `cargo run --release -p lattice-accounting --example ledger -- [ALLOCATIONS]`
+//! `cargo run --profile dist -p lattice-accounting --example ledger -- [ALLOCATIONS]`
 #![expect(clippy::unwrap_used, reason = "an example")]
 
 use lattice_accounting::ledger::{Ledger, Whose};

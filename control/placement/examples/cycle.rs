@@ -1,6 +1,6 @@
 //! Times planning cycles on a large machine, of which 80 % is busy, and prints one row or JSON.
 //!
-//! `cargo run --release -p lattice-placement --example cycle -- --nodes 10000 --pending 10000`
+//! `cargo run --profile dist -p lattice-placement --example cycle -- --nodes 10000 --pending 10000`
 //!
 //! Cold cycles make everything from a view; warm ones (`--warm`) follow 100 changes: 50 nodes,
 //! 25 jobs that left and 25 that came. One core. Jobs ask for 1 to 64 nodes and 1 to 24 hours, one in ten for

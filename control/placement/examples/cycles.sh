@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Every row of FIGURES.md, one JSON line each: one core, nothing beside it.
 set -euo pipefail
-cycle=${CARGO_TARGET_DIR:-target}/release/examples/cycle
+cycle=${CARGO_TARGET_DIR:-target}/dist/examples/cycle
 run() { taskset --cpu-list 0 "$cycle" --output json "$@"; }
 run --pending 1000
 run --pending 10000

@@ -2,7 +2,7 @@
 # Instructions of one planning cycle (callgrind counts them, the same on a quiet machine and a busy one), in
 # millions: every row of FIGURES.md, one JSON line each.
 set -euo pipefail
-cycle=${CARGO_TARGET_DIR:-target}/release/examples/cycle
+cycle=${CARGO_TARGET_DIR:-target}/dist/examples/cycle
 out=$(mktemp)
 trap 'rm -f "$out"' EXIT
 # Collected where the bench measures, not where it makes its view.

@@ -1,6 +1,6 @@
 //! Times the decisions that move work on a large machine beside one planning cycle of it, and prints a table or JSON.
 //!
-//! `cargo run --release -p lattice-placement --example moves -- --nodes 10000 --pending 10000`
+//! `cargo run --profile dist -p lattice-placement --example moves -- --nodes 10000 --pending 10000`
 //!
 //! - `room`: whom one job of class 9 that wants 16 nodes takes off which, of all that runs (class 0 to 6).
 //! - `lending`: what vClusters of 500 nodes lend each other, and ask back. Each has a fiftieth of the queue's jobs

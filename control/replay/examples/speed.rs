@@ -1,6 +1,6 @@
 //! What a replay costs: one row for each kind, on one core, or JSON.
 //!
-//! `cargo run --release -p lattice-replay --example speed -- --only easy`
+//! `cargo run --profile dist -p lattice-replay --example speed -- --only easy`
 //!
 //! `ricc` is RICC's log (447,794 records) by EASY on its 8,192 cores; `easy`, `books` and `quorum` are made work on
 //! 10,000 nodes in 80 groups, by EASY, by the product without a judge, and by the product with the quorum as the judge;

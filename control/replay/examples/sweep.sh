@@ -2,7 +2,7 @@
 # A thousand vectors over a hundred thousand jobs, on all cores: one table. Needs the release builds of `lattice` and of
 # the example `speed`.
 set -euo pipefail
-target=${CARGO_TARGET_DIR:-target}/release
+target=${CARGO_TARGET_DIR:-target}/dist
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 "$target/examples/speed" --swf "$work/made.swf"

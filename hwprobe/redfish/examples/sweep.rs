@@ -1,7 +1,7 @@
 //! How long it takes to read the power of many BMCs, with bounded concurrency. The BMCs are
 //! simulated in the same process, so their cost is in every number.
 //!
-//! `cargo run --release -p lattice-redfish --example sweep -- --bmcs 500`
+//! `cargo run --profile dist -p lattice-redfish --example sweep -- --bmcs 500`
 //!
 //! One JSON line on stdout: `find_s` is the first look (TLS, login, finding where power is told),
 //! `poll_s` each later one over kept connections and sessions, `close_s` the end of the sessions.

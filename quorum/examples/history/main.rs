@@ -1,7 +1,7 @@
 //! What a member costs that has a million ended allocations behind it: time from its start to the first
 //! linearizable read, resident memory, size on disk, time to find an old allocation.
 //!
-//! `cargo build --release -p lattice-quorum && cargo run --release -p lattice-quorum --example history
+//! `cargo build --profile dist -p lattice-quorum && cargo run --profile dist -p lattice-quorum --example history
 //! [-- ALLOCATIONS]`. The history is written through `apply`, put into a backup, and restored into a
 //! data directory; the member is the real binary.
 #![allow(clippy::unwrap_used, reason = "an example for a terminal")]

@@ -10,6 +10,8 @@
 //! `clients/` who asks, `truth.rs` and `invariants/` what must hold; `scene/` has orders of events that
 //! are told one by one.
 #![forbid(unsafe_code)]
+// Without the feature there is no clock to pause, and this library is empty.
+#![cfg(feature = "paused-clock")]
 
 mod clients;
 mod disk;

@@ -1,6 +1,6 @@
 //! One scheduling cycle of Slurm and of ours, on the same queue and the same machine, one after the other.
 //!
-//! `cargo run --release -p lattice-placement --example beside_slurm` (Debian: slurm-wlm; as root)
+//! `cargo run --profile dist -p lattice-placement --example beside_slurm` (Debian: slurm-wlm; as root)
 //!
 //! Slurm's controller is the real one. Its nodes are `State=CLOUD` and are "resumed" by `true`: jobs are
 //! selected, placed and planned, and nothing is launched. They are whole nodes on both sides
