@@ -48,12 +48,12 @@ const fn own_only(server: Server, method: &'static str, callers: &'static [Role]
 
 pub const RULES: &[Rule] = &[
     // Raft is the members' own.
-    rule(Server::Quorum, "raft.append.7", &[Quorum]),
-    rule(Server::Quorum, "raft.campaign.7", &[Quorum]),
-    rule(Server::Quorum, "raft.segment.7", &[Quorum]),
-    rule(Server::Quorum, "raft.snapshot.7", &[Quorum]),
-    rule(Server::Quorum, "raft.take_over.7", &[Quorum]),
-    rule(Server::Quorum, "raft.vote.7", &[Quorum]),
+    rule(Server::Quorum, "raft.append.1", &[Quorum]),
+    rule(Server::Quorum, "raft.campaign.1", &[Quorum]),
+    rule(Server::Quorum, "raft.segment.1", &[Quorum]),
+    rule(Server::Quorum, "raft.snapshot.1", &[Quorum]),
+    rule(Server::Quorum, "raft.take_over.1", &[Quorum]),
+    rule(Server::Quorum, "raft.vote.1", &[Quorum]),
     // The state is control's to change and read; members propose for strangers that enrol.
     rule(Server::Quorum, "quorum.propose", &[Control, Quorum]),
     rule(Server::Quorum, "quorum.read", &[Control, Quorum]),
