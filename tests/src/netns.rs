@@ -232,6 +232,11 @@ fn remove(id: u32) {
     for name in names(id) {
         quietly(&["netns", "del", &name]);
     }
+    // The kernel destroys a namespace, and the cables that end in it, some time after its name is gone. The next
+    // network of this process uses the names of these cables again.
+    for cable in cables(id) {
+        quietly(&["link", "del", &cable]);
+    }
     for side in Side::BOTH {
         quietly(&["link", "del", &format!("lt{id}b{}", side as u8)]);
     }
@@ -243,6 +248,17 @@ fn names(id: u32) -> Vec<String> {
         .into_iter()
         .filter(|name| name.starts_with(&begin))
         .collect()
+}
+
+/// Ends of cables on this side, of the networks of one process.
+fn cables(id: u32) -> Vec<String> {
+    let args = ["-brief", "link", "show", "type", "veth"];
+    let list = Command::new("ip").args(args).output().unwrap();
+    let list = String::from_utf8_lossy(&list.stdout).into_owned();
+    let begin = format!("lt{id}v");
+    let name = |line: &str| line.split(['@', ' ']).next().map(str::to_owned);
+    let names = list.lines().filter_map(name);
+    names.filter(|name| name.starts_with(&begin)).collect()
 }
 
 fn all_names() -> Vec<String> {
