@@ -19,7 +19,7 @@ from collections import deque
 from pathlib import Path
 
 # Executables that start processes, or wait for timers, as `package/target`: in this order, and from the end where
-# the lane of computing ones has nothing else left. Those whose tests measure time come first.
+# the lane of computing ones has nothing else left. Executables with tests that measure time come first.
 WAITING = [
     "lattice-tests/netns",
     "lattice-tests/it",
