@@ -164,7 +164,8 @@ def main():
     passed = sum(row[3] for row in rows)
     failed = sum(row[4] for row in rows)
     broken = [row[1] for row in rows if row[2]]
-    print(f"{len(rows)} test executables, {passed} passed, {failed} failed")
+    print(f"{len(rows)} test executables")
+    print(f"{passed} passed, {failed} failed")
     if broken:
         sys.exit(f"failed: {', '.join(broken)}")
 
