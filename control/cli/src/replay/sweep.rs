@@ -31,21 +31,23 @@ use std::{
     time::Instant,
 };
 
-/// Try many weights on the same work, and tell those that no other beats.
-///
-/// The file says what is varied:
-///
-///     base: {profile: hpc-batch}
-///     over:
-///       wait_time: [0.1, 0.2, 0.4]
-///       topology: {from: 0, to: 0.5, steps: 6}
-///     reservations: [1, 8]
-///     sample: 200
-///
-/// Those that are told were served again with the quorum as the judge. The one that is nearest to being best in every
-/// objective at once is written with --save, for `lattice admin vcluster set-weights NAME --from FILE`.
+/// What `--help` prints about the file of `--over`.
+const FILE_HELP: &str = "\
+The file of --over names what is varied:
+
+    base: {profile: hpc-batch}
+    over:
+      wait_time: [0.1, 0.2, 0.4]
+      topology: {from: 0, to: 0.5, steps: 6}
+    reservations: [1, 8]
+    sample: 200
+
+The vectors that are printed were replayed again with the quorum as the judge. --save writes the one that is nearest
+to the best in every objective at once, for `lattice admin vcluster set-weights NAME --from FILE`.";
+
+/// Try many weights on the same work, and print those that no other beats.
 #[derive(Args)]
-#[command(verbatim_doc_comment)]
+#[command(after_long_help = FILE_HELP)]
 pub struct SweepArgs {
     #[command(flatten)]
     trace: TraceArgs,
