@@ -5,22 +5,10 @@ use crate::{
     problem::FieldError,
     vcluster::given,
 };
+pub use lattice_quorum_types::vcluster::WEIGHTS;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Names of the nine weights, w1 to w9: of the fields, of the settings that the quorum keeps, and with `-`
-/// for `_` of the CLI's flags.
-pub const WEIGHTS: [&str; 9] = [
-    "priority",
-    "wait_time",
-    "fair_share",
-    "topology",
-    "data_ready",
-    "backlog",
-    "energy",
-    "checkpoint",
-    "conformance",
-];
 /// Kinds of work that have weights of their own; the last is none of them, and what a vCluster begins with.
 pub const PROFILES: [&str; 6] = [
     "hpc-batch",

@@ -59,6 +59,7 @@ pub use plan::{Layout, Placement, Plan, Reservation};
 pub use planner::Planner;
 pub use policy::{InvalidWeight, Policy, Profile, RawWeights, Reservations, Weights};
 pub use possible::{Impossible, Within, check_possible, check_possible_within};
+pub use queue::UNBOUNDED_WALLTIME_MS;
 pub use view::{
     Budget, Charge, ClusterView, ConformanceKey, Delta, DomainView, Health, LevelView, Liveness,
     LoanView, NodeFacts, NodeView, Owner, PendingView, RunningView, StorageView, TenantView,

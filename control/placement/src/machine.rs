@@ -5,7 +5,7 @@ use crate::{
     bits::BitSet,
     eligible::Condition,
     index::Index,
-    queue::UNBOUNDED_MS,
+    queue::UNBOUNDED_WALLTIME_MS,
     view::{Before, ClusterView, Health, Liveness, LoanView, NodeView, RunningView},
     windows::Windows,
 };
@@ -255,7 +255,7 @@ impl Machine {
         let counted = self.held.iter().filter(|(_, held)| held.gpus > 0);
         let of_allocation = |(id, held): (&AllocationId, &Held)| {
             let walltime = running.get(id).and_then(|r| r.walltime_ms);
-            let lasts_ms = walltime.unwrap_or(UNBOUNDED_MS);
+            let lasts_ms = walltime.unwrap_or(UNBOUNDED_WALLTIME_MS);
             held.gpus.saturating_mul(lasts_ms.into())
         };
         let all = counted.map(of_allocation);

@@ -1,6 +1,7 @@
 //! What a vCluster may tune: the weights of the nine factors, and how many blocked jobs get a
 //! reservation.
 
+use lattice_quorum_types::vcluster::WEIGHTS;
 use serde::{Deserialize, Serialize};
 
 /// How a planner decides.
@@ -154,17 +155,7 @@ impl Default for Weights {
 
 impl Weights {
     /// Names of the weights, w1 to w9.
-    pub const NAMES: [&'static str; 9] = [
-        "priority",
-        "wait_time",
-        "fair_share",
-        "topology",
-        "data_ready",
-        "backlog",
-        "energy",
-        "checkpoint",
-        "conformance",
-    ];
+    pub const NAMES: [&'static str; 9] = WEIGHTS;
 
     /// Checks the weights.
     ///

@@ -9,8 +9,8 @@ use crate::{
 use lattice_quorum_types::{AllocationId, ProjectPath, UnixMillis, spec::Spread};
 use std::{cmp::Ordering, collections::BTreeMap, sync::Arc};
 
-/// GPU-hours of work without an end are counted for so long, milliseconds.
-pub(crate) const UNBOUNDED_MS: u64 = 24 * 3_600_000;
+/// Work without a walltime counts for this long where amounts of time are added up, milliseconds.
+pub const UNBOUNDED_WALLTIME_MS: u64 = 24 * 3_600_000;
 /// What one job counts at most, so that no queue's sum overflows.
 const MOST_ASKED: u128 = 1 << 96;
 const UNKNOWN: u64 = u64::MAX;
@@ -172,7 +172,7 @@ impl Queue {
     }
 
     fn count(&mut self, job: &PendingView, is_new: bool) {
-        let walltime = job.walltime_ms.unwrap_or(UNBOUNDED_MS);
+        let walltime = job.walltime_ms.unwrap_or(UNBOUNDED_WALLTIME_MS);
         let node_ms = u128::from(job.nodes) * u128::from(walltime);
         let (total, more) = match job.constraints.gpus_per_node {
             Some(gpus) => (&mut self.asked.gpu_ms, node_ms.saturating_mul(gpus.into())),

@@ -42,6 +42,20 @@ pub enum InvalidSetting {
     },
 }
 
+/// Names of the nine weights of a scheduler's score, w1 to w9: of the fields in the API, of the stored settings (after
+/// `weights.`), and with `-` for `_` of the CLI's flags.
+pub const WEIGHTS: [&str; 9] = [
+    "priority",
+    "wait_time",
+    "fair_share",
+    "topology",
+    "data_ready",
+    "backlog",
+    "energy",
+    "checkpoint",
+    "conformance",
+];
+
 /// The settings in a profile's text. Lines that are none are passed over.
 pub fn settings(profile: &str) -> BTreeMap<&str, &str> {
     profile

@@ -4,7 +4,7 @@
 use super::{Input, Work};
 use crate::{
     factors,
-    queue::UNBOUNDED_MS,
+    queue::UNBOUNDED_WALLTIME_MS,
     view::{PendingView, RunningView},
 };
 use lattice_quorum_types::{AllocationState, UnixMillis};
@@ -129,7 +129,7 @@ pub(super) struct Prospect {
 impl Prospect {
     /// `gpus_per_node`: the mean of the nodes that fit.
     pub(super) fn new(input: &Input<'_>, job: &PendingView, gpus_per_node: f64) -> Self {
-        let asked = job.walltime_ms.unwrap_or(UNBOUNDED_MS);
+        let asked = job.walltime_ms.unwrap_or(UNBOUNDED_WALLTIME_MS);
         let sooner = input.planned_start.map(|at| at.since(input.now));
         let wait = input.now.since(job.eligible_at);
         Self {
