@@ -3,13 +3,12 @@
 
 mod follow;
 mod gpus;
-mod standing;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use follow::follow;
-pub use standing::Hours;
-pub(crate) use standing::{Standings, bursts, tenants};
+pub use lattice_view::Hours;
+pub(crate) use lattice_view::{Standings, bursts};
 
 use lattice_accounting::ledger::Ledger;
 use parking_lot::RwLock;

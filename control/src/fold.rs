@@ -8,10 +8,10 @@ use crate::{
 };
 use futures::StreamExt;
 use lattice_quorum_types::{
-    Allocation, Event, NodeId, Revision,
+    Event, NodeId, Revision,
     baseline::BaselinesView,
     dag::{Dag, DagState},
-    event::{AllocationChange, EventKind},
+    event::EventKind,
     id::DagId,
     node::Node,
     view::{Answer, Hot, Query, WatchItem},
@@ -198,7 +198,7 @@ pub(crate) fn fold(core: &Core, events: &[Event]) {
         (view.revision, view.at) = (last.revision, last.at);
         let mut told: Vec<Event> = Vec::with_capacity(newer.len());
         for event in newer {
-            let event = whole(view, event);
+            let event = view.expanded(event).into_owned();
             if let EventKind::Allocation { record, .. } = &event.kind {
                 core.moved.follow(view, event.revision, record);
             }
@@ -209,30 +209,6 @@ pub(crate) fn fold(core: &Core, events: &[Event]) {
         let change = |of_one: &[Event]| Change::Events(of_one.into());
         Some(revisions.map(change).collect())
     });
-}
-
-/// As readers here are told: with whole records, also where the quorum told only what is another.
-fn whole(view: &View, event: &Event) -> Event {
-    let counted = match &event.kind {
-        EventKind::ArrayCounted { id, tally, stop } => {
-            view.allocation(*id).map(|array| (array, tally, stop))
-        }
-        _ => None,
-    };
-    let Some((array, tally, stop)) = counted else {
-        return event.clone();
-    };
-    let mut record = Allocation::clone(array);
-    record.course.tally = Some(tally.clone());
-    record.stop.clone_from(stop);
-    record.revision = event.revision;
-    Event {
-        kind: EventKind::Allocation {
-            change: AllocationChange::Counted,
-            record: Arc::new(record),
-        },
-        ..event.clone()
-    }
 }
 
 /// A revision without events we are told of.
@@ -246,23 +222,8 @@ fn advance(core: &Core, revision: Revision) {
 }
 
 fn apply(view: &mut View, event: &Event) {
+    view.base.apply(event);
     match &event.kind {
-        EventKind::Allocation { record, .. } => view.set_allocation((**record).clone()),
-        EventKind::Node { record } => {
-            let nodes = Arc::make_mut(&mut view.nodes);
-            let id = &record.id;
-            let entry = nodes
-                .entry(id.clone())
-                .or_insert_with(|| Arc::new(NodeEntry::new(id.clone())));
-            let before = Arc::make_mut(entry).record.replace(record.clone());
-            view.follow_promise(before.as_ref(), record);
-        }
-        EventKind::Project { record } => {
-            Arc::make_mut(&mut view.projects).insert(record.path.clone(), record.clone());
-        }
-        EventKind::ProjectDeleted { path } => {
-            Arc::make_mut(&mut view.projects).remove(path);
-        }
         EventKind::Baseline { record } => {
             Arc::make_mut(&mut view.baselines).set((**record).clone());
             view.conformance_version += 1;
@@ -277,47 +238,9 @@ fn apply(view: &mut View, event: &Event) {
             }
             view.brake = held.clone().map(Arc::new);
         }
-        EventKind::System { record } => view.system = *record,
-        EventKind::Vcluster { record } => {
-            Arc::make_mut(&mut view.vclusters).insert(record.name.clone(), record.clone());
-        }
-        EventKind::VclusterDeleted { vcluster } => {
-            Arc::make_mut(&mut view.vclusters).remove(vcluster);
-        }
-        EventKind::Dag { record } => {
-            let dags = Arc::make_mut(&mut view.dags);
-            match record.state {
-                DagState::Running => dags.insert(record.id, record.clone()),
-                _ => dags.remove(&record.id),
-            };
-        }
-        EventKind::DagProgressed { id, progress } => {
-            if let Some(dag) = Arc::make_mut(&mut view.dags).get_mut(id) {
-                Arc::make_mut(dag).advance(progress.clone(), event.revision);
-            }
-        }
-        EventKind::Reservation { record } => {
-            Arc::make_mut(&mut view.reservations).insert(record.name.clone(), record.clone());
-        }
-        EventKind::ReservationDeleted { name } => {
-            Arc::make_mut(&mut view.reservations).remove(name);
-        }
-        EventKind::Budget { record } => {
-            let budgets = Arc::make_mut(&mut view.budgets);
-            match record.is_empty() {
-                true => budgets.remove(&record.tenant),
-                false => budgets.insert(record.tenant.clone(), Arc::new((**record).clone())),
-            };
-        }
         EventKind::Facts { through } => view.facts = view.facts.max(*through),
-        // Told as a whole record, of every array that is known.
-        EventKind::ArrayCounted { .. }
-        | EventKind::NodesClaimed { .. }
-        | EventKind::NodeReleased { .. }
-        | EventKind::Lease { .. }
-        | EventKind::Enrolled { .. }
-        | EventKind::Trust { .. }
-        | EventKind::Audit { .. } => {}
+        // Applied to the base.
+        _ => {}
     }
 }
 

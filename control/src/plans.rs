@@ -8,11 +8,12 @@ mod tests;
 
 pub(crate) use asked::{Asked, Busy};
 
-use crate::{tasks::schedule::whole, view::View};
+use crate::view::View;
 use lattice_placement::{
     Blocker, Explanation, PendingView, Plan, Planner, Reservation, Waiting, Weights,
 };
 use lattice_quorum_types::{Allocation, AllocationId, UnixMillis, VclusterName, hostlist};
+use lattice_view::whole;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,

@@ -1,132 +1,22 @@
 //! How a vCluster's scheduler decides: its settings as the quorum keeps them, as people see them, and as
 //! the planner takes them.
 
-use crate::{View, movement};
 use lattice_api::{
     problem::FieldError,
     scheduler::{
         AllReservations, ReservationsView, SchedulerChange, SchedulerView, WeightsView, wrong,
     },
 };
-use lattice_placement::{Policy, Profile, Reservations, Weights};
-use lattice_quorum_types::{VclusterName, vcluster::settings};
-use std::{collections::BTreeMap, str::FromStr};
+use lattice_placement::{Profile, Reservations, Weights};
+use lattice_quorum_types::vcluster::settings;
+use lattice_view::scheduler::{
+    ALL, CHECKPOINT, PROFILE, REFERENCE_WAIT, RESERVATIONS, policy, weight_setting,
+};
+use std::collections::BTreeMap;
 
-const REFERENCE_WAIT: &str = "reference_wait_ms";
-const RESERVATIONS: &str = "reservations";
-const CHECKPOINT: &str = "checkpoint_bytes_s";
-const ALL: &str = "all";
-/// The kind of work whose weights were set last.
-const PROFILE: &str = "profile";
 /// The name of the weights that are none of the five profiles.
 const BALANCED: &str = "balanced";
 const GB: f64 = 1e9;
-
-fn weight_setting(name: &str) -> String {
-    format!("weights.{name}")
-}
-
-/// Whether a vCluster is for sensitive work: it was given the weights of that kind last. Where only single
-/// weights were said, or before kinds were written down, it is one that has just those.
-pub(crate) fn is_for_sensitive(said: &BTreeMap<&str, &str>) -> bool {
-    let sensitive = Profile::Sensitive;
-    match said.get(PROFILE) {
-        Some(kind) => *kind == sensitive.name(),
-        None => policy_of(said, &mut Vec::new()).weights == sensitive.weights(),
-    }
-}
-
-/// Whether a vCluster is for services: it was given the weights of that kind last.
-pub(crate) fn is_for_services(said: &BTreeMap<&str, &str>) -> bool {
-    said.get(PROFILE) == Some(&Profile::Service.name())
-}
-
-/// What a text of settings stands for.
-#[derive(Debug, Default)]
-pub(crate) struct Read {
-    /// What it does not say is as by default, and so is what nobody can read: a queue must be served by
-    /// something.
-    pub(crate) policy: Policy,
-    /// What nobody can read, and why: a newer control may have written it.
-    pub(crate) unread: Vec<String>,
-}
-
-/// The policy that a text of settings stands for.
-pub(crate) fn policy(profile: &str) -> Policy {
-    read(profile).policy
-}
-
-fn read(profile: &str) -> Read {
-    let mut unread = Vec::new();
-    let policy = policy_of(&settings(profile), &mut unread);
-    Read { policy, unread }
-}
-
-fn policy_of(said: &BTreeMap<&str, &str>, unread: &mut Vec<String>) -> Policy {
-    let mut policy = Policy::default();
-    let mut row = policy.weights.to_array();
-    for (weight, name) in row.iter_mut().zip(Weights::NAMES) {
-        read_into(said, &weight_setting(name), weight, unread);
-    }
-    match Weights::new(row.into()) {
-        Ok(weights) => policy.weights = weights,
-        Err(error) => unread.push(error.to_string()),
-    }
-    let wait = &mut policy.reference_wait_ms;
-    read_into(said, REFERENCE_WAIT, wait, unread);
-    policy.reservations = match said.get(RESERVATIONS) {
-        Some(&ALL) => Reservations::All,
-        _ => match read_one(said, RESERVATIONS, unread) {
-            Some(depth) => Reservations::First(depth),
-            None => policy.reservations,
-        },
-    };
-    policy.checkpoint_bytes_s = read_one(said, CHECKPOINT, unread);
-    policy
-}
-
-fn read_into<T: FromStr>(
-    said: &BTreeMap<&str, &str>,
-    name: &str,
-    into: &mut T,
-    unread: &mut Vec<String>,
-) {
-    if let Some(value) = read_one(said, name, unread) {
-        *into = value;
-    }
-}
-
-fn read_one<T: FromStr>(
-    said: &BTreeMap<&str, &str>,
-    name: &str,
-    unread: &mut Vec<String>,
-) -> Option<T> {
-    let text = said.get(name)?;
-    let value = text.parse().ok();
-    if value.is_none() {
-        unread.push(format!("{name}={text}"));
-    }
-    value
-}
-
-impl View {
-    /// How the scheduler of a vCluster decides.
-    pub(crate) fn policy_of(&self, vcluster: &VclusterName) -> Policy {
-        let known = self.vclusters.get(vcluster);
-        known.map_or_else(Policy::default, |known| policy(&known.definition.profile))
-    }
-
-    /// The same, with what nobody can read of it, nor of how its work is moved.
-    pub(crate) fn settings_of(&self, vcluster: &VclusterName) -> Read {
-        let known = self.vclusters.get(vcluster);
-        known.map_or_else(Read::default, |known| {
-            let profile = &known.definition.profile;
-            let mut found = read(profile);
-            found.unread.extend(movement::unread(profile));
-            found
-        })
-    }
-}
 
 /// What is stored, as people see it.
 pub(crate) fn shown(profile: &str) -> SchedulerView {
@@ -223,13 +113,13 @@ fn profile(name: &str) -> Result<Weights, FieldError> {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
-    use lattice_api::scheduler::{PROFILES, WEIGHTS, WeightsChange};
-    use lattice_placement::RawWeights;
+    use lattice_api::scheduler::{PROFILES, WeightsChange};
+    use lattice_placement::{Policy, RawWeights};
     use lattice_quorum_types::vcluster::with_settings;
+    use lattice_view::scheduler::{Read, read};
 
     #[test]
     fn people_and_the_planner_have_the_same_names() {
-        assert_eq!(WEIGHTS, Weights::NAMES);
         let profiles = Profile::ALL.into_iter().map(Profile::name);
         assert!(profiles.chain([BALANCED]).eq(PROFILES));
         for name in PROFILES {

@@ -160,7 +160,10 @@ impl<'a> Following<'a> {
         let hours = core.books.ask(|ledger| {
             let of = |budget: &TenantBudget| {
                 let used = ledger.used(Whose::Tenant(&budget.tenant), from, now).work;
-                (budget.tenant.clone(), Hours::new(budget, used, now))
+                (
+                    budget.tenant.clone(),
+                    Hours::new(budget, used.gpu_ms, used.node_ms, now),
+                )
             };
             view.budgets
                 .values()

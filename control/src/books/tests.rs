@@ -26,7 +26,7 @@ fn hours(used: u64, budget: u64) -> Hours {
         node_ms: 0,
         gpu_ms: used * HOUR_MS,
     };
-    Hours::new(&record, used, UnixMillis(0))
+    Hours::new(&record, used.gpu_ms, used.node_ms, UnixMillis(0))
 }
 
 fn factor(hours: Hours) -> f64 {
@@ -62,7 +62,7 @@ fn the_worse_of_two_budgets_counts() {
         node_ms: 45 * HOUR_MS,
         gpu_ms: 20 * HOUR_MS,
     };
-    let hours = Hours::new(&record, used, UnixMillis(0));
+    let hours = Hours::new(&record, used.gpu_ms, used.node_ms, UnixMillis(0));
     assert_eq!(hours.used(), Some(0.9));
 }
 
@@ -87,18 +87,18 @@ fn an_accounting_systems_word_counts_before_the_ledgers_as_long_as_it_holds() {
         node_ms: 10 * HOUR_MS,
         gpu_ms: 90 * HOUR_MS,
     };
-    let told = Hours::new(&record, used, UnixMillis(1_000));
+    let told = Hours::new(&record, used.gpu_ms, used.node_ms, UnixMillis(1_000));
     // Of nodes it says nothing.
     assert_eq!(told.used(), Some(0.1));
-    assert_eq!(told.source(), standing::Source::Ledger);
+    assert_eq!(told.source(), lattice_view::standing::Source::Ledger);
     assert!(told.downscaled);
     assert_eq!(factor(told), 0.05);
     let (gpu, source) = told.gpu.unwrap();
     assert_eq!(
         (gpu.used_ms, source),
-        (50 * HOUR_MS, standing::Source::Accounting)
+        (50 * HOUR_MS, lattice_view::standing::Source::Accounting)
     );
-    let alone = Hours::new(&record, used, UnixMillis(1_001));
+    let alone = Hours::new(&record, used.gpu_ms, used.node_ms, UnixMillis(1_001));
     assert_eq!(alone.used(), Some(0.9));
     assert!(!alone.downscaled);
 }
@@ -113,7 +113,7 @@ fn the_solver_is_told_of_steps() {
             node_ms: used_ms,
             gpu_ms: 0,
         };
-        Hours::new(&record, used, UnixMillis(0)).stepped()
+        Hours::new(&record, used.gpu_ms, used.node_ms, UnixMillis(0)).stepped()
     };
     assert_eq!(at(5_001), at(5_009));
     assert_ne!(at(5_009), at(5_010));
@@ -192,7 +192,7 @@ async fn what_runs_is_counted_and_a_budget_that_is_used_up_is_told() {
         world.allocation(key.allocation).state,
         AllocationState::Running
     );
-    let solved = tenants(&core.view());
+    let solved = lattice_view::tenants(&core.view());
     assert!(solved[&tenant].budget_used() >= 1.0);
 
     world.service(Command::Report {

@@ -10,6 +10,7 @@ use lattice_quorum_types::{
     baseline::{Baseline, ClassRule, CohortSelector, Constraint, Definition, Rule, Scalar},
     node::Lifecycle,
 };
+use lattice_view::BaseView;
 
 fn nic(firmware: &str, driver: &str) -> ClassRecord {
     let mut record = ClassRecord::new(Class::Nic);
@@ -54,7 +55,10 @@ impl Fleet {
             (entry.id.clone(), Arc::new(entry))
         });
         let mut view = View {
-            nodes: Arc::new(entries.collect()),
+            base: BaseView {
+                nodes: Arc::new(entries.collect()),
+                ..BaseView::default()
+            },
             ..View::default()
         };
         Arc::make_mut(&mut view.baselines).replace(baselines);

@@ -11,6 +11,7 @@ use lattice_quorum_types::{
     VclusterName,
     command::{Power, Principal, SCHEMA},
     dag::{DagSpec, MemberSpec},
+    event::AllocationChange,
     limit::Limits,
     spec::{AllocationSpec, Workload},
     wire::Unavailable,

@@ -189,7 +189,7 @@ fn put(core: &Core, edit: impl FnOnce(&mut Inputs) -> bool) {
 fn note(core: &Core, source: &Source, came: Result<(), String>) {
     let now = core.now();
     put(core, |inputs| {
-        inputs.note(source, now, came);
+        super::note(inputs, source, now, came);
         true
     });
 }

@@ -2,14 +2,17 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 use super::*;
 use lattice_api::movement::SETTINGS;
+use lattice_placement::movement::{checkpoint, lend, preempt, scale::Damping};
 use lattice_quorum_types::vcluster::with_settings;
+use lattice_view::movement::{KEYS, unread};
+use std::collections::BTreeSet;
 
 fn read(profile: &str) -> Movement {
-    Said::new(profile).movement()
+    MovementReader::new(profile).movement()
 }
 
 fn damping(profile: &str) -> Damping {
-    Said::new(profile).scale()
+    MovementReader::new(profile).scale()
 }
 
 fn change(settings: &[(&str, &str)]) -> MovementChange {
@@ -191,7 +194,7 @@ fn the_whole_must_fit_together() {
             "profile=sensitive\n",
             &[("sharing.allow_lending", "true")],
             "sharing.allow_lending",
-            "whose nodes are not lent",
+            "such nodes are not lent",
         ),
     ] {
         let error = check(&set(before, settings), 4).unwrap_err();

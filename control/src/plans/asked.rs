@@ -133,7 +133,7 @@ impl Core {
     /// Where too many ask for the same.
     pub(crate) async fn plan_with(&self, extra: &Allocation) -> Result<Option<Planned>, Busy> {
         let (view, vcluster) = (|| self.view(), &extra.spec.vcluster);
-        let home = Home::of(&view());
+        let home = Home::of(&view().vclusters);
         let _one_of_few = self.asked.dry_runs.try_acquire().map_err(|_| Busy)?;
         let waits = extra.state == AllocationState::Pending;
         let extra = waits.then(|| {

@@ -14,7 +14,7 @@ use crate::{
     tasks::{
         activation::due,
         reconciler::{Pace, Reconciler},
-        schedule::{room, whole},
+        schedule::room,
     },
     view::View,
 };
@@ -31,6 +31,7 @@ use lattice_quorum_types::{
     course::{AfterCheckpoint, MoveReason},
     node::Node,
 };
+use lattice_view::whole;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::time::Instant;
 

@@ -287,6 +287,7 @@ mod tests {
     use crate::tasks::testing;
     use lattice_placement::Health;
     use lattice_quorum_types::node::DrainReason;
+    use lattice_view::BaseView;
 
     const NOW: UnixMillis = UnixMillis(1_000_000);
     const KEPT_OUT: Duration = Duration::from_secs(60);
@@ -310,7 +311,10 @@ mod tests {
     fn may_come_in(entry: NodeEntry) -> bool {
         let nodes = BTreeMap::from([(entry.id.clone(), Arc::new(entry))]);
         let view = View {
-            nodes: Arc::new(nodes),
+            base: BaseView {
+                nodes: Arc::new(nodes),
+                ..BaseView::default()
+            },
             ..View::default()
         };
         !recovered(&view, NOW, KEPT_OUT).is_empty()

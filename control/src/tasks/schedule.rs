@@ -23,6 +23,7 @@ use lattice_quorum_types::{
     weight,
     wire::MAX_COMMAND_BYTES,
 };
+use lattice_view::{changes, delta, waiting, whole};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -30,15 +31,12 @@ use std::{
 };
 use tokio::time::{Instant, timeout};
 
-pub(crate) mod inputs;
 mod late;
 mod promises;
 pub(crate) mod room;
 mod sooner;
 mod unassigned;
 
-pub(crate) use inputs::whole;
-use inputs::{changes, delta, waiting};
 use late::Turns;
 use promises::Refused;
 use room::{Search, Sought};
@@ -514,7 +512,7 @@ fn set_aside(
                 delta.pending.insert(*id, None);
             }
             (false, Some(waits)) if !is_planned && !is_news => {
-                let waits = waiting(view, &Home::of(view), waits);
+                let waits = waiting(view, &Home::of(&view.vclusters), waits);
                 delta.pending.insert(*id, Some(waits));
             }
             _ => {}

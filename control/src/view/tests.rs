@@ -38,7 +38,10 @@ fn says(entry: &mut NodeEntry, is_upgraded: bool, byte: u8) {
 fn view(nodes: impl IntoIterator<Item = NodeEntry>) -> View {
     let nodes = nodes.into_iter().map(|n| (n.id.clone(), Arc::new(n)));
     let mut view = View {
-        nodes: Arc::new(nodes.collect()),
+        base: BaseView {
+            nodes: Arc::new(nodes.collect()),
+            ..BaseView::default()
+        },
         ..View::default()
     };
     view.settle_levels();

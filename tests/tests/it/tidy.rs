@@ -15,7 +15,7 @@ fn root() -> PathBuf {
 
 /// What each package uses of ours, outside its tests: these arrows and no others. A daemon is used by the command line,
 /// which runs all of them in its demo, and by the tests of the whole.
-const ARROWS: [(&str, &[&str]); 25] = [
+const ARROWS: [(&str, &[&str]); 26] = [
     ("lattice-host", &[]),
     ("lattice-rng", &[]),
     ("lattice-hwprobe", &[]),
@@ -47,10 +47,11 @@ const ARROWS: [(&str, &[&str]); 25] = [
     ),
     ("lattice-quorum-state", &["quorum-types"]),
     ("lattice-placement", &["quorum-types"]),
+    ("lattice-view", &["quorum-types", "placement"]),
     ("lattice-accounting", &["quorum-types", "config", "host"]),
     (
         "lattice-replay",
-        &["quorum-types", "quorum-state", "placement", "rng"],
+        &["quorum-types", "quorum-state", "placement", "view", "rng"],
     ),
     ("lattice-mesh", &["quorum-types", "host"]),
     ("lattice-gossip", &["mesh"]),
@@ -91,6 +92,7 @@ const ARROWS: [(&str, &[&str]); 25] = [
             "quorum-types",
             "quorum-client",
             "placement",
+            "view",
             "accounting",
             "gossip",
             "mesh",
@@ -214,7 +216,7 @@ fn every_source_file_says_what_it_is() {
 
 #[test]
 fn pure_crates_ban_clocks_randomness_and_files() {
-    for folder in ["quorum/state", "control/placement"] {
+    for folder in ["quorum/state", "control/placement", "control/view"] {
         let rules = fs::read_to_string(root().join(folder).join("clippy.toml")).unwrap();
         for banned in ["SystemTime::now", "Instant::now", "HashMap", "std::fs"] {
             assert!(

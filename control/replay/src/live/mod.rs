@@ -21,6 +21,7 @@ use lattice_quorum_types::{
     AllocationId, NodeId, ProjectPath, Refusal, UnixMillis, VclusterName,
     spec::{AllocationSpec, Constraints, Workload as Runs},
 };
+use lattice_view::changes;
 use ledger::Ledger;
 use serde::{Deserialize, Serialize};
 use std::{
@@ -478,8 +479,8 @@ impl<L: Ledger> Serving<'_, L> {
                 }
             }
             watch.heard(&vcluster, &delta);
+            part.has_news |= changes(&delta, part.planner.view());
             part.planner.update(delta);
-            part.has_news = true;
         }
     }
 

@@ -1,25 +1,26 @@
-//! The replicated state machine as the ledger: every change is a command that it judges, and what schedulers hear is
-//! made of its events.
+//! The replicated state machine as the ledger: it judges every change as a command. Solver input is derived from its
+//! events as a control derives it (`control/view`).
 
 use super::{
     LiveError,
     ledger::{Ledger, News, Power, delta_of},
 };
-use crate::cluster::{Cluster, ClusterError};
-use lattice_placement::{ClusterView, LevelView, NodeFacts, NodeView, PendingView, RunningView};
+use crate::cluster::{Cluster, ClusterError, Host};
+use lattice_placement::{ClusterView, Delta, NodeFacts};
 use lattice_quorum_state::{MAX_FORWARD_MS, MAX_LEASE_MS, State};
 use lattice_quorum_types::{
-    AllocationId, AllocationState, Applied, Command, Envelope, Event, NodeId, Outcome, ProjectPath,
-    Refusal, UnixMillis, VclusterName,
+    AllocationId, Applied, Command, Envelope, Event, NodeId, Outcome, ProjectPath, Refusal,
+    UnixMillis, VclusterName,
     allocation::RankExit,
     command::{ExpectedNode, Fence, Power as Role, Principal, RankReport, SCHEMA},
     event::EventKind,
     id::LeaseName,
     limit::Limits,
-    node::Lifecycle,
+    node::{Lifecycle, Node},
     spec::AllocationSpec,
 };
-use std::collections::BTreeMap;
+use lattice_view::{BaseView, Changes, ViewNode, whole};
+use std::{collections::BTreeMap, sync::Arc};
 
 const ADMIN: &str = "replay";
 const SERVICE: &str = "service:control/replay";
@@ -30,10 +31,40 @@ const RENEWED_BEFORE_MS: u64 = 1000;
 /// So many records of what has ended are taken out of the state at once: nobody reads them again.
 const FORGOTTEN_AFTER: u64 = 4096;
 
+/// A node of the cluster's description, with its committed record.
+#[derive(Clone, Default)]
+struct DescribedNode {
+    record: Option<Node>,
+    facts: NodeFacts,
+}
+
+impl ViewNode for DescribedNode {
+    fn unknown(_: NodeId) -> Self {
+        Self::default()
+    }
+
+    fn record(&self) -> Option<&Node> {
+        self.record.as_ref()
+    }
+
+    fn set_record(&mut self, record: Node) -> Option<Node> {
+        self.record.replace(record)
+    }
+
+    fn facts(&self) -> NodeFacts {
+        self.facts.clone()
+    }
+}
+
 /// See the module.
 pub(super) struct Quorum<'a> {
     cluster: &'a Cluster,
     state: State,
+    /// Its state as a control sees it, changed in place.
+    seen: BaseView<DescribedNode>,
+    /// What has changed in `seen` since schedulers were given it last.
+    changes: Changes,
+    has_changes: bool,
     index: u64,
     news: News,
     power: Power<'a>,
@@ -53,9 +84,24 @@ impl<'a> Quorum<'a> {
             name: name.to_owned(),
             power,
         };
+        let state = State::with_policy(cluster.limit_policy);
+        let described = |host: &Host| DescribedNode {
+            record: None,
+            facts: host.facts.clone(),
+        };
+        let nodes = cluster.nodes.iter();
+        let nodes = nodes.map(|(id, host)| (id.clone(), Arc::new(described(host))));
+        let seen = BaseView {
+            system: state.system(),
+            nodes: Arc::new(nodes.collect()),
+            ..BaseView::default()
+        };
         let mut quorum = Self {
             cluster,
-            state: State::with_policy(cluster.limit_policy),
+            changes: Changes::since(&seen),
+            has_changes: false,
+            seen,
+            state,
             index: 0,
             news: News::new(),
             power: Power::new(cluster),
@@ -126,8 +172,8 @@ impl<'a> Quorum<'a> {
         let Applied {
             outcome, events, ..
         } = self.state.apply(self.index, &envelope)?;
-        for event in events {
-            self.hear(event);
+        for event in &events {
+            self.follow(event);
         }
         if self.index.is_multiple_of(FORGOTTEN_AFTER) {
             drop(self.state.take_sealed());
@@ -173,42 +219,16 @@ impl<'a> Quorum<'a> {
         Ok(())
     }
 
-    fn facts(&self, node: &NodeId) -> NodeFacts {
-        let host = self.cluster.nodes.get(node);
-        host.map_or_else(NodeFacts::default, |host| host.facts.clone())
-    }
-
-    fn hear(&mut self, event: Event) {
-        match event.kind {
-            EventKind::Node { record } => {
-                let (id, vcluster) = (record.id.clone(), record.current.clone());
-                let facts = self.facts(&id);
-                self.power
-                    .draw(&id, record.holder.is_some(), &mut self.news);
-                let delta = delta_of(&mut self.news, &vcluster);
-                delta.nodes.insert(id, Some(NodeView::new(&record, facts)));
-            }
-            EventKind::Allocation { record, .. } => {
-                let delta = delta_of(&mut self.news, &record.spec.vcluster);
-                let waits = record.state == AllocationState::Pending;
-                delta
-                    .pending
-                    .insert(record.id, waits.then(|| PendingView::from(&*record)));
-                let holds = record.state.holds();
-                delta
-                    .running
-                    .insert(record.id, holds.then(|| RunningView::from(&*record)));
-            }
-            EventKind::Project { record } => {
-                for vcluster in self.cluster.vclusters.keys() {
-                    let delta = delta_of(&mut self.news, vcluster);
-                    delta
-                        .levels
-                        .insert(record.path.clone(), Some(LevelView::from(&record)));
-                }
-            }
-            _ => {}
+    fn follow(&mut self, event: &Event) {
+        if let EventKind::Node { record } = &event.kind {
+            self.power
+                .draw(&record.id, record.holder.is_some(), &mut self.news);
         }
+        let event = self.seen.expanded(event);
+        self.changes.note(&self.seen, &event);
+        (self.seen.revision, self.seen.at) = (event.revision, event.at);
+        self.seen.apply(&event);
+        self.has_changes = true;
     }
 }
 
@@ -280,26 +300,26 @@ impl Ledger for Quorum<'_> {
     }
 
     fn view(&self, vcluster: &VclusterName) -> ClusterView {
-        let records = ClusterView::of_records(
-            vcluster,
-            self.state.nodes(),
-            self.state.live_allocations(),
-            self.state.projects(),
-            |node| self.facts(node),
-        );
         ClusterView {
             revision: self.state.revision(),
-            limit_policy: self.cluster.limit_policy,
             power: self.power.domains().collect(),
-            ..records
+            ..whole(&self.seen, vcluster, 0)
         }
     }
 
     fn take_news(&mut self) -> News {
         let mut news = std::mem::take(&mut self.news);
-        for delta in news.values_mut() {
-            delta.revision = self.state.revision();
-            delta.limit_policy = self.cluster.limit_policy;
+        if std::mem::take(&mut self.has_changes) {
+            let changes = std::mem::replace(&mut self.changes, Changes::since(&self.seen));
+            for vcluster in self.cluster.vclusters.keys() {
+                let delta = delta_of(&mut news, vcluster);
+                let power = std::mem::take(&mut delta.power);
+                *delta = Delta {
+                    revision: self.state.revision(),
+                    power,
+                    ..changes.delta(&self.seen, vcluster, 0)
+                };
+            }
         }
         news
     }

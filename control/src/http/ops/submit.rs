@@ -94,7 +94,7 @@ pub(super) fn possible(core: &Core, spec: &AllocationSpec) -> Result<(), Problem
     let name = &spec.vcluster;
     // What is lent comes back, what is borrowed may stay, and what others lend may be had for a while: by
     // what does not keep to its own.
-    let is_home_only = Home::of(&view).keeps(spec, spec.nodes, spec.walltime_ms);
+    let is_home_only = Home::of(&view.vclusters).keeps(spec, spec.nodes, spec.walltime_ms);
     let lenders = match is_home_only {
         true => BTreeSet::new(),
         false => lenders_to(&view, name),

@@ -3,10 +3,11 @@
 use super::bed::Bed;
 use crate::{
     core::Wakes,
-    inputs::{Inputs, Price, Source, SourceState, System},
+    inputs::{Inputs, Price, Source, System},
 };
 use lattice_placement::Fraction;
 use lattice_quorum_types::AllocationId;
+use lattice_view::inputs::SourceState;
 use std::sync::Arc;
 
 async fn told(bed: &Bed) -> Vec<String> {

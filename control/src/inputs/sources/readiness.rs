@@ -5,7 +5,7 @@ use crate::{
     config::scheduling::{DataReadinessConfig, filled, seconds},
     core::Core,
     inputs::{
-        Source, answer,
+        self, Source, answer,
         fetch::Web,
         readiness::{self, AskError, Lines, News, Turns},
     },
@@ -112,7 +112,7 @@ impl Readiness {
                 inputs.data_ready = Arc::new(ready);
             }
             if let Some(came) = came {
-                inputs.note(&Source::DataReadiness, now, came);
+                inputs::note(inputs, &Source::DataReadiness, now, came);
             }
             is_news
         });

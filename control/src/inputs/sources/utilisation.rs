@@ -114,7 +114,7 @@ impl Utilisation {
             let system = Arc::make_mut(&mut inputs.storage).get_mut(&self.system);
             let Some(system) = system else { return false };
             let is_news = system.others_mb_s != others_mb_s;
-            system.says(others_mb_s);
+            system.report(others_mb_s);
             is_news
         });
     }

@@ -3,7 +3,6 @@
 use crate::{
     fold,
     inputs::{Inputs, Price, System},
-    tasks::schedule::inputs::{delta, whole},
     tasks::testing::{allocation, entry},
     view::View,
 };
@@ -12,6 +11,7 @@ use lattice_placement::{Factors, Fraction, Planner, Policy, StorageView};
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, UnixMillis, VclusterName, spec::Demand, view::Hot,
 };
+use lattice_view::{BaseView, delta, whole};
 use std::sync::Arc;
 
 fn vcluster() -> VclusterName {
@@ -60,7 +60,10 @@ fn left(view: &View) -> Option<i64> {
 fn a_budget_is_left_by_others_and_by_what_running_work_was_promised() {
     use AllocationState::{Completed, Pending, Running, Starting, Stopping};
     let mut view = View {
-        inputs: scratch(1_000, None),
+        base: BaseView {
+            inputs: scratch(1_000, None),
+            ..BaseView::default()
+        },
         ..View::default()
     };
     assert_eq!(left(&view), Some(1_000));
@@ -105,11 +108,11 @@ fn use_that_a_source_should_tell_and_does_not_is_a_half_or_what_it_said_last() {
     };
     // Nobody has answered yet.
     assert_eq!(left_after(&|_| {}), Some(400));
-    assert_eq!(left_after(&|system| system.says(Some(850))), Some(50));
+    assert_eq!(left_after(&|system| system.report(Some(850))), Some(50));
     // It is silent for long; then it had said less than a half before.
-    assert_eq!(left_after(&|system| system.says(None)), Some(50));
-    assert_eq!(left_after(&|system| system.says(Some(20))), Some(880));
-    assert_eq!(left_after(&|system| system.says(None)), Some(400));
+    assert_eq!(left_after(&|system| system.report(None)), Some(50));
+    assert_eq!(left_after(&|system| system.report(Some(20))), Some(880));
+    assert_eq!(left_after(&|system| system.report(None)), Some(400));
     // Without a source nobody else uses it.
     assert_eq!(left_after(&|system| system.has_source = false), Some(900));
 }
@@ -121,7 +124,10 @@ fn a_state_that_is_read_anew_counts_no_promise_twice() {
         ..Hot::default()
     };
     let mut view = View {
-        inputs: scratch(1_000, None),
+        base: BaseView {
+            inputs: scratch(1_000, None),
+            ..BaseView::default()
+        },
         ..View::default()
     };
     fold::replace(&mut view, hot());

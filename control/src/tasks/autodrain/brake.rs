@@ -185,6 +185,7 @@ mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
     use crate::tasks::testing;
+    use lattice_view::BaseView;
     use std::sync::Arc;
 
     const NOW: UnixMillis = UnixMillis(10_000_000);
@@ -203,7 +204,10 @@ mod tests {
             (entry.id.clone(), Arc::new(entry))
         };
         View {
-            nodes: Arc::new((0..nodes).map(entry).collect()),
+            base: BaseView {
+                nodes: Arc::new((0..nodes).map(entry).collect()),
+                ..BaseView::default()
+            },
             ..View::default()
         }
     }

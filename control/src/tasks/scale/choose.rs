@@ -1,12 +1,13 @@
 //! The nodes that a service gets.
 
 use super::Wanted;
-use crate::{core::Core, movement::Home, tasks::schedule::whole, view::View};
+use crate::{core::Core, movement::Home, view::View};
 use lattice_placement::{
     Blocker, PendingView, RunningView,
     movement::scale::{Growth, Source, choose},
 };
 use lattice_quorum_types::{Allocation, NodeId, allocation::Rank, command::ExpectedNode};
+use lattice_view::whole;
 use std::{collections::BTreeSet, sync::Arc};
 
 /// Chosen on a thread of its own; `None` while the process ends.
@@ -52,7 +53,7 @@ fn chosen(
     let walltime_ms = ends_at.map(|at| at.since(now).max(1));
     // Whoever owns a node would wait for it for as long as nobody may stop the service.
     let nodes = service.spec.nodes.saturating_add(wanted.nodes);
-    let from = match Home::of(view).keeps(&service.spec, nodes, walltime_ms) {
+    let from = match Home::of(&view.vclusters).keeps(&service.spec, nodes, walltime_ms) {
         true => Source::Home,
         false => wanted.from,
     };

@@ -1,9 +1,9 @@
 //! Who waits too long, and for whom room is sought in this cycle: each has its turn.
 
-use super::room::Rules;
 use crate::view::View;
 use lattice_placement::{PendingView, Plan, Planner};
 use lattice_quorum_types::{AllocationId, UnixMillis};
+use lattice_view::Rules;
 use std::{cmp::Reverse, collections::BTreeMap};
 
 /// Jobs for which room is sought in one cycle: each is a few plans of its own.

@@ -11,20 +11,11 @@ use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, Command, NodeId, UnixMillis, VclusterName,
     command::{CheckpointAsked, Victim},
 };
+use lattice_view::Rules;
 use std::{
     borrow::Cow,
     collections::{BTreeMap, BTreeSet},
 };
-
-/// When, and from whom, a vCluster's jobs are made room for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Rules {
-    pub(crate) policy: preempt::Policy,
-    /// A job has waited so long, and would wait so long still, before anybody makes room for it.
-    pub(crate) patience_ms: u64,
-    /// How long a checkpoint of one that makes room may take.
-    pub(crate) timeout_ms: u64,
-}
 
 /// What a search needs to know.
 #[derive(Debug)]

@@ -1,13 +1,11 @@
 //! Work that is promised nodes, and could have others sooner: others make room for it as long as their checkpoints
 //! take, and meanwhile nodes may become free.
 
-use super::{
-    inputs,
-    promises::{self, Promise},
-};
+use super::promises::{self, Promise};
 use crate::{movement::Home, view::View};
 use lattice_placement::{Health, Liveness, PendingView};
 use lattice_quorum_types::{AllocationId, UnixMillis, VclusterName};
+use lattice_view::waiting as as_planned;
 use std::collections::BTreeMap;
 
 /// Who waits for what they are promised, where as many other nodes may be free. Who is placed loses its promise with
@@ -27,10 +25,10 @@ pub(super) fn waiting(
         return BTreeMap::new();
     }
     let free = free(view, vcluster);
-    let home = Home::of(view);
+    let home = Home::of(&view.vclusters);
     let known = |id| {
         let held = view.allocation(id)?;
-        (held.spec.nodes as usize <= free).then(|| (id, inputs::waiting(view, &home, held)))
+        (held.spec.nodes as usize <= free).then(|| (id, as_planned(view, &home, held)))
     };
     waits.into_iter().filter_map(known).collect()
 }

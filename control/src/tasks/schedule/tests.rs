@@ -11,6 +11,7 @@ use lattice_quorum_types::{
     project::Project,
     spec::{AllocationSpec, Constraints, Requeue, Workload},
 };
+use lattice_view::BaseView;
 use std::collections::BTreeMap;
 
 mod inputs;
@@ -106,10 +107,13 @@ fn view(
 ) -> Arc<View> {
     let project = project(used);
     Arc::new(View {
-        revision: Revision(revision),
-        projects: Arc::new([(project.path.clone(), project)].into()),
-        nodes: Arc::new(nodes.iter().map(|n| (n.id.clone(), n.clone())).collect()),
-        allocations: Arc::new(allocations.iter().map(|a| (a.id, a.clone())).collect()),
+        base: BaseView {
+            revision: Revision(revision),
+            projects: Arc::new([(project.path.clone(), project)].into()),
+            nodes: Arc::new(nodes.iter().map(|n| (n.id.clone(), n.clone())).collect()),
+            allocations: Arc::new(allocations.iter().map(|a| (a.id, a.clone())).collect()),
+            ..BaseView::default()
+        },
         ..View::default()
     })
 }
@@ -172,7 +176,7 @@ fn a_planner_is_told_how_tenants_stand() {
             gpu_ms: 0,
         };
         if !budget.is_empty() {
-            let hours = Hours::new(&budget, used, UnixMillis(0));
+            let hours = Hours::new(&budget, used.gpu_ms, used.node_ms, UnixMillis(0));
             view.hours = Arc::new([(tenant.clone(), hours)].into());
             view.budgets = Arc::new([(tenant.clone(), Arc::new(budget))].into());
         }
@@ -426,7 +430,7 @@ async fn nothing_is_planned_again_while_nothing_changes_but_the_time_and_the_lea
     world.fold();
     let put = |edit: &dyn Fn(&mut NodeEntry)| {
         world.core.publish(Wakes::Readers, |view| {
-            let nodes = Arc::make_mut(&mut view.nodes);
+            let nodes = Arc::make_mut(&mut view.base.nodes);
             let mut entry = NodeEntry::clone(&nodes[&testing::id("a")]);
             edit(&mut entry);
             nodes.insert(entry.id.clone(), Arc::new(entry));

@@ -4,6 +4,7 @@ use crate::tasks::testing::world::World;
 use lattice_quorum_types::vcluster::{Vcluster, VclusterDefinition};
 use lattice_quorum_types::view::{Answer, Query};
 use lattice_quorum_types::{Revision, id::VclusterName as Name};
+use lattice_view::BaseView;
 
 fn defined(names: &[String]) -> View {
     let vcluster = |name: &String| {
@@ -19,7 +20,10 @@ fn defined(names: &[String]) -> View {
         (name, record)
     };
     View {
-        vclusters: Arc::new(names.iter().map(vcluster).collect()),
+        base: BaseView {
+            vclusters: Arc::new(names.iter().map(vcluster).collect()),
+            ..BaseView::default()
+        },
         ..View::default()
     }
 }

@@ -19,6 +19,7 @@ use lattice_quorum_types::{
     spec::{AllocationSpec, Constraints, Requeue, Workload},
     wire::AttemptKey,
 };
+use lattice_view::BaseView;
 use std::{collections::BTreeMap, sync::Arc};
 
 /// The attempt in these views.
@@ -116,7 +117,10 @@ pub(crate) fn allocation(state: AllocationState, ranks: Vec<Rank>) -> Allocation
 pub(crate) fn view_of(nodes: impl IntoIterator<Item = NodeEntry>, held: Allocation) -> View {
     let nodes = nodes.into_iter().map(|n| (n.id.clone(), Arc::new(n)));
     let mut view = View {
-        nodes: Arc::new(nodes.collect()),
+        base: BaseView {
+            nodes: Arc::new(nodes.collect()),
+            ..BaseView::default()
+        },
         ..View::default()
     };
     view.set_allocation(held);

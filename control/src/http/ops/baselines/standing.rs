@@ -31,13 +31,14 @@ pub(super) fn of(
         Some(record) if record.definition == definition => record.version,
         Some(record) => record.version + 1,
     };
+    let revision = view.revision;
     Arc::make_mut(&mut view.baselines).set(Baseline {
         name: name.clone(),
         version,
         definition,
         by: String::new(),
         at: UnixMillis(0),
-        revision: view.revision,
+        revision,
         bytes: 0,
     });
     let record = |digest: &Digest| -> Option<ClassRecord> {

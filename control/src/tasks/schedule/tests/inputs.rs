@@ -256,7 +256,10 @@ fn reservation(nodes: &[&str], from: u64) -> Arc<Reservation> {
 fn reserving(view: &Arc<View>, reservations: &[Arc<Reservation>]) -> Arc<View> {
     let named = reservations.iter().map(|r| (r.name.clone(), r.clone()));
     Arc::new(View {
-        reservations: Arc::new(named.collect()),
+        base: BaseView {
+            reservations: Arc::new(named.collect()),
+            ..view.base.clone()
+        },
         ..View::clone(view)
     })
 }
@@ -330,7 +333,10 @@ fn with_profiles(view: &Arc<View>, owner: &str, borrower: &str) -> Arc<View> {
         (name(vcluster), known)
     });
     Arc::new(View {
-        vclusters: Arc::new(vclusters.into()),
+        base: BaseView {
+            vclusters: Arc::new(vclusters.into()),
+            ..view.base.clone()
+        },
         ..View::clone(view)
     })
 }

@@ -1,6 +1,6 @@
 //! For whom room is sought: who would wait too long, each in its turn.
 
-use super::super::{late::Late, room::Rules};
+use super::super::late::Late;
 use super::{
     inputs::{edited, folded, id, well},
     *,
@@ -11,6 +11,7 @@ use lattice_quorum_types::{
     allocation::{Rank, RankPhase},
     limit::{Limits, Usage},
 };
+use lattice_view::Rules;
 
 const NOW: UnixMillis = UnixMillis(100_000_000);
 const SECOND: u64 = 1_000;

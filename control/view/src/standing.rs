@@ -1,7 +1,6 @@
-//! How a tenant stands to what it is meant to use: what the solver weighs, and what people are told.
+//! Tenant standing: usage of shares and budgets, as the solver weighs it and as it is shown.
 
-use crate::view::View;
-use lattice_accounting::ledger::Used;
+use crate::{BaseView, ViewNode};
 use lattice_placement::{Budget, Fraction, TenantView, budget_factor};
 use lattice_quorum_types::{
     Allocation, AllocationId, ProjectPath, UnixMillis,
@@ -13,7 +12,7 @@ use std::{
     sync::Arc,
 };
 
-/// Parts of a budget that are told apart. Plans are made anew when one more is used.
+/// Steps of a budget. Work is planned again when one more step is used.
 const STEPS: u64 = 1_000;
 /// A budget of which everything is used.
 const NOTHING_LEFT: Budget = Budget {
@@ -21,7 +20,7 @@ const NOTHING_LEFT: Budget = Budget {
     used_ms: 0,
 };
 
-/// Who says how much of a budget is used.
+/// The source of a budget's usage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
     /// The cluster's own count.
@@ -31,7 +30,8 @@ pub enum Source {
 }
 
 impl Source {
-    pub(crate) fn as_str(self) -> &'static str {
+    /// Its name in the API.
+    pub fn as_str(self) -> &'static str {
         match self {
             Source::Ledger => "ledger",
             Source::Accounting => "accounting",
@@ -42,18 +42,18 @@ impl Source {
 /// What a tenant has used of its budgets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Hours {
-    /// Hours of GPUs, and who says so.
-    pub(crate) gpu: Option<(Budget, Source)>,
+    /// Hours of GPUs, with their source.
+    pub gpu: Option<(Budget, Source)>,
     /// The same, of nodes.
-    pub(crate) node: Option<(Budget, Source)>,
-    /// An accounting system asked that its work be put behind.
-    pub(crate) downscaled: bool,
+    pub node: Option<(Budget, Source)>,
+    /// An accounting system asks that work of the tenant is placed after all other work.
+    pub downscaled: bool,
 }
 
 impl Hours {
-    /// Of a tenant that used this in the window, at `now`. What an accounting system says takes precedence while it
-    /// holds.
-    pub(crate) fn new(budget: &TenantBudget, used: Used, now: UnixMillis) -> Self {
+    /// Of a tenant that used so many milliseconds of GPUs and of nodes in the window, at `now`. What an accounting
+    /// system reports takes precedence while it holds.
+    pub fn new(budget: &TenantBudget, gpu_ms: u64, node_ms: u64, now: UnixMillis) -> Self {
         let credit = budget.credit_at(now);
         let left = |of: fn(&Credit) -> Option<Left>| credit.and_then(of);
         let counts = |left: Option<Left>, granted_ms: Option<u64>, used_ms| match left {
@@ -78,18 +78,14 @@ impl Hours {
         };
         let soft = &budget.soft;
         Self {
-            gpu: counts(left(|credit| credit.gpu), soft.gpu_ms_budget, used.gpu_ms),
-            node: counts(
-                left(|credit| credit.node),
-                soft.node_ms_budget,
-                used.node_ms,
-            ),
+            gpu: counts(left(|credit| credit.gpu), soft.gpu_ms_budget, gpu_ms),
+            node: counts(left(|credit| credit.node), soft.node_ms_budget, node_ms),
             downscaled: credit.is_some_and(|credit| credit.downscaled),
         }
     }
 
     /// The part used of the budget that is nearer its end; `None` without any.
-    pub(crate) fn used(&self) -> Option<f64> {
+    pub fn used(&self) -> Option<f64> {
         let budgets = [self.gpu, self.node].into_iter().flatten();
         budgets
             .map(|(budget, _)| budget.fraction())
@@ -97,19 +93,19 @@ impl Hours {
     }
 
     /// Whether a budget is used up.
-    pub(crate) fn is_exhausted(&self) -> bool {
+    pub fn is_exhausted(&self) -> bool {
         self.used().is_some_and(|used| used >= 1.0)
     }
 
-    /// Who says how much of the budget that is nearer its end is used.
-    pub(crate) fn source(&self) -> Source {
+    /// The source of the usage of the budget that is nearer its end.
+    pub fn source(&self) -> Source {
         let budgets = [self.gpu, self.node].into_iter().flatten();
         let nearest = budgets.max_by(|(a, _), (b, _)| a.fraction().total_cmp(&b.fraction()));
         nearest.map_or(Source::Ledger, |(_, source)| source)
     }
 
     /// The same as far as plans differ by it.
-    pub(crate) fn stepped(self) -> Self {
+    pub fn stepped(self) -> Self {
         let stepped = |(budget, source): (Budget, Source)| {
             let step = (budget.granted_ms / STEPS).max(1);
             let used_ms = budget.used_ms - budget.used_ms % step;
@@ -125,18 +121,20 @@ impl Hours {
 
 /// See the module.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Standing {
-    pub(crate) soft: SoftLimits,
-    pub(crate) hours: Hours,
+pub struct Standing {
+    /// Its share, burst allowance and budgets.
+    pub soft: SoftLimits,
+    /// What it has used of its budgets.
+    pub hours: Hours,
     /// Nodes it holds now, with those it has claimed.
-    pub(crate) nodes_held: u64,
+    pub nodes_held: u64,
     /// Nodes of the cluster.
-    pub(crate) nodes_in_all: u64,
+    pub nodes_in_all: u64,
 }
 
 impl Standing {
     /// The part of the cluster that it holds.
-    pub(crate) fn share(&self) -> f64 {
+    pub fn share(&self) -> f64 {
         match self.nodes_in_all {
             0 => 0.0,
             all => self.nodes_held as f64 / all as f64,
@@ -144,30 +142,30 @@ impl Standing {
     }
 
     /// How many nodes its share is; `None` without one.
-    pub(crate) fn share_nodes(&self) -> Option<f64> {
+    pub fn share_nodes(&self) -> Option<f64> {
         let share = self.soft.fair_share_ppm?;
         Some(part(share) * self.nodes_in_all as f64)
     }
 
     /// Whether it holds more than its share.
-    pub(crate) fn is_above_share(&self) -> bool {
+    pub fn is_above_share(&self) -> bool {
         let share = self.share_nodes();
         share.is_some_and(|share| self.nodes_held as f64 > share)
     }
 
     /// Whether it holds as much as its burst allowance lets it, or more.
-    pub(crate) fn is_beyond_burst(&self) -> bool {
+    pub fn is_beyond_burst(&self) -> bool {
         let most = self.share_nodes().zip(self.soft.burst_ppm);
         most.is_some_and(|(share, burst)| self.nodes_held as f64 >= share * part(burst))
     }
 
     /// What scores of its work are multiplied by.
-    pub(crate) fn factor(&self) -> f64 {
+    pub fn factor(&self) -> f64 {
         budget_factor(self.solved().budget_used())
     }
 
     /// As the solver sees it. What is to be put behind the others has nothing left.
-    pub(crate) fn solved(&self) -> TenantView {
+    pub fn solved(&self) -> TenantView {
         let behind = self.hours.downscaled || self.is_beyond_burst();
         let Hours { gpu, node, .. } = self.hours;
         let of = |budget: Option<(Budget, Source)>| budget.map(|(budget, _)| budget);
@@ -191,17 +189,16 @@ fn part(ppm: u64) -> f64 {
 }
 
 /// How tenants stand in a view.
-pub(crate) struct Standings<'a> {
-    view: &'a View,
+#[derive(Debug)]
+pub struct Standings<'a, N> {
+    view: &'a BaseView<N>,
     nodes_in_all: u64,
 }
 
-impl<'a> Standings<'a> {
-    pub(crate) fn new(view: &'a View) -> Self {
-        let records = view
-            .nodes
-            .values()
-            .filter_map(|entry| entry.record.as_ref());
+impl<'a, N: ViewNode> Standings<'a, N> {
+    /// Of every tenant of a view.
+    pub fn new(view: &'a BaseView<N>) -> Self {
+        let records = view.nodes.values().filter_map(|entry| entry.record());
         let in_use = records.filter(|record| record.lifecycle != Lifecycle::Retired);
         Self {
             view,
@@ -210,7 +207,7 @@ impl<'a> Standings<'a> {
     }
 
     /// One tenant.
-    pub(crate) fn of(&self, tenant: &ProjectPath) -> Standing {
+    pub fn of(&self, tenant: &ProjectPath) -> Standing {
         let view = self.view;
         let soft = view.budgets.get(tenant).map(|budget| budget.soft);
         let held = view.projects.get(tenant).map(|record| record.total().nodes);
@@ -224,7 +221,7 @@ impl<'a> Standings<'a> {
 }
 
 /// Every tenant of which there is something to weigh, as the solver sees it.
-pub(crate) fn tenants(view: &View) -> BTreeMap<ProjectPath, TenantView> {
+pub fn tenants<N: ViewNode>(view: &BaseView<N>) -> BTreeMap<ProjectPath, TenantView> {
     if view.budgets.is_empty() {
         return BTreeMap::new();
     }
@@ -237,7 +234,7 @@ pub(crate) fn tenants(view: &View) -> BTreeMap<ProjectPath, TenantView> {
 
 /// Allocations that are what their tenants hold above their shares: those that began last. They are the first to make
 /// room.
-pub(crate) fn bursts(view: &View) -> BTreeSet<AllocationId> {
+pub fn bursts<N: ViewNode>(view: &BaseView<N>) -> BTreeSet<AllocationId> {
     let mut bursts = BTreeSet::new();
     let has_share = view
         .budgets

@@ -1,15 +1,15 @@
-//! What becomes of the sources' last word in what the solver is given.
+//! Site inputs and tenant standings in solver input.
 
-use crate::{books, view::View};
+use crate::{BaseView, ViewNode, changes::Before, inputs::System, standing::tenants};
 use lattice_placement::{ClusterView, Delta, Fraction, PendingView, RunningView, StorageView};
 use lattice_quorum_types::{Allocation, AllocationId, AllocationState, VclusterName};
 use std::{collections::BTreeMap, sync::Arc};
 
-/// Bandwidth that running work was promised, MB/s of each storage system. Kept as work comes and goes:
-/// nobody walks over all allocations for it.
-pub(crate) type Promised = BTreeMap<String, u128>;
+/// Bandwidth that running work was promised, MB/s of each storage system. It is updated with each allocation, so no
+/// walk over all allocations is needed.
+pub type Promised = BTreeMap<String, u128>;
 
-/// Follows one allocation, whose record `before` is replaced by `now`.
+/// Updates the promised bandwidth after the record `before` of an allocation is replaced by `now`.
 pub(crate) fn promise(
     promised: &mut Arc<Promised>,
     before: Option<&Allocation>,
@@ -36,10 +36,10 @@ pub(crate) fn promise(
     }
 }
 
-/// Bandwidth that nobody uses or is promised, of each system with a budget: the budget, less what
+/// Bandwidth that is neither used nor promised, of each system with a budget: the budget, less what
 /// others use, less what running work was promised. The solver gives back a promise when its job ends.
-pub(crate) fn left(view: &View) -> BTreeMap<String, StorageView> {
-    let system = |(name, system): (&String, &super::System)| {
+pub fn left<N>(view: &BaseView<N>) -> BTreeMap<String, StorageView> {
+    let system = |(name, system): (&String, &System)| {
         let promised = view.promised.get(name).copied().unwrap_or(0);
         let others = u128::from(system.counted_mb_s());
         let used = i128::try_from(others.saturating_add(promised)).unwrap_or(i128::MAX);
@@ -52,40 +52,32 @@ pub(crate) fn left(view: &View) -> BTreeMap<String, StorageView> {
     view.inputs.storage.iter().map(system).collect()
 }
 
-/// Adds what the sources say to a solver's view of a vCluster. What a request says itself wins.
-pub(crate) fn fill(view: &View, cluster: &mut ClusterView) {
+/// Adds the sources' reports to the solver input of a vCluster. A value in the request takes precedence.
+pub(crate) fn fill<N: ViewNode>(view: &BaseView<N>, cluster: &mut ClusterView) {
     cluster.energy_price = view.inputs.energy.map(|price| price.normalized);
     cluster.storage = left(view);
-    cluster.tenants = books::tenants(view);
+    cluster.tenants = tenants(view);
     let ready = &view.inputs.data_ready;
     for (id, pending) in &mut cluster.pending {
         say(ready, *id, pending);
     }
 }
 
-/// Adds to `delta`, which leads from `old` to `new` otherwise, what the sources say since.
-pub(crate) fn follow(old: &View, new: &View, vcluster: &VclusterName, delta: &mut Delta) {
+/// Adds to `delta`, which leads from `before` to `new` otherwise, what the sources report since.
+pub(crate) fn follow<N: ViewNode>(
+    before: &Before,
+    new: &BaseView<N>,
+    vcluster: &VclusterName,
+    delta: &mut Delta,
+) {
     delta.energy_price = new.inputs.energy.map(|price| price.normalized);
-    let (was, is) = (left(old), left(new));
-    let gone = was.keys().filter(|name| !is.contains_key(*name));
-    delta.storage.extend(gone.map(|name| (name.clone(), None)));
-    let news = is
-        .iter()
-        .filter(|(name, left)| was.get(*name) != Some(*left));
-    let news = news.map(|(name, left)| (name.clone(), Some(*left)));
-    delta.storage.extend(news);
-    let (was, is) = (books::tenants(old), books::tenants(new));
-    let gone = was.keys().filter(|tenant| !is.contains_key(*tenant));
+    delta
+        .storage
+        .extend(differences(&before.storage, left(new)));
     delta
         .tenants
-        .extend(gone.map(|tenant| (tenant.clone(), None)));
-    let news = is
-        .into_iter()
-        .filter(|(tenant, stands)| was.get(tenant) != Some(stands));
-    delta
-        .tenants
-        .extend(news.map(|(tenant, stands)| (tenant, Some(stands))));
-    let (was, is) = (&old.inputs.data_ready, &new.inputs.data_ready);
+        .extend(differences(&before.tenants, tenants(new)));
+    let (was, is) = (&before.data_ready, &new.inputs.data_ready);
     for (id, pending) in &mut delta.pending {
         if let Some(pending) = pending {
             say(is, *id, pending);
@@ -110,8 +102,23 @@ pub(crate) fn follow(old: &View, new: &View, vcluster: &VclusterName, delta: &mu
     }
 }
 
-/// One that waits, as the solver is to see it.
-pub(crate) fn pending(view: &View, allocation: &Allocation) -> PendingView {
+/// Entries of `is` that `was` has not, or has with another value, and keys that are gone.
+fn differences<K: Ord + Clone, V: PartialEq>(
+    was: &BTreeMap<K, V>,
+    is: BTreeMap<K, V>,
+) -> BTreeMap<K, Option<V>> {
+    let gone = was.keys().filter(|key| !is.contains_key(*key));
+    let gone: Vec<K> = gone.cloned().collect();
+    let news = is
+        .into_iter()
+        .filter(|(key, value)| was.get(key) != Some(value));
+    let news = news.map(|(key, value)| (key, Some(value)));
+    news.chain(gone.into_iter().map(|key| (key, None)))
+        .collect()
+}
+
+/// A waiting allocation in solver input.
+pub fn pending<N>(view: &BaseView<N>, allocation: &Allocation) -> PendingView {
     let mut pending = PendingView::from(allocation);
     say(&view.inputs.data_ready, allocation.id, &mut pending);
     pending

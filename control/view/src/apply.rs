@@ -1,0 +1,105 @@
+//! Application of committed events. An event carries the record as it now is, or the part that changed, so
+//! application is replacement.
+
+use crate::{BaseView, ViewNode};
+use lattice_quorum_types::{
+    Allocation, Event,
+    dag::DagState,
+    event::{AllocationChange, EventKind},
+};
+use std::{borrow::Cow, sync::Arc};
+
+impl<N: ViewNode> BaseView<N> {
+    /// An event with whole records, also where the quorum reports only the changed part of one.
+    pub fn expanded<'e>(&self, event: &'e Event) -> Cow<'e, Event> {
+        let counted = match &event.kind {
+            EventKind::ArrayCounted { id, tally, stop } => {
+                self.allocation(*id).map(|array| (array, tally, stop))
+            }
+            _ => None,
+        };
+        let Some((array, tally, stop)) = counted else {
+            return Cow::Borrowed(event);
+        };
+        let mut record = Allocation::clone(array);
+        record.course.tally = Some(tally.clone());
+        record.stop.clone_from(stop);
+        record.revision = event.revision;
+        Cow::Owned(Event {
+            kind: EventKind::Allocation {
+                change: AllocationChange::Counted,
+                record: Arc::new(record),
+            },
+            ..event.clone()
+        })
+    }
+
+    /// Applies an [expanded](Self::expanded) event. Revision and time are the caller's to set: several events share
+    /// one revision.
+    pub fn apply(&mut self, event: &Event) {
+        match &event.kind {
+            EventKind::Allocation { record, .. } => self.set_allocation(record.clone()),
+            EventKind::Node { record } => {
+                let nodes = Arc::make_mut(&mut self.nodes);
+                let id = &record.id;
+                if !nodes.contains_key(id) {
+                    nodes.insert(id.clone(), Arc::new(N::unknown(id.clone())));
+                }
+                let before = nodes
+                    .get_mut(id)
+                    .and_then(|entry| Arc::make_mut(entry).set_record(record.clone()));
+                self.follow_promise(before.as_ref(), record);
+            }
+            EventKind::Project { record } => {
+                Arc::make_mut(&mut self.projects).insert(record.path.clone(), record.clone());
+            }
+            EventKind::ProjectDeleted { path } => {
+                Arc::make_mut(&mut self.projects).remove(path);
+            }
+            EventKind::System { record } => self.system = *record,
+            EventKind::Vcluster { record } => {
+                Arc::make_mut(&mut self.vclusters).insert(record.name.clone(), record.clone());
+            }
+            EventKind::VclusterDeleted { vcluster } => {
+                Arc::make_mut(&mut self.vclusters).remove(vcluster);
+            }
+            EventKind::Dag { record } => {
+                let dags = Arc::make_mut(&mut self.dags);
+                match record.state {
+                    DagState::Running => dags.insert(record.id, record.clone()),
+                    _ => dags.remove(&record.id),
+                };
+            }
+            EventKind::DagProgressed { id, progress } => {
+                if let Some(dag) = Arc::make_mut(&mut self.dags).get_mut(id) {
+                    Arc::make_mut(dag).advance(progress.clone(), event.revision);
+                }
+            }
+            EventKind::Reservation { record } => {
+                Arc::make_mut(&mut self.reservations).insert(record.name.clone(), record.clone());
+            }
+            EventKind::ReservationDeleted { name } => {
+                Arc::make_mut(&mut self.reservations).remove(name);
+            }
+            EventKind::Budget { record } => {
+                let budgets = Arc::make_mut(&mut self.budgets);
+                match record.is_empty() {
+                    true => budgets.remove(&record.tenant),
+                    false => budgets.insert(record.tenant.clone(), Arc::new((**record).clone())),
+                };
+            }
+            // Nothing that scheduling depends on: the owner of the view keeps these where it needs them.
+            EventKind::ArrayCounted { .. }
+            | EventKind::Baseline { .. }
+            | EventKind::BaselineDeleted { .. }
+            | EventKind::Brake { .. }
+            | EventKind::Facts { .. }
+            | EventKind::NodesClaimed { .. }
+            | EventKind::NodeReleased { .. }
+            | EventKind::Lease { .. }
+            | EventKind::Enrolled { .. }
+            | EventKind::Trust { .. }
+            | EventKind::Audit { .. } => {}
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! The part of a control's view from which solver input is derived.
+
+use crate::{
+    inputs::Inputs,
+    site::{Promised, promise},
+    standing::Hours,
+};
+use lattice_placement::NodeFacts;
+use lattice_quorum_types::{
+    Allocation, AllocationId, AllocationState, NodeId, ProjectPath, Revision, UnixMillis,
+    VclusterName,
+    allocation::{Rank, RankPhase},
+    budget::TenantBudget,
+    dag::Dag,
+    id::{DagId, ReservationName},
+    index::{ArrayIndex, PromiseIndex},
+    node::Node,
+    project::Project,
+    reservation::Reservation,
+    spec::Workload,
+    vcluster::Vcluster,
+    view::SystemView,
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+/// A node of a view: its committed record, and the facts that placement uses.
+pub trait ViewNode: Clone {
+    /// A node of which nothing is known.
+    fn unknown(id: NodeId) -> Self;
+
+    /// Its committed record; `None` while it is not registered.
+    fn record(&self) -> Option<&Node>;
+
+    /// Replaces the record and returns the former one.
+    fn set_record(&mut self, record: Node) -> Option<Node>;
+
+    /// Its facts as placement uses them.
+    fn facts(&self) -> NodeFacts;
+}
+
+/// Committed records and site inputs at one moment. Maps are shared with earlier views until they change.
+#[derive(Debug, Clone)]
+pub struct BaseView<N> {
+    /// The replicated state it shows. 0 before the first read.
+    pub revision: Revision,
+    /// State time at that revision.
+    pub at: UnixMillis,
+    /// What holds for the whole cluster.
+    pub system: SystemView,
+    /// Every project, parents before children.
+    pub projects: Arc<BTreeMap<ProjectPath, Project>>,
+    /// Every node that is registered, or known otherwise.
+    pub nodes: Arc<BTreeMap<NodeId, Arc<N>>>,
+    /// Allocations that are not terminal.
+    pub allocations: Arc<BTreeMap<AllocationId, Arc<Allocation>>>,
+    /// Allocations that are Starting or Stopping, that grow or shrink, or that run with a changed walltime: few,
+    /// however many wait.
+    pub moving: Arc<BTreeSet<AllocationId>>,
+    /// Allocations that write a checkpoint, or can.
+    pub savers: Arc<BTreeSet<AllocationId>>,
+    /// Allocations that are looked at by and by: suspended ones, and those with a deadline.
+    pub dated: Arc<BTreeSet<AllocationId>>,
+    /// Allocations with a number of nodes that follows a metric.
+    pub scaled: Arc<BTreeSet<AllocationId>>,
+    /// Bandwidth promised to allocations that hold nodes, by storage system.
+    pub promised: Arc<Promised>,
+    /// Arrays that have not ended.
+    pub arrays: Arc<ArrayIndex>,
+    /// Promised nodes: other allocations make room on them.
+    pub room: Arc<PromiseIndex>,
+    /// The latest reports of the site's sources.
+    pub inputs: Inputs,
+    /// Every vCluster that has a definition.
+    pub vclusters: Arc<BTreeMap<VclusterName, Vcluster>>,
+    /// Graphs that run.
+    pub dags: Arc<BTreeMap<DagId, Arc<Dag>>>,
+    /// Nodes that administrators reserve for some users or projects for a time.
+    pub reservations: Arc<BTreeMap<ReservationName, Arc<Reservation>>>,
+    /// Targets and budgets of tenants, and what an accounting system reports of them.
+    pub budgets: Arc<BTreeMap<ProjectPath, Arc<TenantBudget>>>,
+    /// What tenants with a budget have used of it in the window.
+    pub hours: Arc<BTreeMap<ProjectPath, Hours>>,
+}
+
+impl<N> Default for BaseView<N> {
+    fn default() -> Self {
+        Self {
+            revision: Revision::default(),
+            at: UnixMillis::default(),
+            system: SystemView::default(),
+            projects: Arc::default(),
+            nodes: Arc::default(),
+            allocations: Arc::default(),
+            moving: Arc::default(),
+            savers: Arc::default(),
+            dated: Arc::default(),
+            scaled: Arc::default(),
+            promised: Arc::default(),
+            arrays: Arc::default(),
+            room: Arc::default(),
+            inputs: Inputs::default(),
+            vclusters: Arc::default(),
+            dags: Arc::default(),
+            reservations: Arc::default(),
+            budgets: Arc::default(),
+            hours: Arc::default(),
+        }
+    }
+}
+
+impl<N> BaseView<N> {
+    /// Replaces the record of an allocation.
+    pub fn set_allocation(&mut self, record: impl Into<Arc<Allocation>>) {
+        use AllocationState::{Starting, Stopping};
+        let record = record.into();
+        let (id, state) = (record.id, record.state);
+        let is_moving =
+            |rank: &Rank| matches!(rank.phase, RankPhase::Assigned | RankPhase::Leaving { .. });
+        let resizes = || state.holds() && record.ranks.iter().any(is_moving);
+        let has_new_walltime = state.holds() && record.course.walltime_changes > 0;
+        let moves = matches!(state, Starting | Stopping) || has_new_walltime || resizes();
+        mark(&mut self.moving, id, moves);
+        let saves = record.spec.terms.checkpoint.is_some() && state.holds();
+        mark(&mut self.savers, id, saves);
+        let scaled = record.spec.terms.scale.is_some() && !state.is_terminal();
+        mark(&mut self.scaled, id, scaled);
+        let dated = state == AllocationState::Suspended || record.spec.terms.deadline_at.is_some();
+        mark(&mut self.dated, id, dated && !state.is_terminal());
+        if record.spec.terms.array.is_some() {
+            Arc::make_mut(&mut self.arrays).follow(&record);
+        }
+        let before = self.allocations.get(&id).map(Arc::as_ref);
+        promise(&mut self.promised, before, Some(&record));
+        let allocations = Arc::make_mut(&mut self.allocations);
+        if state.is_terminal() {
+            allocations.remove(&id);
+        } else {
+            allocations.insert(id, record);
+        }
+    }
+
+    /// One node.
+    pub fn node(&self, id: &NodeId) -> Option<&Arc<N>> {
+        self.nodes.get(id)
+    }
+
+    /// One allocation that is not terminal.
+    pub fn allocation(&self, id: AllocationId) -> Option<&Arc<Allocation>> {
+        self.allocations.get(&id)
+    }
+
+    /// The array that this number is an element of.
+    pub fn array_of(&self, id: AllocationId) -> Option<&Arc<Allocation>> {
+        self.allocation(self.arrays.array_of(id)?)
+    }
+
+    /// What waits for nodes under this number: an allocation, or the array of an element that has none yet.
+    pub fn waiting(&self, id: AllocationId) -> Option<&Arc<Allocation>> {
+        let held = match self.allocation(id) {
+            Some(held) => held,
+            None => self.array_of(id)?,
+        };
+        (held.state == AllocationState::Pending).then_some(held)
+    }
+
+    /// The workload of an allocation: an element runs its array's.
+    pub fn workload<'a>(&'a self, allocation: &'a Allocation) -> &'a Workload {
+        let element = allocation.course.element;
+        let array = element.and_then(|element| self.allocation(element.array));
+        array.map_or(&allocation.spec.workload, |array| &array.spec.workload)
+    }
+
+    /// Updates the promised nodes after a node's record was replaced.
+    pub fn follow_promise(&mut self, before: Option<&Node>, after: &Node) {
+        if PromiseIndex::is_concerned(before, after) {
+            Arc::make_mut(&mut self.room).follow(before, after);
+        }
+    }
+}
+
+/// Puts a number into a set or takes it out.
+fn mark(set: &mut Arc<BTreeSet<AllocationId>>, id: AllocationId, is_in: bool) {
+    if set.contains(&id) == is_in {
+        return;
+    }
+    let set = Arc::make_mut(set);
+    match is_in {
+        true => set.insert(id),
+        false => set.remove(&id),
+    };
+}
