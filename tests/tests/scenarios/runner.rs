@@ -26,6 +26,9 @@ const AT_ONCE: usize = 2;
 /// A step of which nothing comes for so long has failed.
 const LONGEST_STEP: Duration = Duration::from_secs(180);
 
+/// The last row of a file: the control's record of its plans, decided again by replay.
+const DECIDED_AGAIN: &str = "every recorded plan is decided again";
+
 /// A scenario with everything it needs, its steps found.
 struct Play<'a> {
     name: String,
@@ -204,6 +207,17 @@ async fn play(programs: Programs, file: &File<'_>) -> Vec<Result> {
             failure,
         });
     }
+    let begun = Instant::now();
+    let failure = caught(world.decides_again(&feature)).await.err();
+    if let Some(failure) = &failure {
+        eprintln!("{feature}: {DECIDED_AGAIN}: {failure}");
+    }
+    results.push(Result {
+        feature,
+        name: DECIDED_AGAIN.to_owned(),
+        took: begun.elapsed(),
+        failure,
+    });
     results
 }
 

@@ -1,6 +1,7 @@
 //! What the scenarios of one file have in common: a cluster, jobs by the names that scenarios give them, and what was
 //! seen of them, as the event stream told it.
 
+use futures::StreamExt as _;
 use lattice_api::{
     reservation::ReservationRequest,
     vcluster::{VclusterNodesRequest, VclusterRequest},
@@ -14,6 +15,7 @@ use lattice_quorum_types::{
     command::{Power, Principal, SCHEMA},
     vcluster::VclusterPatch,
 };
+use lattice_replay::verify;
 use lattice_tests::{
     Programs,
     script::Script,
@@ -311,6 +313,27 @@ impl World {
     /// What the control counts, as Prometheus reads it.
     pub async fn metrics(&self) -> Option<String> {
         self.site().metrics().await
+    }
+
+    /// Fetches the control's record of decisions and decides it again: every plan must be the same. Nothing is
+    /// compared where no scenario of the file has founded a cluster.
+    pub async fn decides_again(&self, feature: &str) {
+        let Some(site) = &self.site else { return };
+        let mut pieces = site.api().decisions(None).await.unwrap();
+        let mut record = Vec::new();
+        while let Some(piece) = pieces.next().await {
+            record.extend_from_slice(&piece.unwrap());
+        }
+        let path = self.scratch.path().join("decisions.jsonl");
+        std::fs::write(&path, record).unwrap();
+        let verdict = verify::verify(|| verify::open(&path)).unwrap();
+        println!(
+            "{feature}: {} of {} recorded plans are the same, {} of {} starts",
+            verdict.cycles_equal, verdict.cycles, verdict.same_nodes, verdict.allocations
+        );
+        assert!(verdict.cycles > 0, "no plan was recorded");
+        assert_eq!(verdict.first_divergence, None, "{verdict:#?}");
+        assert_eq!(verdict.cycles_equal, verdict.cycles);
     }
 
     async fn assigns(&self, to: &str, nodes: &str, from: &str) {

@@ -192,11 +192,9 @@ impl Again {
             let Some(known) = known.or_else(|| cycle.promised.get(&placed.id)) else {
                 continue;
             };
-            let then = self
-                .then
-                .get(&placed.id)
-                .and_then(|then| then.started.as_ref());
-            let is_as_then = then.is_some_and(|(at, on)| *at == cycle.at && *on == nodes);
+            // By the plan of then, and not by its last start: what is stopped and queued again starts several times.
+            let mut then = cycle.placed.iter();
+            let is_as_then = then.any(|then| then.id == placed.id && then.nodes == nodes);
             self.differs |= !is_as_then;
             let now = Now {
                 vcluster: cycle.vcluster.clone(),

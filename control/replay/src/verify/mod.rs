@@ -16,7 +16,7 @@ pub use record::{About, Record, RecordError, open};
 use again::Again;
 use lattice_placement::{
     Planner,
-    record::{Cycle, Line, Outcome, Placed},
+    record::{Cycle, Line, Outcome, Placed, Reserved},
 };
 use lattice_quorum_types::{AllocationId, UnixMillis, VclusterName, hostlist};
 use serde::Serialize;
@@ -41,7 +41,7 @@ pub struct Verdict {
     pub cut_off: Option<String>,
     /// Plans in it.
     pub cycles: u64,
-    /// Those that place the same again.
+    /// Those that place the same again, and hold nodes for the same.
     pub cycles_equal: u64,
     /// The first that does not.
     pub first_divergence: Option<Divergence>,
@@ -126,7 +126,7 @@ pub fn verify(open: impl Fn() -> Result<Record, RecordError>) -> Result<Verdict,
                 };
                 let planner = planners.get_mut(&cycle.vcluster).ok_or_else(missing)?;
                 let found = decided(planner, &cycle);
-                match found.placed == cycle.placed {
+                match found.is_as(&cycle) {
                     true => counts.equal += 1,
                     false if first.is_none() => {
                         let place = Place {
@@ -192,7 +192,14 @@ struct Place {
 /// What a planner decides on a cycle's inputs, and why others wait.
 struct Decided {
     placed: Vec<Placed>,
+    reserved: Vec<Reserved>,
     waits: BTreeMap<AllocationId, String>,
+}
+
+impl Decided {
+    fn is_as(&self, cycle: &Cycle) -> bool {
+        self.placed == cycle.placed && self.reserved == cycle.reserved
+    }
 }
 
 fn decided(planner: &mut Planner, cycle: &Cycle) -> Decided {
@@ -201,7 +208,7 @@ fn decided(planner: &mut Planner, cycle: &Cycle) -> Decided {
     }
     planner.set_policy(cycle.policy);
     let plan = planner.plan_with_promised(cycle.promised.clone(), cycle.at);
-    let (placed, _) = Cycle::decided(&plan);
+    let (placed, reserved) = Cycle::decided(&plan);
     let mut waits = BTreeMap::new();
     // It is looked at where they differ, and long.
     if placed != cycle.placed {
@@ -210,7 +217,11 @@ fn decided(planner: &mut Planner, cycle: &Cycle) -> Decided {
             waits.extend(why.map(|why| (was.id, why)));
         }
     }
-    Decided { placed, waits }
+    Decided {
+        placed,
+        reserved,
+        waits,
+    }
 }
 
 fn divergence(record: &About, cycle: &Cycle, found: &Decided, place: Place) -> Divergence {
@@ -228,7 +239,7 @@ fn divergence(record: &About, cycle: &Cycle, found: &Decided, place: Place) -> D
                 }
             };
             (
-                was.id,
+                Some(was.id),
                 format!(
                     "allocation {} was placed {}, and now is {}",
                     was.id,
@@ -238,7 +249,7 @@ fn divergence(record: &About, cycle: &Cycle, found: &Decided, place: Place) -> D
             )
         }
         (Some(was), Some(is)) if was.id == is.id => (
-            was.id,
+            Some(was.id),
             format!(
                 "allocation {} was placed on {}, and now is on {}",
                 was.id,
@@ -255,7 +266,7 @@ fn divergence(record: &About, cycle: &Cycle, found: &Decided, place: Place) -> D
                 },
             };
             (
-                was.id,
+                Some(was.id),
                 format!(
                     "allocation {} was placed on {}, and {now}",
                     was.id,
@@ -264,14 +275,14 @@ fn divergence(record: &About, cycle: &Cycle, found: &Decided, place: Place) -> D
             )
         }
         (None, Some(is)) => (
-            is.id,
+            Some(is.id),
             format!(
                 "allocation {} was not placed, and now is on {}",
                 is.id,
                 nodes(is)
             ),
         ),
-        (None, None) => return unknown(cycle, place),
+        (None, None) => reservation(cycle, found),
     };
     let version = env!("CARGO_PKG_VERSION");
     let cause = match record.version == version {
@@ -288,21 +299,26 @@ fn divergence(record: &About, cycle: &Cycle, found: &Decided, place: Place) -> D
         cycle: place.cycle,
         vcluster: cycle.vcluster.clone(),
         at: cycle.at,
-        id: Some(id),
+        id,
         what,
         cause,
     }
 }
 
-/// Not reached: two lists that differ do so in a place of one of them.
-fn unknown(cycle: &Cycle, place: Place) -> Divergence {
-    Divergence {
-        line: place.line,
-        cycle: place.cycle,
-        vcluster: cycle.vcluster.clone(),
-        at: cycle.at,
-        id: None,
-        what: "another plan".to_owned(),
-        cause: "not known".to_owned(),
-    }
+/// The first reservation that differs, where all placements are the same.
+fn reservation(cycle: &Cycle, found: &Decided) -> (Option<AllocationId>, String) {
+    let pairs = cycle.reserved.iter().zip(&found.reserved);
+    let same = pairs.take_while(|(was, is)| was == is).count();
+    let (was, is) = (cycle.reserved.get(same), found.reserved.get(same));
+    let shown = |reserved: Option<&Reserved>| match reserved {
+        Some(of) => format!("allocation {} at {}", of.id, of.starts_at.0),
+        None => "no allocation".to_owned(),
+    };
+    let id = was.or(is).map(|of| of.id);
+    let what = format!(
+        "nodes were held for {}, and now are for {}",
+        shown(was),
+        shown(is)
+    );
+    (id, what)
 }

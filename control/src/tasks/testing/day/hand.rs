@@ -1,9 +1,13 @@
 //! One control: its core over the day's state, and one pass of each of its reconcilers.
 
-use super::wire::{DayClock, Office, answer, digest};
+use super::{
+    in_place::InPlace,
+    wire::{DayClock, Office, answer, digest},
+};
 use crate::{
     Store, Timings,
     core::{Core, Parts},
+    decisions::Decisions,
     fold,
     observe::{self, Found},
     tasks::{
@@ -29,7 +33,7 @@ use lattice_replay::day::{Heard, START, Site};
 use std::{
     collections::BTreeMap,
     net::SocketAddr,
-    sync::{Arc, OnceLock, Weak},
+    sync::{Arc, Mutex, OnceLock, Weak},
     time::Duration,
 };
 use tokio::time::Instant;
@@ -44,6 +48,7 @@ const STOP_AFTER: Duration = Duration::from_secs(60);
 struct Desk {
     site: Site,
     core: OnceLock<Weak<Core>>,
+    in_place: Mutex<InPlace>,
 }
 
 impl Desk {
@@ -52,7 +57,9 @@ impl Desk {
         core.heard();
         let news = self.site.news();
         if !news.is_empty() {
+            core.decisions.heard(&news);
             fold::fold(&core, &news);
+            self.in_place.lock().unwrap().follow(&news);
         }
     }
 }
@@ -99,11 +106,12 @@ pub(super) struct Hand {
 }
 
 impl Hand {
-    pub(super) async fn new(site: &Site) -> Self {
+    pub(super) async fn new(site: &Site, decisions: Decisions) -> Self {
         let (clock, office) = (DayClock::new(), Office::new());
         let desk = Arc::new(Desk {
             site: site.clone(),
             core: OnceLock::new(),
+            in_place: Mutex::new(InPlace::new(site)),
         });
         let core = Core::new(Parts {
             cluster: "day".to_owned(),
@@ -113,7 +121,7 @@ impl Hand {
             mesh: office.mesh(),
             timings: Timings::default(),
             history: crate::history::History::open(None).unwrap(),
-            decisions: crate::decisions::Decisions::default(),
+            decisions,
         });
         desk.core.set(Arc::downgrade(&core)).unwrap();
         core.checkpoints_go("/scratch/{tenant}/{project}/{allocation}".to_owned());
@@ -153,6 +161,19 @@ impl Hand {
         };
         hand.gossip();
         hand
+    }
+
+    /// The record of what its schedulers were given and decided.
+    pub(super) fn record(&self) -> Vec<u8> {
+        let mut lines = self.core.decisions.since(UnixMillis(0)).unwrap();
+        let mut record = Vec::new();
+        loop {
+            let more = lines.next(1 << 20).unwrap();
+            if more.is_empty() {
+                return record;
+            }
+            record.extend(more);
+        }
     }
 
     /// All nodes are well, and the same.

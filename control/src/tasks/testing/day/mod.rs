@@ -3,12 +3,19 @@
 //! day's agents answer in this process. See there what must hold.
 
 mod hand;
+mod in_place;
 mod wire;
 
+use crate::decisions::Decisions;
 use hand::Hand;
-use lattice_quorum_types::UnixMillis;
-use lattice_replay::day::{Control, Plant, Report, Site, Sum, run};
+use lattice_placement::record::{Line, RECORD_FORMAT};
+use lattice_quorum_types::{UnixMillis, event::AllocationChange};
+use lattice_replay::{
+    day::{Control, Plant, Report, Site, Sum, run},
+    verify,
+};
 use std::{
+    collections::{BTreeMap, BTreeSet},
     sync::{
         Mutex,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -34,13 +41,13 @@ struct Live {
 }
 
 impl Live {
-    fn new(site: &Site) -> Self {
+    fn new(site: &Site, decisions: Decisions) -> Self {
         let runtime = Builder::new_current_thread()
             .enable_all()
             .start_paused(true)
             .build()
             .unwrap();
-        let hand = runtime.block_on(Hand::new(site));
+        let hand = runtime.block_on(Hand::new(site, decisions));
         Self { runtime, hand }
     }
 }
@@ -52,7 +59,7 @@ impl Control for Live {
 }
 
 fn day(site: &Site) -> Report {
-    run(site, &mut Live::new(site))
+    run(site, &mut Live::new(site, Decisions::default()))
 }
 
 /// So many seeds from the first on, on two threads; ends early after some that went wrong.
@@ -119,6 +126,95 @@ fn what_must_hold_holds_whatever_a_day_brings() {
     let more = of_a_day.iter().filter(|_| is_whole);
     for what in of_a_morning.iter().chain(more) {
         assert!(sum.count(what) > 0, "{what}: none");
+    }
+}
+
+/// What the record of a day has, by kind.
+#[derive(Debug, Default)]
+struct Recorded(BTreeMap<&'static str, usize>);
+
+impl Recorded {
+    const KINDS: [&str; 8] = [
+        "plans",
+        "placements",
+        "placements of array elements",
+        "placements of work that was queued again",
+        "reservations of blocked work",
+        "promised work",
+        "lent nodes",
+        "reservations of administrators",
+    ];
+
+    fn of(record: &[u8]) -> Self {
+        let (mut found, mut submitted, mut placed) =
+            (Self::default(), BTreeSet::new(), BTreeSet::new());
+        let lines = record.split(|byte| *byte == b'\n');
+        for line in lines.filter(|line| !line.is_empty()) {
+            match serde_json::from_slice(line).unwrap() {
+                Line::Allocation(changed) if changed.change == AllocationChange::Submitted => {
+                    submitted.insert(changed.id);
+                }
+                Line::Cycle(cycle) => {
+                    let elements = cycle.placed.iter();
+                    let elements = elements.filter(|one| !submitted.contains(&one.id)).count();
+                    let again = cycle.placed.iter().filter(|one| !placed.insert(one.id));
+                    let delta = cycle.delta.unwrap_or_default();
+                    let counts = [
+                        1,
+                        cycle.placed.len(),
+                        elements,
+                        again.count(),
+                        cycle.reserved.len(),
+                        cycle.promised.len(),
+                        delta.on_loan.values().flatten().count(),
+                        delta.reserved.values().flatten().count(),
+                    ];
+                    found.add(&Self(Self::KINDS.into_iter().zip(counts).collect()));
+                }
+                _ => {}
+            }
+        }
+        found
+    }
+
+    fn add(&mut self, other: &Self) {
+        for (kind, count) in &other.0 {
+            *self.0.entry(kind).or_default() += count;
+        }
+    }
+}
+
+/// Every plan of every scheduler, on what the record has of it: arrays, promises, loans and reservations as well.
+#[test]
+fn recorded_days_are_decided_again() {
+    let hours = number("LATTICE_DAY_HOURS", MORNING);
+    let folder = tempfile::tempdir().unwrap();
+    let mut all = Recorded::default();
+    for seed in 0..number("LATTICE_DAYS", 2) {
+        let begin = Line::Begin {
+            format: RECORD_FORMAT,
+            cluster: "day".to_owned(),
+            control: "c1".to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            at: UnixMillis(0),
+        };
+        let own = folder.path().join(seed.to_string());
+        let decisions = Decisions::open(Some(&own), 1 << 30, begin).unwrap();
+        let site = Site::of_hours(seed, None, hours);
+        let mut live = Live::new(&site, decisions);
+        run(&site, &mut live);
+        let record = live.hand.record();
+        let path = own.join("record.jsonl");
+        std::fs::write(&path, &record).unwrap();
+        let verdict = verify::verify(|| verify::open(&path)).unwrap();
+        let recorded = Recorded::of(&record);
+        println!("seed {seed}: {recorded:?}, {verdict:?}");
+        assert!(verdict.is_same(), "seed {seed}: {verdict:#?}");
+        assert_eq!(verdict.cycles_equal as usize, recorded.0["plans"]);
+        all.add(&recorded);
+    }
+    for kind in Recorded::KINDS {
+        assert!(all.0[kind] > 0, "{kind}: none");
     }
 }
 
