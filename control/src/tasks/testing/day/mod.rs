@@ -179,7 +179,7 @@ impl Recorded {
 
     fn add(&mut self, other: &Self) {
         for (kind, count) in &other.0 {
-            *self.0.entry(kind).or_default() += count;
+            *self.0.entry(*kind).or_default() += count;
         }
     }
 }
