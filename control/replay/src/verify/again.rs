@@ -39,10 +39,13 @@ pub(super) struct Again {
     planners: BTreeMap<VclusterName, Planner>,
     then: BTreeMap<AllocationId, Then>,
     now: BTreeMap<AllocationId, Now>,
-    /// Where what was placed then was to be, until it is known what became of it.
-    placed: BTreeMap<(UnixMillis, AllocationId), Vec<NodeId>>,
-    /// Placements that came to nothing then.
-    failed: BTreeSet<(UnixMillis, AllocationId)>,
+    /// Plans learned, and plans decided again. Two plans may have the same instant, so a plan has a number.
+    learned: u64,
+    decided: u64,
+    /// Recorded placements without an outcome yet, with the number of their plan.
+    placed: BTreeMap<(UnixMillis, AllocationId), (u64, Vec<NodeId>)>,
+    /// Placements that started nothing then, by the number of their plan.
+    failed: BTreeSet<(u64, AllocationId)>,
     /// Whether some placement was another one than then.
     differs: bool,
 }
@@ -68,8 +71,12 @@ impl Again {
             Line::Cycle(cycle) => {
                 let came = cycle.delta.iter().flat_map(|delta| &delta.pending);
                 self.submitted(came.filter_map(|(id, known)| Some((id, known.as_ref()?))));
+                self.learned += 1;
                 for of in &cycle.placed {
-                    self.placed.insert((cycle.at, of.id), of.nodes.clone());
+                    let placed = (self.learned, of.nodes.clone());
+                    if let Some((plan, _)) = self.placed.insert((cycle.at, of.id), placed) {
+                        self.failed.insert((plan, of.id));
+                    }
                 }
             }
             Line::Outcome {
@@ -78,13 +85,15 @@ impl Again {
                 outcome,
                 ..
             } => {
-                let nodes = self.placed.remove(&(*planned_at, *id)).unwrap_or_default();
+                let Some((plan, nodes)) = self.placed.remove(&(*planned_at, *id)) else {
+                    return;
+                };
                 match outcome {
                     Outcome::Assigned { .. } => {
                         self.then.entry(*id).or_default().started = Some((*planned_at, nodes));
                     }
                     Outcome::Refused { .. } | Outcome::HeldBack { .. } => {
-                        self.failed.insert((*planned_at, *id));
+                        self.failed.insert((plan, *id));
                     }
                 }
             }
@@ -96,6 +105,14 @@ impl Again {
             }
             Line::Begin { .. } | Line::Allocation(_) | Line::RefusedSubmit { .. } => {}
         }
+    }
+
+    /// All lines are learned. A placement without an outcome, in the last plan of a record or before a crash, is not
+    /// known to have started anything.
+    pub(super) fn finish_learning(&mut self) {
+        let unknown = std::mem::take(&mut self.placed);
+        let unknown = unknown.into_iter().map(|((_, id), (plan, _))| (plan, id));
+        self.failed.extend(unknown);
     }
 
     fn submitted<'a>(
@@ -169,6 +186,7 @@ impl Again {
 
     pub(super) fn cycle(&mut self, cycle: &Cycle) {
         self.end(cycle.at);
+        self.decided += 1;
         let Some(mut planner) = self.planners.remove(&cycle.vcluster) else {
             return;
         };
@@ -184,7 +202,7 @@ impl Again {
         let plan = planner.plan_with_promised(cycle.promised.clone(), cycle.at);
         let mut taken: BTreeSet<AllocationId> = BTreeSet::new();
         for placed in &plan.placements {
-            if self.failed.contains(&(cycle.at, placed.id)) {
+            if self.failed.contains(&(self.decided, placed.id)) {
                 continue;
             }
             let nodes: Vec<NodeId> = placed.nodes.iter().map(|n| n.node.clone()).collect();
@@ -212,7 +230,7 @@ impl Again {
         let was = cycle
             .placed
             .iter()
-            .filter(|was| !self.failed.contains(&(cycle.at, was.id)));
+            .filter(|was| !self.failed.contains(&(self.decided, was.id)));
         self.differs |= was.clone().any(|was| !taken.contains(&was.id));
         self.planners.insert(cycle.vcluster.clone(), planner);
     }

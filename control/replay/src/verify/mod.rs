@@ -108,6 +108,7 @@ pub fn verify(open: impl Fn() -> Result<Record, RecordError>) -> Result<Verdict,
     while let Some((_, line)) = record.next_line()? {
         again.learn(&line);
     }
+    again.finish_learning();
     let mut planners: BTreeMap<VclusterName, Planner> = BTreeMap::new();
     let mut counts = Counts::default();
     let mut first = None;

@@ -229,6 +229,55 @@ fn a_placement_that_the_quorum_refused_is_none() {
     assert!(verdict.allocations >= 149, "{refused}: {verdict:?}");
 }
 
+/// The scheduler plans again in the same instant, with what was held back.
+#[test]
+fn plans_of_one_instant_have_outcomes_of_their_own() {
+    let mut lines = recorded(2, "none");
+    let outcome = lines
+        .iter()
+        .position(|line| matches!(line, Line::Outcome { .. }))
+        .unwrap();
+    let cycle = lines[..outcome]
+        .iter()
+        .rposition(|line| matches!(line, Line::Cycle(_)))
+        .unwrap();
+    let mut again = lines[cycle].clone();
+    if let Line::Cycle(again) = &mut again {
+        again.delta = None;
+    }
+    let mut held_back = lines[cycle + 1..]
+        .iter()
+        .take_while(|line| matches!(line, Line::Outcome { .. }))
+        .cloned()
+        .collect::<Vec<_>>();
+    for line in &mut held_back {
+        if let Line::Outcome { outcome, .. } = line {
+            let reason = "a node is asked first".to_owned();
+            *outcome = Outcome::HeldBack { reason };
+        }
+    }
+    let count = held_back.len() as u64;
+    held_back.push(again);
+    lines.splice(cycle + 1..cycle + 1, held_back);
+    let verdict = of(&lines);
+    assert_eq!(verdict.held_back, count);
+    assert!(verdict.is_same(), "{verdict:?}");
+}
+
+/// The record may end, or the control may have crashed, before it knew whether the quorum accepted a placement.
+#[test]
+fn a_placement_without_an_outcome_has_started_nothing() {
+    let mut lines = recorded(2, "none");
+    let last = lines
+        .iter()
+        .rposition(|line| matches!(line, Line::Outcome { .. }))
+        .unwrap();
+    lines.remove(last);
+    let verdict = of(&lines);
+    assert!(verdict.is_same(), "{verdict:?}");
+    assert_eq!(verdict.allocations, 149);
+}
+
 #[test]
 fn a_changed_placement_is_named() {
     let mut lines = recorded(3, "balanced");
