@@ -129,7 +129,7 @@ impl Site {
             "cluster: {CLUSTER}\nlisten: \"{listen}\"\ncredentials: {at}/control-{n}\n\
              quorum: {members}\ncells: [{{name: {CELL}}}]\nhttps: {{listen: \"{https}\", \
              certificate: {at}/https/https.pem, key: {at}/https/https.key}}\n\
-             tokens: {at}/tokens.yaml\nauto_register: true\n{}",
+             data_dir: {at}/control-{n}-data\ntokens: {at}/tokens.yaml\nauto_register: true\n{}",
             plan.control_lines,
         )
     }
