@@ -3,8 +3,7 @@
 use crate::drift::Effect;
 use lattice_gossip::HistoryMark;
 use lattice_hwprobe::{
-    Class, ClassMark, CohortKey, Digest, Earlier, Facts, Inventory, NodeDocument, NodeView,
-    fingerprint,
+    Class, ClassMark, CohortKey, Digest, Earlier, Facts, NodeDocument, NodeView, fingerprint,
 };
 use lattice_placement::{ConformanceKey, Health, Liveness, NodeFacts};
 use lattice_quorum_types::{NodeId, UnixMillis, node::Node};
@@ -169,24 +168,6 @@ impl Seen {
             heard: false,
         }
     }
-
-    /// The verdict it gossips. Agents of before called a node degraded, which leaves it usable, also
-    /// where they could not read it, or not all of it.
-    pub(crate) fn verdict(&self) -> Health {
-        let is_read = || {
-            let is_known = |mark: &ClassMark| *mark != ClassMark::Incomplete;
-            self.document.is_some()
-                && self.marks.values().all(is_known)
-                && !self
-                    .health_reasons
-                    .iter()
-                    .any(|code| Inventory::is_blind(code))
-        };
-        match self.health {
-            Health::Degraded if !is_read() => Health::Unknown,
-            verdict => verdict,
-        }
-    }
 }
 
 impl NodeEntry {
@@ -304,7 +285,9 @@ impl NodeEntry {
 
     /// Its verdict, by its agent's word; unknown while it was not seen.
     pub fn health(&self) -> Health {
-        self.seen.as_ref().map_or(Health::Unknown, Seen::verdict)
+        self.seen
+            .as_ref()
+            .map_or(Health::Unknown, |seen| seen.health)
     }
 
     /// Whether it does not answer: what is known of it is of before.
@@ -333,8 +316,8 @@ impl NodeEntry {
         }
         let is_told = reasons.len() == seen.health_reasons.len();
         let verdict = match is_told {
-            true => seen.verdict(),
-            false => seen.verdict().max(Health::Unknown),
+            true => seen.health,
+            false => seen.health.max(Health::Unknown),
         };
         (verdict, reasons)
     }

@@ -165,47 +165,6 @@ fn a_node_that_does_not_answer_is_not_known_to_be_healthy() {
 }
 
 #[test]
-fn what_an_agent_of_before_calls_degraded_is_unknown_where_not_all_of_it_was_read() {
-    let degraded = || {
-        let mut entry = node("a", false, 1);
-        let seen = entry.seen.as_mut().unwrap();
-        seen.health = Health::Degraded;
-        seen.health_reasons = vec!["nic.link_downed".to_owned()];
-        seen.document = Some(Digest([1; 32]));
-        entry
-    };
-    assert_eq!(degraded().facts().health, Health::Degraded);
-    let unread: [&dyn Fn(&mut Seen); 3] = [
-        &|seen| seen.marks.extend([(Class::Gpu, ClassMark::Incomplete)]),
-        &|seen| seen.health_reasons.push("probe.gpu.hung".to_owned()),
-        &|seen| seen.document = None,
-    ];
-    for is_unread in unread {
-        let mut entry = degraded();
-        is_unread(entry.seen.as_mut().unwrap());
-        assert_eq!(entry.facts().health, Health::Unknown);
-        assert_eq!(entry.shown_health().0, Health::Unknown);
-        // A fault is one, whatever else is not known.
-        entry.seen.as_mut().unwrap().health = Health::Faulty;
-        assert_eq!(entry.facts().health, Health::Faulty);
-    }
-    // A meter that hangs hides no class.
-    let mut entry = degraded();
-    let seen = entry.seen.as_mut().unwrap();
-    seen.health_reasons.push("probe.power.hung".to_owned());
-    assert_eq!(entry.facts().health, Health::Degraded);
-    // What only its BMC does not tell keeps no work away: the agent said that it has none.
-    let mut entry = degraded();
-    let seen = entry.seen.as_mut().unwrap();
-    seen.marks.insert(Class::Bmc, ClassMark::Disabled);
-    let untold = United::unknown(Some(ClassMark::Disabled));
-    entry.united.insert(Class::Bmc, untold);
-    entry.unite_marks();
-    assert_eq!(entry.facts().health, Health::Degraded);
-    assert_eq!(entry.shown_health().0, Health::Unknown);
-}
-
-#[test]
 fn placement_goes_by_the_worse_word_of_agent_and_bmc() {
     use Health::{Degraded, Faulty, Healthy, Unknown};
     let mut entry = node("a", false, 1);
@@ -223,4 +182,19 @@ fn placement_goes_by_the_worse_word_of_agent_and_bmc() {
         });
         assert_eq!(entry.facts().health, placed, "{by_agent:?} {by_bmc:?}");
     }
+}
+
+#[test]
+fn a_bmc_class_that_cannot_be_read_keeps_no_work_away() {
+    let mut entry = node("a", false, 1);
+    let seen = entry.seen.as_mut().unwrap();
+    seen.health = Health::Degraded;
+    seen.health_reasons = vec!["nic.link_downed".to_owned()];
+    // The agent reported that the node has no BMC.
+    seen.marks.insert(Class::Bmc, ClassMark::Disabled);
+    let unread = United::unknown(Some(ClassMark::Disabled));
+    entry.united.insert(Class::Bmc, unread);
+    entry.unite_marks();
+    assert_eq!(entry.facts().health, Health::Degraded);
+    assert_eq!(entry.shown_health().0, Health::Unknown);
 }
