@@ -13,11 +13,11 @@ use lattice_hwprobe::{
     history::{Event, Happening, Turn},
 };
 use parking_lot::Mutex;
-use redb::{TableDefinition, TableError};
+use redb::TableDefinition;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The last document of each node: its digest, then its bytes.
-const DOCUMENTS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("documents");
+pub(super) const DOCUMENTS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("documents");
 /// Of the digest there.
 const DIGEST_BYTES: usize = 32;
 
@@ -104,11 +104,7 @@ impl HistoryStore {
     fn documents(&self, nodes: &[String]) -> Result<BTreeMap<String, Document>, HistoryError> {
         self.read(|txn| {
             let mut found = BTreeMap::new();
-            let table = match txn.open_table(DOCUMENTS) {
-                // Of before documents were kept.
-                Err(TableError::TableDoesNotExist(_)) => return Ok(found),
-                table => table?,
-            };
+            let table = txn.open_table(DOCUMENTS)?;
             for node in nodes {
                 let kept = table.get(node.as_str())?;
                 let document = kept.and_then(|kept| {

@@ -10,7 +10,7 @@ use super::{
     },
 };
 use lattice_hwprobe::Class;
-use redb::{ReadTransaction, ReadableTable, ReadableTableMetadata as _, WriteTransaction};
+use redb::{ReadTransaction, ReadableTable, WriteTransaction};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The kind of a change of a class.
@@ -217,40 +217,19 @@ fn wanted(
     Ok(is_wanted.then(|| Item::Event(Box::new(happened))))
 }
 
-/// That [`ORDER`] says of each line whose it is.
-const KINDS: &str = "kinds";
-/// Whether any line is one that no control could read yet: 1, or 0. A database of before has no such
-/// mark.
+/// Whether any line is one that no control could read yet: 1, or 0; absent in a new database.
 pub(super) const UNREAD: &str = "unread";
 
-/// Brings a database that an older control wrote to what this one writes: every line in order, with
-/// its kind, and what that control could not read where it belongs.
-pub(super) fn put_in_order(txn: &WriteTransaction) -> Result<(), Failure> {
-    let mut order = txn.open_table(ORDER)?;
-    let mut entries = txn.open_table(ENTRIES)?;
-    let mut events = txn.open_table(EVENTS)?;
+/// Reads lines that the control which wrote them could not read: it was older than this one.
+pub(super) fn read_unread(txn: &WriteTransaction) -> Result<(), Failure> {
     let mut marks = txn.open_table(MARKS)?;
-    if order.is_empty()? || marks.get(KINDS)?.is_none() {
-        for row in entries.iter()? {
-            let (key, json) = row?;
-            let (node, number) = key.value();
-            let told = read_entry(node, number, json.value())?;
-            let kind = Kind::of_entry(told.source, false);
-            order.insert((node, told.when, number), kind as u8)?;
-        }
-        for row in events.iter()? {
-            let (key, json) = row?;
-            let (node, number) = key.value();
-            let happened = read_event(node, number, json.value())?;
-            let kind = Kind::of_event(&happened.what);
-            order.insert((node, happened.when, number), kind as u8)?;
-        }
-        marks.insert(KINDS, 1)?;
-    }
     // Else every line of every node would be gone through at each start.
     if marks.get(UNREAD)?.is_some_and(|any| any.value() == 0) {
         return Ok(());
     }
+    let mut order = txn.open_table(ORDER)?;
+    let mut entries = txn.open_table(ENTRIES)?;
+    let mut events = txn.open_table(EVENTS)?;
     let mut is_any_left = false;
     let mut unread = Vec::new();
     for row in order.iter()? {

@@ -6,12 +6,12 @@
 use super::{
     book::Book,
     event::What,
-    last::KnownAges,
-    listing::put_in_order,
+    last::{DOCUMENTS, KnownAges},
+    listing::read_unread,
     now::Known,
     tables::{
-        CURSORS, DEEDS, ENTRIES, EVENTS, Failure, HistoryError, MARKS, NOTES, RECORDS, TIMES,
-        failed, read_entry,
+        CURSORS, DEEDS, ENTRIES, EVENTS, FORMAT, Failure, HistoryError, MARKS, NOTES, ORDER,
+        RECORDS, TIMES, failed, read_entry,
     },
 };
 use lattice_hwprobe::{
@@ -19,13 +19,18 @@ use lattice_hwprobe::{
     history::{Entry, Record},
 };
 use parking_lot::Mutex;
-use redb::{Database, ReadableDatabase};
+use redb::{
+    Database, ReadableDatabase, ReadableTable as _, ReadableTableMetadata as _, WriteTransaction,
+};
 use serde::{Deserialize, Serialize};
 use std::{
     collections::{BTreeMap, BTreeSet},
     ops::Bound,
     path::{Path, PathBuf},
 };
+
+/// The name of the format in [`MARKS`].
+pub(super) const FORMAT_MARK: &str = "format";
 
 /// Who told an entry.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -87,6 +92,20 @@ pub(crate) struct ToldBy {
     pub(crate) told: Told,
 }
 
+/// Writes the format into a new database; refuses one of another format.
+fn check_format(txn: &WriteTransaction, path: &Path) -> Result<(), Failure> {
+    let mut marks = txn.open_table(MARKS)?;
+    let found = marks.get(FORMAT_MARK)?.map(|format| format.value());
+    let is_new = found.is_none() && txn.open_table(CURSORS)?.is_empty()?;
+    if is_new {
+        marks.insert(FORMAT_MARK, FORMAT)?;
+    } else if found != Some(FORMAT) {
+        let path = path.to_owned();
+        return Err(Failure::History(HistoryError::Format { path, found }));
+    }
+    Ok(())
+}
+
 /// How far an agent's journal was read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Cursor {
@@ -135,6 +154,7 @@ impl HistoryStore {
             known: Known::default(),
         };
         store.write(|txn| {
+            check_format(txn, &store.path)?;
             txn.open_table(ENTRIES)?;
             txn.open_table(TIMES)?;
             txn.open_table(CURSORS)?;
@@ -143,7 +163,9 @@ impl HistoryStore {
             txn.open_table(NOTES)?;
             txn.open_table(MARKS)?;
             txn.open_table(DEEDS)?;
-            put_in_order(txn)
+            txn.open_table(ORDER)?;
+            txn.open_table(DOCUMENTS)?;
+            read_unread(txn)
         })?;
         Ok(store)
     }

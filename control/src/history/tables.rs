@@ -26,9 +26,24 @@ pub(super) const MARKS: TableDefinition<'_, &str, u64> = TableDefinition::new("m
 /// Preimages by digest.
 pub(super) const RECORDS: TableDefinition<'_, [u8; 32], &[u8]> = TableDefinition::new("records");
 
+/// The format of the database, kept in [`MARKS`] since its first opening.
+pub(super) const FORMAT: u64 = 1;
+
 /// Why the history cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum HistoryError {
+    /// Another version wrote the database.
+    #[error(
+        "the history at {} has {}; this version of Lattice reads format {FORMAT}. Nothing was changed. Start the \
+         version that wrote it, or move the file away: a new one begins with what agents still have in their journals",
+        .path.display(), found.map_or("no format".to_owned(), |found| format!("format {found}"))
+    )]
+    Format {
+        /// Its file; empty for one in memory.
+        path: PathBuf,
+        /// The format that it names; `None` where it names none and has rows.
+        found: Option<u64>,
+    },
     /// The database refuses.
     #[error("the history at {}", .path.display())]
     Database {
@@ -51,7 +66,7 @@ pub enum HistoryError {
 
 pub(super) fn read_entry(node: &str, number: u64, json: &[u8]) -> Result<Told, Failure> {
     serde_json::from_slice(json).map_err(|source| {
-        Failure::Entry(HistoryError::Entry {
+        Failure::History(HistoryError::Entry {
             node: node.to_owned(),
             number,
             source,
@@ -62,7 +77,7 @@ pub(super) fn read_entry(node: &str, number: u64, json: &[u8]) -> Result<Told, F
 pub(super) fn read_event(node: &str, number: u64, json: &[u8]) -> Result<Happened, Failure> {
     let read: Result<Happened, _> = serde_json::from_slice(json);
     let mut happened = read.map_err(|source| {
-        Failure::Entry(HistoryError::Entry {
+        Failure::History(HistoryError::Entry {
             node: node.to_owned(),
             number,
             source,
@@ -86,7 +101,7 @@ pub(super) fn failed(path: &Path, source: impl Into<redb::Error>) -> HistoryErro
 /// Inside a transaction, where the path is not at hand.
 pub(super) enum Failure {
     Database(Box<redb::Error>),
-    Entry(HistoryError),
+    History(HistoryError),
 }
 
 impl<E: Into<redb::Error>> From<E> for Failure {
@@ -98,7 +113,7 @@ impl<E: Into<redb::Error>> From<E> for Failure {
 impl Failure {
     pub(super) fn at(self, path: &Path) -> HistoryError {
         match self {
-            Self::Entry(error) => error,
+            Self::History(error) => error,
             Self::Database(source) => HistoryError::Database {
                 path: path.to_owned(),
                 source,

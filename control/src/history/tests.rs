@@ -468,6 +468,35 @@ fn what_is_found_kept_while_it_is_swept_stays_and_nothing_goes_at_the_start() {
 }
 
 #[test]
+fn a_database_of_another_format_is_refused_and_stays_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("history.redb");
+    let store = HistoryStore::open(&path).unwrap();
+    store.append(NODE, read(7, 3), &three(), 9_000).unwrap();
+    drop(store);
+    assert_eq!(HistoryStore::open(&path).unwrap().len().unwrap(), 3);
+    let write_format = |format: Option<u64>| {
+        let database = redb::Database::create(&path).unwrap();
+        let txn = database.begin_write().unwrap();
+        let mut marks = txn.open_table(tables::MARKS).unwrap();
+        match format {
+            Some(format) => drop(marks.insert(store::FORMAT_MARK, format).unwrap()),
+            None => drop(marks.remove(store::FORMAT_MARK).unwrap()),
+        }
+        drop(marks);
+        txn.commit().unwrap();
+    };
+    for (found, words) in [(Some(2), "has format 2"), (None, "has no format")] {
+        write_format(found);
+        let error = HistoryStore::open(&path).unwrap_err().to_string();
+        assert!(error.contains(words), "{error}");
+        assert!(error.contains("reads format 1"), "{error}");
+    }
+    write_format(Some(1));
+    assert_eq!(HistoryStore::open(&path).unwrap().len().unwrap(), 3);
+}
+
+#[test]
 fn lines_are_gone_through_at_the_start_only_where_one_was_not_read() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("history.redb");

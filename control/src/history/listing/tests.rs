@@ -343,32 +343,3 @@ fn what_is_compared_and_how_far_the_audit_was_read_outlive_a_restart_with_what_w
         [5_000]
     );
 }
-
-#[test]
-fn a_database_from_before_there_were_events_is_listed_whole() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("history.redb");
-    let store = HistoryStore::open(&path).unwrap();
-    append(
-        &store,
-        2,
-        &[entry(1, 1_000, Class::Nic), entry(2, 2_000, Class::Gpu)],
-    );
-    store
-        .write(|txn| {
-            txn.delete_table(ORDER)?;
-            Ok(())
-        })
-        .unwrap();
-    drop(store);
-    let store = HistoryStore::open(&path).unwrap();
-    assert_eq!(
-        whens(&store.list(NODE, &Listing::default(), 9).unwrap()),
-        [2_000, 1_000]
-    );
-    append(&store, 3, &[event(3, 1_500)]);
-    assert_eq!(
-        whens(&store.list(NODE, &Listing::default(), 9).unwrap()),
-        [2_000, 1_500, 1_000]
-    );
-}
