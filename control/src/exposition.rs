@@ -2,7 +2,7 @@
 //!
 //! `prometheus` keeps the histograms, escapes labels and writes the text. It is chosen over `prometheus-client`,
 //! which writes bounds as `le="5.0"` and would rename buckets that are served as `le="5"`. Values of a view, and
-//! labels whose served order is not alphabetical, are families of [`Exposition`]: the crate's vectors sort labels.
+//! labels that are not served in alphabetical order, are families of [`Exposition`]: vectors of the crate sort labels.
 
 use prometheus::{
     HistogramOpts, HistogramVec, TextEncoder,
