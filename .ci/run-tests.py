@@ -11,8 +11,11 @@ would start that cluster again and again.
 
 import json
 import os
+import re
+import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections import deque
@@ -35,6 +38,8 @@ WAITING = [
     "lattice-control/lib",
     "lattice-cli/it",
 ]
+# Seconds after which an executable is killed and its output printed. The longest takes 250.
+LIMIT_S = 1800
 # Threads of one executable. A waiting one leaves a processor to the other lane.
 THREADS = {"waiting": "2", "computing": "1"}
 
@@ -83,35 +88,60 @@ class Results:
         self.rows = []
 
     def add(self, name, seconds, code, output):
-        passed = failed = 0
-        for line in output.splitlines():
-            words = line.replace(";", "").replace(",", "").split()
-            if line.startswith("test result:"):
-                passed += int(words[words.index("passed") - 1])
-                failed += int(words[words.index("failed") - 1])
-            elif words[1:2] == ["scenarios"] and "failed" in words:
-                # The program of scenarios has its own last line: `72 scenarios, 0 failed, 241.1 s in all`.
-                failures = int(words[words.index("failed") - 1])
-                passed += int(words[0]) - failures
-                failed += failures
+        """Notes one executable. A nonzero or missing exit code is a failure; then its output is printed."""
+        passed, failed = counts(output)
         with self.lock:
             self.rows.append((seconds, name, code, passed, failed))
             state = "ok" if code == 0 else f"FAILED ({code})"
             print(f"{seconds:7.1f} s  {name}: {state}, {passed} passed, {failed} failed", flush=True)
-            if code:
+            if code != 0:
                 print(output, flush=True)
+
+
+def counts(output):
+    """Tests passed and failed, by the last lines of what an executable printed."""
+    passed = sum(int(n) for n in re.findall(r"^test result: .*?(\d+) passed", output, re.M))
+    failed = sum(int(n) for n in re.findall(r"^test result: .*?(\d+) failed", output, re.M))
+    # The program of scenarios has its own last line: `72 scenarios, 0 failed, 241.1 s in all`.
+    for played, failures in re.findall(r"^(\d+) scenarios, (\d+) failed", output, re.M):
+        passed += int(played) - int(failures)
+        failed += int(failures)
+    return passed, failed
 
 
 def take(lane, queues):
     """The next executable of a lane, and of which kind it is; None when nothing is left."""
-    try:
-        return lane, queues[lane].popleft()
-    except IndexError:
-        pass
-    try:
-        return "waiting", queues["waiting"].pop()
-    except IndexError:
-        return None
+    for kind, pop in ((lane, deque.popleft), ("waiting", deque.pop), ("computing", deque.popleft)):
+        try:
+            return kind, pop(queues[kind])
+        except IndexError:
+            pass
+    return None
+
+
+def execute(executable, folder, environment):
+    """Runs one executable; returns its exit code and what it printed.
+
+    Output goes to a file: a process that a test left behind would keep a pipe open, and the lane would wait for it.
+    """
+    with tempfile.TemporaryFile() as output:
+        process = subprocess.Popen(
+            [executable],
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            code = process.wait(timeout=LIMIT_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            code = f"no end within {LIMIT_S} s"
+        output.seek(0)
+        return code, output.read().decode(errors="replace")
 
 
 def run(lane, queues, results, libraries):
@@ -124,19 +154,13 @@ def run(lane, queues, results, libraries):
             "CARGO_MANIFEST_DIR": str(folder),
             "RUST_TEST_THREADS": os.environ.get("RUST_TEST_THREADS", THREADS[kind]),
         }
+        print(f"           {name}: started", flush=True)
         start = time.monotonic()
-        done = subprocess.run(
-            [executable],
-            cwd=folder,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            check=False,
-        )
-        results.add(name, time.monotonic() - start, done.returncode, done.stdout)
+        try:
+            code, output = execute(executable, folder, environment)
+        except OSError as error:
+            code, output = "not started", str(error)
+        results.add(name, time.monotonic() - start, code, output)
 
 
 def main():
@@ -163,11 +187,14 @@ def main():
         print(f"{seconds:7.1f} s  {name}")
     passed = sum(row[3] for row in rows)
     failed = sum(row[4] for row in rows)
-    broken = [row[1] for row in rows if row[2]]
+    broken = [row[1] for row in rows if row[2] != 0]
     print(f"{len(rows)} test executables")
     print(f"{passed} passed, {failed} failed")
     if broken:
         sys.exit(f"failed: {', '.join(broken)}")
+    # A lane that ended with an error of its own has left some.
+    if missing := {test[0] for test in tests} - {row[1] for row in rows}:
+        sys.exit(f"did not run: {', '.join(sorted(missing))}")
 
 
 if __name__ == "__main__":
