@@ -1,4 +1,4 @@
-# Recipes; .ci/run calls the same commands.
+# Recipes. Checks of each change: `.ci/run`. Long ones: `.ci/long`.
 
 # Format, lints, tests.
 check:
@@ -197,9 +197,13 @@ bmc-sweep bmcs="500":
 # Parsers of text, preimages and Redfish, on damaged input, and the planner on numbers nobody means, for longer
 # than the tests do.
 fuzz cases="100000":
-    LATTICE_FUZZ_CASES={{cases}} cargo test -p lattice-placement --lib extremes
     LATTICE_FUZZ_CASES={{cases}} cargo test --release -p lattice-hwprobe --test it fuzz::
     LATTICE_FUZZ_CASES={{cases}} cargo test --release -p lattice-redfish --test it fuzz::
+
+# Properties of the solver and of the state machine at so many times their usual cases.
+properties factor="25":
+    LATTICE_CASES_FACTOR={{factor}} cargo test --release -p lattice-placement --lib
+    LATTICE_CASES_FACTOR={{factor}} cargo test --release -p lattice-quorum-state --test it
 
 # Every file of two captured hosts, altered one by one: only the classes change whose keys do.
 inclusion:

@@ -1,6 +1,6 @@
 //! One agent as its own process, probing this machine, in a cell with others: what it costs.
 //!
-//! `cargo run -p lattice-agent --example cost -- [members] [seconds]`
+//! `cargo run --profile dist -p lattice-agent --example cost -- [members] [seconds]`
 //!
 //! The others are gossip members in this process; a control among them starts one rank a minute.
 //! Memory and processor time are the kernel's (`/proc/<pid>`), bytes those of gossip itself, as

@@ -85,7 +85,6 @@ pub struct Membership {
     pub cell: Option<String>,
     /// Mesh addresses of quorum members that were configured last: whom to renew with when `join`
     /// is not configured any more.
-    #[serde(default)]
     pub quorum: Vec<SocketAddr>,
 }
 

@@ -60,6 +60,9 @@ pub struct Host {
     pub lost: BTreeMap<String, Loss>,
     /// How long a probe that only reads files may take before it counts as hung.
     pub files_within: Duration,
+    /// Whether the probes run in a process of their own, which has the agent as its parent.
+    #[serde(skip)]
+    pub(crate) is_isolated: bool,
     /// Probe children that would not die.
     #[serde(skip)]
     pub(crate) outstanding: Outstanding,
@@ -151,6 +154,7 @@ impl Host {
             also: BTreeSet::new(),
             lost: BTreeMap::new(),
             files_within: FILES_WITHIN,
+            is_isolated: false,
             outstanding: Outstanding::default(),
             stuck: Stuck::default(),
         }

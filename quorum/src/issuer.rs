@@ -121,9 +121,9 @@ impl Issuer {
                     return self.sign(identity, csr, certificate).await;
                 }
                 Ok(outcome) => {
-                    return Err(NotIssued::Invalid(format!(
-                        "the quorum answered with {outcome:?} instead of a certificate"
-                    )));
+                    tracing::error!(?outcome, "no certificate in the quorum's answer");
+                    let text = "the quorum's answer has no certificate; ask again, and see the log of this member";
+                    return Err(NotIssued::Invalid(text.to_owned()));
                 }
                 Err(refusal) if is_too_early(&refusal) && tries > 0 => tries -= 1,
                 Err(refusal) => return Err(NotIssued::Refused(refusal)),

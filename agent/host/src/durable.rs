@@ -3,10 +3,14 @@
 //! A new file is written under a temporary name in the same folder, flushed to the disk, and renamed. The folder is
 //! flushed last, because the new name is an entry of the folder. A reader finds the old content or the new one.
 //!
-//! Invariant: within one process, one thread at a time writes a path. Processes may write the same path at once, since
-//! the temporary name holds the process id; the last one that commits wins.
+//! Invariant: within one process, one thread at a time writes a path. Processes of one machine and one pid namespace may
+//! write the same path at once, since the temporary name holds the process id; the last one that commits wins.
 
-use rustix::process::{Pid, test_kill_process};
+use rustix::{
+    fs::{CWD, RenameFlags, renameat_with},
+    io::Errno,
+    process::{Pid, test_kill_process},
+};
 use std::{
     ffi::OsString,
     fs::{self, File, OpenOptions, Permissions},
@@ -84,6 +88,11 @@ impl NewFile {
         Ok(folder_of(path).join(name))
     }
 
+    /// The name that the file gets.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// The open file.
     pub fn file(&self) -> &File {
         &self.file
@@ -112,11 +121,22 @@ impl NewFile {
     ///
     /// # Errors
     /// [`io::ErrorKind::AlreadyExists`] if `path` exists, and as [`NewFile::commit`].
-    pub fn commit_new(self) -> io::Result<()> {
+    pub fn commit_new(mut self) -> io::Result<()> {
         self.file.sync_all()?;
-        // A link never replaces a file, unlike a rename. The temporary name goes on drop.
-        fs::hard_link(&self.temporary, &self.path)?;
-        fs::remove_file(&self.temporary)?;
+        match renameat_with(
+            CWD,
+            &self.temporary,
+            CWD,
+            &self.path,
+            RenameFlags::NOREPLACE,
+        ) {
+            Ok(()) => self.is_committed = true,
+            // The file system has no such rename. A link never replaces a file either; the temporary name goes on drop.
+            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
+                fs::hard_link(&self.temporary, &self.path)?;
+            }
+            Err(error) => return Err(error.into()),
+        }
         sync_folder_of(&self.path)
     }
 
@@ -187,7 +207,7 @@ fn remove_abandoned(path: &Path) {
 /// Whether the text is a process id that no process of this machine has.
 fn has_ended(pid: &str) -> bool {
     let pid = pid.parse().ok().and_then(Pid::from_raw);
-    pid.is_some_and(|pid| test_kill_process(pid) == Err(rustix::io::Errno::SRCH))
+    pid.is_some_and(|pid| test_kill_process(pid) == Err(Errno::SRCH))
 }
 
 #[cfg(test)]

@@ -54,7 +54,8 @@ impl Rate {
     }
 }
 
-/// A bucket per key, of a bounded number of keys. Time is an argument: milliseconds of any monotonic clock.
+/// A bucket per key, of a bounded number of keys. Time is an argument: milliseconds of
+/// any clock. One that is set back gives no tokens by that.
 #[derive(Debug)]
 pub struct RateLimiter<K> {
     rate: Rate,
@@ -103,7 +104,8 @@ impl<K: Eq + Hash + Clone> RateLimiter<K> {
         };
         let bucket = self.buckets.entry(key.clone()).or_insert(full);
         bucket.tokens = rate.level(bucket, now_ms);
-        bucket.at_ms = bucket.at_ms.max(now_ms);
+        // Also after the clock was set back: else nothing is regained until it has caught up.
+        bucket.at_ms = now_ms;
         if bucket.tokens < TOKEN {
             return Err(rate.wait_ms(TOKEN - bucket.tokens));
         }

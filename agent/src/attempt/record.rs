@@ -105,7 +105,6 @@ pub struct LocalUser {
     /// Its primary group.
     pub gid: u32,
     /// Its supplementary groups; never root's.
-    #[serde(default)]
     pub groups: Vec<u32>,
     /// Its home folder.
     pub home: PathBuf,
@@ -119,12 +118,10 @@ pub struct Hook {
     /// Its absolute path.
     pub program: PathBuf,
     /// What it is given.
-    #[serde(default)]
     pub args: Vec<String>,
     /// How long it has, milliseconds; then it is killed and has failed.
     pub timeout_ms: u64,
     /// Its environment, besides ours.
-    #[serde(default)]
     pub env: BTreeMap<String, String>,
 }
 
@@ -132,13 +129,10 @@ pub struct Hook {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RankHooks {
     /// Before the job.
-    #[serde(default)]
     pub prolog: Option<Hook>,
     /// After it, however it ended.
-    #[serde(default)]
     pub epilog: Option<Hook>,
     /// Last, where the work was sensitive.
-    #[serde(default)]
     pub wipe: Option<Hook>,
 }
 
@@ -150,10 +144,8 @@ pub struct CgroupRecord {
     /// Without it nothing is started.
     pub is_required: bool,
     /// `memory.max`, bytes.
-    #[serde(default)]
     pub memory_max: Option<u64>,
     /// `cpuset.cpus`.
-    #[serde(default)]
     pub cpus: Option<String>,
 }
 
@@ -202,19 +194,14 @@ pub struct LaunchRecord {
     /// Longest run time, milliseconds.
     pub walltime_ms: Option<u64>,
     /// The GPUs it uses; `None`: all there are.
-    #[serde(default)]
     pub gpus: Option<GpuChoice>,
     /// Its traces are wiped.
-    #[serde(default)]
     pub sensitive: bool,
     /// What the site runs around it.
-    #[serde(default)]
     pub hooks: RankHooks,
     /// Its cgroup, where there is one.
-    #[serde(default)]
     pub cgroup: Option<CgroupRecord>,
     /// How it is told to write checkpoints; `None`: it cannot.
-    #[serde(default)]
     pub checkpoint: Option<CheckpointPlan>,
     /// Whom to become; `None`: stay who the agent is.
     pub become_user: Option<LocalUser>,
@@ -319,7 +306,6 @@ pub struct ExitRecord {
     /// How.
     pub exit: RankExit,
     /// What is wrong with the node since: a hook failed.
-    #[serde(default)]
     pub fault: Option<String>,
 }
 

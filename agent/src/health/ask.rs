@@ -3,11 +3,11 @@
 use super::{LIVE, NodeHealth};
 use bytes::Bytes;
 use lattice_hwprobe::health::Report;
-use lattice_quorum_types::wire::GetHealth;
+use lattice_quorum_types::{text::truncated, wire::GetHealth};
 use serde::Serialize;
 
 /// A reason's evidence beyond this is cut.
-const MOST_EVIDENCE_CHARS: usize = 300;
+const MAX_EVIDENCE_BYTES: usize = 300;
 /// The mildest reasons of a longer answer are left out.
 const MOST_BYTES: usize = 256 << 10;
 /// Longest name of somebody who clears that is kept.
@@ -82,9 +82,8 @@ impl NodeHealth {
             (state.report(), state.read_at_ms())
         };
         for reason in &mut report.reasons {
-            if let Some((end, _)) = reason.evidence.char_indices().nth(MOST_EVIDENCE_CHARS) {
-                reason.evidence.truncate(end);
-            }
+            let end = truncated(&reason.evidence, MAX_EVIDENCE_BYTES).len();
+            reason.evidence.truncate(end);
         }
         let read_age = self.read_at().map(|at| at.elapsed().as_millis());
         let (probes, blind, notes, unwritten) = {

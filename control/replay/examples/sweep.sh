@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A thousand vectors over a hundred thousand jobs, on all cores: one table. Needs the release builds of `lattice` and of
-# the example `speed`.
+# A thousand vectors over a hundred thousand jobs, on all cores: one table. Needs `lattice` and the example
+# `speed` in the dist profile.
 set -euo pipefail
 target=${CARGO_TARGET_DIR:-target}/dist
 work=$(mktemp -d)

@@ -11,7 +11,7 @@
 //! around today, spreads best.
 
 use lattice_placement::Fraction;
-use lattice_quorum_types::UnixMillis;
+use lattice_quorum_types::{UnixMillis, text};
 use std::fmt;
 
 use super::Price;
@@ -22,7 +22,7 @@ pub(crate) const MOST_BYTES: usize = 16 << 20;
 const MOST_PRICE: f64 = 1e15;
 /// Mistakes named at once; the others are counted.
 const MOST_FAULTS: usize = 5;
-/// So much of what stands in a field instead is shown, characters.
+/// So much of a wrong field is shown, bytes.
 const SHOWN: usize = 40;
 
 /// Prices over time.
@@ -229,8 +229,9 @@ fn timestamp(text: &str) -> Result<UnixMillis, String> {
 
 /// A field as it is told: in quotes, and not all of it where it is long.
 fn shown(text: &str) -> String {
-    match text.char_indices().nth(SHOWN) {
-        Some((end, _)) => format!("{:?}…", &text[..end]),
-        None => format!("{text:?}"),
+    let prefix = text::truncated(text, SHOWN);
+    match prefix.len() == text.len() {
+        true => format!("{text:?}"),
+        false => format!("{prefix:?}…"),
     }
 }

@@ -90,7 +90,6 @@ pub(super) struct Compared {
     last_seen: bool,
     /// Baselines that are for it, as far as the audit was read: of one that is deleted nothing else
     /// says so any more.
-    #[serde(default)]
     baselines: BTreeSet<BaselineName>,
 }
 

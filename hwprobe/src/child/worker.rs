@@ -71,6 +71,7 @@ fn send(to: &Sender<Vec<u8>>, line: &Line) {
 
 fn run_one(probe: &Probe, mut host: Host, is_traced: bool) -> Line {
     let started_at = Instant::now();
+    host.is_isolated = true;
     let trace = is_traced.then(|| {
         let (root, trace) = host.root.traced();
         host.root = root;

@@ -5,7 +5,8 @@ use super::{Entry, Rule};
 use crate::health::{Action, Reason, Severity};
 use serde::{Deserialize, Serialize};
 
-/// Most characters of a text that comes from a driver, a device or a person.
+/// Most characters of a text that comes from a driver, a device or a person. This crate uses no other of ours, so the
+/// texts are cut here and not by `lattice_quorum_types::text`.
 const MOST_CHARS: usize = 300;
 
 /// One thing that happened, or one that happened again and again.

@@ -1,6 +1,7 @@
 //! Usage of the running host, read with `sysinfo`: load, memory, swap, and the cost of the agent.
 //!
-//! Live values only: none of them is part of a digest. A captured tree has none: it is not the running host.
+//! Live values only: none of them is part of a digest. A captured tree has none: it is not the running host. The cost
+//! of the agent is read in the process of a probe alone, which has the agent as its parent.
 //!
 //! `sysinfo` reports zero for memory that it cannot read. Such a value is checked against one that is never zero on a
 //! running host, and is a failed reading otherwise.
@@ -26,9 +27,11 @@ pub(super) fn memory(host: &Host, vitals: &mut Vitals) {
     vitals.put("memory.available", known(System::available_memory));
     vitals.put("memory.swap.size", known(System::total_swap));
     vitals.put("memory.swap.used", known(System::used_swap));
-    let kind = ProcessRefreshKind::nothing().with_memory();
-    let resident = of_agent(kind, sysinfo::Process::memory);
-    vitals.put("agent.memory.resident", resident);
+    if host.is_isolated {
+        let kind = ProcessRefreshKind::nothing().with_memory();
+        let resident = of_agent(kind, sysinfo::Process::memory);
+        vitals.put("agent.memory.resident", resident);
+    }
 }
 
 /// Load of the host in hundredths, and processor time of the agent since its start in milliseconds.
@@ -47,9 +50,11 @@ pub(super) fn processors(host: &Host, vitals: &mut Vitals) {
     vitals.put("cpu.load_hundredths.1m", hundredths(|load| load.one));
     vitals.put("cpu.load_hundredths.5m", hundredths(|load| load.five));
     vitals.put("cpu.load_hundredths.15m", hundredths(|load| load.fifteen));
-    let kind = ProcessRefreshKind::nothing().with_memory().with_cpu();
-    let spent = of_agent(kind, sysinfo::Process::accumulated_cpu_time);
-    vitals.put("agent.cpu_ms", spent);
+    if host.is_isolated {
+        let kind = ProcessRefreshKind::nothing().with_memory().with_cpu();
+        let spent = of_agent(kind, sysinfo::Process::accumulated_cpu_time);
+        vitals.put("agent.cpu_ms", spent);
+    }
 }
 
 fn with_memory() -> Reading<System> {
@@ -90,8 +95,11 @@ mod tests {
     use super::*;
     use crate::NvmlSource;
 
-    fn read(root: &Path) -> Vitals {
-        let host = Host::new(root, NvmlSource::Disabled);
+    fn read(root: &Path, is_isolated: bool) -> Vitals {
+        let host = Host {
+            is_isolated,
+            ..Host::new(root, NvmlSource::Disabled)
+        };
         let mut vitals = Vitals::default();
         memory(&host, &mut vitals);
         processors(&host, &mut vitals);
@@ -100,7 +108,7 @@ mod tests {
 
     #[test]
     fn running_host_has_each_value() {
-        let vitals = read(Path::new("/"));
+        let vitals = read(Path::new("/"), true);
         let number = |key: &str| match vitals.get(key) {
             Reading::Present(Value::Number(number)) => number,
             other => panic!("{key}: {other}"),
@@ -109,16 +117,25 @@ mod tests {
         assert!(number("memory.available") > 0);
         assert!(number("memory.swap.used") <= number("memory.swap.size"));
         for span in ["1m", "5m", "15m"] {
-            assert!(number(&format!("cpu.load_hundredths.{span}")) >= 0);
+            let load = number(&format!("cpu.load_hundredths.{span}"));
+            assert!((0..1_000_000).contains(&load), "{span}: {load}");
         }
         // The parent of this test is the process that runs the tests.
         assert!(number("agent.memory.resident") > 100_000);
-        assert!(number("agent.cpu_ms") >= 0);
+        let cpu_ms = number("agent.cpu_ms");
+        assert!((0..86_400_000).contains(&cpu_ms), "{cpu_ms}");
+    }
+
+    #[test]
+    fn agent_is_unknown_outside_the_process_of_a_probe() {
+        let vitals = read(Path::new("/"), false);
+        assert_eq!(vitals.0.len(), 6);
+        assert!(vitals.0.keys().all(|key| !key.starts_with("agent.")));
     }
 
     #[test]
     fn captured_tree_has_none() {
         let folder = tempfile::tempdir().expect("a folder");
-        assert_eq!(read(folder.path()), Vitals::default());
+        assert_eq!(read(folder.path(), true), Vitals::default());
     }
 }

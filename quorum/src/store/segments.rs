@@ -62,7 +62,7 @@ impl SegmentDir {
     pub(super) fn open(
         ground: &Ground,
         path: &Path,
-        state: Option<&mut State>,
+        state: Option<&State>,
         has_others: bool,
     ) -> Result<Self, OpenError> {
         let files = &*ground.files;
@@ -82,8 +82,6 @@ impl SegmentDir {
         };
         let mut named = BTreeSet::new();
         if let Some(state) = state {
-            // Of a snapshot that still held all records itself.
-            dir.add(state.take_sealed());
             for segment in state.segments() {
                 let file = dir.file(&segment.id);
                 if let Some(reason) = dir.wrong_with(segment)? {

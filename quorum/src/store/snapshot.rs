@@ -93,9 +93,16 @@ impl SnapshotDir {
         }
         let members = |(meta, _): &(SnapshotMeta, State)| meta.last_membership.nodes().count();
         let has_others = opened.as_ref().is_some_and(|opened| members(opened) > 1);
-        let named = opened.as_mut().map(|(_, state): &mut (_, State)| state);
+        let named = opened.as_ref().map(|(_, state): &(_, State)| state);
         let folder = path.with_file_name(SEGMENTS);
         let segments = SegmentDir::open(ground, &folder, named, has_others)?;
+        // A crash leaves the temporary file of its snapshot, and the next snapshot has another name.
+        for left in storage.list(path).map_err(OpenError::io(path))? {
+            if !is_snapshot(&left) {
+                tracing::info!(file = %left.display(), "removed: it is no snapshot");
+                storage.remove(&left).map_err(OpenError::io(&left))?;
+            }
+        }
         Ok(Self {
             ground: ground.clone(),
             path: path.to_owned(),
@@ -187,10 +194,14 @@ fn digest(parts: &[&[u8]]) -> [u8; 32] {
 /// Snapshot files, newest first: names sort by index.
 fn files(storage: &dyn Files, path: &Path) -> io::Result<Vec<PathBuf>> {
     let mut found = storage.list(path)?;
-    found.retain(|file| file.extension().is_some_and(|e| e == EXTENSION));
+    found.retain(|file| is_snapshot(file));
     found.sort();
     found.reverse();
     Ok(found)
+}
+
+fn is_snapshot(file: &Path) -> bool {
+    file.extension().is_some_and(|e| e == EXTENSION)
 }
 
 /// The parts of a snapshot file, verified.

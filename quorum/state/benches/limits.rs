@@ -1,7 +1,7 @@
 //! What it costs to ask whether a request fits, on a tree of 3,400 projects, 400 of them below one
 //! parent, three levels deep. Prints one table.
 //!
-//! `cargo bench -p lattice-quorum-state --bench limits`
+//! `cargo bench --profile dist -p lattice-quorum-state --bench limits`
 #![expect(
     clippy::disallowed_methods,
     clippy::disallowed_types,

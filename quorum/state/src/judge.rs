@@ -287,7 +287,7 @@ fn short_words(text: &str) -> String {
     truncated(text, MAX_FREE_TEXT_BYTES).to_owned()
 }
 
-/// The exit with its free text cut by [`short`].
+/// The exit with its free text cut by [`short_words`].
 fn short_exit(exit: &RankExit) -> RankExit {
     match exit {
         RankExit::SpawnFailed { reason } => RankExit::SpawnFailed {

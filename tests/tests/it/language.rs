@@ -2,8 +2,9 @@
 //!
 //! `tests/language/words.txt` lists the words, `tests/language/counts.txt` how often each file still has them: in its
 //! comments, its string literals (error texts, log messages, help) and, for documents, its whole text. A file that is
-//! not listed must have none. After a file was cleaned or moved, `LATTICE_BLESS=1` writes the counts again, and
-//! refuses to write a larger sum.
+//! not listed must have none. After a file was cleaned, `LATTICE_BLESS=1` writes the counts again, and refuses a count
+//! that has risen. Files to which text was moved are named in `LATTICE_MOVED`, with spaces between; their counts may
+//! rise, and the sum of all may not.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -101,6 +102,11 @@ impl Parts {
         while let Some(first) = rest.chars().next() {
             let length = if rest.starts_with("//") {
                 let end = rest.find('\n').unwrap_or(rest.len());
+                parts.comments.push_str(&rest[..end]);
+                parts.comments.push('\n');
+                end
+            } else if rest.starts_with("/*") {
+                let end = rest.find("*/").map_or(rest.len(), |end| end + 2);
                 parts.comments.push_str(&rest[..end]);
                 parts.comments.push('\n');
                 end
@@ -248,9 +254,14 @@ fn dialect_words_only_become_fewer() {
         let (before, after) = (sum(&stored), sum(&found));
         assert!(
             after <= before,
-            "{after} listed words, and {before} are stored: {:#?}",
-            risen(&stored, &found)
+            "{after} listed words, and {before} are stored"
         );
+        let moved = std::env::var("LATTICE_MOVED").unwrap_or_default();
+        let moved: BTreeSet<&str> = moved.split_whitespace().collect();
+        let mut not_moved = found.clone();
+        not_moved.retain(|file, _| !moved.contains(&file[..]));
+        let risen = risen(&stored, &not_moved);
+        assert!(risen.is_empty(), "not in LATTICE_MOVED: {risen:#?}");
         let head = "# file, listed words in comments, in string literals, type names; written by `just bless`\n";
         let rows = found.iter().map(|(file, count)| {
             format!(
@@ -320,10 +331,10 @@ fn rate_per_thousand_comment_lines_is_known() {
 #[test]
 fn planted_word_is_found() {
     let words = Words::parse("word whom tells\ntype Said\n");
-    let source = "/// Tells it.\nstruct Said; // 'whom'\nlet tells = \"to whom // tells\"; let whom = r#\"whom \"x\"#;";
+    let source = "/* whom \" */ /// Tells it.\nstruct Said; // 'whom'\nlet tells = \"to whom // tells\"; let whom = r#\"whom \"x\"#;";
     let count = words.count("new.rs", source);
     let expected = Count {
-        prose: 2,
+        prose: 3,
         literals: 3,
         types: 1,
     };

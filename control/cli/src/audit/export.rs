@@ -198,7 +198,8 @@ async fn write(
     let (mut writer, line) = Writer::begin(header, range.start).map_err(serde)?;
     let mut write = |line: String| {
         let written = file.write_all(line.as_bytes());
-        written.with_context(|| "the file of the export cannot be written")
+        let path = file.get_ref().path().display();
+        written.with_context(|| format!("{path} cannot be written"))
     };
     write(line)?;
     let all = AuditFilter::default();

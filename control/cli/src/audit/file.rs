@@ -185,16 +185,18 @@ impl<R: BufRead> Reader<R> {
             last: (0, [0; 32]),
             entries: 0,
         };
-        let none = "this is no export of an audit: its first line is not that of one; an export of \
-                    an earlier version has no signatures, and is checked by the version that made it";
+        let none = "this is no export of an audit: its first line is not that of one";
         let not_one = || Unread::Other(anyhow::anyhow!(none));
         reader.next_line()?;
         let form: serde_json::Value = reader.parsed().map_err(|_| not_one())?;
         match form.get("lattice_audit_export").and_then(|v| v.as_u64()) {
             Some(form) if form == u64::from(FORM) => {}
             Some(form) => {
-                let text = "is of a form that this version does not read: use a newer one";
-                return Err(Unread::Other(anyhow::anyhow!("the export {text} ({form})")));
+                let text = format!(
+                    "the export has format {form}; this version of Lattice reads format {FORM}. Check it with the \
+                     version that wrote it"
+                );
+                return Err(Unread::Other(anyhow::anyhow!(text)));
             }
             None => return Err(not_one()),
         }

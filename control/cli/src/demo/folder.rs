@@ -158,10 +158,10 @@ fn read_marker(dir: &Path) -> anyhow::Result<Option<Marker>> {
         format: u32,
     }
     let Format { format } = serde_json::from_str(&text).context("demo.json")?;
-    if format > FORMAT {
+    if format != FORMAT {
         bail!(
-            "it was written by a newer version (format {format}, this build knows {FORMAT}); use \
-             that version, or another folder"
+            "it has format {format}; this version of Lattice reads format {FORMAT}. Use the version that wrote it, or \
+             another folder"
         );
     }
     Ok(Some(serde_json::from_str(&text).context("demo.json")?))
@@ -202,7 +202,10 @@ mod tests {
         fs::write(dir.path().join("thesis.tex"), "x").unwrap();
         assert!(error(dir.path(), None).contains("neither empty nor a demo's"));
         fs::write(dir.path().join("demo.json"), r#"{"format":2,"cells":[]}"#).unwrap();
-        assert!(error(dir.path(), None).contains("newer version (format 2, this build knows 1)"));
+        assert!(
+            error(dir.path(), None)
+                .contains("has format 2; this version of Lattice reads format 1")
+        );
         fs::write(dir.path().join("demo.json"), "{").unwrap();
         assert!(error(dir.path(), None).contains("demo.json"));
     }

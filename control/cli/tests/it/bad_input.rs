@@ -171,7 +171,7 @@ fn a_demo_does_not_start_on_what_is_not_its_own() {
         &sandbox,
         &["demo", "--data-dir", arg],
         1,
-        &["newer version (format 9"],
+        &["has format 9", "another folder"],
     );
     refused(
         &sandbox,

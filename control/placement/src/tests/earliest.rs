@@ -198,7 +198,7 @@ fn who_needs_no_bandwidth_does_not_wait_for_it() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1_000))]
+    #![proptest_config(ProptestConfig::with_cases(crate::tests::cases(1_000)))]
 
     #[test]
     fn every_job_that_waits_for_others_starts_as_early_as_it_can(

@@ -167,19 +167,8 @@ impl Wild {
     }
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "how many cases there are is said from outside; the solver reads nothing"
-)]
-fn cases() -> u32 {
-    match std::env::var("LATTICE_FUZZ_CASES") {
-        Ok(text) => text.parse().expect("LATTICE_FUZZ_CASES is a number"),
-        Err(_) => 1_000,
-    }
-}
-
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(cases()))]
+    #![proptest_config(ProptestConfig::with_cases(crate::tests::cases(1_000)))]
 
     #[test]
     fn whatever_comes_in_is_planned(

@@ -61,7 +61,7 @@ fn work_that_may_lie_anywhere_is_of_one_kind_and_takes_the_first_nodes() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(600))]
+    #![proptest_config(ProptestConfig::with_cases(crate::tests::cases(600)))]
 
     /// Before anything is held back: as many groups as can be, or all nodes of one kind; and the better of both
     /// by their weights.

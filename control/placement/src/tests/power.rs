@@ -169,7 +169,7 @@ fn most_paid(view: &ClusterView, nodes: &[&NodeView]) -> usize {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(ProptestConfig::with_cases(crate::tests::cases(200)))]
 
     #[test]
     fn what_power_could_never_run_is_found_and_nothing_else(

@@ -37,7 +37,7 @@ fn free_from(view: &ClusterView, plan: &Plan) -> BTreeMap<NodeId, UnixMillis> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(ProptestConfig::with_cases(crate::tests::cases(400)))]
 
     #[test]
     fn a_plan_gives_free_fitting_nodes_once(view in any_view()) {

@@ -67,7 +67,7 @@ pub(super) fn pays(view: &ClusterView, domain: &str, payer: &str) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(600))]
+    #![proptest_config(ProptestConfig::with_cases(crate::tests::cases(600)))]
 
     #[test]
     fn a_node_is_never_given_twice_at_a_time(view in rationed_view(), policy in any_policy()) {

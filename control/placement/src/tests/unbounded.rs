@@ -57,7 +57,7 @@ fn a_dry_run_without_a_walltime_is_not_told_to_wait_until_now() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(600))]
+    #![proptest_config(ProptestConfig::with_cases(crate::tests::cases(600)))]
 
     #[test]
     fn nobody_who_waits_is_promised_a_start_that_is_here(

@@ -16,7 +16,7 @@ fn limitless(view: &mut ClusterView) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1_000))]
+    #![proptest_config(ProptestConfig::with_cases(crate::tests::cases(1_000)))]
 
     #[test]
     fn nothing_runs_into_a_time_that_is_kept_for_others_nor_on_what_is_lent(

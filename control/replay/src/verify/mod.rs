@@ -312,7 +312,7 @@ fn reservation(cycle: &Cycle, found: &Decided) -> (Option<AllocationId>, String)
     let same = pairs.take_while(|(was, is)| was == is).count();
     let (was, is) = (cycle.reserved.get(same), found.reserved.get(same));
     let shown = |reserved: Option<&Reserved>| match reserved {
-        Some(of) => format!("allocation {} at {}", of.id, of.starts_at.0),
+        Some(of) => format!("allocation {} at {} ms since 1970", of.id, of.starts_at.0),
         None => "no allocation".to_owned(),
     };
     let id = was.or(is).map(|of| of.id);

@@ -95,8 +95,8 @@ fn noted(entry: &AuditEntry) -> Noted {
     }
 }
 
-/// What nodes are compared with, for which a baseline is that the audit did not tell of: they came, or
-/// were recognised, after it was set, or an earlier version read that.
+/// Notes of nodes that a baseline applies to although the audit did not name them: they came, or were recognised, after
+/// it was set.
 pub(super) fn not_told(view: &View, known: &Known) -> BTreeMap<NodeId, Compared> {
     let mut found = BTreeMap::new();
     for node in view.nodes.values().filter(|node| node.record.is_some()) {

@@ -392,7 +392,7 @@ fn keys_of_two_schemas_make_no_record() {
     part.require("bios.registry", Reading::Present("A43"));
     let whole = together(Some(record.clone()), &part);
     assert_eq!(whole.map(|whole| whole.entries.len()), Some(2));
-    // Of an agent of before: nobody knows what it would tell today.
+    // Keys of another schema may have other meanings.
     record.schema = 1;
     assert_eq!(together(Some(record), &part), None);
 }

@@ -4,7 +4,7 @@ use crate::rpc::{Role, Rpc};
 use serde::{Deserialize, Serialize};
 
 /// Asks an agent how busy its node was of late. Answered in millionths: the part of the time in which it worked; or
-/// why that is not known. An agent of a build before does not know the question: nothing is known then either.
+/// why that is not known.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct GetUsage {
     /// Of what.

@@ -5,8 +5,7 @@ use crate::rpc::{Role, Rpc};
 use serde::{Deserialize, Serialize};
 
 /// Has a rank end at another time than its launch said. A repeat, and a lower number than was taken, change
-/// nothing and are answered with what is in force. An agent of a build before does not know it: the rank
-/// ends at the walltime that it began with.
+/// nothing and are answered with what is in force.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SetWalltime {
     /// Which attempt.

@@ -127,7 +127,7 @@ fn inclined(input: &Input<'_>, policy: &Policy) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2000))]
+    #![proptest_config(ProptestConfig::with_cases(crate::tests::cases(2000)))]
 
     #[test]
     fn every_number_is_finite(input in any_input(), waiting in any_waiting(), policy in any_policy()) {

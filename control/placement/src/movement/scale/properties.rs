@@ -213,7 +213,7 @@ impl World {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1000))]
+    #![proptest_config(ProptestConfig::with_cases(crate::tests::cases(1000)))]
 
     /// Never above its most or below its least, never twice within a cooldown, never on what was not read, and
     /// never for what does not run.

@@ -16,6 +16,18 @@ use lattice_quorum_types::{
     spec::{AllocationSpec, Workload},
 };
 
+/// Number of random cases of a property: `usual`, times `LATTICE_CASES_FACTOR` (1 without it).
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the number of cases comes from outside"
+)]
+pub fn cases(usual: u32) -> u32 {
+    let factor = std::env::var("LATTICE_CASES_FACTOR").map_or(1, |text| {
+        text.parse().expect("LATTICE_CASES_FACTOR is a number")
+    });
+    usual.saturating_mul(factor)
+}
+
 pub const START: UnixMillis = UnixMillis(1_700_000_000_000);
 
 pub fn path(text: &str) -> ProjectPath {

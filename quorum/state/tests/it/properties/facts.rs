@@ -123,7 +123,7 @@ pub fn check(state: &State) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: crate::common::cases(96), ..ProptestConfig::default() })]
 
     #[test]
     fn facts_tell_what_is_used_and_no_node_is_used_twice(steps in steps::sequences(1..200)) {

@@ -148,7 +148,7 @@ fn founded() -> Cluster {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: crate::common::cases(256), ..ProptestConfig::default() })]
 
     #[test]
     fn sums_limits_and_holders_hold_after_every_command(steps in prop::collection::vec(moves(), 1..120)) {

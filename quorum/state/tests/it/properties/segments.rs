@@ -215,7 +215,7 @@ impl Truth {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: crate::common::cases(48), ..ProptestConfig::default() })]
 
     #[test]
     fn what_is_in_segments_is_answered_as_if_it_were_in_memory(

@@ -329,7 +329,7 @@ fn check_assigned(in_force: &[Baseline], now: UnixMillis, claimed: &ClaimedNode,
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: crate::common::cases(256), ..ProptestConfig::default() })]
 
     #[test]
     fn no_sensitive_work_on_a_node_that_contradicts_a_strict_baseline(

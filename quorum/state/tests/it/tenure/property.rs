@@ -392,7 +392,7 @@ fn check_counts(before: &State, state: &State) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: crate::common::cases(256), ..ProptestConfig::default() })]
 
     #[test]
     fn a_claim_stands_and_counts_once_after_every_command(

@@ -356,7 +356,7 @@ fn any_heard() -> impl Strategy<Value = Heard> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2000))]
+    #![proptest_config(ProptestConfig::with_cases(crate::tests::cases(2000)))]
 
     /// Whatever it answers, and whenever: who looks when it should has an end in time, which is what the owner
     /// of a node that is lent plans on.

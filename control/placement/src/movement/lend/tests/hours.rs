@@ -208,7 +208,7 @@ impl World {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(crate::tests::cases(64)))]
 
     #[test]
     fn no_owner_waits_longer_for_what_it_has_lent_than_was_promised(

@@ -241,7 +241,7 @@ impl Cluster {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(4_000))]
+    #![proptest_config(ProptestConfig::with_cases(crate::tests::cases(4_000)))]
 
     #[test]
     fn nothing_is_moved_that_may_not_be(cluster in any_cluster(6)) {

@@ -275,7 +275,7 @@ fn is_close(a: f64, b: f64) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2_000))]
+    #![proptest_config(ProptestConfig::with_cases(crate::tests::cases(2_000)))]
 
     #[test]
     fn no_other_victims_would_be_better(case in any_case()) {

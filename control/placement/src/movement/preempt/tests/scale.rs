@@ -25,7 +25,7 @@ fn candidate(id: u64, gain: u32, class: u8, burst: bool, cost: f64) -> Candidate
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(crate::tests::cases(64)))]
 
     /// Leaving out who is outdone loses nothing: compared with every set of 65 to 90 candidates.
     #[test]
