@@ -15,6 +15,7 @@ use lattice_quorum_types::{
     view::{Answer, Query},
     wire::Unavailable,
 };
+use lattice_view::standing::UsedTime;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -160,10 +161,11 @@ impl<'a> Following<'a> {
         let hours = core.books.ask(|ledger| {
             let of = |budget: &TenantBudget| {
                 let used = ledger.used(Whose::Tenant(&budget.tenant), from, now).work;
-                (
-                    budget.tenant.clone(),
-                    Hours::new(budget, used.gpu_ms, used.node_ms, now),
-                )
+                let used = UsedTime {
+                    gpu_ms: used.gpu_ms,
+                    node_ms: used.node_ms,
+                };
+                (budget.tenant.clone(), Hours::new(budget, used, now))
             };
             view.budgets
                 .values()

@@ -4,7 +4,7 @@ use crate::{
     tasks::testing::world::{NODE, World},
     view::View,
 };
-use lattice_accounting::ledger::{Used, Whose};
+use lattice_accounting::ledger::Whose;
 use lattice_quorum_types::{
     AllocationState, Command, NodeId, ProjectPath, UnixMillis,
     allocation::RankExit,
@@ -12,6 +12,7 @@ use lattice_quorum_types::{
     command::RankReport,
     limit::{LimitPatch, Patch},
 };
+use lattice_view::standing::UsedTime;
 use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
 
@@ -22,11 +23,11 @@ fn path(text: &str) -> ProjectPath {
 fn hours(used: u64, budget: u64) -> Hours {
     let mut record = TenantBudget::new(path("physics"));
     record.soft.gpu_ms_budget = Some(budget * HOUR_MS);
-    let used = Used {
+    let used = UsedTime {
         node_ms: 0,
         gpu_ms: used * HOUR_MS,
     };
-    Hours::new(&record, used.gpu_ms, used.node_ms, UnixMillis(0))
+    Hours::new(&record, used, UnixMillis(0))
 }
 
 fn factor(hours: Hours) -> f64 {
@@ -58,11 +59,11 @@ fn the_worse_of_two_budgets_counts() {
     let mut record = TenantBudget::new(path("physics"));
     record.soft.gpu_ms_budget = Some(100 * HOUR_MS);
     record.soft.node_ms_budget = Some(50 * HOUR_MS);
-    let used = Used {
+    let used = UsedTime {
         node_ms: 45 * HOUR_MS,
         gpu_ms: 20 * HOUR_MS,
     };
-    let hours = Hours::new(&record, used.gpu_ms, used.node_ms, UnixMillis(0));
+    let hours = Hours::new(&record, used, UnixMillis(0));
     assert_eq!(hours.used(), Some(0.9));
 }
 
@@ -83,11 +84,11 @@ fn an_accounting_systems_word_counts_before_the_ledgers_as_long_as_it_holds() {
         downscaled: true,
         paused: Vec::new(),
     });
-    let used = Used {
+    let used = UsedTime {
         node_ms: 10 * HOUR_MS,
         gpu_ms: 90 * HOUR_MS,
     };
-    let told = Hours::new(&record, used.gpu_ms, used.node_ms, UnixMillis(1_000));
+    let told = Hours::new(&record, used, UnixMillis(1_000));
     // Of nodes it says nothing.
     assert_eq!(told.used(), Some(0.1));
     assert_eq!(told.source(), lattice_view::standing::Source::Ledger);
@@ -98,7 +99,7 @@ fn an_accounting_systems_word_counts_before_the_ledgers_as_long_as_it_holds() {
         (gpu.used_ms, source),
         (50 * HOUR_MS, lattice_view::standing::Source::Accounting)
     );
-    let alone = Hours::new(&record, used.gpu_ms, used.node_ms, UnixMillis(1_001));
+    let alone = Hours::new(&record, used, UnixMillis(1_001));
     assert_eq!(alone.used(), Some(0.9));
     assert!(!alone.downscaled);
 }
@@ -109,11 +110,11 @@ fn the_solver_is_told_of_steps() {
     let at = |used_ms| {
         let mut record = TenantBudget::new(path("physics"));
         record.soft.node_ms_budget = Some(10_000);
-        let used = Used {
+        let used = UsedTime {
             node_ms: used_ms,
             gpu_ms: 0,
         };
-        Hours::new(&record, used.gpu_ms, used.node_ms, UnixMillis(0)).stepped()
+        Hours::new(&record, used, UnixMillis(0)).stepped()
     };
     assert_eq!(at(5_001), at(5_009));
     assert_ne!(at(5_009), at(5_010));

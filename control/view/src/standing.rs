@@ -39,6 +39,15 @@ impl Source {
     }
 }
 
+/// Time that a tenant has used in the window of its budgets, milliseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct UsedTime {
+    /// Of GPUs.
+    pub gpu_ms: u64,
+    /// Of nodes.
+    pub node_ms: u64,
+}
+
 /// What a tenant has used of its budgets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Hours {
@@ -51,9 +60,10 @@ pub struct Hours {
 }
 
 impl Hours {
-    /// Of a tenant that used so many milliseconds of GPUs and of nodes in the window, at `now`. What an accounting
-    /// system reports takes precedence while it holds.
-    pub fn new(budget: &TenantBudget, gpu_ms: u64, node_ms: u64, now: UnixMillis) -> Self {
+    /// Of a tenant that used this much in the window, at `now`. What an accounting system reports takes precedence
+    /// while it holds.
+    pub fn new(budget: &TenantBudget, used: UsedTime, now: UnixMillis) -> Self {
+        let UsedTime { gpu_ms, node_ms } = used;
         let credit = budget.credit_at(now);
         let left = |of: fn(&Credit) -> Option<Left>| credit.and_then(of);
         let counts = |left: Option<Left>, granted_ms: Option<u64>, used_ms| match left {

@@ -1,7 +1,6 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 use super::*;
 use crate::{books::Hours, view::NodeEntry};
-use lattice_accounting::ledger::Used;
 use lattice_placement::Liveness;
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, NodeId, ProjectPath, UnixMillis,
@@ -11,7 +10,7 @@ use lattice_quorum_types::{
     project::Project,
     spec::{AllocationSpec, Constraints, Requeue, Workload},
 };
-use lattice_view::BaseView;
+use lattice_view::{BaseView, standing::UsedTime};
 use std::collections::BTreeMap;
 
 mod inputs;
@@ -171,12 +170,12 @@ fn a_planner_is_told_how_tenants_stand() {
         let mut budget = TenantBudget::new(tenant.clone());
         budget.soft.fair_share_ppm = share_ppm;
         budget.soft.node_ms_budget = hours_used.map(|_| 1_000);
-        let used = Used {
+        let used = UsedTime {
             node_ms: hours_used.unwrap_or(0),
             gpu_ms: 0,
         };
         if !budget.is_empty() {
-            let hours = Hours::new(&budget, used.gpu_ms, used.node_ms, UnixMillis(0));
+            let hours = Hours::new(&budget, used, UnixMillis(0));
             view.hours = Arc::new([(tenant.clone(), hours)].into());
             view.budgets = Arc::new([(tenant.clone(), Arc::new(budget))].into());
         }
