@@ -26,9 +26,8 @@ const LOOPBACK: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCA
 const DEADLINE: Duration = Duration::from_secs(5);
 
 fn credentials(authority: &Authority, role: Role, id: &str) -> anyhow::Result<Credentials> {
-    let validity = Validity::from_now(SystemClock.now(), Duration::from_secs(24 * 3600));
-    let identity = Identity::new(CLUSTER, role, id)?;
-    Ok(Credentials::issued_by(authority, &identity, validity)?)
+    let day = Duration::from_secs(24 * 3600);
+    Ok(Credentials::issued_now(authority, CLUSTER, role, id, day)?)
 }
 
 /// What a node of this size says of itself.

@@ -7,7 +7,7 @@ use crate::{
     wait::{LOOK_EVERY, PATIENCE, eventually},
 };
 use lattice_mesh::{
-    Authority, Clock as _, Credentials, Identity, Mesh, MeshConfig, Role, SystemClock, Validity,
+    Authority, Clock as _, Credentials, Mesh, MeshConfig, Role, SystemClock, Validity,
 };
 use lattice_quorum_client::{ClientConfig, QuorumClient};
 use lattice_quorum_types::{VoterId, view::MemberStatus};
@@ -87,9 +87,8 @@ impl Members {
     }
 
     fn credentials(&self, role: Role, id: &str) -> Credentials {
-        let identity = Identity::new(CLUSTER, role, id).unwrap();
-        let validity = Validity::from_now(SystemClock.now(), Duration::from_secs(86_400));
-        let issued = Credentials::issued_by(&self.authority, &identity, validity).unwrap();
+        let day = Duration::from_secs(86_400);
+        let issued = Credentials::issued_now(&self.authority, CLUSTER, role, id, day).unwrap();
         if role == Role::Quorum {
             issued
                 .save(&self.path(&format!("credentials-{id}")))

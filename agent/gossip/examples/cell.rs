@@ -12,8 +12,7 @@ use lattice_gossip::{
     Verdict,
 };
 use lattice_mesh::{
-    Authority, Clock, Credentials, Identity, Mesh, MeshConfig, Role, Router, SystemClock, Traffic,
-    Validity,
+    Authority, Clock, Credentials, Mesh, MeshConfig, Role, Router, SystemClock, Traffic, Validity,
 };
 use std::{
     error::Error,
@@ -66,9 +65,8 @@ async fn join(
     interval: Duration,
     seed: Option<SocketAddr>,
 ) -> Result<Member, Box<dyn Error>> {
-    let identity = Identity::new("example", Role::Agent, format!("gpu{n:03}"))?;
-    let validity = Validity::from_now(SystemClock.now(), DAY);
-    let own = Credentials::issued_by(authority, &identity, validity)?;
+    let name = format!("gpu{n:03}");
+    let own = Credentials::issued_now(authority, "example", Role::Agent, &name, DAY)?;
     let any_port = SocketAddr::from(([127, 0, 0, 1], 0));
     let mesh = Mesh::bind(any_port, own, MeshConfig::default())?;
     let gossip = Gossip::new();

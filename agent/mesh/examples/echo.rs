@@ -5,8 +5,8 @@
 
 use futures::StreamExt as _;
 use lattice_mesh::{
-    Authority, Clock, Credentials, Expect, Identity, Mesh, MeshConfig, Role, Router, Rpc,
-    StreamRpc, SystemClock, Validity,
+    Authority, Clock, Credentials, Expect, Mesh, MeshConfig, Role, Router, Rpc, StreamRpc,
+    SystemClock, Validity,
 };
 use serde::{Deserialize, Serialize};
 use std::{error::Error, net::SocketAddr, time::Duration};
@@ -39,9 +39,7 @@ impl StreamRpc for Count {
 }
 
 fn member(authority: &Authority, role: Role, id: &str) -> Result<Mesh, Box<dyn Error>> {
-    let identity = Identity::new("example", role, id)?;
-    let validity = Validity::from_now(SystemClock.now(), DAY);
-    let own = Credentials::issued_by(authority, &identity, validity)?;
+    let own = Credentials::issued_now(authority, "example", role, id, DAY)?;
     let any_port = SocketAddr::from(([127, 0, 0, 1], 0));
     Ok(Mesh::bind(any_port, own, MeshConfig::default())?)
 }

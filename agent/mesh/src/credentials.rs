@@ -1,8 +1,8 @@
 //! What a process shows (chain and key) and what it trusts (roots).
 
 use crate::{
-    BundleRefused, Identity, SignedBundle, TrustBundle, bundle::InForce, reset::ResetKey,
-    verify::Leaf,
+    BundleRefused, Clock as _, Identity, Role, SignedBundle, SystemClock, TrustBundle,
+    bundle::InForce, reset::ResetKey, verify::Leaf,
 };
 use lattice_host::private_file::ExposedFile;
 use lattice_quorum_types::UnixMillis;
@@ -11,7 +11,7 @@ use rustls_pki_types::{
     CertificateDer, CertificateSigningRequestDer, PrivateKeyDer, PrivatePkcs8KeyDer,
 };
 use secrecy::{ExposeSecret, SecretSlice};
-use std::{fmt, path::PathBuf, sync::Arc};
+use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 
 /// Why credentials are not usable.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -175,6 +175,26 @@ impl Credentials {
             }
         })?;
         Self::new(chain, key, vec![authority.certificate().clone()])
+    }
+
+    /// Credentials of `role` and `id` that an authority in this process issues directly, valid for `lifetime` from the
+    /// system clock's time: for a cluster in one process, and tests.
+    ///
+    /// # Errors
+    /// A name that no certificate can carry, or a failed signature.
+    pub fn issued_now(
+        authority: &crate::Authority,
+        cluster: &str,
+        role: Role,
+        id: &str,
+        lifetime: Duration,
+    ) -> Result<Self, CredentialsError> {
+        let identity =
+            Identity::new(cluster, role, id).map_err(|error| CredentialsError::Certificate {
+                reason: error.to_string(),
+            })?;
+        let validity = crate::Validity::from_now(SystemClock.now(), lifetime);
+        Self::issued_by(authority, &identity, validity)
     }
 
     /// Who this is.

@@ -51,8 +51,10 @@ pub struct Cluster {
     pub cell: Cell,
 }
 
+const LIFETIME: Duration = Duration::from_secs(3600);
+
 fn validity() -> Validity {
-    Validity::from_now(SystemClock.now(), Duration::from_secs(3600))
+    Validity::from_now(SystemClock.now(), LIFETIME)
 }
 
 impl Cluster {
@@ -166,8 +168,7 @@ fn patient() -> MeshConfig {
 }
 
 fn issue(authority: &Authority, role: Role, id: &str) -> Credentials {
-    let identity = Identity::new("test", role, id).unwrap();
-    Credentials::issued_by(authority, &identity, validity()).unwrap()
+    Credentials::issued_now(authority, "test", role, id, LIFETIME).unwrap()
 }
 
 /// A captured host of the fixtures, its GPU driver played by the fake library in a probe child.

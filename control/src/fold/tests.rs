@@ -3,7 +3,7 @@ use super::*;
 use crate::{core::Parts, feed::Subscription, store::Store};
 use futures::stream::{self, BoxStream};
 use lattice_mesh::{
-    Authority, Clock as _, Credentials, Identity, Mesh, MeshConfig, Role, SystemClock, Validity,
+    Authority, Clock as _, Credentials, Mesh, MeshConfig, Role, SystemClock, Validity,
 };
 use lattice_quorum_state::State;
 use lattice_quorum_types::{
@@ -85,10 +85,11 @@ fn apply_to(state: &mut State, command: Command) -> Applied {
 }
 
 fn core(store: Arc<Scripted>) -> Arc<Core> {
-    let day = Validity::from_now(SystemClock.now(), Duration::from_secs(86_400));
-    let authority = Authority::create("test", day).unwrap();
-    let identity = Identity::new("test", Role::Control, "c1").unwrap();
-    let credentials = Credentials::issued_by(&authority, &identity, day).unwrap();
+    const DAY: Duration = Duration::from_secs(86_400);
+    let validity = Validity::from_now(SystemClock.now(), DAY);
+    let authority = Authority::create("test", validity).unwrap();
+    let credentials =
+        Credentials::issued_now(&authority, "test", Role::Control, "c1", DAY).unwrap();
     let addr = "127.0.0.1:0".parse().unwrap();
     Core::new(Parts {
         cluster: "test".to_owned(),

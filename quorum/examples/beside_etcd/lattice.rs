@@ -6,7 +6,7 @@ use crate::{
     side::{Client, MEMBERS, Processes, Side, Status},
 };
 use lattice_mesh::{
-    Authority, Clock as _, Credentials, Identity, Mesh, MeshConfig, Role, SystemClock, Validity,
+    Authority, Clock as _, Credentials, Mesh, MeshConfig, Role, SystemClock, Validity,
 };
 use lattice_quorum::{App, Edges, Settings};
 use lattice_quorum_client::{ClientConfig, ClientError, QuorumClient};
@@ -31,9 +31,8 @@ const ASKER: &str = "c1";
 const WRITER: &str = "c2";
 
 fn credentials(authority: &Authority, role: Role, id: &str) -> Credentials {
-    let identity = Identity::new(CLUSTER, role, id).unwrap();
-    let validity = Validity::from_now(SystemClock.now(), Duration::from_secs(86_400));
-    Credentials::issued_by(authority, &identity, validity).unwrap()
+    let day = Duration::from_secs(86_400);
+    Credentials::issued_now(authority, CLUSTER, role, id, day).unwrap()
 }
 
 /// Runs one member until it is killed.

@@ -8,9 +8,7 @@
 
 mod past;
 
-use lattice_mesh::{
-    Authority, Clock, Credentials, Identity, Mesh, MeshConfig, Role, SystemClock, Validity,
-};
+use lattice_mesh::{Authority, Clock, Credentials, Mesh, MeshConfig, Role, SystemClock, Validity};
 use lattice_quorum::Settings;
 use lattice_quorum_client::{ClientConfig, QuorumClient};
 use lattice_quorum_types::{
@@ -140,9 +138,8 @@ impl Site {
     }
 
     fn credentials(&self, role: Role, id: &str) -> Credentials {
-        let today = Validity::from_now(SystemClock.now(), Duration::from_secs(86_400));
-        let identity = Identity::new(CLUSTER, role, id).unwrap();
-        Credentials::issued_by(&self.authority, &identity, today).unwrap()
+        let day = Duration::from_secs(86_400);
+        Credentials::issued_now(&self.authority, CLUSTER, role, id, day).unwrap()
     }
 
     fn start(&self) -> Child {

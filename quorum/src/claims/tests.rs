@@ -1,8 +1,6 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 use super::*;
-use lattice_mesh::{
-    Authority, Clock as _, Credentials, Identity, MeshConfig, SystemClock, Validity,
-};
+use lattice_mesh::{Authority, Clock as _, Credentials, MeshConfig, SystemClock, Validity};
 use lattice_quorum_types::{
     AllocationId, NodeId,
     claim::ClassClaim,
@@ -16,9 +14,7 @@ fn authority() -> Authority {
 }
 
 fn credentials(by: &Authority, role: Role, name: &str) -> Credentials {
-    let year = Validity::from_now(SystemClock.now(), Duration::from_secs(86_400));
-    let identity = Identity::new("demo", role, name).unwrap();
-    Credentials::issued_by(by, &identity, year).unwrap()
+    Credentials::issued_now(by, "demo", role, name, Duration::from_secs(86_400)).unwrap()
 }
 
 fn claim(node: &str) -> Claim {

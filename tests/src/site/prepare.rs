@@ -10,7 +10,7 @@ use super::{
 use crate::{daemon::Daemon, disk::Disk, wait::eventually};
 use lattice_client::{Client, Endpoint};
 use lattice_fake_nvml::{CONTROL_ENV, DESCRIPTION_ENV, library_path};
-use lattice_mesh::{Authority, Clock as _, Credentials, Identity, Role, SystemClock, Validity};
+use lattice_mesh::{Authority, Credentials, Role};
 use std::{
     collections::BTreeSet,
     fmt::Write as _,
@@ -78,9 +78,7 @@ impl Site {
     fn issue(&self, plan: &Plan, role: Role, id: &str, out: &str) {
         if let Some(lifetime) = plan.lifetime {
             let authority = Authority::load(&self.path("ca")).unwrap();
-            let identity = Identity::new(CLUSTER, role, id).unwrap();
-            let validity = Validity::from_now(SystemClock.now(), lifetime);
-            let own = Credentials::issued_by(&authority, &identity, validity).unwrap();
+            let own = Credentials::issued_now(&authority, CLUSTER, role, id, lifetime).unwrap();
             return own.save(&self.path(out)).unwrap();
         }
         let role = role.as_str();

@@ -8,9 +8,7 @@ use crate::{
     hub::Place,
     text::{self, tests::full as everything},
 };
-use lattice_mesh::{
-    Authority, Clock, Credentials, Identity, Mesh, MeshConfig, Role, SystemClock, Validity,
-};
+use lattice_mesh::{Authority, Clock, Credentials, Mesh, MeshConfig, Role, SystemClock, Validity};
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 const DAY: Duration = Duration::from_secs(86_400);
@@ -23,9 +21,7 @@ pub(crate) fn authority() -> Authority {
 }
 
 pub(crate) fn mesh(authority: &Authority, id: &str) -> Mesh {
-    let identity = Identity::new("demo", Role::Agent, id).unwrap();
-    let validity = Validity::from_now(SystemClock.now(), DAY);
-    let own = Credentials::issued_by(authority, &identity, validity).unwrap();
+    let own = Credentials::issued_now(authority, "demo", Role::Agent, id, DAY).unwrap();
     let addr = SocketAddr::from(([127, 0, 0, 1], 0));
     Mesh::bind(addr, own, MeshConfig::default()).unwrap()
 }

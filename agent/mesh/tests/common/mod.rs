@@ -13,8 +13,8 @@ pub mod trust;
 
 use futures::future::BoxFuture;
 use lattice_mesh::{
-    Authority, Clock, Credentials, EnrolRefused, EnrolRequest, Enroller, Failed, Identity, Issued,
-    Mesh, MeshConfig, Role, Router, Rpc, StreamRpc, SystemClock, Validity,
+    Authority, Clock, Credentials, EnrolRefused, EnrolRequest, Enroller, Failed, Issued, Mesh,
+    MeshConfig, Role, Router, Rpc, StreamRpc, SystemClock, Validity,
 };
 use lattice_quorum_types::UnixMillis;
 use serde::{Deserialize, Serialize};
@@ -110,8 +110,7 @@ pub fn authority(cluster: &str) -> Authority {
 }
 
 pub fn credentials(authority: &Authority, cluster: &str, role: Role, id: &str) -> Credentials {
-    let identity = Identity::new(cluster, role, id).unwrap();
-    Credentials::issued_by(authority, &identity, today()).unwrap()
+    Credentials::issued_now(authority, cluster, role, id, DAY).unwrap()
 }
 
 pub fn any_port() -> SocketAddr {

@@ -14,8 +14,7 @@ use bytes::Bytes;
 use lattice_client::{AllocationRequest, Client, Endpoint, SubmitOptions};
 use lattice_hwprobe::{Class, ClassMark, Digest, Inventory};
 use lattice_mesh::{
-    Authority, Clock, Credentials, Identity, Mesh, MeshConfig, Pin, Role, Router, SystemClock,
-    Validity,
+    Authority, Clock, Credentials, Mesh, MeshConfig, Pin, Role, Router, SystemClock, Validity,
 };
 use lattice_placement::Health;
 use lattice_quorum_types::{
@@ -120,9 +119,8 @@ impl Drop for Bed {
 }
 
 fn mesh(authority: &Authority, role: Role, id: &str) -> Mesh {
-    let today = Validity::from_now(SystemClock.now(), Duration::from_secs(3_600));
-    let identity = Identity::new("test", role, id).unwrap();
-    let credentials = Credentials::issued_by(authority, &identity, today).unwrap();
+    let hour = Duration::from_secs(3_600);
+    let credentials = Credentials::issued_now(authority, "test", role, id, hour).unwrap();
     Mesh::bind(
         "127.0.0.1:0".parse().unwrap(),
         credentials,

@@ -20,9 +20,7 @@ use futures::{
     StreamExt as _,
     stream::{self, BoxStream},
 };
-use lattice_mesh::{
-    Authority, Clock, Credentials, Identity, Mesh, MeshConfig, Role, SystemClock, Validity,
-};
+use lattice_mesh::{Authority, Clock, Credentials, Mesh, MeshConfig, Role, SystemClock, Validity};
 use lattice_quorum_types::{
     Applied, Envelope, Refusal, Revision, UnixMillis,
     view::{Answer, Hot, Query, WatchItem},
@@ -231,10 +229,11 @@ impl Store for Told {
 
 /// A control that has read nothing yet.
 pub(super) fn core(store: Arc<Told>, clock: Arc<dyn Clock>) -> Arc<Core> {
-    let day = Validity::from_now(SystemClock.now(), Duration::from_secs(86_400));
-    let authority = Authority::create("test", day).unwrap();
-    let identity = Identity::new("test", Role::Control, "c1").unwrap();
-    let credentials = Credentials::issued_by(&authority, &identity, day).unwrap();
+    const DAY: Duration = Duration::from_secs(86_400);
+    let validity = Validity::from_now(SystemClock.now(), DAY);
+    let authority = Authority::create("test", validity).unwrap();
+    let credentials =
+        Credentials::issued_now(&authority, "test", Role::Control, "c1", DAY).unwrap();
     let addr = "127.0.0.1:0".parse().unwrap();
     Core::new(Parts {
         cluster: "test".to_owned(),

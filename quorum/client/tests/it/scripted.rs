@@ -1,8 +1,8 @@
 //! The client against members that answer as a script says: what it repeats, and what never.
 
 use lattice_mesh::{
-    Authority, Clock as _, Credentials, Failed, Identity, Mesh, MeshConfig, Role, Router,
-    SystemClock, Validity,
+    Authority, Clock as _, Credentials, Failed, Mesh, MeshConfig, Role, Router, SystemClock,
+    Validity,
 };
 use lattice_quorum_client::{ClientConfig, ClientError, QuorumClient};
 use lattice_quorum_types::{
@@ -51,9 +51,8 @@ fn bind(authority: &Authority, role: Role, id: &str) -> Mesh {
 }
 
 fn bind_with(authority: &Authority, role: Role, id: &str, config: MeshConfig) -> Mesh {
-    let identity = Identity::new("test", role, id).unwrap();
-    let validity = Validity::from_now(SystemClock.now(), Duration::from_secs(86_400));
-    let credentials = Credentials::issued_by(authority, &identity, validity).unwrap();
+    let day = Duration::from_secs(86_400);
+    let credentials = Credentials::issued_now(authority, "test", role, id, day).unwrap();
     Mesh::bind("127.0.0.1:0".parse().unwrap(), credentials, config).unwrap()
 }
 

@@ -21,8 +21,7 @@ pub fn identity(role: Role, id: &str) -> Identity {
 }
 
 pub fn mesh(authority: &Authority, role: Role, id: &str) -> Mesh {
-    let validity = Validity::from_now(SystemClock.now(), DAY);
-    let own = Credentials::issued_by(authority, &identity(role, id), validity).unwrap();
+    let own = Credentials::issued_now(authority, "demo", role, id, DAY).unwrap();
     let addr = SocketAddr::from(([127, 0, 0, 1], 0));
     Mesh::bind(addr, own, MeshConfig::default()).unwrap()
 }
