@@ -28,6 +28,7 @@ mod message;
 mod office;
 mod outdated;
 mod peer;
+mod rebind;
 mod renewal;
 mod reset;
 mod router;
@@ -66,6 +67,7 @@ pub use mesh::{Mesh, WeakMesh};
 pub use message::MAX_MESSAGE_BYTES;
 pub use office::{OfficeProof, OfficeSession};
 pub use peer::Peer;
+pub use rebind::bind_when_free;
 pub use renewal::{
     AskMembers, RenewError, RenewRefused, Renewal, RenewalSettings, RenewalSource, RenewalState,
     keep_renewed,

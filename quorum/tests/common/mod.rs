@@ -10,10 +10,9 @@ pub mod changes;
 pub mod process;
 
 use lattice_mesh::{
-    Authority, Clock, Credentials, Identity, Mesh, MeshConfig, MeshError, RateLimit, Role,
-    SystemClock, Validity,
+    Authority, Clock, Credentials, Mesh, MeshConfig, RateLimit, Role, SystemClock, Validity,
 };
-use lattice_quorum::{App, Edges, Ground, ScrubSettings, Settings, StartError};
+use lattice_quorum::{App, Ground, MemberFounder, ScrubSettings, Settings};
 use lattice_quorum_client::{ClientConfig, QuorumClient};
 use lattice_quorum_state::Bounds;
 use lattice_quorum_types::{
@@ -41,8 +40,13 @@ pub fn any_port() -> SocketAddr {
     "127.0.0.1:0".parse().unwrap()
 }
 
+/// Validity of certificates, unless a test sets another.
+const DAY: Duration = Duration::from_secs(86_400);
+/// Longest wait for the address of a member that was stopped a moment ago.
+const BIND_TIMEOUT: Duration = Duration::from_secs(20);
+
 pub fn today() -> Validity {
-    Validity::from_now(SystemClock.now(), Duration::from_secs(86_400))
+    Validity::from_now(SystemClock.now(), DAY)
 }
 
 pub fn authority() -> Arc<Authority> {
@@ -50,8 +54,7 @@ pub fn authority() -> Arc<Authority> {
 }
 
 pub fn credentials(authority: &Authority, role: Role, id: &str) -> Credentials {
-    let identity = Identity::new(CLUSTER, role, id).unwrap();
-    Credentials::issued_by(authority, &identity, today()).unwrap()
+    Credentials::issued_now(authority, CLUSTER, role, id, DAY).unwrap()
 }
 
 pub fn control(authority: &Authority, id: &str) -> Mesh {
@@ -118,7 +121,7 @@ impl Cluster {
     }
 
     pub async fn start_with(snapshot_every: u64) -> Self {
-        Self::start_as(snapshot_every, Duration::from_secs(86_400)).await
+        Self::start_as(snapshot_every, DAY).await
     }
 
     /// With certificates that hold so long.
@@ -136,7 +139,7 @@ impl Cluster {
             segment_bounds,
             ..Ground::default()
         };
-        Self::start_on(ground, snapshot_every, Duration::from_secs(86_400)).await
+        Self::start_on(ground, snapshot_every, DAY).await
     }
 
     async fn start_as(snapshot_every: u64, lifetime: Duration) -> Self {
@@ -154,15 +157,7 @@ impl Cluster {
             ground,
             scrub: None,
         };
-        for id in 1..=3 {
-            let app = cluster.bind(id, any_port()).await;
-            cluster.members.push((id, app.addr()));
-            cluster.apps.push(Some(app));
-        }
-        let members = cluster.members.clone();
-        for app in cluster.apps.iter_mut().flatten() {
-            app.start(members.clone()).await.unwrap();
-        }
+        cluster.found().await;
         // A member that has never heard a leader abstains, so one less may fail.
         until("all members have joined", || async {
             let mut statuses = cluster.apps.iter().flatten().filter_map(App::status);
@@ -175,48 +170,44 @@ impl Cluster {
     /// One more member, which joins and which nobody has added yet.
     pub async fn join(&mut self) -> VoterId {
         let id = self.members.len() as VoterId + 1;
-        let mut app = self.try_bind(id, any_port(), true).await.unwrap();
+        let mut app = self.bind(id, any_port()).await;
         self.members.push((id, app.addr()));
         app.start(self.members.clone()).await.unwrap();
         self.apps.push(Some(app));
         id
     }
 
-    /// An endpoint that was closed a moment ago holds its port until its connections are drained.
     async fn bind(&self, id: VoterId, addr: SocketAddr) -> App {
-        let bind = async {
-            loop {
-                match self.try_bind(id, addr, id > 3).await {
-                    Err(StartError::Mesh(MeshError::AddressInUse { .. })) => {
-                        tokio::time::sleep(Duration::from_millis(20)).await;
-                    }
-                    other => return other.unwrap(),
-                }
-            }
-        };
-        let bound = tokio::time::timeout(Duration::from_secs(20), bind).await;
-        bound.expect("the port is free again")
+        let settings = self.settings(id, addr);
+        self.founder().bind(settings).await.unwrap()
     }
 
-    async fn try_bind(&self, id: VoterId, addr: SocketAddr, join: bool) -> Result<App, StartError> {
+    /// Settings of a member; those above 3 join.
+    fn settings(&self, id: VoterId, addr: SocketAddr) -> Settings {
         let folder = self.folder.path().join(id.to_string());
         let mut settings = Settings::new(CLUSTER, id, addr, folder);
         settings.snapshot_every = self.snapshot_every;
-        settings.join = join;
+        settings.join = id > 3;
         settings.scrub = self.scrub;
         settings.enrolment.lifetime = self.lifetime;
         settings.mesh.enrol_rate = RateLimit {
             burst: 1000,
             per_second: 1000.0,
         };
-        let identity = Identity::new(CLUSTER, Role::Quorum, id.to_string()).unwrap();
-        let validity = Validity::from_now(SystemClock.now(), self.lifetime);
-        let edges = Edges {
-            credentials: Credentials::issued_by(&self.authority, &identity, validity).unwrap(),
-            authority: Some(self.authority.clone()),
-            clock: Arc::new(SystemClock),
-        };
-        App::bind_on(self.ground.clone(), settings, edges).await
+        settings
+    }
+
+    fn founder(&self) -> MemberFounder {
+        MemberFounder {
+            bind_timeout: BIND_TIMEOUT,
+            ground: self.ground.clone(),
+            ..MemberFounder::new(self.authority.clone(), self.lifetime)
+        }
+    }
+
+    /// Credentials that hold as long as those of the members.
+    pub fn credentials(&self, role: Role, id: &str) -> Credentials {
+        Credentials::issued_now(&self.authority, CLUSTER, role, id, self.lifetime).unwrap()
     }
 
     pub fn addrs(&self) -> Vec<SocketAddr> {
@@ -275,16 +266,15 @@ impl Cluster {
     /// Starts all members, which are stopped, at new addresses.
     pub async fn move_all(&mut self) {
         self.apps.clear();
-        self.members.clear();
-        for id in 1..=3 {
-            let app = self.bind(id, any_port()).await;
-            self.members.push((id, app.addr()));
-            self.apps.push(Some(app));
-        }
-        let members = self.members.clone();
-        for app in self.apps.iter_mut().flatten() {
-            app.start(members.clone()).await.unwrap();
-        }
+        self.found().await;
+    }
+
+    /// Starts members 1 to 3 at new addresses, on the data of earlier ones if there is any.
+    async fn found(&mut self) {
+        let settings = (1..=3).map(|id| self.settings(id, any_port()));
+        let apps = self.founder().found(settings).await.unwrap();
+        self.members = (1..=3).zip(apps.iter().map(App::addr)).collect();
+        self.apps = apps.into_iter().map(Some).collect();
     }
 
     pub async fn stop(mut self) {

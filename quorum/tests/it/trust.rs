@@ -6,7 +6,7 @@ use futures::future::join_all;
 use lattice_mesh::{
     AskMembers, Authority, CallError, Credentials, EnrolError, EnrolRefused, Expect, Identity,
     JoinToken, Mesh, MeshConfig, Renew, RenewRefused, Renewal, RenewalSettings, Role, Router, Rpc,
-    Standing, Validity, WeakMesh, enrol, enrol_with, keep_renewed,
+    Standing, WeakMesh, enrol, enrol_with, keep_renewed,
 };
 use lattice_quorum_client::QuorumClient;
 use lattice_quorum_types::{
@@ -324,9 +324,7 @@ fn control_for(cluster: &Cluster, id: &str) -> Mesh {
 async fn one_authority_takes_the_place_of_another() {
     let cluster = Cluster::start_short(Duration::from_secs(40)).await;
     // Control takes part: its certificate is of the old authority too.
-    let identity = Identity::new(CLUSTER, Role::Control, "c1").unwrap();
-    let validity = Validity::from_now(now(), cluster.lifetime);
-    let credentials = Credentials::issued_by(&cluster.authority, &identity, validity).unwrap();
+    let credentials = cluster.credentials(Role::Control, "c1");
     let mesh = Mesh::bind(any_port(), credentials, MeshConfig::default()).unwrap();
     let c1 = {
         let settings = RenewalSettings {
