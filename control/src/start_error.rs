@@ -112,3 +112,13 @@ pub enum StartError {
         reason: String,
     },
 }
+
+impl StartError {
+    /// Whether another socket holds an address that was to be bound.
+    pub fn is_address_in_use(&self) -> bool {
+        matches!(
+            self,
+            StartError::Mesh(MeshError::AddressInUse { .. }) | StartError::AddressInUse { .. }
+        )
+    }
+}

@@ -14,9 +14,9 @@ fn root() -> PathBuf {
         .to_owned()
 }
 
-/// What each package uses of ours, outside its tests: these arrows and no others. A daemon is used by the command line,
-/// which runs all of them in its demo, and by the tests of the whole.
-const ARROWS: [(&str, &[&str]); 26] = [
+/// What each package uses of ours, outside its tests: these arrows and no others. A daemon is used by the founder of
+/// clusters in one process, by the command line, which runs all of them in its demo, and by the tests of the whole.
+const ARROWS: [(&str, &[&str]); 27] = [
     ("lattice-host", &[]),
     ("lattice-rng", &[]),
     ("lattice-hwprobe", &[]),
@@ -105,10 +105,23 @@ const ARROWS: [(&str, &[&str]); 26] = [
         ],
     ),
     (
-        "lattice-cli",
+        "lattice-cluster",
         &[
             "quorum-types",
             "quorum-client",
+            "mesh",
+            "gossip",
+            "hwprobe",
+            "quorum",
+            "agent",
+            "control",
+        ],
+    ),
+    (
+        "lattice-cli",
+        &[
+            "cluster",
+            "quorum-types",
             "mesh",
             "hwprobe",
             "api",

@@ -6,22 +6,15 @@ use super::{
     folder::{CLUSTER, Folder},
 };
 use crate::web_tls::{self, WebTls};
-use anyhow::Context as _;
 use futures::future::{join_all, try_join_all};
 use lattice_client::{AllocationFilter, Client, Endpoint};
-use lattice_mesh::{
-    Authority, Clock as _, Credentials, Identity, JoinToken, Mesh, MeshConfig, RateLimit, Role,
-    SystemClock, Validity,
-};
-use lattice_quorum_client::QuorumClient;
-use lattice_quorum_types::{
-    Command, Envelope, VoterId,
-    command::{Power, Principal, SCHEMA, TokenGrant},
-};
+use lattice_cluster::{AgentPlan, ClusterFounder, ControlPlan, LOOPBACK};
+use lattice_mesh::{Clock as _, JoinToken, RateLimit, Role, SystemClock};
+use lattice_quorum_types::{Command, VoterId, command::TokenGrant};
 use secrecy::{ExposeSecret as _, SecretString};
 use std::{
-    collections::BTreeSet,
-    net::{IpAddr, Ipv4Addr, SocketAddr},
+    collections::{BTreeMap, BTreeSet},
+    net::{IpAddr, SocketAddr},
     path::PathBuf,
     sync::Arc,
     time::{Duration, SystemTime},
@@ -29,7 +22,7 @@ use std::{
 use tokio::time::timeout;
 
 /// Quorum members.
-const VOTERS: u64 = 3;
+const VOTERS: VoterId = 3;
 /// How long certificates of the mesh hold.
 const CERTIFICATE_LIFETIME: Duration = Duration::from_secs(90 * 24 * 3600);
 /// How long the join token may be used.
@@ -49,8 +42,6 @@ const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
 const END_TIMEOUT: Duration = Duration::from_secs(5);
 /// Whom the demo's token names.
 const USER: &str = "demo";
-
-const LOOPBACK: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// All daemons of the demo.
 pub struct Cluster {
@@ -72,7 +63,14 @@ impl Cluster {
         listen: SocketAddr,
         run_as: Option<u32>,
     ) -> anyhow::Result<Cluster> {
-        let authority = Arc::new(folder.authority()?);
+        let founder = ClusterFounder {
+            cluster: CLUSTER.to_owned(),
+            authority: Arc::new(folder.authority()?),
+            lifetime: CERTIFICATE_LIFETIME,
+            gossip_interval: GOSSIP_INTERVAL,
+            // A port that another program holds is an error of the user.
+            bind_timeout: Duration::ZERO,
+        };
         let hosts = web_hosts(listen.ip());
         let web = web_tls::create(hosts, SystemTime::now(), CERTIFICATE_LIFETIME)?;
         let token = random_token();
@@ -83,13 +81,14 @@ impl Cluster {
             token: &token,
         };
         let bmcs_file = bmcs.write(folder)?;
-        let mut control = bind_control(folder, nodes, bmcs_file, &authority, &web_of).await?;
-        let quorum = start_quorum(folder, nodes, &authority).await?;
+        let mut control = bind_control(folder, nodes, bmcs_file, &founder, &web_of).await?;
+        let quorum = start_quorum(folder, nodes, &founder).await?;
         let members: Vec<SocketAddr> = quorum.iter().map(lattice_quorum::App::addr).collect();
         control.start(members.clone()).await?;
-        let join = join_token(&authority, &members, nodes.len(), folder.resumed).await?;
-        let agent = AgentPlan {
+        let join = join_token(&founder, &members, nodes.len(), folder.resumed).await?;
+        let agent = CommonPlan {
             folder,
+            founder: &founder,
             control: control.addr(),
             quorum: &members,
             join: &join,
@@ -199,122 +198,87 @@ fn random_token() -> String {
     )
 }
 
-fn credentials(authority: &Authority, role: Role, id: &str) -> anyhow::Result<Credentials> {
-    let identity = Identity::new(CLUSTER, role, id)?;
-    let validity = Validity::from_now(SystemClock.now(), CERTIFICATE_LIFETIME);
-    Ok(Credentials::issued_by(authority, &identity, validity)?)
-}
-
 async fn start_quorum(
     folder: &Folder,
     nodes: &[DemoNode],
-    authority: &Arc<Authority>,
+    founder: &ClusterFounder,
 ) -> anyhow::Result<Vec<lattice_quorum::App>> {
-    let mut apps = Vec::new();
+    let cells = nodes
+        .iter()
+        .map(|node| (node.name.clone(), node.cell.clone()));
+    let cells: BTreeMap<_, _> = cells.collect();
     for id in 1..=VOTERS {
-        let data = folder.part(&format!("quorum-{id}"))?;
-        let mut settings = lattice_quorum::Settings::new(CLUSTER, id, LOOPBACK, data);
+        folder.part(&format!("quorum-{id}"))?;
+    }
+    let edit = |settings: &mut lattice_quorum::Settings| {
         settings.mesh.enrol_rate = ENROL_RATE;
         settings.enrolment.lifetime = CERTIFICATE_LIFETIME;
-        settings.enrolment.cells = nodes
-            .iter()
-            .map(|node| (node.name.clone(), node.cell.clone()))
-            .collect();
-        let edges = lattice_quorum::Edges {
-            credentials: credentials(authority, Role::Quorum, &id.to_string())?,
-            authority: Some(authority.clone()),
-            clock: Arc::new(SystemClock),
-        };
-        let app = lattice_quorum::App::bind(settings, edges).await;
-        apps.push(app.with_context(|| format!("quorum member {id}"))?);
-    }
-    let members: Vec<(VoterId, SocketAddr)> = (1..=VOTERS)
-        .zip(apps.iter().map(lattice_quorum::App::addr))
-        .collect();
-    for app in &mut apps {
-        app.start(members.clone()).await?;
-    }
-    Ok(apps)
+        settings.enrolment.cells = cells.clone();
+    };
+    Ok(founder.start_members(VOTERS, folder.path(), edit).await?)
 }
 
 /// A token that as many agents can use as there are nodes, made as an operator would.
 async fn join_token(
-    authority: &Authority,
+    founder: &ClusterFounder,
     quorum: &[SocketAddr],
     uses: usize,
     replace: bool,
 ) -> anyhow::Result<JoinToken> {
-    let token = JoinToken::generate(Role::Agent, authority.pin());
-    let operator = credentials(authority, Role::Control, "demo")?;
-    let mesh = Mesh::bind(LOOPBACK, operator, MeshConfig::default())?;
-    let now = SystemClock.now();
-    let envelope = Envelope {
-        schema: SCHEMA,
-        principal: Principal {
-            name: USER.to_owned(),
-            power: Power::Admin,
-        },
-        key: Some(format!("demo-token-{}", token.hash())),
-        at: now,
-        fence: None,
-        command: Command::CreateToken {
-            grant: TokenGrant {
-                hash: token.hash(),
-                role: Role::Agent,
-                names: None,
-                cidrs: vec![LOOPBACK.ip().to_string().parse()?],
-                uses: u32::try_from(uses)?,
-                // A start that was killed between enrolment and keeping the certificate.
-                replace,
-                expires_at: now.after(TOKEN_LIFETIME.as_millis() as u64),
-            },
-        },
+    let token = JoinToken::generate(Role::Agent, founder.authority.pin());
+    let administrator = founder.administrator(USER, "demo", quorum.to_vec())?;
+    let grant = TokenGrant {
+        hash: token.hash(),
+        role: Role::Agent,
+        names: None,
+        cidrs: vec![LOOPBACK.ip().to_string().parse()?],
+        uses: u32::try_from(uses)?,
+        // A start that was killed between enrolment and keeping the certificate.
+        replace,
+        expires_at: SystemClock.now().after(TOKEN_LIFETIME.as_millis() as u64),
     };
-    let made = QuorumClient::new(mesh.clone(), quorum.to_vec())
-        .propose(envelope)
-        .await;
-    mesh.shutdown(Duration::from_millis(100)).await;
+    let key = format!("demo-token-{}", token.hash());
+    let made = administrator.propose(Some(key), Command::CreateToken { grant });
+    let made = made.await;
+    administrator.close().await;
     made??;
     Ok(token)
 }
 
 /// What all agents have in common.
-struct AgentPlan<'a> {
+struct CommonPlan<'a> {
     folder: &'a Folder,
+    founder: &'a ClusterFounder,
     control: SocketAddr,
     quorum: &'a [SocketAddr],
     join: &'a JoinToken,
     run_as: Option<u32>,
 }
 
-impl AgentPlan<'_> {
+impl CommonPlan<'_> {
     async fn start(&self, node: &DemoNode) -> anyhow::Result<lattice_agent::App> {
         let root = node.root.clone().unwrap_or_else(|| PathBuf::from("/"));
-        let host = crate::host::host(&root)?;
-        let data = self.folder.part(&format!("agents/{}", node.name))?;
-        let mut settings = lattice_agent::Settings::new(node.name.clone(), LOOPBACK, data, host);
-        settings.control = vec![self.control];
-        settings.topology_group = Some(node.group.clone());
-        settings.gossip.cell = Some(node.cell.parse()?);
-        settings.gossip.interval = Some(GOSSIP_INTERVAL);
-        settings.probe.interval = PROBE_INTERVAL;
-        settings.quorum = self.quorum.to_vec();
-        settings.join = Some(lattice_agent::JoinSettings {
-            token: self.join.clone(),
-            // A start that was killed between enrolment and keeping the certificate.
-            replace: self.folder.resumed,
-        });
-        settings.executor.allow_same_user = true;
-        settings.executor.run_as = self
-            .run_as
-            .map(|uid| lattice_agent::executor::Ids { uid, gid: uid });
-        let edges = lattice_agent::Edges::system()?;
-        let about = || format!("agent {}", node.name);
-        let mut app = lattice_agent::App::bind(settings, edges)
-            .await
-            .with_context(about)?;
-        app.start().await.with_context(about)?;
-        Ok(app)
+        let plan = AgentPlan {
+            node: node.name.clone(),
+            cell: node.cell.parse()?,
+            host: crate::host::host(&root)?,
+            data_dir: self.folder.part(&format!("agents/{}", node.name))?,
+            controls: vec![self.control],
+            join: Some(lattice_agent::JoinSettings {
+                token: self.join.clone(),
+                // A start that was killed between enrolment and keeping the certificate.
+                replace: self.folder.resumed,
+            }),
+        };
+        let edit = |settings: &mut lattice_agent::Settings, _: &mut lattice_agent::Edges| {
+            settings.topology_group = Some(node.group.clone());
+            settings.probe.interval = PROBE_INTERVAL;
+            settings.quorum = self.quorum.to_vec();
+            settings.executor.run_as = self
+                .run_as
+                .map(|uid| lattice_agent::executor::Ids { uid, gid: uid });
+        };
+        Ok(self.founder.start_agent(plan, edit).await?)
     }
 }
 
@@ -330,32 +294,25 @@ async fn bind_control(
     folder: &Folder,
     nodes: &[DemoNode],
     bmcs: PathBuf,
-    authority: &Authority,
+    founder: &ClusterFounder,
     WebPlan { listen, web, token }: &WebPlan<'_>,
 ) -> anyhow::Result<lattice_control::App> {
-    let mut settings = lattice_control::Settings::new(CLUSTER, LOOPBACK, *listen);
-    settings.bmcs = Some(bmcs);
     let cells: BTreeSet<&str> = nodes.iter().map(|node| node.cell.as_str()).collect();
-    for name in cells {
-        settings.cells.push(lattice_control::CellSettings {
-            name: name.parse()?,
-            seeds: Vec::new(),
-        });
-    }
-    settings.auto_register = true;
-    settings.data_dir = Some(folder.part("control")?);
-    settings.gossip_interval = Some(GOSSIP_INTERVAL);
-    let tokens = serde_json::json!({
-        "tokens": [{ "name": USER, "role": "admin", "token": token }],
-    });
-    let edges = lattice_control::Edges {
-        credentials: credentials(authority, Role::Control, "c1")?,
-        clock: Arc::new(SystemClock),
-        https: lattice_control::HttpsIdentity::from_pem(
-            &web.certificate_pem,
-            web.key_pem.expose_secret(),
-        )?,
-        tokens: tokens.to_string().into(),
+    let mut plan = ControlPlan {
+        name: "c1",
+        cells: Vec::new(),
+        certificate_pem: &web.certificate_pem,
+        key_pem: web.key_pem.expose_secret(),
+        administrator: (USER, token),
     };
-    Ok(lattice_control::App::bind(settings, edges).await?)
+    for cell in cells {
+        plan.cells.push(cell.parse()?);
+    }
+    let data_dir = folder.part("control")?;
+    let edit = |settings: &mut lattice_control::Settings| {
+        settings.https = *listen;
+        settings.bmcs = Some(bmcs);
+        settings.data_dir = Some(data_dir);
+    };
+    Ok(founder.bind_control(plan, edit).await?)
 }

@@ -27,6 +27,7 @@ use cluster::Cluster;
 use fixtures::{DemoNode, Fixtures};
 use folder::Folder;
 use lattice_client::Client;
+use lattice_cluster::UNPRIVILEGED_ID;
 use lattice_quorum_types::NodeId;
 use play::Played;
 use std::{
@@ -49,8 +50,6 @@ const LINE_EVERY: Duration = Duration::from_secs(10);
 pub const DEFAULT_NODES: usize = 24;
 /// Most nodes: each is an agent in this process.
 const MAX_NODES: u64 = 512;
-/// `nobody`: whom jobs run as when the demo is started by root.
-const NOBODY: u32 = 65_534;
 /// How long all agents may take to be probed, enrolled and ready.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(120);
 /// How long what is planted may take to be found once the jobs have ended.
@@ -269,7 +268,7 @@ fn run_as(asked: Option<u32>) -> Result<Option<u32>, Failure> {
         (Some(_), false) => Err(Failure::usage(
             "--run-as needs root; without it jobs run as the user who starts the demo",
         )),
-        (None, true) => Ok(Some(NOBODY)),
+        (None, true) => Ok(Some(UNPRIVILEGED_ID)),
         (asked, _) => Ok(asked),
     }
 }
