@@ -2,10 +2,11 @@
 //! control acts, and what is bought there lets waiting work begin.
 
 use crate::{
-    bed::{Bed, PATIENCE, TOKEN, loopback, submit},
+    bed::{Bed, PATIENCE, TOKEN, submit},
     stage::Group,
 };
 use lattice_accounting::config::AccountingConfig;
+use lattice_cluster::LOOPBACK;
 use lattice_fake_waldur::{SeedItem, Version, Waldur};
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, Command, Outcome, ProjectPath,
@@ -119,7 +120,7 @@ async fn ends(bed: &Bed, id: AllocationId) -> Allocation {
 }
 
 async fn unwanted(bed: &mut Bed) -> Allocation {
-    let listener = TcpListener::bind(loopback()).await.unwrap();
+    let listener = TcpListener::bind(LOOPBACK).await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let calls = Arc::new(AtomicUsize::new(0));
     let counted = calls.clone();
@@ -147,7 +148,7 @@ async fn unwanted(bed: &mut Bed) -> Allocation {
     listens.abort();
 
     // The same section, wanted: it does call there.
-    let listener = TcpListener::bind(loopback()).await.unwrap();
+    let listener = TcpListener::bind(LOOPBACK).await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let token = bed.part("unwanted").join("token");
     secret(&token, "0123456789abcdef");

@@ -1,16 +1,10 @@
 //! The cluster under test, and how to wait for something in it.
 
-use lattice_agent::executor::{AgentUser, Ids};
 use lattice_client::{Client, Endpoint};
-use lattice_control::{
-    App, CellSettings, Core, Edges, HttpsIdentity, NodeEntry, SchedulingConfig, Settings,
-    StartError, Timings,
-};
-use lattice_gossip::CellName;
+use lattice_cluster::{AgentPlan, ClusterFounder, ControlPlan, LOOPBACK};
+use lattice_control::{App, Core, NodeEntry, SchedulingConfig, Settings, Timings};
 use lattice_hwprobe::{Host, NvmlSource};
-use lattice_mesh::{
-    Authority, Clock as _, Credentials, Identity, MeshError, Role, SystemClock, Validity,
-};
+use lattice_mesh::{Authority, Clock as _, SystemClock, Validity};
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, Command, NodeId, Outcome, ProjectPath, Refusal,
     VclusterName,
@@ -35,7 +29,6 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 const CLUSTER: &str = "test";
 const CELL: &str = "c0";
 pub const TOKEN: &str = "0123456789abcdef0123456789abcdef";
-const LOOPBACK: &str = "127.0.0.1:0";
 
 /// As ever, but that nobody waits half a minute. An agent that is restarted on a busy machine must not
 /// be lost for long meanwhile, nor a suspect be unreachable before the test has looked.
@@ -53,16 +46,12 @@ const TIMINGS: Timings = Timings {
 };
 const STOP_LOST_AFTER: Duration = Duration::from_secs(2);
 
-pub fn loopback() -> SocketAddr {
-    LOOPBACK.parse().unwrap()
-}
-
 pub fn node(name: &str) -> NodeId {
     NodeId::new(name).unwrap()
 }
 
 pub struct Bed {
-    pub authority: Arc<Authority>,
+    pub founder: ClusterFounder,
     folder: TempDir,
     quorum: Vec<lattice_quorum::App>,
     pub control: Option<App>,
@@ -82,8 +71,16 @@ pub struct Bed {
 impl Bed {
     /// A quorum and one control; no agents yet.
     pub async fn found() -> Self {
-        let validity = Validity::from_now(SystemClock.now(), Duration::from_secs(86_400));
-        let authority = Arc::new(Authority::create(CLUSTER, validity).unwrap());
+        let lifetime = Duration::from_secs(86_400);
+        let validity = Validity::from_now(SystemClock.now(), lifetime);
+        let founder = ClusterFounder {
+            cluster: CLUSTER.to_owned(),
+            authority: Arc::new(Authority::create(CLUSTER, validity).unwrap()),
+            lifetime,
+            gossip_interval: Duration::from_millis(200),
+            // A control that was just stopped here lets go of its port with its last call.
+            bind_timeout: PATIENCE,
+        };
         let folder = tempfile::tempdir().unwrap();
         // Ranks run as somebody else when the test is root.
         open_to_others(folder.path());
@@ -91,7 +88,7 @@ impl Bed {
         let key = certificate.signing_key.serialize_pem();
         let mut bed = Self {
             https: (certificate.cert.pem(), key),
-            authority,
+            founder,
             folder,
             quorum: Vec::new(),
             control: None,
@@ -101,23 +98,13 @@ impl Bed {
             agents: BTreeMap::new(),
             started: BTreeMap::new(),
         };
-        for id in 1..=3 {
-            let data = bed.part(&format!("quorum-{id}"));
-            let settings = lattice_quorum::Settings::new(CLUSTER, id, loopback(), data);
-            let edges = lattice_quorum::Edges {
-                credentials: bed.credentials(Role::Quorum, &id.to_string()),
-                authority: Some(bed.authority.clone()),
-                clock: Arc::new(SystemClock),
-            };
-            bed.quorum
-                .push(lattice_quorum::App::bind(settings, edges).await.unwrap());
-        }
-        let members: Vec<_> = (1..=3).zip(bed.members()).collect();
-        for member in &mut bed.quorum {
-            member.start(members.clone()).await.unwrap();
-        }
-        bed.control = Some(bed.new_control("c1", loopback()).await);
-        bed.spare = Some(bed.bind_control("c2", loopback()).await);
+        let members = bed
+            .founder
+            .start_members(3, bed.folder.path(), |_| {})
+            .await;
+        bed.quorum = members.unwrap();
+        bed.control = Some(bed.new_control("c1", LOOPBACK).await);
+        bed.spare = Some(bed.bind_control("c2", LOOPBACK).await);
         bed
     }
 
@@ -155,12 +142,6 @@ impl Bed {
         self.folder.path().join(format!("agent-{name}"))
     }
 
-    pub fn credentials(&self, role: Role, id: &str) -> Credentials {
-        let identity = Identity::new(CLUSTER, role, id).unwrap();
-        let validity = Validity::from_now(SystemClock.now(), Duration::from_secs(86_400));
-        Credentials::issued_by(&self.authority, &identity, validity).unwrap()
-    }
-
     /// A user of the public port with this secret.
     pub fn client(&self, token: &str) -> Client {
         let control = self.control.as_ref().unwrap();
@@ -193,36 +174,21 @@ impl Bed {
     }
 
     async fn bind_control(&self, name: &str, listen: SocketAddr) -> App {
-        let mut settings = Settings::new(CLUSTER, listen, loopback());
-        settings.auto_register = true;
-        settings.gossip_interval = Some(Duration::from_millis(200));
-        settings.timings = TIMINGS;
-        settings.scheduling = self.scheduling.clone();
-        settings.accounting = self.accounting.clone();
-        settings.stop_lost_after = Some(STOP_LOST_AFTER);
-        settings.cells = vec![CellSettings {
-            name: CELL.parse::<CellName>().unwrap(),
-            seeds: Vec::new(),
-        }];
-        let edges = || Edges {
-            credentials: self.credentials(Role::Control, name),
-            clock: Arc::new(SystemClock),
-            https: HttpsIdentity::from_pem(&self.https.0, &self.https.1).unwrap(),
-            tokens: format!("tokens: [{{name: root, role: admin, token: {TOKEN}}}]").into(),
+        let plan = ControlPlan {
+            name,
+            cells: vec![CELL.parse().unwrap()],
+            certificate_pem: &self.https.0,
+            key_pem: &self.https.1,
+            administrator: ("root", TOKEN),
         };
-        // A control that was just stopped here lets go of its port with its last call.
-        let bind = async {
-            loop {
-                match App::bind(settings.clone(), edges()).await {
-                    Ok(control) => return control,
-                    Err(StartError::Mesh(MeshError::AddressInUse { .. })) => {
-                        tokio::time::sleep(Duration::from_millis(10)).await;
-                    }
-                    Err(other) => panic!("{other}"),
-                }
-            }
+        let edit = |settings: &mut Settings| {
+            settings.listen = listen;
+            settings.timings = TIMINGS;
+            settings.scheduling = self.scheduling.clone();
+            settings.accounting = self.accounting.clone();
+            settings.stop_lost_after = Some(STOP_LOST_AFTER);
         };
-        timeout(PATIENCE, bind).await.unwrap()
+        self.founder.bind_control(plan, edit).await.unwrap()
     }
 
     /// Starts the agent of a captured host, anew or on the folder it had.
@@ -241,28 +207,25 @@ impl Bed {
         edit: impl FnOnce(&mut lattice_agent::Settings),
         edit_edges: impl FnOnce(&mut lattice_agent::Edges),
     ) {
-        let data = self.agent_folder(name);
-        let mut settings =
-            lattice_agent::Settings::new(node(name), loopback(), data, captured(name));
         let controls = [&self.control, &self.spare].into_iter().flatten();
-        settings.control = controls.map(App::mesh_addr).collect();
-        settings.topology_group = Some("g0".to_owned());
-        settings.gossip.cell = Some(CELL.parse().unwrap());
-        settings.gossip.interval = Some(Duration::from_millis(200));
-        settings.executor.allow_same_user = true;
-        settings.executor.grace = Duration::from_secs(5);
-        settings.executor.run_as = (AgentUser::current().uid == 0).then_some(Ids {
-            uid: 65534,
-            gid: 65534,
-        });
-        edit(&mut settings);
-        let advertised = settings.gossip.advertise;
-        let mut edges = lattice_agent::Edges::system().unwrap();
-        edges.credentials = Some(self.credentials(Role::Agent, name));
-        edit_edges(&mut edges);
-        let boot = edges.boot_id.clone();
-        let mut agent = lattice_agent::App::bind(settings, edges).await.unwrap();
-        agent.start().await.unwrap();
+        let plan = AgentPlan {
+            node: node(name),
+            cell: CELL.parse().unwrap(),
+            host: captured(name),
+            data_dir: self.agent_folder(name),
+            controls: controls.map(App::mesh_addr).collect(),
+            join: None,
+        };
+        let (mut advertised, mut boot) = (None, String::new());
+        let edit = |settings: &mut lattice_agent::Settings, edges: &mut lattice_agent::Edges| {
+            settings.topology_group = Some("g0".to_owned());
+            settings.executor.grace = Duration::from_secs(5);
+            edit(settings);
+            edit_edges(edges);
+            advertised = settings.gossip.advertise;
+            boot.clone_from(&edges.boot_id);
+        };
+        let agent = self.founder.start_agent(plan, edit).await.unwrap();
         let at = advertised.unwrap_or_else(|| agent.addr());
         self.started.insert(node(name), (boot, at));
         self.agents.insert(node(name), agent);

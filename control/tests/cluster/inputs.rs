@@ -2,10 +2,11 @@
 //! nothing.
 
 use crate::{
-    bed::{Bed, PATIENCE, TOKEN, loopback, node, shows, submit},
+    bed::{Bed, PATIENCE, TOKEN, node, shows, submit},
     stage::Group,
 };
 use axum::extract::{Path, Query};
+use lattice_cluster::LOOPBACK;
 use lattice_control::View;
 use lattice_quorum_types::{AllocationId, Command, Outcome, VclusterName};
 use std::{
@@ -41,7 +42,7 @@ async fn site() -> String {
             _ => std::future::pending().await,
         }
     };
-    let listener = TcpListener::bind(loopback()).await.unwrap();
+    let listener = TcpListener::bind(LOOPBACK).await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let router = axum::Router::new().route("/{what}", axum::routing::get(service));
     tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
@@ -59,7 +60,7 @@ storage: {{scratch: {{bandwidth_gb_s: 100, utilisation: {{url: '{site}/used', de
 "
     ))
     .unwrap();
-    bed.control = Some(bed.new_control("c1", loopback()).await);
+    bed.control = Some(bed.new_control("c1", LOOPBACK).await);
     let core = bed.control.as_ref().unwrap().core().unwrap();
     bed.create_project("atlas", 120).await;
     bed.create_project("atlas/web", 50).await;

@@ -1,6 +1,6 @@
 //! A way to an agent that can be cut for some of those who use it.
 
-use crate::bed::loopback;
+use lattice_cluster::LOOPBACK;
 use std::{
     collections::{HashMap, HashSet},
     net::SocketAddr,
@@ -25,7 +25,7 @@ struct State {
 
 impl Relay {
     pub async fn open() -> Self {
-        let socket = Arc::new(UdpSocket::bind(loopback()).await.unwrap());
+        let socket = Arc::new(UdpSocket::bind(LOOPBACK).await.unwrap());
         let addr = socket.local_addr().unwrap();
         let state = Arc::<Mutex<State>>::default();
         let task = tokio::spawn(forward(socket, state.clone()));
@@ -72,7 +72,7 @@ async fn forward(socket: Arc<UdpSocket>, state: Arc<Mutex<State>>) {
         let way = match ways.get(&sender) {
             Some(way) => way.clone(),
             None => {
-                let way = Arc::new(UdpSocket::bind(loopback()).await.unwrap());
+                let way = Arc::new(UdpSocket::bind(LOOPBACK).await.unwrap());
                 tokio::spawn(back(socket.clone(), way.clone(), sender, state.clone()));
                 ways.insert(sender, way.clone());
                 way

@@ -362,7 +362,7 @@ async fn public_port(bed: &Bed) {
 }
 
 async fn enrols(bed: &Bed) {
-    let token = JoinToken::generate(Role::Control, bed.authority.pin());
+    let token = JoinToken::generate(Role::Control, bed.founder.authority.pin());
     bed.admin(Command::CreateToken {
         grant: TokenGrant {
             hash: token.hash(),
