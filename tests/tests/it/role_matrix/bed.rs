@@ -1,17 +1,13 @@
 //! Every daemon in this process, with real certificates: one quorum member, one control, two
 //! agents.
 
-use lattice_agent::executor::{AgentUser, Ids};
-use lattice_control::{CellSettings, Core, HttpsIdentity};
+use lattice_cluster::{Administrator, AgentPlan, ClusterFounder, ControlPlan};
+use lattice_control::Core;
 use lattice_hwprobe::{Host, NvmlSource};
-use lattice_mesh::{
-    Authority, Clock as _, Credentials, Identity, Mesh, MeshConfig, Role, SystemClock, Validity,
-};
-use lattice_quorum_client::QuorumClient;
+use lattice_mesh::{Authority, Clock as _, Credentials, Identity, Role, SystemClock, Validity};
 use lattice_quorum_types::{
     Allocation, AllocationId, Command, Envelope, NodeId, Outcome, ProjectPath, Refusal,
     VclusterName,
-    command::{Power, Principal, SCHEMA},
     limit::Limits,
     node::{Lifecycle, Node},
     spec::{AllocationSpec, Constraints, Requeue, Workload},
@@ -32,18 +28,13 @@ pub const CLUSTER: &str = "test";
 pub const CELL: &str = "c0";
 pub const DAY: Duration = Duration::from_secs(86_400);
 
-pub fn loopback() -> SocketAddr {
-    SocketAddr::from(([127, 0, 0, 1], 0))
-}
-
 pub fn node(name: &str) -> NodeId {
     NodeId::new(name).unwrap()
 }
 
 /// A certificate of `authority` that holds today.
 pub fn credentials(authority: &Authority, cluster: &str, role: Role, id: &str) -> Credentials {
-    let validity = Validity::from_now(SystemClock.now(), DAY);
-    valid(authority, cluster, role, id, validity)
+    Credentials::issued_now(authority, cluster, role, id, DAY).unwrap()
 }
 
 pub fn valid(
@@ -67,9 +58,8 @@ pub struct Bed {
     pub quorum: lattice_quorum::App,
     pub control: lattice_control::App,
     pub agents: Vec<lattice_agent::App>,
-    /// Speaks to the quorum as an administrator would through a control.
-    pub desk: QuorumClient,
-    desk_mesh: Mesh,
+    /// Proposes to the quorum as an administrator would through a control.
+    pub administrator: Administrator,
     keys: AtomicU64,
     folder: tempfile::TempDir,
 }
@@ -79,25 +69,26 @@ impl Bed {
         let authority = authority();
         let folder = tempfile::tempdir().unwrap();
         lattice_tests::open_to_others(folder.path());
-        let own = |role, id| credentials(&authority, CLUSTER, role, id);
-        let quorum = start_quorum(&authority, folder.path().join("quorum")).await;
+        let founder = ClusterFounder {
+            cluster: CLUSTER.to_owned(),
+            authority: authority.clone(),
+            lifetime: DAY,
+            gossip_interval: Duration::from_millis(100),
+            bind_timeout: Duration::ZERO,
+        };
+        let members = founder.start_members(1, folder.path(), |_| {}).await;
+        let quorum = members.unwrap().remove(0);
         let members = vec![quorum.addr()];
-        let control = start_control(own(Role::Control, "c1"), &members).await;
-        let desk_mesh = Mesh::bind(
-            loopback(),
-            own(Role::Control, "desk"),
-            MeshConfig::default(),
-        )
-        .unwrap();
+        let control = start_control(&founder, &members).await;
+        let administrator = founder.administrator("root", "desk", members).unwrap();
         let mut agents = Vec::new();
         for name in ["n1", "n2"] {
             let data = folder.path().join(name);
-            agents.push(start_agent(name, own(Role::Agent, name), data, &control).await);
+            agents.push(start_agent(&founder, name, data, &control).await);
         }
         Self {
             authority,
-            desk: QuorumClient::new(desk_mesh.clone(), members),
-            desk_mesh,
+            administrator,
             quorum,
             control,
             agents,
@@ -117,30 +108,21 @@ impl Bed {
     /// As an administrator.
     pub async fn propose(&self, command: Command) -> Result<Outcome, Refusal> {
         let n = self.keys.fetch_add(1, Ordering::Relaxed);
-        let envelope = self.envelope(command, Some(format!("desk-{n}")));
-        self.desk
-            .propose(envelope)
-            .await
-            .unwrap()
-            .map(|applied| applied.outcome)
+        let key = Some(format!("desk-{n}"));
+        let proposed = self.administrator.propose(key, command).await;
+        proposed.unwrap().map(|applied| applied.outcome)
     }
 
     pub fn envelope(&self, command: Command, key: Option<String>) -> Envelope {
-        Envelope {
-            schema: SCHEMA,
-            principal: Principal {
-                name: "root".to_owned(),
-                power: Power::Admin,
-            },
-            key,
-            at: SystemClock.now(),
-            fence: None,
-            command,
-        }
+        self.administrator.envelope(key, command)
+    }
+
+    async fn read(&self, query: Query) -> Answer {
+        self.administrator.client().read(query).await.unwrap()
     }
 
     pub async fn hot(&self) -> Hot {
-        match self.desk.read(Query::Hot).await.unwrap() {
+        match self.read(Query::Hot).await {
             Answer::Hot(hot) => *hot,
             other => panic!("{other:?}"),
         }
@@ -155,7 +137,7 @@ impl Bed {
     }
 
     pub async fn allocation(&self, id: AllocationId) -> Allocation {
-        match self.desk.read(Query::Allocation { id }).await.unwrap() {
+        match self.read(Query::Allocation { id }).await {
             Answer::Allocation(Some(found)) => *found,
             other => panic!("{other:?}"),
         }
@@ -231,66 +213,41 @@ impl Bed {
         }
         self.control.stop().await;
         self.quorum.stop().await;
-        self.desk_mesh.shutdown(Duration::from_millis(100)).await;
+        self.administrator.close().await;
     }
 }
 
-async fn start_quorum(authority: &Arc<Authority>, data: PathBuf) -> lattice_quorum::App {
-    std::fs::create_dir(&data).unwrap();
-    let settings = lattice_quorum::Settings::new(CLUSTER, 1, loopback(), data);
-    let edges = lattice_quorum::Edges {
-        credentials: credentials(authority, CLUSTER, Role::Quorum, "1"),
-        authority: Some(authority.clone()),
-        clock: Arc::new(SystemClock),
-    };
-    let mut quorum = lattice_quorum::App::bind(settings, edges).await.unwrap();
-    let members = vec![(1, quorum.addr())];
-    quorum.start(members).await.unwrap();
-    quorum
-}
-
-async fn start_control(own: Credentials, members: &[SocketAddr]) -> lattice_control::App {
-    let mut settings = lattice_control::Settings::new(CLUSTER, loopback(), loopback());
-    settings.auto_register = true;
-    settings.gossip_interval = Some(Duration::from_millis(100));
-    settings.cells = vec![CellSettings {
-        name: CELL.parse().unwrap(),
-        seeds: Vec::new(),
-    }];
+async fn start_control(founder: &ClusterFounder, members: &[SocketAddr]) -> lattice_control::App {
     let web = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
-    let token = "0123456789abcdef0123456789abcdef";
-    let edges = lattice_control::Edges {
-        credentials: own,
-        clock: Arc::new(SystemClock),
-        https: HttpsIdentity::from_pem(&web.cert.pem(), &web.signing_key.serialize_pem()).unwrap(),
-        tokens: format!("tokens: [{{name: root, role: admin, token: {token}}}]").into(),
+    let plan = ControlPlan {
+        name: "c1",
+        cells: vec![CELL.parse().unwrap()],
+        certificate_pem: &web.cert.pem(),
+        key_pem: &web.signing_key.serialize_pem(),
+        administrator: ("root", "0123456789abcdef0123456789abcdef"),
     };
-    let mut control = lattice_control::App::bind(settings, edges).await.unwrap();
+    let mut control = founder.bind_control(plan, |_| {}).await.unwrap();
     control.start(members.to_vec()).await.unwrap();
     control
 }
 
 async fn start_agent(
+    founder: &ClusterFounder,
     name: &str,
-    own: Credentials,
-    data: PathBuf,
+    data_dir: PathBuf,
     control: &lattice_control::App,
 ) -> lattice_agent::App {
-    let host = Host::new("/", NvmlSource::Disabled);
-    let mut settings = lattice_agent::Settings::new(node(name), loopback(), data, host);
-    settings.control = vec![control.mesh_addr()];
-    settings.gossip.cell = Some(CELL.parse().unwrap());
-    settings.gossip.interval = Some(Duration::from_millis(100));
-    settings.executor.allow_same_user = true;
-    settings.executor.run_as = (AgentUser::current().uid == 0).then_some(Ids {
-        uid: 65534,
-        gid: 65534,
-    });
-    let mut edges = lattice_agent::Edges::system().unwrap();
-    edges.credentials = Some(own);
-    // Supervisors are this program executed again; a test is not fit to be one.
-    edges.program = lattice_tests::programs!().agent.into();
-    let mut agent = lattice_agent::App::bind(settings, edges).await.unwrap();
-    agent.start().await.unwrap();
-    agent
+    let plan = AgentPlan {
+        node: node(name),
+        cell: CELL.parse().unwrap(),
+        host: Host::new("/", NvmlSource::Disabled),
+        data_dir,
+        controls: vec![control.mesh_addr()],
+        join: None,
+    };
+    let edit = |_: &mut lattice_agent::Settings, edges: &mut lattice_agent::Edges| {
+        // Supervisors are this program executed again; a test is not fit to be one.
+        edges.program = lattice_tests::programs!().agent.into();
+    };
+    founder.start_agent(plan, edit).await.unwrap()
 }

@@ -3,9 +3,10 @@
 //! on under its own certificate: to control they are a member's, and they claim to be n2's.
 
 use super::{
-    bed::{Bed, CELL, CLUSTER, authority, credentials, loopback},
+    bed::{Bed, CELL, CLUSTER, authority, credentials},
     names::member,
 };
+use lattice_cluster::LOOPBACK;
 use lattice_gossip::{Boot, CellConfig, Gossip, Health, MESSAGE_KIND, Published, Seed, Verdict};
 use lattice_mesh::{Clock as _, Expect, Mesh, MeshConfig, Role, Router, SystemClock};
 use lattice_placement::Liveness;
@@ -53,7 +54,7 @@ impl Relay {
         let theirs = authority();
         let bind = |role, id| {
             let own = credentials(&theirs, CLUSTER, role, id);
-            Mesh::bind(loopback(), own, MeshConfig::default()).unwrap()
+            Mesh::bind(LOOPBACK, own, MeshConfig::default()).unwrap()
         };
         let (stranger, inner) = (bind(Role::Agent, "n2"), bind(Role::Control, "relay"));
         // The only thing of ours: a certificate of n1.

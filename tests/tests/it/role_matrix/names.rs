@@ -1,6 +1,7 @@
 //! Callers that name somebody else.
 
-use super::bed::{Bed, CLUSTER, credentials, loopback};
+use super::bed::{Bed, CLUSTER, credentials};
+use lattice_cluster::LOOPBACK;
 use lattice_mesh::{
     CallError, EnrolError, EnrolRefused, Expect, Identity, JoinToken, Mesh, MeshConfig, Renew,
     Role, enrol_with,
@@ -20,7 +21,7 @@ const SOON: Duration = Duration::from_secs(20);
 /// A member of this name, which need not be a daemon.
 pub fn member(bed: &Bed, role: Role, id: &str) -> Mesh {
     let own = credentials(&bed.authority, CLUSTER, role, id);
-    Mesh::bind(loopback(), own, MeshConfig::default()).unwrap()
+    Mesh::bind(LOOPBACK, own, MeshConfig::default()).unwrap()
 }
 
 /// n1's certificate, and a report of the rank that runs on n2.
@@ -136,7 +137,7 @@ pub async fn a_taken_name_is_not_given_again(bed: &Bed) {
             "{refused}"
         );
     }
-    let holder = Mesh::bind(loopback(), first.credentials, config.clone()).unwrap();
+    let holder = Mesh::bind(LOOPBACK, first.credentials, config.clone()).unwrap();
     let quorum = holder
         .connect(addr, Expect::role(Role::Quorum))
         .await
