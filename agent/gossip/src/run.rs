@@ -306,6 +306,6 @@ fn apply(state: &mut Chitchat, texts: &BTreeMap<String, String>) {
 }
 
 #[cfg(test)]
-pub(crate) mod bed;
+pub(crate) mod fixture;
 #[cfg(test)]
 mod tests;

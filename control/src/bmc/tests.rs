@@ -84,14 +84,14 @@ fn cray() -> Host {
     })
 }
 
-struct Bed {
+struct BmcFixture {
     readings: Readings,
     history: History,
     stop: CancellationToken,
     task: AbortOnDropHandle<()>,
 }
 
-impl Bed {
+impl BmcFixture {
     fn start(plan: BmcPlan) -> Self {
         Self::with(plan, History::open(None).unwrap())
     }
@@ -179,19 +179,22 @@ async fn one_bmc_tells_of_both_its_nodes_and_its_session_is_closed() {
         bmc.pin().unwrap()
     );
     let plan = BmcPlan::load(&file(folder.path(), &[entry])).unwrap();
-    let bed = Bed::start(plan);
-    let firmware = bed.until("firmware", |r| {
-        let both = (Bed::firmware(r, "gpu101")?, Bed::firmware(r, "gpu102")?);
+    let fixture = BmcFixture::start(plan);
+    let firmware = fixture.until("firmware", |r| {
+        let both = (
+            BmcFixture::firmware(r, "gpu101")?,
+            BmcFixture::firmware(r, "gpu102")?,
+        );
         (both.0.is_known() && both.1.is_known()).then_some(both)
     });
     let (first, second) = firmware.await;
     assert!(matches!(&first, Reading::Present(_)), "{first:?}");
     assert_eq!(first, second);
-    let power = bed.readings.power(&id("gpu101")).unwrap();
+    let power = fixture.readings.power(&id("gpu101")).unwrap();
     assert_eq!(power.power.draw, Reading::Present(Milliwatts(467_000)));
     assert_eq!(power.power.limit_state, LimitState::Absent);
     // Draw and limit are read again and again, by few requests.
-    let again = bed.until("another reading", |r| {
+    let again = fixture.until("another reading", |r| {
         let now = r.power(&id("gpu101"))?;
         (now.read_at > power.read_at).then_some(now)
     });
@@ -201,13 +204,14 @@ async fn one_bmc_tells_of_both_its_nodes_and_its_session_is_closed() {
     let version = serde_json::json!("nc.9.9.9");
     assert!(bmc.set(BMC_VERSION, "/Version", version));
     let flashed = Reading::Present("nc.9.9.9".to_owned());
-    bed.until("the new version", |r| {
-        (Bed::firmware(r, "gpu102")? == flashed).then_some(())
-    })
-    .await;
+    fixture
+        .until("the new version", |r| {
+            (BmcFixture::firmware(r, "gpu102")? == flashed).then_some(())
+        })
+        .await;
     assert!(bmc.counters().in_flight_max <= 1);
     assert!(bmc.counters().sessions_max <= 1);
-    bed.end().await;
+    fixture.end().await;
     assert_eq!(bmc.counters().sessions, 0);
 }
 
@@ -236,15 +240,15 @@ async fn a_flashed_firmware_is_in_the_history_over_a_restart_and_while_the_bmc_i
     let kept = || kept_in(folder.path());
     let flash = |version: &str| assert!(bmc.set(BMC_VERSION, "/Version", version.into()));
 
-    let bed = Bed::with(plan(), kept().await);
-    let first = bed.until_entries("gpu101", 1).await.remove(0);
+    let fixture = BmcFixture::with(plan(), kept().await);
+    let first = fixture.until_entries("gpu101", 1).await.remove(0);
     assert_eq!(
         (first.source, &first.entry.cause),
         (Source::Bmc, &Cause::First)
     );
     assert_eq!(first.entry.from, None);
     flash("nc.9.9.9");
-    let second = bed.until_entries("gpu101", 2).await.remove(1);
+    let second = fixture.until_entries("gpu101", 2).await.remove(1);
     assert_eq!(second.entry.cause, Cause::Periodic);
     let (before, after) = change(&second);
     assert!(before.starts_with("nc.1.6"), "{before}");
@@ -252,31 +256,32 @@ async fn a_flashed_firmware_is_in_the_history_over_a_restart_and_while_the_bmc_i
     assert_eq!(second.entry.changes.len(), 2, "the inventory's entry too");
     assert!(second.number > first.number && second.when >= first.when);
     // What it was is known with all its keys.
-    let then = bed
+    let then = fixture
         .history
         .at("gpu101".into(), Class::Bmc, first.when)
         .await;
     assert_eq!(firmware_of(&then.unwrap()), before);
-    let since = bed
+    let since = fixture
         .history
         .since("gpu101".into(), Class::Bmc, "bmc.firmware".into());
     let since = since.await.unwrap().unwrap();
     assert_eq!((since.at, since.at_least), (second.when, false));
-    drop(bed.end().await);
+    drop(fixture.end().await);
 
     // A restart reads the same again: that is no entry.
-    let bed = Bed::with(plan(), kept().await);
-    bed.until("what it was", |r| {
-        Bed::firmware(r, "gpu101").filter(Reading::is_known)
-    })
-    .await;
-    assert_eq!(bed.entries("gpu101").await.len(), 2);
-    drop(bed.end().await);
+    let fixture = BmcFixture::with(plan(), kept().await);
+    fixture
+        .until("what it was", |r| {
+            BmcFixture::firmware(r, "gpu101").filter(Reading::is_known)
+        })
+        .await;
+    assert_eq!(fixture.entries("gpu101").await.len(), 2);
+    drop(fixture.end().await);
 
     // Flashed while nobody looked: seen, and read twice.
     flash("nc.9.9.10");
-    let bed = Bed::with(plan(), kept().await);
-    let third = bed.until_entries("gpu101", 3).await.remove(2);
+    let fixture = BmcFixture::with(plan(), kept().await);
+    let third = fixture.until_entries("gpu101", 3).await.remove(2);
     assert_eq!(
         change(&third),
         ("nc.9.9.9".to_owned(), "nc.9.9.10".to_owned())
@@ -284,9 +289,9 @@ async fn a_flashed_firmware_is_in_the_history_over_a_restart_and_while_the_bmc_i
     assert_eq!(third.entry.cause, Cause::Periodic);
     // Silence is entered, and asked of a control that has only its disk.
     bmc.break_path("*", Fault::Reset);
-    let fourth = bed.until_entries("gpu101", 4).await.remove(3);
+    let fourth = fixture.until_entries("gpu101", 4).await.remove(3);
     assert_eq!(fourth.entry.to, ClassMark::Incomplete);
-    drop(bed.end().await);
+    drop(fixture.end().await);
     let history = kept().await;
     let all = history.of_node("gpu101".into(), Wanted::default(), 100);
     let all = all.await.unwrap();
@@ -317,10 +322,10 @@ async fn what_an_operator_asks_for_is_read_at_once_and_put_down_to_them() {
         seldom.replace("power_interval_s: 3600", "power_interval_s: 1"),
     )
     .unwrap();
-    let bed = Bed::start(BmcPlan::load(&path).unwrap());
-    bed.until_entries("gpu101", 1).await;
+    let fixture = BmcFixture::start(BmcPlan::load(&path).unwrap());
+    fixture.until_entries("gpu101", 1).await;
     let look = |node: &str| {
-        let (readings, node) = (bed.readings.clone(), id(node));
+        let (readings, node) = (fixture.readings.clone(), id(node));
         async move { readings.look(&node, "ada", LONG).await }
     };
     let same = Looked::Read { differs: vec![] };
@@ -333,7 +338,7 @@ async fn what_an_operator_asks_for_is_read_at_once_and_put_down_to_them() {
     // Read a second time before it counts, and put down to who saw it first; the BMC's other node
     // too.
     for node in ["gpu101", "gpu102"] {
-        let second = bed.until_entries(node, 2).await.remove(1);
+        let second = fixture.until_entries(node, 2).await.remove(1);
         let who = "ada".to_owned();
         assert_eq!(second.entry.cause, Cause::Operator { who });
     }
@@ -352,7 +357,7 @@ async fn what_the_bmc_finds_wrong_is_a_reason_until_it_says_otherwise() {
     let folder = folder();
     let entry = format!("url: '{}', nodes: gpu001", bmc.url());
     let plan = BmcPlan::load(&file(folder.path(), &[entry])).unwrap();
-    let bed = Bed::start(plan);
+    let fixture = BmcFixture::start(plan);
     let codes = |r: &Readings| -> Option<Vec<String>> {
         let parts = r.parts(&id("gpu001"))?;
         Some(
@@ -363,24 +368,24 @@ async fn what_the_bmc_finds_wrong_is_a_reason_until_it_says_otherwise() {
                 .collect(),
         )
     };
-    let is_read = |r: &Readings| Bed::firmware(r, "gpu001").filter(Reading::is_known);
-    bed.until("a reading", is_read).await;
-    assert_eq!(codes(&bed.readings), Some(vec![]));
+    let is_read = |r: &Readings| BmcFixture::firmware(r, "gpu001").filter(Reading::is_known);
+    fixture.until("a reading", is_read).await;
+    assert_eq!(codes(&fixture.readings), Some(vec![]));
     // A power supply failed: the machine is well, a part of it is not.
     assert!(bmc.set(SYSTEM, "/Status/HealthRollup", "Critical".into()));
     let failed = |r: &Readings| (codes(r)? == ["bmc.part_critical"]).then_some(());
-    bed.until("the failed part", failed).await;
-    let first = bed.readings.parts(&id("gpu001")).unwrap().reasons[0].clone();
+    fixture.until("the failed part", failed).await;
+    let first = fixture.readings.parts(&id("gpu001")).unwrap().reasons[0].clone();
     assert!(first.evidence.contains("Critical"), "{first:?}");
     // Silence ends nothing that was wrong, and is wrong itself, since it began.
     bmc.break_path("*", Fault::Reset);
     let silent = |r: &Readings| codes(r)?.contains(&"bmc.silent".to_owned()).then_some(());
-    bed.until("silence", silent).await;
-    let mut both = codes(&bed.readings).unwrap();
+    fixture.until("silence", silent).await;
+    let mut both = codes(&fixture.readings).unwrap();
     both.sort();
     assert_eq!(both, ["bmc.part_critical", "bmc.silent"]);
-    let since = bed.until_entries("gpu001", 2).await.remove(1).when;
-    let parts = bed.readings.parts(&id("gpu001")).unwrap();
+    let since = fixture.until_entries("gpu001", 2).await.remove(1).when;
+    let parts = fixture.readings.parts(&id("gpu001")).unwrap();
     let silent = parts
         .reasons
         .iter()
@@ -391,7 +396,8 @@ async fn what_the_bmc_finds_wrong_is_a_reason_until_it_says_otherwise() {
     // It answers again, and the part was replaced.
     bmc.heal();
     assert!(bmc.set(SYSTEM, "/Status/HealthRollup", "OK".into()));
-    bed.until("all well", |r| codes(r)?.is_empty().then_some(()))
+    fixture
+        .until("all well", |r| codes(r)?.is_empty().then_some(()))
         .await;
 }
 
@@ -409,21 +415,21 @@ async fn a_bmc_that_says_nothing_makes_its_class_unknown_and_not_the_power_zero(
     let folder = folder();
     let entry = format!("url: '{}', nodes: gpu001", bmc.url());
     let plan = BmcPlan::load(&file(folder.path(), &[entry])).unwrap();
-    let bed = Bed::start(plan);
+    let fixture = BmcFixture::start(plan);
     let states = |readings: &Readings| {
         let parts = readings.parts(&id("gpu001"))?;
         let is_known = |class| parts.records[&class].state().digest().is_some();
         Some([is_known(Class::Bmc), is_known(Class::Bios)])
     };
-    let why = bed.until("a reason of the BMC's own", |r| {
-        match Bed::firmware(r, "gpu001")? {
-            Reading::Failed { why } => (!why.contains("not read yet")).then_some(why),
-            _ => None,
-        }
+    let why = fixture.until("a reason of the BMC's own", |r| match BmcFixture::firmware(
+        r, "gpu001",
+    )? {
+        Reading::Failed { why } => (!why.contains("not read yet")).then_some(why),
+        _ => None,
     });
     why.await;
-    assert_eq!(states(&bed.readings), Some([false, false]));
-    let power = bed.readings.power(&id("gpu001")).unwrap();
+    assert_eq!(states(&fixture.readings), Some([false, false]));
+    let power = fixture.readings.power(&id("gpu001")).unwrap();
     assert!(!power.power.draw.is_known(), "{power:?}");
     assert_eq!(power.power.limit_state, LimitState::Unknown);
     assert_eq!(power.read_at, None);
@@ -431,11 +437,12 @@ async fn a_bmc_that_says_nothing_makes_its_class_unknown_and_not_the_power_zero(
     // was known comes back at once.
     let settled = |wanted| move |r: &Readings| (states(r)? == wanted).then_some(());
     bmc.heal();
-    bed.until("an answer", settled([true, true])).await;
+    fixture.until("an answer", settled([true, true])).await;
     bmc.break_path("*", Fault::Reset);
-    bed.until("silence", settled([false, false])).await;
+    fixture.until("silence", settled([false, false])).await;
     bmc.heal();
-    bed.until("an answer as before", settled([true, true]))
+    fixture
+        .until("an answer as before", settled([true, true]))
         .await;
 }
 
@@ -545,17 +552,18 @@ async fn silence_between_two_looks_at_everything_is_found_by_the_readings_of_pow
         text.replace("\ninterval_s: 2\n", "\ninterval_s: 3600\n"),
     )
     .unwrap();
-    let bed = Bed::start(BmcPlan::load(&path).unwrap());
-    let known = |r: &Readings| Bed::firmware(r, "gpu001").filter(Reading::is_known);
-    bed.until("a reading", known).await;
-    let whole = bed.readings.power(&id("gpu001")).unwrap().read_at;
+    let fixture = BmcFixture::start(BmcPlan::load(&path).unwrap());
+    let known = |r: &Readings| BmcFixture::firmware(r, "gpu001").filter(Reading::is_known);
+    fixture.until("a reading", known).await;
+    let whole = fixture.readings.power(&id("gpu001")).unwrap().read_at;
     let alone = |r: &Readings| (r.power(&id("gpu001"))?.read_at > whole).then_some(());
-    bed.until("a reading of power alone", alone).await;
+    fixture.until("a reading of power alone", alone).await;
     bmc.break_path("*", Fault::Reset);
-    let unknown = |r: &Readings| Bed::firmware(r, "gpu001").filter(|read| !read.is_known());
-    bed.until("silence", unknown).await;
+    let unknown = |r: &Readings| BmcFixture::firmware(r, "gpu001").filter(|read| !read.is_known());
+    fixture.until("silence", unknown).await;
     assert!(
-        !bed.readings
+        !fixture
+            .readings
             .power(&id("gpu001"))
             .unwrap()
             .power
@@ -563,7 +571,7 @@ async fn silence_between_two_looks_at_everything_is_found_by_the_readings_of_pow
             .is_known()
     );
     bmc.heal();
-    bed.until("the same reading", known).await;
+    fixture.until("the same reading", known).await;
 }
 
 #[tokio::test]
@@ -578,34 +586,34 @@ async fn what_is_asked_again_within_seconds_confirms_nothing() {
     let text = text.replace("\ninterval_s: 2\n", "\ninterval_s: 3600\n");
     let text = text.replace("confirm_after_s: 1\n", "confirm_after_s: 15\n");
     fs::write(&path, text).unwrap();
-    let bed = Bed::start(BmcPlan::load(&path).unwrap());
+    let fixture = BmcFixture::start(BmcPlan::load(&path).unwrap());
     for node in ["gpu101", "gpu102"] {
-        bed.until_entries(node, 1).await;
+        fixture.until_entries(node, 1).await;
     }
     // What a BMC says in the midst of its flash, to who asks about one node after the other.
     assert!(bmc.set(BMC_VERSION, "/Version", "0.0.0-garbage".into()));
     for node in ["gpu101", "gpu102", "gpu101"] {
-        let looked = bed.readings.look(&id(node), "ada", LONG).await;
+        let looked = fixture.readings.look(&id(node), "ada", LONG).await;
         let differs = vec![Class::Bmc];
         assert_eq!(looked, Some(Looked::Read { differs }), "{node}");
     }
     // But what is wrong counts at once.
     let system = "/redfish/v1/Systems/Node1";
     assert!(bmc.set(system, "/Status/Health", "Critical".into()));
-    let named = |bed: &Bed, node: &str| {
-        let reasons = bed.readings.parts(&id(node)).unwrap().reasons.clone();
+    let named = |fixture: &BmcFixture, node: &str| {
+        let reasons = fixture.readings.parts(&id(node)).unwrap().reasons.clone();
         reasons
             .into_iter()
             .map(|reason| reason.code)
             .collect::<Vec<_>>()
     };
-    assert_eq!(named(&bed, "gpu102"), Vec::<String>::new());
-    bed.readings.look(&id("gpu101"), "ada", LONG).await;
-    assert_eq!(named(&bed, "gpu102"), ["bmc.system_critical"]);
-    assert_eq!(named(&bed, "gpu101"), Vec::<String>::new());
+    assert_eq!(named(&fixture, "gpu102"), Vec::<String>::new());
+    fixture.readings.look(&id("gpu101"), "ada", LONG).await;
+    assert_eq!(named(&fixture, "gpu102"), ["bmc.system_critical"]);
+    assert_eq!(named(&fixture, "gpu101"), Vec::<String>::new());
     assert!(bmc.set(BMC_VERSION, "/Version", "nc.9.9.9".into()));
     for node in ["gpu101", "gpu102"] {
-        let second = bed.until_entries(node, 2).await.remove(1);
+        let second = fixture.until_entries(node, 2).await.remove(1);
         assert_eq!(change(&second).1, "nc.9.9.9", "{node}");
         let who = "ada".to_owned();
         assert_eq!(second.entry.cause, Cause::Operator { who });

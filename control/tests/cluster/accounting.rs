@@ -2,7 +2,7 @@
 //! control acts, and what is bought there lets waiting work begin.
 
 use crate::{
-    bed::{Bed, PATIENCE, TOKEN, submit},
+    fixture::{ClusterFixture, PATIENCE, TOKEN, submit},
     stage::Group,
 };
 use lattice_accounting::config::AccountingConfig;
@@ -34,42 +34,42 @@ pub fn group() -> Group {
     Group::new("accounting", || Box::pin(founded()))
         .scenario(
             "nothing_of_accounting_is_there_unless_it_is_wanted",
-            |bed| {
+            |cluster| {
                 Box::pin(async {
-                    let ran = unwanted(bed).await;
+                    let ran = unwanted(cluster).await;
                     *UNWANTED.lock().unwrap() = Some(ran);
                 })
             },
         )
         .scenario(
             "accounting_has_what_ran_whichever_control_acts_and_a_purchase_lets_work_begin",
-            |bed| {
+            |cluster| {
                 Box::pin(async {
                     let ran = UNWANTED.lock().unwrap().take();
                     let ran = match ran {
                         Some(ran) => ran,
-                        None => unwanted(bed).await,
+                        None => unwanted(cluster).await,
                     };
-                    wanted(bed, &ran).await;
+                    wanted(cluster, &ran).await;
                 })
             },
         )
 }
 
-async fn founded() -> Bed {
-    let mut bed = Bed::found().await;
-    bed.serves("gpu001").await;
-    bed.create_project("atlas", 2).await;
-    bed
+async fn founded() -> ClusterFixture {
+    let mut cluster = ClusterFixture::found().await;
+    cluster.serves("gpu001").await;
+    cluster.create_project("atlas", 2).await;
+    cluster
 }
 
 /// Submits for one node to the tenant itself.
-async fn submitted(bed: &Bed, script: &str) -> AllocationId {
+async fn submitted(cluster: &ClusterFixture, script: &str) -> AllocationId {
     let Command::Submit { mut spec } = submit(1, script) else {
         panic!("another command")
     };
     spec.project = ProjectPath::new("atlas").unwrap();
-    match bed.admin(Command::Submit { spec }).await {
+    match cluster.admin(Command::Submit { spec }).await {
         Outcome::Submitted { id } => id,
         other => panic!("{other:?}"),
     }
@@ -96,30 +96,36 @@ waldur:
     .unwrap()
 }
 
-async fn metrics(bed: &Bed) -> String {
-    let at = bed.control.as_ref().unwrap().https_addr();
+async fn metrics(cluster: &ClusterFixture) -> String {
+    let at = cluster.control.as_ref().unwrap().https_addr();
     let url = format!("https://{at}/metrics");
-    let got = bed.raw().get(url).bearer_auth(TOKEN).send().await.unwrap();
+    let got = cluster
+        .raw()
+        .get(url)
+        .bearer_auth(TOKEN)
+        .send()
+        .await
+        .unwrap();
     got.text().await.unwrap()
 }
 
 /// Another control in the place of the one there is.
-async fn again(bed: &mut Bed, accounting: &AccountingConfig) {
-    let control = bed.control.take().unwrap();
+async fn again(cluster: &mut ClusterFixture, accounting: &AccountingConfig) {
+    let control = cluster.control.take().unwrap();
     // Where agents look for it.
     let at = control.mesh_addr();
     control.stop().await;
-    bed.accounting = accounting.settings();
-    bed.control = Some(bed.new_control("c1", at).await);
+    cluster.accounting = accounting.settings();
+    cluster.control = Some(cluster.new_control("c1", at).await);
 }
 
-async fn ends(bed: &Bed, id: AllocationId) -> Allocation {
-    let found = bed.reaches(id, &[AllocationState::Completed]).await;
+async fn ends(cluster: &ClusterFixture, id: AllocationId) -> Allocation {
+    let found = cluster.reaches(id, &[AllocationState::Completed]).await;
     assert_eq!(found.attempt, 1);
     found
 }
 
-async fn unwanted(bed: &mut Bed) -> Allocation {
+async fn unwanted(cluster: &mut ClusterFixture) -> Allocation {
     let listener = TcpListener::bind(LOOPBACK).await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let calls = Arc::new(AtomicUsize::new(0));
@@ -129,34 +135,38 @@ async fn unwanted(bed: &mut Bed) -> Allocation {
             counted.fetch_add(1, Ordering::Relaxed);
         }
     });
-    let folder = bed.part("unwanted").join("wal");
+    let folder = cluster.part("unwanted").join("wal");
     // Nor is its token read: there is none.
     let config = section(false, &url, Path::new("/nonexistent/token"), &folder);
     assert!(config.settings().is_none());
-    again(bed, &config).await;
-    let id = submitted(bed, "sleep 3").await;
-    let ran = ends(bed, id).await;
-    let status = bed.client(TOKEN).accounting_status().await.unwrap();
+    again(cluster, &config).await;
+    let id = submitted(cluster, "sleep 3").await;
+    let ran = ends(cluster, id).await;
+    let status = cluster.client(TOKEN).accounting_status().await.unwrap();
     assert!(!status.enabled);
     assert_eq!(status.provider, None);
-    assert!(!metrics(bed).await.contains("lattice_accounting"));
+    assert!(!metrics(cluster).await.contains("lattice_accounting"));
     assert!(!folder.exists());
     assert_eq!(calls.load(Ordering::Relaxed), 0);
     // What ran is known all the same.
-    let used = bed.client(TOKEN).tenant_usage("atlas", 90).await.unwrap();
+    let used = cluster
+        .client(TOKEN)
+        .tenant_usage("atlas", 90)
+        .await
+        .unwrap();
     assert!(used.node_hours_used.0 >= 3_000, "{used:?}");
     listens.abort();
 
     // The same section, wanted: it does call there.
     let listener = TcpListener::bind(LOOPBACK).await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
-    let token = bed.part("unwanted").join("token");
+    let token = cluster.part("unwanted").join("token");
     secret(&token, "0123456789abcdef");
-    again(bed, &section(true, &url, &token, &folder)).await;
+    again(cluster, &section(true, &url, &token, &folder)).await;
     let called = timeout(PATIENCE, listener.accept()).await;
     called.unwrap().unwrap();
     assert!(folder.exists());
-    assert!(metrics(bed).await.contains("lattice_accounting"));
+    assert!(metrics(cluster).await.contains("lattice_accounting"));
     ran
 }
 
@@ -182,7 +192,7 @@ fn totals(waldur: &Waldur) -> BTreeMap<String, i128> {
     totals
 }
 
-async fn becomes(waldur: &Waldur, bed: &Bed, of: &[&Allocation]) {
+async fn becomes(waldur: &Waldur, cluster: &ClusterFixture, of: &[&Allocation]) {
     let wanted = [
         ("gpu_hours", hundredths(of, GPUS)),
         ("node_hours", hundredths(of, 1)),
@@ -194,7 +204,7 @@ async fn becomes(waldur: &Waldur, bed: &Bed, of: &[&Allocation]) {
         }
     };
     if timeout(PATIENCE, told).await.is_err() {
-        let status = bed.client(TOKEN).accounting_status().await;
+        let status = cluster.client(TOKEN).accounting_status().await;
         panic!("{:?}, not {wanted:?}: {status:#?}", totals(waldur));
     }
 }
@@ -213,55 +223,55 @@ async fn waits_for(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
 }
 
 /// So many nodes are bought in Waldur, and become the tenant's limit.
-async fn bought(bed: &Bed, waldur: &Waldur, nodes: u64) {
+async fn bought(cluster: &ClusterFixture, waldur: &Waldur, nodes: u64) {
     let resource = waldur.snapshot().resources[0]["uuid"].clone();
     let limits = serde_json::Map::from_iter([("max_nodes".to_owned(), nodes.into())]);
     assert!(waldur.set_limits(resource.as_str().unwrap(), limits));
     waits_for("the limit", async || {
-        let tenant = bed.client(TOKEN).tenant("atlas").await.unwrap();
+        let tenant = cluster.client(TOKEN).tenant("atlas").await.unwrap();
         tenant.max_nodes == Some(nodes)
     })
     .await;
 }
 
 /// `first` ran before anybody wanted to know; it counts as well.
-async fn wanted(bed: &mut Bed, first: &Allocation) {
+async fn wanted(cluster: &mut ClusterFixture, first: &Allocation) {
     let waldur = Waldur::builder().version(Version::V8).seed_paths();
     let waldur = waldur.start().await.unwrap();
-    let token = bed.part("wanted").join("token");
+    let token = cluster.part("wanted").join("token");
     secret(&token, waldur.token());
-    let folder = bed.part("wanted").join("c1");
-    again(bed, &section(true, &waldur.url(), &token, &folder)).await;
+    let folder = cluster.part("wanted").join("c1");
+    again(cluster, &section(true, &waldur.url(), &token, &folder)).await;
 
     // One runs, and another one waits for a node.
-    let runs = submitted(bed, "sleep 600").await;
-    bed.reaches(runs, &[AllocationState::Running]).await;
-    let starved = submitted(bed, "sleep 1").await;
+    let runs = submitted(cluster, "sleep 600").await;
+    cluster.reaches(runs, &[AllocationState::Running]).await;
+    let starved = submitted(cluster, "sleep 1").await;
     // Waldur lowers what the tenant may have, so that the node which comes then does not help.
     waits_for("a resource", async || {
         waldur.snapshot().resources.len() == 1
     })
     .await;
-    bought(bed, &waldur, 1).await;
-    bed.serves("gpu002").await;
+    bought(cluster, &waldur, 1).await;
+    cluster.serves("gpu002").await;
     waits_for("an explanation by the limit", async || {
-        let why = bed.client(TOKEN).explanation(starved).await.unwrap();
+        let why = cluster.client(TOKEN).explanation(starved).await.unwrap();
         why.summary
             .contains("\"atlas\" max_nodes (current: 1, requested: 1, limit: 1)")
     })
     .await;
     // One more is bought.
-    bought(bed, &waldur, 2).await;
-    let second = ends(bed, starved).await;
+    bought(cluster, &waldur, 2).await;
+    let second = ends(cluster, starved).await;
 
     // Control ends while it runs, and what begins in its place has nothing of what that kept on its disk.
-    let folder = bed.part("wanted").join("other");
-    again(bed, &section(true, &waldur.url(), &token, &folder)).await;
-    bed.admin(Command::Cancel { id: runs }).await;
-    let third = bed.reaches(runs, &[AllocationState::Cancelled]).await;
-    becomes(&waldur, bed, &[first, &second, &third]).await;
+    let folder = cluster.part("wanted").join("other");
+    again(cluster, &section(true, &waldur.url(), &token, &folder)).await;
+    cluster.admin(Command::Cancel { id: runs }).await;
+    let third = cluster.reaches(runs, &[AllocationState::Cancelled]).await;
+    becomes(&waldur, cluster, &[first, &second, &third]).await;
     // Each event came once.
-    let told = async || bed.client(TOKEN).accounting_status().await.unwrap();
+    let told = async || cluster.client(TOKEN).accounting_status().await.unwrap();
     waits_for("the last event", async || {
         let status = told().await;
         status.acknowledged == status.last

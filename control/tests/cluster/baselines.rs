@@ -2,7 +2,7 @@
 //! NIC firmware than its like, gpu108 another kernel argument.
 
 use crate::{
-    bed::{Bed, TOKEN, node, shows, submit},
+    fixture::{ClusterFixture, TOKEN, node, shows, submit},
     stage::Group,
 };
 use lattice_client::api::baseline::{BaselineRequest, ClassForm};
@@ -18,9 +18,9 @@ const OTHERS: [&str; 5] = ["gpu101", "gpu102", "gpu103", "gpu104", "gpu108"];
 const OWNER: &str = "service:conformance";
 
 pub fn group() -> Group {
-    Group::new("baselines", || Box::pin(Bed::found())).scenario(
+    Group::new("baselines", || Box::pin(ClusterFixture::found())).scenario(
         "nodes_are_held_to_their_baselines_and_drained_within_the_brake",
-        |bed| Box::pin(held_to_baselines(bed)),
+        |cluster| Box::pin(held_to_baselines(cluster)),
     )
 }
 
@@ -67,11 +67,11 @@ fn reason(view: &View, name: &str) -> Option<String> {
     Some(own.reason.clone())
 }
 
-async fn held_to_baselines(bed: &mut Bed) {
+async fn held_to_baselines(cluster: &mut ClusterFixture) {
     for name in H100.into_iter().chain(OTHERS) {
-        bed.start_agent(name, |_| {}).await;
+        cluster.start_agent(name, |_| {}).await;
     }
-    let core = bed.core();
+    let core = cluster.core();
     shows(
         &core,
         "ten ready, alive nodes whose cohort is known",
@@ -86,13 +86,13 @@ async fn held_to_baselines(bed: &mut Bed) {
         },
     )
     .await;
-    exactly_the_odd_ones_differ(bed, &core).await;
-    sensitive_work_keeps_off(bed, &core).await;
-    one_is_drained_and_the_brake_holds_the_next(bed, &core).await;
+    exactly_the_odd_ones_differ(cluster, &core).await;
+    sensitive_work_keeps_off(cluster, &core).await;
+    one_is_drained_and_the_brake_holds_the_next(cluster, &core).await;
 }
 
-async fn exactly_the_odd_ones_differ(bed: &Bed, core: &Arc<Core>) {
-    let root = bed.client(TOKEN);
+async fn exactly_the_odd_ones_differ(cluster: &ClusterFixture, core: &Arc<Core>) {
+    let root = cluster.client(TOKEN);
     let h100 = like("gpu001", &["nic", "bios", "gpu"], "gpu[001-005]", "warn");
     let set = root.set_baseline("h100", &h100, None).await.unwrap();
     assert_eq!(
@@ -153,21 +153,21 @@ async fn exactly_the_odd_ones_differ(bed: &Bed, core: &Arc<Core>) {
     .await;
 }
 
-async fn sensitive_work_keeps_off(bed: &Bed, core: &Arc<Core>) {
+async fn sensitive_work_keeps_off(cluster: &ClusterFixture, core: &Arc<Core>) {
     shows(core, "only gpu001 gets sensitive work", |view| {
         let key = |name| Some(view.node(&node(name))?.facts().conformance);
         let keys = [key("gpu001")?, key("gpu005")?].map(|key| key == ConformanceKey::Unknown);
         (keys == [false, true]).then_some(())
     })
     .await;
-    bed.create_project("atlas", 120).await;
-    bed.create_project("atlas/web", 50).await;
+    cluster.create_project("atlas", 120).await;
+    cluster.create_project("atlas/web", 50).await;
     let Command::Submit { mut spec } = submit(1, "true") else {
         panic!("another command")
     };
     spec.sensitive = true;
     spec.constraints.nodelist = vec![node("gpu005")];
-    let Outcome::Submitted { id } = bed.admin(Command::Submit { spec }).await else {
+    let Outcome::Submitted { id } = cluster.admin(Command::Submit { spec }).await else {
         panic!("not submitted")
     };
     shows(core, "why it waits", |view| {
@@ -175,11 +175,11 @@ async fn sensitive_work_keeps_off(bed: &Bed, core: &Arc<Core>) {
         why.contains("conform").then_some(())
     })
     .await;
-    bed.admin(Command::Cancel { id }).await;
+    cluster.admin(Command::Cancel { id }).await;
 }
 
-async fn one_is_drained_and_the_brake_holds_the_next(bed: &Bed, core: &Arc<Core>) {
-    let root = bed.client(TOKEN);
+async fn one_is_drained_and_the_brake_holds_the_next(cluster: &ClusterFixture, core: &Arc<Core>) {
+    let root = cluster.client(TOKEN);
     let drains = like("gpu001", &["nic", "bios", "gpu"], "gpu[001-005]", "drain");
     root.set_baseline("h100", &drains, None).await.unwrap();
     let why = shows(core, "gpu005 drained", |view| reason(view, "gpu005")).await;

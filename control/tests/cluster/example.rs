@@ -1,7 +1,7 @@
 //! What the README shows of the Rust SDK, as a program of its own beside the cluster.
 
 use crate::{
-    bed::{Bed, TOKEN},
+    fixture::{ClusterFixture, TOKEN},
     stage::Group,
 };
 use lattice_client::context::{ContextFile, VARIABLE};
@@ -34,34 +34,34 @@ pub fn main() -> ExitCode {
 
 pub fn group() -> Group {
     Group::new("example", || Box::pin(founded()))
-        .scenario("the_example_of_the_readme_runs_as_it_is", |bed| {
-            Box::pin(runs(bed))
+        .scenario("the_example_of_the_readme_runs_as_it_is", |cluster| {
+            Box::pin(runs(cluster))
         })
 }
 
-async fn founded() -> Bed {
-    let mut bed = Bed::found().await;
+async fn founded() -> ClusterFixture {
+    let mut cluster = ClusterFixture::found().await;
     for name in ["gpu001", "gpu002"] {
-        bed.serves(name).await;
+        cluster.serves(name).await;
     }
     for project in ["atlas", "atlas/operations", "atlas/operations/web"] {
-        bed.create_project(project, 2).await;
+        cluster.create_project(project, 2).await;
     }
-    bed
+    cluster
 }
 
-async fn runs(bed: &Bed) {
+async fn runs(cluster: &ClusterFixture) {
     assert!(
         README.contains(&format!("```rust\n{SHOWN}```\n\n```text\n{TOLD}```\n")),
         "the README shows another program than control/client/readme.rs"
     );
     let context = ContextFile {
-        server: bed.client(TOKEN).url().to_string(),
-        ca_pem: bed.https.0.clone(),
+        server: cluster.client(TOKEN).url().to_string(),
+        ca_pem: cluster.https.0.clone(),
         token: TOKEN.to_owned(),
         demo_pid: None,
     };
-    let file = bed.part("example").join("context.json");
+    let file = cluster.part("example").join("context.json");
     fs::write(&file, serde_json::to_vec(&context).unwrap()).unwrap();
     fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
     let ran = Command::new(std::env::current_exe().unwrap())

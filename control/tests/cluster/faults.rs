@@ -1,6 +1,6 @@
 //! What the cluster must do while parts of it are gone, or refuse.
 
-use crate::bed::{Bed, PATIENCE, node, shows, submit};
+use crate::fixture::{ClusterFixture, PATIENCE, node, shows, submit};
 use crate::scenarios::NODES;
 use lattice_agent::executor::Ids;
 use lattice_placement::{Health, Liveness};
@@ -44,29 +44,33 @@ impl Gate {
     }
 }
 
-pub async fn agent_restart(bed: &mut Bed) {
+pub async fn agent_restart(cluster: &mut ClusterFixture) {
     let gate = Gate::new();
-    let id = bed.submit(NODES.len() as u32, &gate.then("exit 0")).await;
-    bed.reaches(id, &[AllocationState::Running]).await;
-    bed.stop_agent("gpu002").await;
-    bed.start_agent("gpu002", |_| {}).await;
+    let id = cluster
+        .submit(NODES.len() as u32, &gate.then("exit 0"))
+        .await;
+    cluster.reaches(id, &[AllocationState::Running]).await;
+    cluster.stop_agent("gpu002").await;
+    cluster.start_agent("gpu002", |_| {}).await;
     gate.open();
     let ends = [AllocationState::Completed, AllocationState::Failed];
-    let ended = bed.reaches(id, &ends).await;
+    let ended = cluster.reaches(id, &ends).await;
     assert_eq!(ended.state, AllocationState::Completed, "{ended:?}");
     assert_eq!(ended.attempt, 1);
 }
 
-pub async fn control_restart(bed: &mut Bed) {
+pub async fn control_restart(cluster: &mut ClusterFixture) {
     let gate = Gate::new();
-    let id = bed.submit(3, &gate.then("exit $LATTICE_NODE_RANK")).await;
-    bed.reaches(id, &[AllocationState::Running]).await;
-    let control = bed.control.take().unwrap();
+    let id = cluster
+        .submit(3, &gate.then("exit $LATTICE_NODE_RANK"))
+        .await;
+    cluster.reaches(id, &[AllocationState::Running]).await;
+    let control = cluster.control.take().unwrap();
     let addr = control.mesh_addr();
     control.stop().await;
     gate.open();
-    bed.control = Some(bed.new_control("c1", addr).await);
-    let ended = bed.reaches(id, &[AllocationState::Failed]).await;
+    cluster.control = Some(cluster.new_control("c1", addr).await);
+    let ended = cluster.reaches(id, &[AllocationState::Failed]).await;
     assert_eq!(ended.attempt, 1);
     assert!(
         matches!(ended.stop, Some(StopCause::RankFailed { .. })),
@@ -74,24 +78,26 @@ pub async fn control_restart(bed: &mut Bed) {
     );
 }
 
-pub async fn leader_gone(bed: &mut Bed) {
+pub async fn leader_gone(cluster: &mut ClusterFixture) {
     let gate = Gate::new();
-    let running = bed.submit(2, &gate.then("exit 0")).await;
-    bed.reaches(running, &[AllocationState::Running]).await;
+    let running = cluster.submit(2, &gate.then("exit 0")).await;
+    cluster.reaches(running, &[AllocationState::Running]).await;
     let began = Instant::now();
-    bed.stop_leader().await;
+    cluster.stop_leader().await;
     gate.open();
-    let next = bed.submit(3, "true").await;
-    bed.reaches(running, &[AllocationState::Completed]).await;
-    bed.reaches(next, &[AllocationState::Completed]).await;
+    let next = cluster.submit(3, "true").await;
+    cluster
+        .reaches(running, &[AllocationState::Completed])
+        .await;
+    cluster.reaches(next, &[AllocationState::Completed]).await;
     println!(
         "both allocations ended {:?} after the leader began to stop",
         began.elapsed()
     );
 }
 
-pub async fn silent_node(bed: &mut Bed) {
-    let core = bed.core();
+pub async fn silent_node(cluster: &mut ClusterFixture) {
+    let core = cluster.core();
     let alive = |view: &lattice_control::View| {
         let alive = view
             .nodes
@@ -101,7 +107,7 @@ pub async fn silent_node(bed: &mut Bed) {
     };
     shows(&core, "all nodes alive", alive).await;
     let began = Instant::now();
-    bed.stop_agent("gpu003").await;
+    cluster.stop_agent("gpu003").await;
     let stopped = began.elapsed();
     shows(&core, "a suspect node", |view| {
         let liveness = view.node(&node("gpu003"))?.liveness;
@@ -112,27 +118,28 @@ pub async fn silent_node(bed: &mut Bed) {
         "suspect {:?} after its agent began to stop (stopped after {stopped:?})",
         began.elapsed()
     );
-    let waits = bed.submit(NODES.len() as u32, "true").await;
+    let waits = cluster.submit(NODES.len() as u32, "true").await;
     shows(&core, "that four are alive as the explanation", |view| {
         let why = view.plan.explanation(view.allocation(waits)?)?.to_string();
         why.contains("4 alive").then_some(())
     })
     .await;
-    let fits = bed.submit(NODES.len() as u32 - 1, "true").await;
-    bed.admin(Command::Cancel { id: waits }).await;
-    let ended = bed.reaches(fits, &[AllocationState::Completed]).await;
+    let fits = cluster.submit(NODES.len() as u32 - 1, "true").await;
+    cluster.admin(Command::Cancel { id: waits }).await;
+    let ended = cluster.reaches(fits, &[AllocationState::Completed]).await;
     assert!(ended.nodes().all(|id| *id != node("gpu003")));
-    bed.start_agent("gpu003", |_| {}).await;
+    cluster.start_agent("gpu003", |_| {}).await;
     shows(&core, "all nodes alive again", alive).await;
 }
 
-pub async fn refusing_agent(bed: &mut Bed) {
-    bed.stop_agent("gpu004").await;
-    bed.start_agent("gpu004", |settings| {
-        settings.executor.run_as = Some(Ids { uid: 0, gid: 0 })
-    })
-    .await;
-    let core = bed.core();
+pub async fn refusing_agent(cluster: &mut ClusterFixture) {
+    cluster.stop_agent("gpu004").await;
+    cluster
+        .start_agent("gpu004", |settings| {
+            settings.executor.run_as = Some(Ids { uid: 0, gid: 0 })
+        })
+        .await;
+    let core = cluster.core();
     shows(&core, "all nodes alive", |view| {
         let alive = view
             .nodes
@@ -141,8 +148,8 @@ pub async fn refusing_agent(bed: &mut Bed) {
         (alive.count() == NODES.len()).then_some(())
     })
     .await;
-    let id = bed.submit(NODES.len() as u32, "exec sleep 600").await;
-    let ended = bed.reaches(id, &[AllocationState::Failed]).await;
+    let id = cluster.submit(NODES.len() as u32, "exec sleep 600").await;
+    let ended = cluster.reaches(id, &[AllocationState::Failed]).await;
     let Some(StopCause::RankFailed {
         exit: RankExit::SpawnFailed { reason },
         ..
@@ -152,22 +159,22 @@ pub async fn refusing_agent(bed: &mut Bed) {
     };
     assert!(reason.contains("gpu004"), "{reason}");
     println!("the cause as shown: {}", ended.stop.as_ref().unwrap());
-    bed.stop_agent("gpu004").await;
-    bed.start_agent("gpu004", |_| {}).await;
+    cluster.stop_agent("gpu004").await;
+    cluster.start_agent("gpu004", |_| {}).await;
 }
 
-pub async fn broken_journal(bed: &mut Bed) {
-    let core = bed.core();
+pub async fn broken_journal(cluster: &mut ClusterFixture) {
+    let core = cluster.core();
     shows(&core, "all nodes alive and healthy", |view| {
         let nodes = view.nodes.values();
         let fit = nodes.filter(|n| n.liveness == Liveness::Alive && n.health() == Health::Healthy);
         (fit.count() == NODES.len()).then_some(())
     })
     .await;
-    let attempts = bed.agent_folder("gpu004").join("executor/attempts");
+    let attempts = cluster.agent_folder("gpu004").join("executor/attempts");
     let aside = attempts.with_file_name("aside");
     std::fs::rename(&attempts, &aside).unwrap();
-    let id = bed.submit(NODES.len() as u32, "true").await;
+    let id = cluster.submit(NODES.len() as u32, "true").await;
     // What ran on the others is ended; it waits for a fifth node.
     shows(&core, "a drained node and work that waits again", |view| {
         let drained = view.node(&node("gpu004"))?.record.clone()?;
@@ -176,7 +183,7 @@ pub async fn broken_journal(bed: &mut Bed) {
         (is_out && waits.attempt == 1 && waits.state == AllocationState::Pending).then_some(())
     })
     .await;
-    let waits = bed.allocation(id).await;
+    let waits = cluster.allocation(id).await;
     let Some(StopCause::NodeFault { node: at, reason }) = &waits.stop else {
         panic!("{waits:?}");
     };
@@ -198,38 +205,41 @@ pub async fn broken_journal(bed: &mut Bed) {
     })
     .await;
     // The dispatcher would let it in by itself, later.
-    bed.admin(Command::SetLifecycle {
-        node: node("gpu004"),
-        lifecycle: Lifecycle::Ready,
-    })
-    .await;
-    let ended = bed.reaches(id, &[AllocationState::Completed]).await;
+    cluster
+        .admin(Command::SetLifecycle {
+            node: node("gpu004"),
+            lifecycle: Lifecycle::Ready,
+        })
+        .await;
+    let ended = cluster.reaches(id, &[AllocationState::Completed]).await;
     assert_eq!((ended.attempt, ended.stop), (2, None));
 }
 
-pub async fn lost_record(bed: &mut Bed) {
+pub async fn lost_record(cluster: &mut ClusterFixture) {
     let gate = Gate::new();
-    let id = bed.submit(NODES.len() as u32, &gate.then("exit 0")).await;
-    bed.reaches(id, &[AllocationState::Running]).await;
-    bed.stop_agent("gpu002").await;
-    let attempts = bed.agent_folder("gpu002").join("executor/attempts");
-    std::fs::rename(attempts, bed.part("gone").join("attempts")).unwrap();
-    bed.start_agent("gpu002", |_| {}).await;
-    let ended = bed.reaches(id, &[AllocationState::Failed]).await;
+    let id = cluster
+        .submit(NODES.len() as u32, &gate.then("exit 0"))
+        .await;
+    cluster.reaches(id, &[AllocationState::Running]).await;
+    cluster.stop_agent("gpu002").await;
+    let attempts = cluster.agent_folder("gpu002").join("executor/attempts");
+    std::fs::rename(attempts, cluster.part("gone").join("attempts")).unwrap();
+    cluster.start_agent("gpu002", |_| {}).await;
+    let ended = cluster.reaches(id, &[AllocationState::Failed]).await;
     let lost = node("gpu002");
     assert_eq!(ended.stop, Some(StopCause::NodeLost { node: lost }));
     assert_eq!(ended.attempt, 1);
     gate.open();
 }
 
-pub async fn takeover(bed: &mut Bed) {
-    let old = bed.core();
-    let epoch = lease_epoch(bed).await;
+pub async fn takeover(cluster: &mut ClusterFixture) {
+    let old = cluster.core();
+    let epoch = lease_epoch(cluster).await;
     let gate = Gate::new();
-    let running = bed.submit(2, &gate.then("exit 0")).await;
-    bed.reaches(running, &[AllocationState::Running]).await;
-    let mut second = bed.spare.take().unwrap();
-    second.start(bed.members()).await.unwrap();
+    let running = cluster.submit(2, &gate.then("exit 0")).await;
+    cluster.reaches(running, &[AllocationState::Running]).await;
+    let mut second = cluster.spare.take().unwrap();
+    second.start(cluster.members()).await.unwrap();
     let core = second.core().unwrap();
     // It sees the same and does not act while the first one does.
     shows(&core, "the replicated state and the nodes", |view| {
@@ -241,20 +251,22 @@ pub async fn takeover(bed: &mut Bed) {
     })
     .await;
     assert!(!core.view().acting);
-    bed.control.take().unwrap().stop().await;
-    bed.control = Some(second);
+    cluster.control.take().unwrap().stop().await;
+    cluster.control = Some(second);
     gate.open();
     shows(&core, "leases", |view| view.acting.then_some(())).await;
-    let next = bed.submit(2, "true").await;
-    bed.reaches(next, &[AllocationState::Completed]).await;
-    bed.reaches(running, &[AllocationState::Completed]).await;
+    let next = cluster.submit(2, "true").await;
+    cluster.reaches(next, &[AllocationState::Completed]).await;
+    cluster
+        .reaches(running, &[AllocationState::Completed])
+        .await;
     let node = core
         .view()
         .nodes
         .values()
         .find_map(|n| n.record.clone())
         .unwrap();
-    let held = bed.admin(Command::Submit { spec: held_spec() }).await;
+    let held = cluster.admin(Command::Submit { spec: held_spec() }).await;
     let Outcome::Submitted { id } = held else {
         panic!("{held:?}")
     };
@@ -279,11 +291,11 @@ pub async fn takeover(bed: &mut Bed) {
             }],
         },
     };
-    let mesh = bed.control.as_ref().unwrap().mesh().clone();
-    let client = lattice_quorum_client::QuorumClient::new(mesh, bed.members());
+    let mesh = cluster.control.as_ref().unwrap().mesh().clone();
+    let client = lattice_quorum_client::QuorumClient::new(mesh, cluster.members());
     let refusal = client.propose(stale).await.unwrap().unwrap_err();
     assert!(matches!(refusal, Refusal::StaleEpoch { .. }), "{refusal}");
-    bed.admin(Command::Cancel { id }).await;
+    cluster.admin(Command::Cancel { id }).await;
 }
 
 fn held_spec() -> Box<AllocationSpec> {
@@ -295,12 +307,12 @@ fn held_spec() -> Box<AllocationSpec> {
 }
 
 /// The epoch under which scheduling goes on now.
-async fn lease_epoch(bed: &Bed) -> u64 {
-    let mesh = bed.control.as_ref().unwrap().mesh().clone();
-    let client = lattice_quorum_client::QuorumClient::new(mesh, bed.members());
+async fn lease_epoch(cluster: &ClusterFixture) -> u64 {
+    let mesh = cluster.control.as_ref().unwrap().mesh().clone();
+    let client = lattice_quorum_client::QuorumClient::new(mesh, cluster.members());
     let mut watching = client.watch(Revision(0));
     let mut epoch = 0;
-    let now = bed.core().view().revision;
+    let now = cluster.core().view().revision;
     loop {
         match timeout(PATIENCE, watching.next()).await.unwrap().unwrap() {
             WatchItem::Events(events) => {

@@ -2,7 +2,7 @@
 //! nothing.
 
 use crate::{
-    bed::{Bed, PATIENCE, TOKEN, node, shows, submit},
+    fixture::{ClusterFixture, PATIENCE, TOKEN, node, shows, submit},
     stage::Group,
 };
 use axum::extract::{Path, Query};
@@ -16,9 +16,9 @@ use std::{
 use tokio::{net::TcpListener, time::timeout};
 
 pub fn group() -> Group {
-    Group::new("inputs", || Box::pin(Bed::found())).scenario(
+    Group::new("inputs", || Box::pin(ClusterFixture::found())).scenario(
         "what_the_site_tells_moves_the_factors_and_what_hangs_stops_nothing",
-        |bed| Box::pin(told(bed)),
+        |cluster| Box::pin(told(cluster)),
     )
 }
 
@@ -49,10 +49,10 @@ async fn site() -> String {
     url
 }
 
-async fn told(bed: &mut Bed) {
-    bed.control.take().unwrap().stop().await;
+async fn told(cluster: &mut ClusterFixture) {
+    cluster.control.take().unwrap().stop().await;
     let site = site().await;
-    bed.scheduling = serde_yaml_ng::from_str(&format!(
+    cluster.scheduling = serde_yaml_ng::from_str(&format!(
         "
 energy_price: {{url: '{site}/prices'}}
 data_readiness: {{url: '{site}/ready?id={{id}}&project={{project}}&user={{user}}'}}
@@ -60,21 +60,22 @@ storage: {{scratch: {{bandwidth_gb_s: 100, utilisation: {{url: '{site}/used', de
 "
     ))
     .unwrap();
-    bed.control = Some(bed.new_control("c1", LOOPBACK).await);
-    let core = bed.control.as_ref().unwrap().core().unwrap();
-    bed.create_project("atlas", 120).await;
-    bed.create_project("atlas/web", 50).await;
+    cluster.control = Some(cluster.new_control("c1", LOOPBACK).await);
+    let core = cluster.control.as_ref().unwrap().core().unwrap();
+    cluster.create_project("atlas", 120).await;
+    cluster.create_project("atlas/web", 50).await;
     // Registered, and never seen: what is submitted waits.
-    bed.admin(Command::RegisterNode {
-        node: node("gpu001"),
-        vcluster: VclusterName::new("default").unwrap(),
-    })
-    .await;
-    let id = submitted(bed, |_| {}).await;
+    cluster
+        .admin(Command::RegisterNode {
+            node: node("gpu001"),
+            vcluster: VclusterName::new("default").unwrap(),
+        })
+        .await;
+    let id = submitted(cluster, |_| {}).await;
     // Its own word wins over the site's.
-    let says_itself = submitted(bed, |demand| demand.data_ready_ppm = Some(250_000)).await;
+    let says_itself = submitted(cluster, |demand| demand.data_ready_ppm = Some(250_000)).await;
     let factor = async |id, name: &str| {
-        let why = bed.client(TOKEN).explanation(id).await.unwrap();
+        let why = cluster.client(TOKEN).explanation(id).await.unwrap();
         let score = why.score?;
         let factor = score.factors.into_iter().find(|factor| factor.name == name);
         factor.map(|factor| factor.value)
@@ -100,9 +101,15 @@ storage: {{scratch: {{bandwidth_gb_s: 100, utilisation: {{url: '{site}/used', de
     let metrics = async || {
         let url = format!(
             "https://{}/metrics",
-            bed.control.as_ref().unwrap().https_addr()
+            cluster.control.as_ref().unwrap().https_addr()
         );
-        let got = bed.raw().get(url).bearer_auth(TOKEN).send().await.unwrap();
+        let got = cluster
+            .raw()
+            .get(url)
+            .bearer_auth(TOKEN)
+            .send()
+            .await
+            .unwrap();
         got.text().await.unwrap()
     };
     let is_told = async {
@@ -126,21 +133,21 @@ storage: {{scratch: {{bandwidth_gb_s: 100, utilisation: {{url: '{site}/used', de
     let came = timeout(PATIENCE, is_told).await;
     assert!(came.is_ok(), "{}", metrics().await);
     // What comes now is planned, though the storage system's source hangs.
-    let late = submitted(bed, |_| {}).await;
+    let late = submitted(cluster, |_| {}).await;
     let planned = |view: &View| view.plan.explanation(view.allocation(late)?);
     shows(&core, "it plans on", planned).await;
 }
 
 /// An allocation that waits.
 async fn submitted(
-    bed: &Bed,
+    cluster: &ClusterFixture,
     says: impl FnOnce(&mut lattice_quorum_types::spec::Demand),
 ) -> AllocationId {
     let Command::Submit { mut spec } = submit(1, "true") else {
         panic!("another command")
     };
     says(&mut spec.demand);
-    match bed.admin(Command::Submit { spec }).await {
+    match cluster.admin(Command::Submit { spec }).await {
         Outcome::Submitted { id } => id,
         other => panic!("{other:?}"),
     }

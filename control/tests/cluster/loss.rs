@@ -1,7 +1,7 @@
 //! Nodes that are lost, cut off, booted anew, taken by force, or trusted no more.
 
-use crate::bed::{Bed, PATIENCE, node, shows, submit};
 use crate::faults::Gate;
+use crate::fixture::{ClusterFixture, PATIENCE, node, shows, submit};
 use crate::relay::Relay;
 use crate::scenarios::NODES;
 use lattice_control::{Change, Subscription, View};
@@ -20,14 +20,19 @@ use std::{
 };
 
 /// Submits a script for exactly these nodes.
-async fn submit_on(bed: &Bed, nodes: &[&str], requeue: Requeue, script: &str) -> AllocationId {
+async fn submit_on(
+    cluster: &ClusterFixture,
+    nodes: &[&str],
+    requeue: Requeue,
+    script: &str,
+) -> AllocationId {
     let count = u32::try_from(nodes.len()).unwrap();
     let Command::Submit { mut spec } = submit(count, script) else {
         unreachable!()
     };
     spec.requeue = requeue;
     spec.constraints.nodelist = nodes.iter().map(|name| node(name)).collect();
-    match bed.admin(Command::Submit { spec }).await {
+    match cluster.admin(Command::Submit { spec }).await {
         Outcome::Submitted { id } => id,
         other => panic!("{other:?}"),
     }
@@ -39,13 +44,13 @@ fn is(view: &View, name: &str, word: Liveness) -> Option<String> {
 }
 
 /// As their agents were started last: of one that is restarted, the view shows for a while what was.
-async fn all_alive_and_ready(bed: &Bed) {
-    shows(&bed.core(), "all nodes alive and ready", |view| {
+async fn all_alive_and_ready(cluster: &ClusterFixture) {
+    shows(&cluster.core(), "all nodes alive and ready", |view| {
         let fit = view.nodes.values().filter(|n| {
             let ready = n.record.as_ref().is_some_and(|r| {
                 r.drain.is_empty() && r.holder.is_none() && r.lifecycle.as_str() == "ready"
             });
-            n.liveness == Liveness::Alive && ready && bed.is_current(n)
+            n.liveness == Liveness::Alive && ready && cluster.is_current(n)
         });
         (fit.count() == NODES.len()).then_some(())
     })
@@ -104,26 +109,27 @@ async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     assert!(within.is_ok(), "{what}");
 }
 
-pub async fn rebooted_node(bed: &mut Bed) {
-    let core = bed.core();
-    all_alive_and_ready(bed).await;
+pub async fn rebooted_node(cluster: &mut ClusterFixture) {
+    let core = cluster.core();
+    all_alive_and_ready(cluster).await;
     let gate = Gate::new();
     let starts = gate.file("starts");
     let script = format!("echo $LATTICE_ATTEMPT >> {}\n", starts.display());
     let script = script + &gate.then("exit 0");
     let mut changes = core.subscribe(None);
-    let id = submit_on(bed, &["gpu003"], Requeue::Once, &script).await;
-    bed.reaches(id, &[AllocationState::Running]).await;
+    let id = submit_on(cluster, &["gpu003"], Requeue::Once, &script).await;
+    cluster.reaches(id, &[AllocationState::Running]).await;
     // It runs before its script has come to anything.
     until("the first start", || lines(&starts).len() == 1).await;
     // The machine comes up anew and has lost its disk.
-    bed.stop_agent("gpu003").await;
-    bed.start_agent_with(
-        "gpu003",
-        |settings| settings.data_dir = settings.data_dir.join("after-the-boot"),
-        |edges| edges.boot_id = "b007-2".to_owned(),
-    )
-    .await;
+    cluster.stop_agent("gpu003").await;
+    cluster
+        .start_agent_with(
+            "gpu003",
+            |settings| settings.data_dir = settings.data_dir.join("after-the-boot"),
+            |edges| edges.boot_id = "b007-2".to_owned(),
+        )
+        .await;
     let again = shows(&core, "a second attempt", |view| {
         let held = view.allocation(id)?;
         let runs = held.attempt == 2 && held.state == AllocationState::Running;
@@ -153,18 +159,18 @@ pub async fn rebooted_node(bed: &mut Bed) {
     );
     until("two starts", || lines(&starts).len() == 2).await;
     gate.open();
-    let ended = bed.reaches(id, &[AllocationState::Completed]).await;
+    let ended = cluster.reaches(id, &[AllocationState::Completed]).await;
     assert_eq!(ended.attempt, 2);
     assert_eq!(lines(&starts), ["1", "2"], "one start in each attempt");
-    bed.stop_agent("gpu003").await;
-    bed.start_agent("gpu003", |_| {}).await;
-    all_alive_and_ready(bed).await;
+    cluster.stop_agent("gpu003").await;
+    cluster.start_agent("gpu003", |_| {}).await;
+    all_alive_and_ready(cluster).await;
 }
 
 /// Comes back under another boot between the last look at it and the launch.
-pub async fn booted_before_the_launch(bed: &mut Bed) {
-    let core = bed.core();
-    all_alive_and_ready(bed).await;
+pub async fn booted_before_the_launch(cluster: &mut ClusterFixture) {
+    let core = cluster.core();
+    all_alive_and_ready(cluster).await;
     let entry = core.view().node(&node("gpu003")).unwrap().clone();
     let (before, record) = (entry.boot.clone().unwrap(), entry.record.clone().unwrap());
     let gate = Gate::new();
@@ -176,7 +182,7 @@ pub async fn booted_before_the_launch(bed: &mut Bed) {
     };
     // Nothing that control would place by itself: here it is assigned by hand.
     spec.constraints.gpu_models = vec!["none of them".to_owned()];
-    let Outcome::Submitted { id } = bed.admin(Command::Submit { spec }).await else {
+    let Outcome::Submitted { id } = cluster.admin(Command::Submit { spec }).await else {
         panic!("not submitted")
     };
     let assign = |version: u64, boot: String| Command::Assign {
@@ -187,16 +193,17 @@ pub async fn booted_before_the_launch(bed: &mut Bed) {
             boot: Some(boot),
         }],
     };
-    bed.stop_agent("gpu003").await;
-    bed.admin(assign(record.version, before.clone())).await;
-    bed.reaches(id, &[AllocationState::Starting]).await;
-    bed.start_agent_with(
-        "gpu003",
-        |_| {},
-        |edges| edges.boot_id = "b007-3".to_owned(),
-    )
-    .await;
-    let waits = bed
+    cluster.stop_agent("gpu003").await;
+    cluster.admin(assign(record.version, before.clone())).await;
+    cluster.reaches(id, &[AllocationState::Starting]).await;
+    cluster
+        .start_agent_with(
+            "gpu003",
+            |_| {},
+            |edges| edges.boot_id = "b007-3".to_owned(),
+        )
+        .await;
+    let waits = cluster
         .reaches(id, &[AllocationState::Pending, AllocationState::Failed])
         .await;
     let exit = match &waits.ranks[0].phase {
@@ -213,8 +220,8 @@ pub async fn booted_before_the_launch(bed: &mut Bed) {
         (entry.boot.as_deref() == Some("b007-3")).then_some(record.version)
     })
     .await;
-    bed.admin(assign(version, "b007-3".to_owned())).await;
-    let ended = bed
+    cluster.admin(assign(version, "b007-3".to_owned())).await;
+    let ended = cluster
         .reaches(id, &[AllocationState::Completed, AllocationState::Failed])
         .await;
     assert_eq!(
@@ -223,27 +230,28 @@ pub async fn booted_before_the_launch(bed: &mut Bed) {
         "{ended:?}"
     );
     assert_eq!(lines(&starts), ["2"], "nothing of the first attempt ran");
-    bed.stop_agent("gpu003").await;
-    bed.start_agent("gpu003", |_| {}).await;
-    all_alive_and_ready(bed).await;
+    cluster.stop_agent("gpu003").await;
+    cluster.start_agent("gpu003", |_| {}).await;
+    all_alive_and_ready(cluster).await;
 }
 
-pub async fn cut_off_from_control(bed: &mut Bed) {
-    let core = bed.core();
-    bed.stop_agent("gpu002").await;
+pub async fn cut_off_from_control(cluster: &mut ClusterFixture) {
+    let core = cluster.core();
+    cluster.stop_agent("gpu002").await;
     let relay = Relay::open().await;
     let advertised = relay.addr();
-    bed.start_agent("gpu002", |settings| {
-        settings.gossip.advertise = Some(advertised);
-    })
-    .await;
-    relay.lead_to(bed.agents[&node("gpu002")].addr());
-    all_alive_and_ready(bed).await;
+    cluster
+        .start_agent("gpu002", |settings| {
+            settings.gossip.advertise = Some(advertised);
+        })
+        .await;
+    relay.lead_to(cluster.agents[&node("gpu002")].addr());
+    all_alive_and_ready(cluster).await;
     let gate = Gate::new();
-    let id = submit_on(bed, &["gpu002"], Requeue::Never, &gate.then("exit 0")).await;
-    bed.reaches(id, &[AllocationState::Running]).await;
+    let id = submit_on(cluster, &["gpu002"], Requeue::Never, &gate.then("exit 0")).await;
+    cluster.reaches(id, &[AllocationState::Running]).await;
     let began = Instant::now();
-    relay.cut(bed.control.as_ref().unwrap().mesh_addr());
+    relay.cut(cluster.control.as_ref().unwrap().mesh_addr());
     let why = shows(&core, "a suspect that others reach", |view| {
         is(view, "gpu002", Liveness::Suspect).filter(|why| why.contains(" can"))
     })
@@ -252,7 +260,7 @@ pub async fn cut_off_from_control(bed: &mut Bed) {
     assert!(why.starts_with("control cannot reach it, gpu0"), "{why}");
     // Longer than a node that nobody reaches takes to be unreachable, and its work to be stopped.
     let mut changes = core.subscribe(None);
-    let watched = tokio::time::timeout(bed.lost_within() * 5 / 4, async {
+    let watched = tokio::time::timeout(cluster.lost_within() * 5 / 4, async {
         loop {
             changes.next().await;
             let word = core.view().node(&node("gpu002")).unwrap().liveness;
@@ -260,28 +268,28 @@ pub async fn cut_off_from_control(bed: &mut Bed) {
         }
     });
     assert!(watched.await.is_err());
-    assert_eq!(bed.allocation(id).await.state, AllocationState::Running);
+    assert_eq!(cluster.allocation(id).await.state, AllocationState::Running);
     relay.heal();
     shows(&core, "the node alive again", |view| {
         is(view, "gpu002", Liveness::Alive)
     })
     .await;
     gate.open();
-    bed.reaches(id, &[AllocationState::Completed]).await;
-    bed.stop_agent("gpu002").await;
-    bed.start_agent("gpu002", |_| {}).await;
-    all_alive_and_ready(bed).await;
+    cluster.reaches(id, &[AllocationState::Completed]).await;
+    cluster.stop_agent("gpu002").await;
+    cluster.start_agent("gpu002", |_| {}).await;
+    all_alive_and_ready(cluster).await;
 }
 
-pub async fn lost_for_long(bed: &mut Bed) {
-    let core = bed.core();
-    all_alive_and_ready(bed).await;
+pub async fn lost_for_long(cluster: &mut ClusterFixture) {
+    let core = cluster.core();
+    all_alive_and_ready(cluster).await;
     let gate = Gate::new();
     let nodes = ["gpu003", "gpu004"];
-    let id = submit_on(bed, &nodes, Requeue::Never, &gate.then("exit 0")).await;
-    let running = bed.reaches(id, &[AllocationState::Running]).await;
+    let id = submit_on(cluster, &nodes, Requeue::Never, &gate.then("exit 0")).await;
+    let running = cluster.reaches(id, &[AllocationState::Running]).await;
     let began = Instant::now();
-    bed.stop_agent("gpu004").await;
+    cluster.stop_agent("gpu004").await;
     let why = shows(&core, "an unreachable node", |view| {
         is(view, "gpu004", Liveness::Unreachable)
     })
@@ -307,15 +315,15 @@ pub async fn lost_for_long(bed: &mut Bed) {
     let holder = core.view().node(&node("gpu004")).unwrap().record.clone();
     assert_eq!(holder.unwrap().holder.map(|h| h.allocation), Some(id));
     // Its agent comes back, ends the rank and says so.
-    bed.start_agent("gpu004", |_| {}).await;
-    let ended = bed.reaches(id, &[AllocationState::Failed]).await;
+    cluster.start_agent("gpu004", |_| {}).await;
+    let ended = cluster.reaches(id, &[AllocationState::Failed]).await;
     assert_eq!((ended.attempt, ended.stop), (running.attempt, Some(lost)));
-    all_alive_and_ready(bed).await;
+    all_alive_and_ready(cluster).await;
 }
 
-pub async fn taken_by_force(bed: &mut Bed) {
-    let core = bed.core();
-    all_alive_and_ready(bed).await;
+pub async fn taken_by_force(cluster: &mut ClusterFixture) {
+    let core = cluster.core();
+    all_alive_and_ready(cluster).await;
     let gate = Gate::new();
     let (ended, starts) = (gate.file("ended"), gate.file("starts"));
     let script = format!(
@@ -324,17 +332,18 @@ pub async fn taken_by_force(bed: &mut Bed) {
         starts.display()
     );
     let script = script + &gate.then("exit 0");
-    let id = submit_on(bed, &["gpu001"], Requeue::Never, &script).await;
-    bed.reaches(id, &[AllocationState::Running]).await;
+    let id = submit_on(cluster, &["gpu001"], Requeue::Never, &script).await;
+    cluster.reaches(id, &[AllocationState::Running]).await;
     until("its trap is set", || lines(&starts).len() == 1).await;
-    bed.stop_agent("gpu001").await;
-    bed.admin(Command::ForceRelease {
-        node: node("gpu001"),
-        reason: "the rack is on fire".to_owned(),
-        expected: None,
-    })
-    .await;
-    let failed = bed.reaches(id, &[AllocationState::Failed]).await;
+    cluster.stop_agent("gpu001").await;
+    cluster
+        .admin(Command::ForceRelease {
+            node: node("gpu001"),
+            reason: "the rack is on fire".to_owned(),
+            expected: None,
+        })
+        .await;
+    let failed = cluster.reaches(id, &[AllocationState::Failed]).await;
     let exit = match &failed.ranks[0].phase {
         RankPhase::Ended { exit, .. } => exit.clone(),
         other => panic!("{other:?}"),
@@ -344,7 +353,7 @@ pub async fn taken_by_force(bed: &mut Bed) {
     // The person was wrong: the node comes back, and what runs there is ended first.
     // That it is kept out is over soon, and told by what happens, not by what is.
     let mut changes = core.subscribe(None);
-    bed.start_agent("gpu001", |_| {}).await;
+    cluster.start_agent("gpu001", |_| {}).await;
     let reason = tokio::time::timeout(PATIENCE, kept_out(&mut changes, "gpu001")).await;
     let reason = reason.expect("the dispatcher's drain reason");
     println!("kept out: {reason}");
@@ -358,27 +367,27 @@ pub async fn taken_by_force(bed: &mut Bed) {
         (record.drain.len() == 1 && record.drain[0].owner == "root").then_some(())
     })
     .await;
-    let client = bed.client(crate::bed::TOKEN);
+    let client = cluster.client(crate::fixture::TOKEN);
     client.undrain("gpu001").await.unwrap();
-    let next = submit_on(bed, &["gpu001"], Requeue::Never, "exit 0").await;
-    bed.reaches(next, &[AllocationState::Completed]).await;
+    let next = submit_on(cluster, &["gpu001"], Requeue::Never, "exit 0").await;
+    cluster.reaches(next, &[AllocationState::Completed]).await;
     assert_eq!(lines(&starts).len(), 1);
     gate.open();
 }
 
 /// Each of its nodes says itself, signed and now, what it is.
-pub async fn sensitive_work(bed: &Bed) {
-    let core = bed.core();
-    all_alive_and_ready(bed).await;
+pub async fn sensitive_work(cluster: &ClusterFixture) {
+    let core = cluster.core();
+    all_alive_and_ready(cluster).await;
     let Command::Submit { mut spec } = submit(4, "exit 0") else {
         unreachable!()
     };
     spec.sensitive = true;
     let began = Instant::now();
-    let Outcome::Submitted { id } = bed.admin(Command::Submit { spec }).await else {
+    let Outcome::Submitted { id } = cluster.admin(Command::Submit { spec }).await else {
         panic!("not submitted")
     };
-    let ended = bed.reaches(id, &[AllocationState::Completed]).await;
+    let ended = cluster.reaches(id, &[AllocationState::Completed]).await;
     println!("four claims and the work took {:?}", began.elapsed());
     // The fifth has another NIC firmware.
     assert!(ended.nodes().all(|id| *id != node("gpu005")));
@@ -387,10 +396,10 @@ pub async fn sensitive_work(bed: &Bed) {
     assert_eq!(refused.collect::<Vec<_>>(), Vec::<&String>::new());
 }
 
-pub async fn revoked_agent(bed: &mut Bed) {
-    let core = bed.core();
-    all_alive_and_ready(bed).await;
-    let mesh = bed.control.as_ref().unwrap().mesh().clone();
+pub async fn revoked_agent(cluster: &mut ClusterFixture) {
+    let core = cluster.core();
+    all_alive_and_ready(cluster).await;
+    let mesh = cluster.control.as_ref().unwrap().mesh().clone();
     let connected = |name: &str| {
         let all = mesh.connections();
         all.iter()
@@ -399,19 +408,20 @@ pub async fn revoked_agent(bed: &mut Bed) {
     until("it is connected", || connected("gpu005")).await;
     let before = mesh.trust_state().number;
     let began = Instant::now();
-    bed.admin(Command::RevokeCertificates {
-        name: "gpu005".to_owned(),
-        role: Role::Agent,
-        reason: "its key was seen elsewhere".to_owned(),
-    })
-    .await;
+    cluster
+        .admin(Command::RevokeCertificates {
+            name: "gpu005".to_owned(),
+            role: Role::Agent,
+            reason: "its key was seen elsewhere".to_owned(),
+        })
+        .await;
     until("its connections are closed", || {
         mesh.trust_state().number > before && !connected("gpu005")
     })
     .await;
     println!("control let go of it after {:?}", began.elapsed());
     let number = mesh.trust_state().number;
-    let has = |name: &str| bed.agents[&node(name)].mesh().trust_state().number >= number;
+    let has = |name: &str| cluster.agents[&node(name)].mesh().trust_state().number >= number;
     let others = || NODES.iter().filter(|name| **name != "gpu005");
     // Neither waits for the other, and a suspect that nobody reaches is none for long.
     let told = async {
@@ -433,16 +443,16 @@ pub async fn revoked_agent(bed: &mut Bed) {
     };
     tokio::join!(told, suspected);
     // With a certificate issued later it is a member again.
-    bed.stop_agent("gpu005").await;
-    bed.start_agent("gpu005", |_| {}).await;
-    all_alive_and_ready(bed).await;
+    cluster.stop_agent("gpu005").await;
+    cluster.start_agent("gpu005", |_| {}).await;
+    all_alive_and_ready(cluster).await;
 }
 
 /// Control is stopped as soon as an allocation reaches each state; the next one goes on.
-pub async fn control_restart_at_every_step(bed: &mut Bed) {
+pub async fn control_restart_at_every_step(cluster: &mut ClusterFixture) {
     use AllocationState::{Cancelled, Completed, Pending, Running, Starting, Stopping};
     for step in [Pending, Starting, Running, Stopping] {
-        all_alive_and_ready(bed).await;
+        all_alive_and_ready(cluster).await;
         let gate = Gate::new();
         let starts = gate.file("starts");
         let script = format!(
@@ -450,13 +460,13 @@ pub async fn control_restart_at_every_step(bed: &mut Bed) {
             starts.display()
         );
         let script = script + &gate.then("exit 0");
-        let mut changes = bed.core().subscribe(None);
-        let id = bed.submit(2, &script).await;
+        let mut changes = cluster.core().subscribe(None);
+        let id = cluster.submit(2, &script).await;
         if step == Stopping {
-            bed.reaches(id, &[Running]).await;
+            cluster.reaches(id, &[Running]).await;
             // They run before their script has come to anything.
             until("two starts", || lines(&starts).len() == 2).await;
-            bed.admin(Command::Cancel { id }).await;
+            cluster.admin(Command::Cancel { id }).await;
         }
         let reached = async {
             loop {
@@ -474,16 +484,16 @@ pub async fn control_restart_at_every_step(bed: &mut Bed) {
         };
         let reached = tokio::time::timeout(PATIENCE, reached).await;
         assert!(reached.is_ok(), "{step}");
-        let control = bed.control.take().unwrap();
+        let control = cluster.control.take().unwrap();
         let addr = control.mesh_addr();
         control.stop().await;
-        bed.control = Some(bed.new_control("c1", addr).await);
+        cluster.control = Some(cluster.new_control("c1", addr).await);
         let ended = if step == Stopping {
-            bed.reaches(id, &[Cancelled]).await
+            cluster.reaches(id, &[Cancelled]).await
         } else {
-            bed.reaches(id, &[Running]).await;
+            cluster.reaches(id, &[Running]).await;
             gate.open();
-            bed.reaches(id, &[Completed]).await
+            cluster.reaches(id, &[Completed]).await
         };
         assert_eq!(ended.attempt, 1, "{step}");
         let mut ranks = lines(&starts);

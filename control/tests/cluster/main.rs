@@ -6,9 +6,9 @@
 
 mod accounting;
 mod baselines;
-mod bed;
 mod example;
 mod faults;
+mod fixture;
 mod inputs;
 mod loss;
 mod movement;

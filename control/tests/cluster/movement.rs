@@ -2,7 +2,7 @@
 //! checkpoints and goes on from them.
 
 use crate::{
-    bed::{Bed, PATIENCE, node, shows, submit},
+    fixture::{ClusterFixture, PATIENCE, node, shows, submit},
     stage::Group,
 };
 use lattice_client::LogOptions;
@@ -28,42 +28,45 @@ const NODES: [&str; 2] = ["gpu001", "gpu002"];
 
 pub fn group() -> Group {
     let mut group = Group::new("movement", || Box::pin(furnished()))
-        .scenario("an_array_runs_all_its_elements", |bed| Box::pin(array(bed)))
-        .scenario("members_run_when_others_have_ended", |bed| {
-            Box::pin(dag(bed))
+        .scenario("an_array_runs_all_its_elements", |cluster| {
+            Box::pin(array(cluster))
         })
-        .scenario("what_failed_is_caught_or_cancels_the_rest", |bed| {
-            Box::pin(caught(bed))
+        .scenario("members_run_when_others_have_ended", |cluster| {
+            Box::pin(dag(cluster))
         })
-        .scenario("work_runs_past_the_walltime_it_began_with", |bed| {
-            Box::pin(extended(bed))
+        .scenario("what_failed_is_caught_or_cancels_the_rest", |cluster| {
+            Box::pin(caught(cluster))
+        })
+        .scenario("work_runs_past_the_walltime_it_began_with", |cluster| {
+            Box::pin(extended(cluster))
         });
     for mode in CheckpointMode::ALL {
         let name = format!("work_makes_room_and_goes_on_from_its_checkpoint_{mode}");
-        group = group.scenario(name, move |bed| Box::pin(preempted(bed, mode)));
+        group = group.scenario(name, move |cluster| Box::pin(preempted(cluster, mode)));
     }
     group
-        .scenario("a_checkpoint_that_pays_is_written", |bed| {
-            Box::pin(pays(bed))
+        .scenario("a_checkpoint_that_pays_is_written", |cluster| {
+            Box::pin(pays(cluster))
         })
-        .scenario("nodes_are_lent_and_come_back_when_they_are_needed", |bed| {
-            Box::pin(lent(bed))
-        })
+        .scenario(
+            "nodes_are_lent_and_come_back_when_they_are_needed",
+            |cluster| Box::pin(lent(cluster)),
+        )
 }
 
-async fn furnished() -> Bed {
-    let mut bed = Bed::found().await;
-    furnish(&mut bed).await;
-    bed
+async fn furnished() -> ClusterFixture {
+    let mut cluster = ClusterFixture::found().await;
+    furnish(&mut cluster).await;
+    cluster
 }
 
 /// Two nodes, and a vCluster whose work is moved at once.
-async fn furnish(bed: &mut Bed) {
+async fn furnish(cluster: &mut ClusterFixture) {
     for name in NODES {
-        bed.start_agent(name, |_| {}).await;
+        cluster.start_agent(name, |_| {}).await;
     }
-    bed.create_project("atlas", 100).await;
-    bed.create_project("atlas/web", 100).await;
+    cluster.create_project("atlas", 100).await;
+    cluster.create_project("atlas/web", 100).await;
     let settings = [
         ("preemption.patience_ms", "0"),
         ("preemption.near_completion_ms", "0"),
@@ -73,15 +76,16 @@ async fn furnish(bed: &mut Bed) {
         ("sharing.return_grace_ms", "500"),
     ];
     let own = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
-    bed.admin(Command::SetScheduler {
-        vcluster: VclusterName::new("default").unwrap(),
-        change: Box::default(),
-        settings: settings.map(own).into(),
-        expected_version: None,
-    })
-    .await;
+    cluster
+        .admin(Command::SetScheduler {
+            vcluster: VclusterName::new("default").unwrap(),
+            change: Box::default(),
+            settings: settings.map(own).into(),
+            expected_version: None,
+        })
+        .await;
     for name in NODES {
-        shows(&bed.core(), "a node in service", |view| {
+        shows(&cluster.core(), "a node in service", |view| {
             let entry = view.node(&node(name))?;
             entry.record.as_ref()?.is_assignable().then_some(())
         })
@@ -96,16 +100,16 @@ fn spec(nodes: u32, script: &str) -> AllocationSpec {
     }
 }
 
-async fn submitted(bed: &Bed, spec: AllocationSpec) -> AllocationId {
+async fn submitted(cluster: &ClusterFixture, spec: AllocationSpec) -> AllocationId {
     let spec = Box::new(spec);
-    match bed.admin(Command::Submit { spec }).await {
+    match cluster.admin(Command::Submit { spec }).await {
         Outcome::Submitted { id } => id,
         other => panic!("{other:?}"),
     }
 }
 
-async fn output(bed: &Bed, id: AllocationId) -> String {
-    let client = bed.client(crate::bed::TOKEN);
+async fn output(cluster: &ClusterFixture, id: AllocationId) -> String {
+    let client = cluster.client(crate::fixture::TOKEN);
     let logs = client.logs(id, LogOptions::default());
     let chunks: Vec<_> = futures::TryStreamExt::try_collect(logs.await.unwrap())
         .await
@@ -115,18 +119,18 @@ async fn output(bed: &Bed, id: AllocationId) -> String {
 }
 
 /// An array's elements run side by side, no more than it says, each with its index.
-async fn array(bed: &Bed) {
+async fn array(cluster: &ClusterFixture) {
     let mut spec = spec(
         1,
         "test $LATTICE_ARRAY_INDEX -ne 7 || exit 3\necho $LATTICE_ARRAY_INDEX",
     );
     spec.terms.array = Some("0-9%2".parse::<ArraySpec>().unwrap());
-    let id = submitted(bed, spec).await;
-    let ended = bed.reaches(id, &[AllocationState::Failed]).await;
+    let id = submitted(cluster, spec).await;
+    let ended = cluster.reaches(id, &[AllocationState::Failed]).await;
     let tally = ended.course.tally.unwrap();
     assert_eq!((tally.completed, tally.failed, tally.alive), (9, 1, 0));
     for place in 0..10 {
-        let element = bed.allocation(AllocationId(id.0 + 1 + place)).await;
+        let element = cluster.allocation(AllocationId(id.0 + 1 + place)).await;
         let index = element.course.element.unwrap().index;
         assert_eq!(u64::from(index), place);
         assert!(element.spec.workload.script.is_none());
@@ -136,7 +140,7 @@ async fn array(bed: &Bed) {
         };
         assert_eq!(element.state, expected);
     }
-    assert_eq!(output(bed, AllocationId(id.0 + 4)).await, "3\n");
+    assert_eq!(output(cluster, AllocationId(id.0 + 4)).await, "3\n");
 }
 
 fn member(name: &str, script: &str, after: &[(&str, Condition)]) -> MemberSpec {
@@ -152,18 +156,21 @@ fn member(name: &str, script: &str, after: &[(&str, Condition)]) -> MemberSpec {
 }
 
 /// The graph once all of it has ended, and its members' states by name.
-async fn graph(bed: &Bed, members: Vec<MemberSpec>) -> (DagState, BTreeMap<String, Allocation>) {
+async fn graph(
+    cluster: &ClusterFixture,
+    members: Vec<MemberSpec>,
+) -> (DagState, BTreeMap<String, Allocation>) {
     let name = "test".to_owned();
     let dag = Box::new(DagSpec { name, members });
-    let id = match bed.admin(Command::SubmitDag { dag }).await {
+    let id = match cluster.admin(Command::SubmitDag { dag }).await {
         Outcome::DagSubmitted { id } => id,
         other => panic!("{other:?}"),
     };
     let ended = async {
-        let core = bed.core();
+        let core = cluster.core();
         let mut changes = core.subscribe(None);
         loop {
-            let found = read(bed, id).await;
+            let found = read(cluster, id).await;
             if found.state != DagState::Running {
                 return found;
             }
@@ -173,22 +180,22 @@ async fn graph(bed: &Bed, members: Vec<MemberSpec>) -> (DagState, BTreeMap<Strin
     let ended = timeout(PATIENCE, ended).await.unwrap();
     let mut members = BTreeMap::new();
     for member in ended.members {
-        members.insert(member.name, bed.allocation(member.allocation).await);
+        members.insert(member.name, cluster.allocation(member.allocation).await);
     }
     (ended.state, members)
 }
 
-async fn read(bed: &Bed, id: DagId) -> lattice_quorum_types::dag::Dag {
-    match bed.core().read(Query::Dag { id }).await.unwrap() {
+async fn read(cluster: &ClusterFixture, id: DagId) -> lattice_quorum_types::dag::Dag {
+    match cluster.core().read(Query::Dag { id }).await.unwrap() {
         Answer::Dag(Some(found)) => *found,
         other => panic!("{other:?}"),
     }
 }
 
-async fn dag(bed: &Bed) {
+async fn dag(cluster: &ClusterFixture) {
     use Condition::Success;
     let (state, members) = graph(
-        bed,
+        cluster,
         vec![
             member("first", "exit 0", &[]),
             member("left", "exit 0", &[("first", Success)]),
@@ -206,13 +213,13 @@ async fn dag(bed: &Bed) {
     let began = |name: &str| members[name].started_at.unwrap();
     assert!(began("left") >= ended("first") && began("right") >= ended("first"));
     assert!(began("last") >= ended("left") && began("last") >= ended("right"));
-    assert_eq!(output(bed, members["last"].id).await, "last\n");
+    assert_eq!(output(cluster, members["last"].id).await, "last\n");
 }
 
-async fn caught(bed: &Bed) {
+async fn caught(cluster: &ClusterFixture) {
     use Condition::{Any, Failure, Success};
     let (state, members) = graph(
-        bed,
+        cluster,
         vec![
             member("works", "exit 0", &[]),
             member("breaks", "exit 1", &[]),
@@ -241,27 +248,31 @@ async fn caught(bed: &Bed) {
 
 /// Extended while it runs, and told to every rank: it ends by itself, after its first walltime. One that is
 /// made shorter is ended then.
-async fn extended(bed: &Bed) {
+async fn extended(cluster: &ClusterFixture) {
     const FIRST_MS: u64 = 3_000;
     let mut spec = spec(2, "sleep 5; echo rank $LATTICE_NODE_RANK");
     spec.walltime_ms = Some(FIRST_MS);
-    let id = submitted(bed, spec.clone()).await;
-    bed.reaches(id, &[AllocationState::Running]).await;
+    let id = submitted(cluster, spec.clone()).await;
+    cluster.reaches(id, &[AllocationState::Running]).await;
     let walltime_ms = 600_000;
-    bed.admin(Command::SetWalltime { id, walltime_ms }).await;
-    let done = bed.reaches(id, &[AllocationState::Completed]).await;
+    cluster
+        .admin(Command::SetWalltime { id, walltime_ms })
+        .await;
+    let done = cluster.reaches(id, &[AllocationState::Completed]).await;
     let ran_ms = done.ended_at.unwrap().since(done.started_at.unwrap());
     println!("  ran for {ran_ms} ms; {FIRST_MS} ms was its first walltime");
     assert!(ran_ms > FIRST_MS);
-    assert_eq!(output(bed, id).await, "rank 0\n");
+    assert_eq!(output(cluster, id).await, "rank 0\n");
     spec.walltime_ms = Some(600_000);
     spec.workload.script = Some("sleep 1000".to_owned());
     spec.requeue = Requeue::Never;
-    let id = submitted(bed, spec).await;
-    bed.reaches(id, &[AllocationState::Running]).await;
+    let id = submitted(cluster, spec).await;
+    cluster.reaches(id, &[AllocationState::Running]).await;
     let walltime_ms = 5_000;
-    bed.admin(Command::SetWalltime { id, walltime_ms }).await;
-    let ended = bed.reaches(id, &[AllocationState::Failed]).await;
+    cluster
+        .admin(Command::SetWalltime { id, walltime_ms })
+        .await;
+    let ended = cluster.reaches(id, &[AllocationState::Failed]).await;
     assert_eq!(ended.stop, Some(StopCause::Walltime));
 }
 
@@ -274,36 +285,41 @@ fn counting(steps: u64) -> String {
     )
 }
 
-fn saving(bed: &Bed, mode: CheckpointMode, nodes: u32, steps: u64) -> AllocationSpec {
+fn saving(
+    cluster: &ClusterFixture,
+    mode: CheckpointMode,
+    nodes: u32,
+    steps: u64,
+) -> AllocationSpec {
     let mut spec = spec(nodes, &counting(steps));
     spec.class = 2;
     spec.requeue = Requeue::Never;
     spec.terms.checkpoint = Some(CheckpointTerms {
         mode,
         trigger: CheckpointTrigger::Manual,
-        directory: Some(bed.part("checkpoints").display().to_string()),
+        directory: Some(cluster.part("checkpoints").display().to_string()),
     });
     spec
 }
 
 /// Work of a higher class gets the nodes of one that can be saved, which goes on from where it was.
-async fn preempted(bed: &Bed, mode: CheckpointMode) {
+async fn preempted(cluster: &ClusterFixture, mode: CheckpointMode) {
     const STEPS: u64 = 150;
-    let victim = submitted(bed, saving(bed, mode, 2, STEPS)).await;
-    bed.reaches(victim, &[AllocationState::Running]).await;
+    let victim = submitted(cluster, saving(cluster, mode, 2, STEPS)).await;
+    cluster.reaches(victim, &[AllocationState::Running]).await;
     // It has counted a little.
     tokio::time::sleep(std::time::Duration::from_millis(600)).await;
     let mut urgent = spec(2, "exit 0");
     urgent.class = 8;
     let asked = Instant::now();
-    let urgent = submitted(bed, urgent).await;
-    let found = bed.reaches(urgent, &[AllocationState::Completed]).await;
+    let urgent = submitted(cluster, urgent).await;
+    let found = cluster.reaches(urgent, &[AllocationState::Completed]).await;
     println!(
         "  {mode}: higher class done {} ms after its submit",
         asked.elapsed().as_millis()
     );
     assert!(found.started_at.is_some());
-    let moved = bed
+    let moved = cluster
         .reaches(
             victim,
             &[AllocationState::Running, AllocationState::Completed],
@@ -315,9 +331,9 @@ async fn preempted(bed: &Bed, mode: CheckpointMode) {
         (moved.course.preempted, moved.course.failed_checkpoints),
         (1, 0)
     );
-    let done = bed.reaches(victim, &[AllocationState::Completed]).await;
+    let done = cluster.reaches(victim, &[AllocationState::Completed]).await;
     assert_eq!(done.eligible_at, done.submitted_at, "it kept its place");
-    let said = output(bed, victim).await;
+    let said = output(cluster, victim).await;
     assert!(said.contains("restored"), "{said}");
     assert!(said.contains(&format!("done {STEPS}")), "{said}");
     let caused = MoveReason::Preempted { by: urgent };
@@ -328,26 +344,27 @@ async fn preempted(bed: &Bed, mode: CheckpointMode) {
 }
 
 /// With a least interval of a second and a longest of two, one is soon due.
-async fn pays(bed: &Bed) {
+async fn pays(cluster: &ClusterFixture) {
     let settings = [
         ("checkpoint.min_interval_ms", "500"),
         ("checkpoint.max_interval_ms", "1000"),
     ];
     let own = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
-    bed.admin(Command::SetScheduler {
-        vcluster: VclusterName::new("default").unwrap(),
-        change: Box::default(),
-        settings: settings.map(own).into(),
-        expected_version: None,
-    })
-    .await;
-    let mut spec = saving(bed, CheckpointMode::Signal, 1, 400);
+    cluster
+        .admin(Command::SetScheduler {
+            vcluster: VclusterName::new("default").unwrap(),
+            change: Box::default(),
+            settings: settings.map(own).into(),
+            expected_version: None,
+        })
+        .await;
+    let mut spec = saving(cluster, CheckpointMode::Signal, 1, 400);
     if let Some(terms) = &mut spec.terms.checkpoint {
         terms.trigger = CheckpointTrigger::Automatic;
     }
     let after = spec.clone();
-    let id = submitted(bed, spec).await;
-    let kept = shows(&bed.core(), "a checkpoint that pays", |view| {
+    let id = submitted(cluster, spec).await;
+    let kept = shows(&cluster.core(), "a checkpoint that pays", |view| {
         view.allocation(id)?.course.kept.clone()
     })
     .await;
@@ -362,15 +379,18 @@ async fn pays(bed: &Bed) {
         on: id,
         condition: Condition::Success,
     }];
-    let after = submitted(bed, after).await;
-    assert_eq!(bed.allocation(after).await.state, AllocationState::Blocked);
-    bed.reaches(id, &[AllocationState::Completed]).await;
-    bed.reaches(after, &[AllocationState::Completed]).await;
+    let after = submitted(cluster, after).await;
+    assert_eq!(
+        cluster.allocation(after).await.state,
+        AllocationState::Blocked
+    );
+    cluster.reaches(id, &[AllocationState::Completed]).await;
+    cluster.reaches(after, &[AllocationState::Completed]).await;
 }
 
 /// Where both nodes are: whose they are, and who uses them.
-fn whose(bed: &Bed) -> Vec<(String, String)> {
-    let view = bed.core().view();
+fn whose(cluster: &ClusterFixture) -> Vec<(String, String)> {
+    let view = cluster.core().view();
     let record = |name| view.node(&node(name))?.record.clone();
     let records = NODES.iter().filter_map(|name| record(name));
     let names = records.map(|r| (r.home.to_string(), r.current.to_string()));
@@ -379,7 +399,7 @@ fn whose(bed: &Bed) -> Vec<(String, String)> {
 
 /// One vCluster has all nodes, the other all the work: it borrows, and gives back when the first has work
 /// of its own. What ran there goes on later, on nodes that are lent again.
-async fn lent(bed: &Bed) {
+async fn lent(cluster: &ClusterFixture) {
     let settings = [
         ("sharing.return_grace_ms", "500"),
         ("preemption.near_completion_ms", "0"),
@@ -392,28 +412,30 @@ async fn lent(bed: &Bed) {
             description: Some("shares".to_owned()),
             ..VclusterPatch::default()
         };
-        bed.admin(Command::SetScheduler {
-            vcluster: VclusterName::new(name).unwrap(),
-            change: Box::new(described),
-            settings: settings.map(own).into(),
-            expected_version: None,
+        cluster
+            .admin(Command::SetScheduler {
+                vcluster: VclusterName::new(name).unwrap(),
+                change: Box::new(described),
+                settings: settings.map(own).into(),
+                expected_version: None,
+            })
+            .await;
+    }
+    cluster
+        .admin(Command::AssignVcluster {
+            nodes: NODES.map(node).into(),
+            vcluster: VclusterName::new("owner").unwrap(),
+            from: Some(VclusterName::new("default").unwrap()),
         })
         .await;
-    }
-    bed.admin(Command::AssignVcluster {
-        nodes: NODES.map(node).into(),
-        vcluster: VclusterName::new("owner").unwrap(),
-        from: Some(VclusterName::new("default").unwrap()),
-    })
-    .await;
     let of = |vcluster: &str, spec: AllocationSpec| AllocationSpec {
         vcluster: VclusterName::new(vcluster).unwrap(),
         ..spec
     };
-    let guest = of("guest", saving(bed, CheckpointMode::Signal, 1, 200));
-    let guest = submitted(bed, guest).await;
-    let runs = bed.reaches(guest, &[AllocationState::Running]).await;
-    let lent: Vec<_> = whose(bed)
+    let guest = of("guest", saving(cluster, CheckpointMode::Signal, 1, 200));
+    let guest = submitted(cluster, guest).await;
+    let runs = cluster.reaches(guest, &[AllocationState::Running]).await;
+    let lent: Vec<_> = whose(cluster)
         .into_iter()
         .filter(|(home, now)| home != now)
         .collect();
@@ -422,15 +444,15 @@ async fn lent(bed: &Bed) {
     tokio::time::sleep(std::time::Duration::from_millis(300)).await;
 
     let asked = Instant::now();
-    let own = submitted(bed, of("owner", spec(2, "exit 0"))).await;
-    bed.reaches(own, &[AllocationState::Completed]).await;
+    let own = submitted(cluster, of("owner", spec(2, "exit 0"))).await;
+    cluster.reaches(own, &[AllocationState::Completed]).await;
     let took = asked.elapsed().as_millis();
     println!("  the owner's work was done {took} ms after its submit, with 500 ms of grace");
-    let done = bed.reaches(guest, &[AllocationState::Completed]).await;
+    let done = cluster.reaches(guest, &[AllocationState::Completed]).await;
     assert_eq!((done.course.preempted, done.attempt), (1, 2));
-    assert!(output(bed, guest).await.contains("restored"));
+    assert!(output(cluster, guest).await.contains("restored"));
     let home = ("owner".to_owned(), "owner".to_owned());
-    shows(&bed.core(), "all nodes at home", |view| {
+    shows(&cluster.core(), "all nodes at home", |view| {
         let at_home = |name: &&str| {
             let entry = view.node(&node(name))?;
             let record = entry.record.as_ref()?;
@@ -442,5 +464,5 @@ async fn lent(bed: &Bed) {
             .then_some(())
     })
     .await;
-    assert_eq!(whose(bed), [home.clone(), home]);
+    assert_eq!(whose(cluster), [home.clone(), home]);
 }

@@ -6,7 +6,7 @@
 //! knows neither: what it compares it has from the nodes.
 
 use crate::{
-    bed::{Bed, PATIENCE, TOKEN, node, shows, submit},
+    fixture::{ClusterFixture, PATIENCE, TOKEN, node, shows, submit},
     stage::Group,
 };
 use lattice_client::{
@@ -60,17 +60,18 @@ fn earlier_build() -> Schemas {
 }
 
 pub fn group() -> Group {
-    Group::new("roll", || Box::pin(Bed::found())).scenario(
+    Group::new("roll", || Box::pin(ClusterFixture::found())).scenario(
         "a_cluster_is_upgraded_node_by_node_and_stays_one_group",
-        |bed| Box::pin(rolls(bed)),
+        |cluster| Box::pin(rolls(cluster)),
     )
 }
 
-async fn start(bed: &mut Bed, name: &str, schemas: Schemas) {
+async fn start(cluster: &mut ClusterFixture, name: &str, schemas: Schemas) {
     let soon = |settings: &mut lattice_agent::Settings| {
         settings.probe.confirm_after = Duration::from_millis(100);
     };
-    bed.start_agent_with(name, soon, |edges| edges.schemas = schemas)
+    cluster
+        .start_agent_with(name, soon, |edges| edges.schemas = schemas)
         .await;
 }
 
@@ -103,15 +104,15 @@ async fn are(core: &Arc<Core>, what: &str, schemas: [u16; 4]) {
     .await;
 }
 
-async fn rolls(bed: &mut Bed) {
+async fn rolls(cluster: &mut ClusterFixture) {
     for name in NODES {
-        start(bed, name, earlier_build()).await;
+        start(cluster, name, earlier_build()).await;
     }
-    let core = bed.core();
+    let core = cluster.core();
     are(&core, "four nodes of the earlier build", [1; 4]).await;
     let before = kernel(&core.view(), "gpu001").unwrap();
     let fingerprint = core.view().node(&node("gpu001")).unwrap().fingerprint();
-    let root = bed.client(TOKEN);
+    let root = cluster.client(TOKEN);
     let baseline = BaselineRequest {
         from_node: Some("gpu001".to_owned()),
         nodes: Some(ALL.to_owned()),
@@ -120,41 +121,41 @@ async fn rolls(bed: &mut Bed) {
         ..BaselineRequest::default()
     };
     root.set_baseline("kernel", &baseline, None).await.unwrap();
-    is_one_group(bed, &core, before.1).await;
+    is_one_group(cluster, &core, before.1).await;
 
     for name in &NODES[2..] {
-        bed.stop_agent(name).await;
-        start(bed, name, *LATER_BUILD).await;
+        cluster.stop_agent(name).await;
+        start(cluster, name, *LATER_BUILD).await;
     }
     are(&core, "half of them upgraded", [1, 1, 2, 2]).await;
     let upgraded = core.view().node(&node("gpu003")).unwrap().clone();
     assert_ne!(kernel(&core.view(), "gpu003"), Some(before));
     assert_eq!(upgraded.fingerprint(), fingerprint, "by the same name");
-    is_one_group(bed, &core, before.1).await;
-    nodes_compare_in_what_both_have(bed).await;
-    the_upgrade_alone_is_history(bed).await;
-    sensitive_work_spans_both_halves(bed).await;
+    is_one_group(cluster, &core, before.1).await;
+    nodes_compare_in_what_both_have(cluster).await;
+    the_upgrade_alone_is_history(cluster).await;
+    sensitive_work_spans_both_halves(cluster).await;
 
     for name in &NODES[..2] {
-        bed.stop_agent(name).await;
-        start(bed, name, *LATER_BUILD).await;
+        cluster.stop_agent(name).await;
+        start(cluster, name, *LATER_BUILD).await;
     }
     are(&core, "all of them upgraded", [2; 4]).await;
     let after = kernel(&core.view(), "gpu001").unwrap();
-    is_one_group(bed, &core, after.1).await;
+    is_one_group(cluster, &core, after.1).await;
     let entry = core.view().node(&node("gpu001")).unwrap().clone();
     assert_ne!(
         entry.fingerprint(),
         fingerprint,
         "all can say the later one"
     );
-    assert_eq!(kernel_diff(bed, "gpu001", "gpu003").await, []);
+    assert_eq!(kernel_diff(cluster, "gpu001", "gpu003").await, []);
 }
 
 /// In which keys of the kernel two nodes differ, or may; and that they differ in nothing else. That
 /// none of them has a BMC to ask is unknown, and nothing more.
-async fn kernel_diff(bed: &Bed, left: &str, right: &str) -> Vec<DifferenceView> {
-    let diff = bed.client(TOKEN).diff(left, right).await.unwrap();
+async fn kernel_diff(cluster: &ClusterFixture, left: &str, right: &str) -> Vec<DifferenceView> {
+    let diff = cluster.client(TOKEN).diff(left, right).await.unwrap();
     let (kernel, others): (Vec<_>, Vec<_>) = diff
         .differences
         .into_iter()
@@ -164,8 +165,8 @@ async fn kernel_diff(bed: &Bed, left: &str, right: &str) -> Vec<DifferenceView> 
 }
 
 /// Of the kernel and of whole nodes; nobody drifts, and all are what the baseline asks.
-async fn is_one_group(bed: &Bed, core: &Arc<Core>, digest: Digest) {
-    let root = bed.client(TOKEN);
+async fn is_one_group(cluster: &ClusterFixture, core: &Arc<Core>, digest: Digest) {
+    let root = cluster.client(TOKEN);
     let kernel = root.conformance_groups(Some("kernel")).await.unwrap();
     assert_eq!(kernel.groups.len(), 1, "{kernel:?}");
     assert_eq!(kernel.groups[0].digest, digest.to_string());
@@ -192,8 +193,8 @@ async fn is_one_group(bed: &Bed, core: &Arc<Core>, digest: Digest) {
     assert_eq!(shown.differ.as_deref(), Some(""));
 }
 
-async fn nodes_compare_in_what_both_have(bed: &Bed) {
-    let diff = kernel_diff(bed, "gpu001", "gpu003").await;
+async fn nodes_compare_in_what_both_have(cluster: &ClusterFixture) {
+    let diff = kernel_diff(cluster, "gpu001", "gpu003").await;
     let mut told: Vec<_> = diff
         .iter()
         .map(|d| (d.key.as_str(), d.left.as_str(), d.verdict.as_str()))
@@ -203,11 +204,11 @@ async fn nodes_compare_in_what_both_have(bed: &Bed) {
     let later = ["kernel.clocksource", "kernel.smt"];
     assert_eq!(told, later.map(|key| (key, not, "unknown")));
     assert!(diff.iter().all(|d| d.right != not), "{diff:?}");
-    assert_eq!(kernel_diff(bed, "gpu003", "gpu004").await, []);
+    assert_eq!(kernel_diff(cluster, "gpu003", "gpu004").await, []);
 }
 
-async fn the_upgrade_alone_is_history(bed: &Bed) {
-    let root = bed.client(TOKEN);
+async fn the_upgrade_alone_is_history(cluster: &ClusterFixture) {
+    let root = cluster.client(TOKEN);
     let of = |class: &str| HistoryQuery {
         class: Some(class.to_owned()),
         kind: Some("change".to_owned()),
@@ -236,20 +237,20 @@ async fn the_upgrade_alone_is_history(bed: &Bed) {
 }
 
 /// Each node says itself what it is, and the baseline is of the schema that two of them left.
-async fn sensitive_work_spans_both_halves(bed: &Bed) {
-    bed.create_project("atlas", 120).await;
-    bed.create_project("atlas/web", 50).await;
+async fn sensitive_work_spans_both_halves(cluster: &ClusterFixture) {
+    cluster.create_project("atlas", 120).await;
+    cluster.create_project("atlas/web", 50).await;
     let Command::Submit { mut spec } = submit(4, "exit 0") else {
         panic!("another command")
     };
     spec.sensitive = true;
-    let Outcome::Submitted { id } = bed.admin(Command::Submit { spec }).await else {
+    let Outcome::Submitted { id } = cluster.admin(Command::Submit { spec }).await else {
         panic!("not submitted")
     };
-    let ended = bed.reaches(id, &[AllocationState::Completed]).await;
+    let ended = cluster.reaches(id, &[AllocationState::Completed]).await;
     let mut on: Vec<&NodeId> = ended.nodes().collect();
     on.sort_unstable();
     assert_eq!(on, NODES.map(node).iter().collect::<Vec<_>>());
-    let view = bed.core().view();
+    let view = cluster.core().view();
     assert!(view.nodes.values().all(|n| n.claim_refused.is_none()));
 }

@@ -1,8 +1,9 @@
 //! What the cluster must do.
 
 use crate::{
-    bed::{Bed, PATIENCE, TOKEN, node, refused, shows, submit},
-    faults, loss,
+    faults,
+    fixture::{ClusterFixture, PATIENCE, TOKEN, node, refused, shows, submit},
+    loss,
     stage::Group,
 };
 use bytes::Bytes;
@@ -41,96 +42,102 @@ pub fn group() -> Group {
         })
         .scenario(
             "a_submit_runs_to_completion_and_its_output_is_read",
-            |bed| Box::pin(completes(bed)),
+            |cluster| Box::pin(completes(cluster)),
         )
-        .scenario("a_cancel_ends_every_rank", |bed| Box::pin(cancel(bed)))
-        .scenario("a_failing_rank_ends_the_rest", |bed| {
-            Box::pin(failing_rank(bed))
+        .scenario("a_cancel_ends_every_rank", |cluster| {
+            Box::pin(cancel(cluster))
         })
-        .scenario("a_submit_beyond_a_limit_is_refused", |bed| {
-            Box::pin(beyond_a_limit(bed))
+        .scenario("a_failing_rank_ends_the_rest", |cluster| {
+            Box::pin(failing_rank(cluster))
         })
-        .scenario("changes_come_once_and_in_order", |bed| {
-            Box::pin(changes(bed))
+        .scenario("a_submit_beyond_a_limit_is_refused", |cluster| {
+            Box::pin(beyond_a_limit(cluster))
         })
-        .scenario("the_public_port_tells_and_does_the_same", |bed| {
-            Box::pin(public_port(bed))
+        .scenario("changes_come_once_and_in_order", |cluster| {
+            Box::pin(changes(cluster))
         })
-        .scenario("a_control_enrols_with_a_token", |bed| Box::pin(enrols(bed)))
-        .scenario("a_burst_of_submits_is_all_run", |bed| Box::pin(burst(bed)))
-        .scenario("submit_to_running", |bed| Box::pin(latency(bed)))
-        .scenario("work_goes_on_while_its_agent_restarts", |bed| {
-            Box::pin(faults::agent_restart(bed))
+        .scenario("the_public_port_tells_and_does_the_same", |cluster| {
+            Box::pin(public_port(cluster))
+        })
+        .scenario("a_control_enrols_with_a_token", |cluster| {
+            Box::pin(enrols(cluster))
+        })
+        .scenario("a_burst_of_submits_is_all_run", |cluster| {
+            Box::pin(burst(cluster))
+        })
+        .scenario("submit_to_running", |cluster| Box::pin(latency(cluster)))
+        .scenario("work_goes_on_while_its_agent_restarts", |cluster| {
+            Box::pin(faults::agent_restart(cluster))
         })
         .scenario(
             "work_goes_on_without_control_and_is_told_when_it_is_back",
-            |bed| Box::pin(faults::control_restart(bed)),
+            |cluster| Box::pin(faults::control_restart(cluster)),
         )
-        .scenario("a_silent_node_is_suspect_and_gets_no_work", |bed| {
-            Box::pin(faults::silent_node(bed))
+        .scenario("a_silent_node_is_suspect_and_gets_no_work", |cluster| {
+            Box::pin(faults::silent_node(cluster))
         })
-        .scenario("an_agent_that_will_not_run_it_stops_it", |bed| {
-            Box::pin(faults::refusing_agent(bed))
+        .scenario("an_agent_that_will_not_run_it_stops_it", |cluster| {
+            Box::pin(faults::refusing_agent(cluster))
         })
         .scenario(
             "a_node_that_cannot_record_work_is_kept_out_and_the_work_waits",
-            |bed| Box::pin(faults::broken_journal(bed)),
+            |cluster| Box::pin(faults::broken_journal(cluster)),
         )
-        .scenario("work_whose_record_its_agent_lost_is_stopped", |bed| {
-            Box::pin(faults::lost_record(bed))
+        .scenario("work_whose_record_its_agent_lost_is_stopped", |cluster| {
+            Box::pin(faults::lost_record(cluster))
         })
         .scenario(
             "a_rank_of_a_rebooted_node_is_lost_with_evidence_and_started_once_per_attempt",
-            |bed| Box::pin(loss::rebooted_node(bed)),
+            |cluster| Box::pin(loss::rebooted_node(cluster)),
         )
         .scenario(
             "what_was_assigned_under_a_boot_that_was_over_runs_once_and_under_the_next",
-            |bed| Box::pin(loss::booted_before_the_launch(bed)),
+            |cluster| Box::pin(loss::booted_before_the_launch(cluster)),
         )
         .scenario(
             "a_node_that_only_control_does_not_reach_stays_suspect",
-            |bed| Box::pin(loss::cut_off_from_control(bed)),
+            |cluster| Box::pin(loss::cut_off_from_control(cluster)),
         )
         .scenario(
             "work_on_a_node_lost_for_long_is_stopped_and_the_node_stays_held",
-            |bed| Box::pin(loss::lost_for_long(bed)),
+            |cluster| Box::pin(loss::lost_for_long(cluster)),
         )
         .scenario(
             "what_runs_on_a_node_taken_by_force_is_ended_before_anything_new",
-            |bed| Box::pin(loss::taken_by_force(bed)),
+            |cluster| Box::pin(loss::taken_by_force(cluster)),
         )
         .scenario(
             "sensitive_work_runs_where_nodes_claim_what_was_planned_on",
-            |bed| Box::pin(loss::sensitive_work(bed)),
+            |cluster| Box::pin(loss::sensitive_work(cluster)),
         )
         .scenario(
             "a_revoked_agent_is_let_go_and_comes_back_with_a_new_certificate",
-            |bed| Box::pin(loss::revoked_agent(bed)),
+            |cluster| Box::pin(loss::revoked_agent(cluster)),
         )
-        .scenario("control_restarts_at_every_step", |bed| {
-            Box::pin(loss::control_restart_at_every_step(bed))
+        .scenario("control_restarts_at_every_step", |cluster| {
+            Box::pin(loss::control_restart_at_every_step(cluster))
         })
         .scenario(
             "work_goes_on_after_the_leader_of_the_quorum_is_gone",
-            |bed| Box::pin(faults::leader_gone(bed)),
+            |cluster| Box::pin(faults::leader_gone(cluster)),
         )
         .scenario(
             "another_control_takes_over_and_the_old_epoch_is_over",
-            |bed| Box::pin(faults::takeover(bed)),
+            |cluster| Box::pin(faults::takeover(cluster)),
         )
 }
 
-async fn founded() -> Bed {
-    let mut bed = Bed::found().await;
-    agents_become_nodes(&mut bed).await;
-    bed
+async fn founded() -> ClusterFixture {
+    let mut cluster = ClusterFixture::found().await;
+    agents_become_nodes(&mut cluster).await;
+    cluster
 }
 
-async fn agents_become_nodes(bed: &mut Bed) {
+async fn agents_become_nodes(cluster: &mut ClusterFixture) {
     for name in NODES {
-        bed.start_agent(name, |_| {}).await;
+        cluster.start_agent(name, |_| {}).await;
     }
-    let core = bed.core();
+    let core = cluster.core();
     shows(&core, "five ready, alive, healthy nodes", |view| {
         let ready = view.nodes.values().filter(|node| {
             let record = node.record.as_ref();
@@ -159,23 +166,23 @@ async fn agents_become_nodes(bed: &mut Bed) {
     let differs = differences.iter().filter(|d| d.verdict == Verdict::Differs);
     let keys: Vec<&str> = differs.map(|d| d.key.as_str()).collect();
     assert_eq!(keys, ["nic.0.firmware"]);
-    bed.create_project("atlas", 120).await;
-    bed.create_project("atlas/web", 50).await;
+    cluster.create_project("atlas", 120).await;
+    cluster.create_project("atlas/web", 50).await;
 }
 
-async fn completes(bed: &Bed) {
+async fn completes(cluster: &ClusterFixture) {
     let script = "echo rank $LATTICE_NODE_RANK of $LATTICE_NODELIST in $LATTICE_ALLOCATION_ID";
-    let id = bed.submit(2, script).await;
-    let ended = bed
+    let id = cluster.submit(2, script).await;
+    let ended = cluster
         .reaches(id, &[AllocationState::Completed, AllocationState::Failed])
         .await;
     assert_eq!(ended.state, AllocationState::Completed, "{ended:?}");
     let nodes = lattice_quorum_types::hostlist::fold(ended.nodes());
     for rank in 0..2 {
         let expected = format!("rank {rank} of {nodes} in {id}\n");
-        assert_eq!(output(&bed.core(), id, rank).await, expected);
+        assert_eq!(output(&cluster.core(), id, rank).await, expected);
     }
-    shows(&bed.core(), "free nodes", |view| {
+    shows(&cluster.core(), "free nodes", |view| {
         let held = view
             .nodes
             .values()
@@ -199,11 +206,11 @@ async fn output(core: &Core, id: AllocationId, rank: u32) -> String {
     String::from_utf8(bytes).unwrap()
 }
 
-async fn cancel(bed: &Bed) {
-    let id = bed.submit(3, "exec sleep 600").await;
-    bed.reaches(id, &[AllocationState::Running]).await;
-    bed.admin(Command::Cancel { id }).await;
-    let ended = bed.reaches(id, &[AllocationState::Cancelled]).await;
+async fn cancel(cluster: &ClusterFixture) {
+    let id = cluster.submit(3, "exec sleep 600").await;
+    cluster.reaches(id, &[AllocationState::Running]).await;
+    cluster.admin(Command::Cancel { id }).await;
+    let ended = cluster.reaches(id, &[AllocationState::Cancelled]).await;
     assert_eq!(
         exits(&ended),
         [RankExit::Stopped, RankExit::Stopped, RankExit::Stopped]
@@ -218,10 +225,10 @@ fn exits(allocation: &lattice_quorum_types::Allocation) -> Vec<RankExit> {
     allocation.ranks.iter().map(exit).collect()
 }
 
-async fn failing_rank(bed: &Bed) {
+async fn failing_rank(cluster: &ClusterFixture) {
     let script = "if [ $LATTICE_NODE_RANK = 1 ]; then exit 3; fi; exec sleep 600";
-    let id = bed.submit(3, script).await;
-    let ended = bed.reaches(id, &[AllocationState::Failed]).await;
+    let id = cluster.submit(3, script).await;
+    let ended = cluster.reaches(id, &[AllocationState::Failed]).await;
     let exit = RankExit::Exited { code: 3 };
     assert_eq!(
         exits(&ended),
@@ -230,12 +237,12 @@ async fn failing_rank(bed: &Bed) {
     assert_eq!(ended.stop, Some(StopCause::RankFailed { rank: 1, exit }));
 }
 
-async fn beyond_a_limit(bed: &Bed) {
+async fn beyond_a_limit(cluster: &ClusterFixture) {
     let principal = Principal {
         name: "root".to_owned(),
         power: Power::Admin,
     };
-    let proposed = bed
+    let proposed = cluster
         .core()
         .propose(principal, None, submit(51, "true"))
         .await;
@@ -249,13 +256,13 @@ async fn beyond_a_limit(bed: &Bed) {
     );
 }
 
-async fn changes(bed: &Bed) {
-    let core = bed.core();
+async fn changes(cluster: &ClusterFixture) {
+    let core = cluster.core();
     let mut live = core.subscribe(None);
     // What the view shows by now may still be on its way to who reads along.
     let since = core.view().revision;
-    let id = bed.submit(1, "true").await;
-    let ended = bed.reaches(id, &[AllocationState::Completed]).await;
+    let id = cluster.submit(1, "true").await;
+    let ended = cluster.reaches(id, &[AllocationState::Completed]).await;
     let of_live = until_told(&mut live, ended.revision).await;
     let of_live: Vec<_> = of_live
         .into_iter()
@@ -308,8 +315,8 @@ async fn until_told(changes: &mut Subscription, last: Revision) -> Vec<Arc<[Even
     told
 }
 
-async fn public_port(bed: &Bed) {
-    let client = bed.client(TOKEN);
+async fn public_port(cluster: &ClusterFixture) {
+    let client = cluster.client(TOKEN);
     let all_alive = async {
         loop {
             let nodes = client.nodes().await.unwrap();
@@ -348,33 +355,34 @@ async fn public_port(bed: &Bed) {
         .unwrap()
         .unwrap();
     assert_eq!(output.concat(), b"late\n");
-    let ended = bed.reaches(id, &[AllocationState::Completed]).await;
+    let ended = cluster.reaches(id, &[AllocationState::Completed]).await;
     assert_eq!(ended.user, "root");
     // Control answers by what it has heard of the quorum.
-    timeout(PATIENCE, bed.core().reached(ended.revision))
+    timeout(PATIENCE, cluster.core().reached(ended.revision))
         .await
         .unwrap();
     assert!(ended.nodes().all(|id| *id != node("gpu001")));
     assert_eq!(client.allocation(id).await.unwrap().state, "completed");
     client.undrain("gpu001").await.unwrap();
-    let stranger = bed.client("a-secret-that-nobody-was-given");
+    let stranger = cluster.client("a-secret-that-nobody-was-given");
     assert!(stranger.nodes().await.is_err());
 }
 
-async fn enrols(bed: &Bed) {
-    let token = JoinToken::generate(Role::Control, bed.founder.authority.pin());
-    bed.admin(Command::CreateToken {
-        grant: TokenGrant {
-            hash: token.hash(),
-            role: Role::Control,
-            names: None,
-            cidrs: Vec::new(),
-            uses: 1,
-            replace: false,
-            expires_at: bed.core().now().after(60_000),
-        },
-    })
-    .await;
+async fn enrols(cluster: &ClusterFixture) {
+    let token = JoinToken::generate(Role::Control, cluster.founder.authority.pin());
+    cluster
+        .admin(Command::CreateToken {
+            grant: TokenGrant {
+                hash: token.hash(),
+                role: Role::Control,
+                names: None,
+                cidrs: Vec::new(),
+                uses: 1,
+                replace: false,
+                expires_at: cluster.core().now().after(60_000),
+            },
+        })
+        .await;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().display();
     std::fs::write(folder.path().join("token"), token.expose().expose_secret()).unwrap();
@@ -382,7 +390,7 @@ async fn enrols(bed: &Bed) {
         "{{cluster: test, listen: '127.0.0.1:0', credentials: {path}/identity, cells: [], \
          quorum: ['{}'], join: {{name: c7, token: {path}/token}}, tokens: none, \
          https: {{listen: '127.0.0.1:0', certificate: none, key: none}}}}",
-        bed.members()[0]
+        cluster.members()[0]
     );
     let none = std::iter::empty();
     let config = lattice_config::load(lattice_config::Source::Text(&text), none, "LATTICE_");
@@ -395,15 +403,15 @@ async fn enrols(bed: &Bed) {
 }
 
 /// Far more than fits at a time; every third fails.
-async fn burst(bed: &Bed) {
+async fn burst(cluster: &ClusterFixture) {
     let began = Instant::now();
     let job = |n: u32| async move {
         let code = u32::from(n.is_multiple_of(3));
-        let id = bed
+        let id = cluster
             .submit(n % 4 + 1, &format!("sleep 0.02; exit {code}"))
             .await;
         let ends = [AllocationState::Completed, AllocationState::Failed];
-        (code, bed.reaches(id, &ends).await)
+        (code, cluster.reaches(id, &ends).await)
     };
     let ended = futures::future::join_all((0..BURST).map(job)).await;
     for (code, allocation) in &ended {
@@ -419,14 +427,14 @@ async fn burst(bed: &Bed) {
 }
 
 /// Prints what it measures; the bound is far above it, for busy machines.
-async fn latency(bed: &Bed) {
+async fn latency(cluster: &ClusterFixture) {
     use AllocationState::{Pending, Running, Starting};
-    let core = bed.core();
+    let core = cluster.core();
     let mut took: [Vec<Duration>; 3] = Default::default();
     for _ in 0..TIMED {
         let mut changes = core.subscribe(None);
         let began = Instant::now();
-        let id = bed.submit(1, "exec sleep 600").await;
+        let id = cluster.submit(1, "exec sleep 600").await;
         let mut seen = [None; 3];
         while seen[2].is_none() {
             let change = timeout(PATIENCE, changes.next()).await.unwrap();
@@ -439,8 +447,8 @@ async fn latency(bed: &Bed) {
         for (all, one) in took.iter_mut().zip(seen) {
             all.extend(one);
         }
-        bed.admin(Command::Cancel { id }).await;
-        bed.reaches(id, &[AllocationState::Cancelled]).await;
+        cluster.admin(Command::Cancel { id }).await;
+        cluster.reaches(id, &[AllocationState::Cancelled]).await;
     }
     for (what, took) in ["pending", "starting", "running"]
         .into_iter()

@@ -1,6 +1,6 @@
 //! Scenarios in groups; those of a group share a cluster.
 
-use crate::bed::Bed;
+use crate::fixture::ClusterFixture;
 use futures::future::LocalBoxFuture;
 use libtest_mimic::{Arguments, Trial};
 use std::{
@@ -10,8 +10,8 @@ use std::{
 };
 use tokio::runtime::Runtime;
 
-type Found = fn() -> LocalBoxFuture<'static, Bed>;
-type Play = Box<dyn for<'a> Fn(&'a mut Bed) -> LocalBoxFuture<'a, ()> + Send>;
+type Found = fn() -> LocalBoxFuture<'static, ClusterFixture>;
+type Play = Box<dyn for<'a> Fn(&'a mut ClusterFixture) -> LocalBoxFuture<'a, ()> + Send>;
 
 /// Scenarios that share a cluster. Each uses the cluster as the one before left it, and plays on a new
 /// one too.
@@ -34,7 +34,7 @@ impl Group {
     pub fn scenario(
         mut self,
         name: impl Into<String>,
-        play: impl for<'a> Fn(&'a mut Bed) -> LocalBoxFuture<'a, ()> + Send + 'static,
+        play: impl for<'a> Fn(&'a mut ClusterFixture) -> LocalBoxFuture<'a, ()> + Send + 'static,
     ) -> Self {
         self.scenarios.push((name.into(), Box::new(play)));
         self
@@ -44,7 +44,7 @@ impl Group {
 /// The runtime, and the cluster in use with the name of its group.
 struct Stage {
     runtime: Runtime,
-    current: Option<(&'static str, Bed)>,
+    current: Option<(&'static str, ClusterFixture)>,
 }
 
 impl Stage {
@@ -55,18 +55,18 @@ impl Stage {
             self.stop();
         }
         let _entered = self.runtime.enter();
-        let mut bed = match self.current.take() {
-            Some((_, bed)) => bed,
+        let mut cluster = match self.current.take() {
+            Some((_, cluster)) => cluster,
             None => self.runtime.block_on(found()),
         };
-        self.runtime.block_on(play(&mut bed));
-        self.current = Some((group, bed));
+        self.runtime.block_on(play(&mut cluster));
+        self.current = Some((group, cluster));
         println!("{name}: {} ms", started_at.elapsed().as_millis());
     }
 
     fn stop(&mut self) {
-        if let Some((_, bed)) = self.current.take() {
-            self.runtime.block_on(bed.stop());
+        if let Some((_, cluster)) = self.current.take() {
+            self.runtime.block_on(cluster.stop());
         }
     }
 }

@@ -45,20 +45,20 @@ fn gpu(bus: u32) -> Gpu {
 }
 
 /// Two GPUs, their control file and a kernel's log.
-struct Bed {
+struct GpuFixture {
     folder: TempDir,
     asked: Control,
 }
 
-impl Bed {
+impl GpuFixture {
     fn new() -> Self {
-        let bed = Self {
+        let fixture = Self {
             folder: TempDir::new().unwrap(),
             asked: Control::default(),
         };
-        bed.describe(vec![gpu(0x19), gpu(0x5d)]);
-        std::fs::write(bed.kmsg(), "6,1,10,-;Linux version 6.8\n").unwrap();
-        bed
+        fixture.describe(vec![gpu(0x19), gpu(0x5d)]);
+        std::fs::write(fixture.kmsg(), "6,1,10,-;Linux version 6.8\n").unwrap();
+        fixture
     }
 
     fn describe(&self, gpus: Vec<Gpu>) {
@@ -141,23 +141,23 @@ fn now_ms() -> u64 {
 }
 
 fn events_arrive_with_the_address() {
-    let mut bed = Bed::new();
+    let mut fixture = GpuFixture::new();
     // Raised before anybody listened: the driver does not tell again.
-    bed.raise(0, 13);
-    let mut watch = bed.watch(bed.source());
+    fixture.raise(0, 13);
+    let mut watch = fixture.watch(fixture.source());
     until(&mut watch, is_listening);
     let all = ["0000:19:00.0", "0000:5d:00.0"].map(str::to_owned).to_vec();
     assert_eq!(*watch.nvml(), Reading::Present(all));
     let from = now_ms();
-    bed.raise(1, 79);
+    fixture.raise(1, 79);
     // It cannot say its address any more.
-    bed.asked.faults.push(Fault {
+    fixture.asked.faults.push(Fault {
         call: Some("nvmlDeviceGetPciInfo_v3".to_owned()),
         ..Fault::lost(GpuRef::Index(1))
     });
-    bed.write();
-    bed.raise(1, 79);
-    bed.raise(0, 48);
+    fixture.write();
+    fixture.raise(1, 79);
+    fixture.raise(0, 48);
     let events = until(&mut watch, |watch| watch.log().last() == 3);
     let told: Vec<(u64, &str, EventCode)> = events
         .iter()
@@ -176,15 +176,15 @@ fn events_arrive_with_the_address() {
 }
 
 fn both_sources_make_one_event() {
-    let mut bed = Bed::new();
-    let mut watch = bed.watch(bed.source());
+    let mut fixture = GpuFixture::new();
+    let mut watch = fixture.watch(fixture.source());
     until(&mut watch, |watch| {
         is_listening(watch) && watch.kernel_log().present().is_some()
     });
-    bed.log("NVRM: Xid (PCI:0000:5d:00): 79, pid=42, GPU has fallen off the bus.");
-    bed.raise(1, 79);
-    bed.log("NVRM: Xid (PCI:0000:19:00): 62, 1f2e 3d4c");
-    bed.log("nvidia: module license 'NVIDIA' taints kernel.");
+    fixture.log("NVRM: Xid (PCI:0000:5d:00): 79, pid=42, GPU has fallen off the bus.");
+    fixture.raise(1, 79);
+    fixture.log("NVRM: Xid (PCI:0000:19:00): 62, 1f2e 3d4c");
+    fixture.log("nvidia: module license 'NVIDIA' taints kernel.");
     until(&mut watch, |watch| {
         let log = watch.log();
         log.last() == 2
@@ -207,10 +207,10 @@ fn both_sources_make_one_event() {
 }
 
 fn clocks_that_drifted_apart_make_no_second_event() {
-    let mut bed = Bed::new();
+    let mut fixture = GpuFixture::new();
     // Told before the watch began, as long ago as the log says.
-    bed.log_at(0, "NVRM: Xid (PCI:0000:19:00): 62, at boot");
-    let mut watch = bed.watch(bed.source());
+    fixture.log_at(0, "NVRM: Xid (PCI:0000:19:00): 62, at boot");
+    let mut watch = fixture.watch(fixture.source());
     let old = until(&mut watch, |watch| {
         is_listening(watch) && watch.log().last() == 1
     });
@@ -219,7 +219,7 @@ fn clocks_that_drifted_apart_make_no_second_event() {
     let mut last = 1;
     loop {
         last += 1;
-        bed.log_at(
+        fixture.log_at(
             0,
             &format!("NVRM: Xid (PCI:0000:19:00): {}, a mark", 100 + last),
         );
@@ -230,12 +230,12 @@ fn clocks_that_drifted_apart_make_no_second_event() {
         }
         assert!(last < 20, "stamps are believed for ever: {mark:?}");
     }
-    bed.raise(1, 79);
+    fixture.raise(1, 79);
     last += 1;
     until(&mut watch, |watch| watch.log().last() == last);
     assert_eq!(watch.confirmed(), []);
     let from = now_ms();
-    bed.log_at(1, "NVRM: Xid (PCI:0000:5d:00): 79, pid=42, off the bus");
+    fixture.log_at(1, "NVRM: Xid (PCI:0000:5d:00): 79, pid=42, off the bus");
     until(&mut watch, |watch| {
         let event = watch.log().get(last);
         watch.log().last() > last || event.is_some_and(|event| event.source == GpuEventSource::Both)
@@ -249,26 +249,26 @@ fn clocks_that_drifted_apart_make_no_second_event() {
 }
 
 fn a_silent_driver_is_a_timeout() {
-    let mut bed = Bed::new();
-    bed.asked.faults = vec![Fault::hanging("nvmlEventSetWait_v2")];
-    bed.write();
-    let mut watch = bed.watch(bed.source().with_deadline(Duration::from_millis(600)));
+    let mut fixture = GpuFixture::new();
+    fixture.asked.faults = vec![Fault::hanging("nvmlEventSetWait_v2")];
+    fixture.write();
+    let mut watch = fixture.watch(fixture.source().with_deadline(Duration::from_millis(600)));
     until(&mut watch, |watch| watch.nvml().state() == State::Timeout);
     assert_eq!(*watch.nvml(), Reading::Timeout { after_ms: 600 });
     // The other source goes on meanwhile.
-    bed.log("NVRM: Xid (PCI:0000:5d:00): 119, Timeout after 6s of waiting for RPC response");
+    fixture.log("NVRM: Xid (PCI:0000:5d:00): 119, Timeout after 6s of waiting for RPC response");
     let events = until(&mut watch, |watch| watch.log().last() == 1);
     assert_eq!(events[0].code, EventCode::Xid(119));
     // And the driver is listened to again as soon as it answers.
-    bed.asked.faults.clear();
-    bed.write();
+    fixture.asked.faults.clear();
+    fixture.write();
     until(&mut watch, is_listening);
 }
 
-/// The listening children of this process that use the driver of `bed`.
-fn listeners(bed: &Bed) -> Vec<i32> {
+/// The listening children of this process that use the driver of `fixture`.
+fn listeners(fixture: &GpuFixture) -> Vec<i32> {
     let own = std::process::id().to_string();
-    let description = bed.folder.path().join("nvml.json");
+    let description = fixture.folder.path().join("nvml.json");
     let variable = format!("{DESCRIPTION_ENV}={}", description.display());
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/proc").unwrap().flatten() {
@@ -294,30 +294,30 @@ fn listeners(bed: &Bed) -> Vec<i32> {
 }
 
 fn a_killed_listener_is_started_again() {
-    let mut bed = Bed::new();
-    let mut watch = bed.watch(bed.source());
+    let mut fixture = GpuFixture::new();
+    let mut watch = fixture.watch(fixture.source());
     until(&mut watch, is_listening);
-    let first = listeners(&bed);
+    let first = listeners(&fixture);
     assert_eq!(first.len(), 1);
     let pid = rustix::process::Pid::from_raw(first[0]).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
     until(&mut watch, |watch| watch.nvml().state() == State::Failed);
     until(&mut watch, is_listening);
-    bed.raise(0, 95);
+    fixture.raise(0, 95);
     let events = until(&mut watch, |watch| watch.log().last() == 1);
     assert_eq!(events[0].code, EventCode::Xid(95));
-    assert_ne!(listeners(&bed), first);
+    assert_ne!(listeners(&fixture), first);
     drop(watch);
-    assert_eq!(listeners(&bed), Vec::<i32>::new());
+    assert_eq!(listeners(&fixture), Vec::<i32>::new());
 }
 
 fn what_cannot_be_had_is_a_state() {
-    let bed = Bed::new();
+    let fixture = GpuFixture::new();
     let none = std::path::Path::new("/nonexistent/libnvidia-ml.so.1");
     let program = std::env::current_exe().unwrap();
     let mut watch = GpuEventWatch::start(GpuEventSources {
         nvml: NvmlSource::child(program, Some(none)),
-        kernel_log: KernelLog::Device(bed.folder.path().join("none")),
+        kernel_log: KernelLog::Device(fixture.folder.path().join("none")),
         most: 100,
     });
     until(&mut watch, |watch| {
@@ -335,15 +335,15 @@ fn what_cannot_be_had_is_a_state() {
 
 /// A node with AMD's GPUs has no library to listen to, and hears from the kernel's log alone.
 fn amds_driver_tells_through_the_kernels_log() {
-    let bed = Bed::new();
-    let mut watch = bed.watch(NvmlSource::Disabled);
+    let fixture = GpuFixture::new();
+    let mut watch = fixture.watch(NvmlSource::Disabled);
     until(&mut watch, |watch| {
         watch.kernel_log().state() == State::Present
     });
-    bed.log("amdgpu 0000:c1:00.0: amdgpu: 1 correctable hardware errors detected in umc block");
-    bed.log("amdgpu 0000:c1:00.0: {7}poison is consumed by client 12, kick off gpu reset flow");
-    bed.log("amdgpu 0000:c1:00.0: amdgpu: GPU reset begin!");
-    bed.log("amdgpu 0000:c1:00.0: amdgpu: GPU reset(1) succeeded!");
+    fixture.log("amdgpu 0000:c1:00.0: amdgpu: 1 correctable hardware errors detected in umc block");
+    fixture.log("amdgpu 0000:c1:00.0: {7}poison is consumed by client 12, kick off gpu reset flow");
+    fixture.log("amdgpu 0000:c1:00.0: amdgpu: GPU reset begin!");
+    fixture.log("amdgpu 0000:c1:00.0: amdgpu: GPU reset(1) succeeded!");
     let events = until(&mut watch, |watch| watch.log().last() == 3);
     let told: Vec<EventCode> = events.iter().map(|event| event.code).collect();
     let expected = [AmdEvent::Poison, AmdEvent::ResetBegun, AmdEvent::ResetDone];
@@ -352,7 +352,7 @@ fn amds_driver_tells_through_the_kernels_log() {
         assert_eq!(event.address, "0000:c1:00.0");
         assert_eq!(event.source, GpuEventSource::KernelLog);
     }
-    bed.log("mlx5_core 0000:5e:00.0: poll_health:739:(pid 0): Fatal error 3 detected");
+    fixture.log("mlx5_core 0000:5e:00.0: poll_health:739:(pid 0): Fatal error 3 detected");
     let events = until(&mut watch, |watch| watch.log().last() == 4);
     let last = events.last().unwrap();
     assert_eq!(last.code, EventCode::Mlx5(Mlx5Event::Fatal));
@@ -360,15 +360,15 @@ fn amds_driver_tells_through_the_kernels_log() {
 }
 
 fn a_gpu_without_events_is_left_out() {
-    let mut bed = Bed::new();
+    let mut fixture = GpuFixture::new();
     let mut without = gpu(0x19);
     without.event_types = None;
-    bed.describe(vec![without, gpu(0x5d)]);
-    let mut watch = bed.watch(bed.source());
+    fixture.describe(vec![without, gpu(0x5d)]);
+    let mut watch = fixture.watch(fixture.source());
     until(&mut watch, is_listening);
     let only = vec!["0000:5d:00.0".to_owned()];
     assert_eq!(*watch.nvml(), Reading::Present(only));
-    bed.raise(1, 94);
+    fixture.raise(1, 94);
     let events = until(&mut watch, |watch| watch.log().last() == 1);
     assert_eq!(events[0].address, "0000:5d:00.0");
 }

@@ -5,25 +5,28 @@ use super::{
     tests::{Bench, peer, syn, text_of},
     *,
 };
-use crate::{Gossip, MESSAGE_KIND, hub::header, run::bed};
+use crate::{Gossip, MESSAGE_KIND, hub::header, run::fixture};
 use bytes::Bytes;
 use lattice_mesh::{Expect, Role, Router};
 use lattice_rng::Rng;
 
 /// A SYN, a SYN-ACK and an ACK of a member that says something.
 async fn real_messages() -> Vec<Vec<u8>> {
-    let authority = bed::authority();
-    let spy = bed::mesh(&authority, "spy");
+    let authority = fixture::authority();
+    let spy = fixture::mesh(&authority, "spy");
     let (heard, mut hear) = mpsc::channel(64);
     let router = Router::new().messages(MESSAGE_KIND, &[Role::Agent], move |caller, bytes| {
         let _ = heard.try_send((caller.addr, bytes));
     });
     spy.serve(router).unwrap();
-    let victim = bed::mesh(&authority, "victim");
+    let victim = fixture::mesh(&authority, "victim");
     let gossip = Gossip::new();
     victim.serve(gossip.route(Router::new())).unwrap();
-    let config = bed::config(vec![bed::seed(&spy)]);
-    let cell = gossip.join(&victim, config, &bed::full()).await.unwrap();
+    let config = fixture::config(vec![fixture::seed(&spy)]);
+    let cell = gossip
+        .join(&victim, config, &fixture::full())
+        .await
+        .unwrap();
     let header = header(cell.name());
     let mut codec = Codec::open().await.unwrap();
     let mut specimens = specimens().into_iter();
@@ -104,12 +107,15 @@ async fn changed_messages_never_break_the_codec() {
 #[tokio::test]
 async fn changed_messages_never_stop_the_server() {
     let real = real_messages().await;
-    let authority = bed::authority();
-    let (mesh, other) = (bed::mesh(&authority, "a"), bed::mesh(&authority, "b"));
-    let (gossip, door) = (Gossip::new(), bed::door());
+    let authority = fixture::authority();
+    let (mesh, other) = (
+        fixture::mesh(&authority, "a"),
+        fixture::mesh(&authority, "b"),
+    );
+    let (gossip, door) = (Gossip::new(), fixture::door());
     mesh.serve(gossip.route(Router::new())).unwrap();
     let place = gossip.place(door.clone()).unwrap();
-    let cell = bed::start(place, &mesh, Vec::new()).await;
+    let cell = fixture::start(place, &mesh, Vec::new()).await;
     let mut rng = Rng::new(2, "changed messages");
     for _ in 0..3000 {
         let (one, other) = (rng.below(3), rng.below(3));
@@ -119,9 +125,9 @@ async fn changed_messages_never_stop_the_server() {
     }
     let joins = Gossip::new();
     other.serve(joins.route(Router::new())).unwrap();
-    let config = bed::config(vec![bed::seed(&mesh)]);
-    let beside = joins.join(&other, config, &bed::full()).await.unwrap();
-    bed::until(&beside, "the attacked member", |s| {
+    let config = fixture::config(vec![fixture::seed(&mesh)]);
+    let beside = joins.join(&other, config, &fixture::full()).await.unwrap();
+    fixture::until(&beside, "the attacked member", |s| {
         let attacked = s.members.get(&mesh.identity());
         attacked.is_some_and(|m| m.belief == crate::Belief::Alive)
     })

@@ -7,17 +7,20 @@ use lattice_mesh::Router;
 /// and never more often than allowed.
 #[tokio::test]
 async fn a_died_server_is_started_again_after_its_wait_as_the_next_generation() {
-    let authority = bed::authority();
-    let (mesh_a, mesh_b) = (bed::mesh(&authority, "a"), bed::mesh(&authority, "b"));
+    let authority = fixture::authority();
+    let (mesh_a, mesh_b) = (
+        fixture::mesh(&authority, "a"),
+        fixture::mesh(&authority, "b"),
+    );
     let (gossip_a, gossip_b) = (Gossip::new(), Gossip::new());
     mesh_a.serve(gossip_a.route(Router::new())).unwrap();
     mesh_b.serve(gossip_b.route(Router::new())).unwrap();
-    let first = bed::saying("1");
-    let a = gossip_a.join(&mesh_a, bed::config(Vec::new()), &first);
+    let first = fixture::saying("1");
+    let a = gossip_a.join(&mesh_a, fixture::config(Vec::new()), &first);
     let a = a.await.unwrap();
-    let door = bed::door();
+    let door = fixture::door();
     let place = gossip_b.place(door.clone()).unwrap();
-    let b = bed::start(place, &mesh_b, vec![bed::seed(&mesh_a)]).await;
+    let b = fixture::start(place, &mesh_b, vec![fixture::seed(&mesh_a)]).await;
     let started_at = Instant::now();
     let identity_b = mesh_b.identity();
     let sees = |generation: u64, version: &'static str| {
@@ -29,15 +32,15 @@ async fn a_died_server_is_started_again_after_its_wait_as_the_next_generation() 
             })
         }
     };
-    bed::until(&a, "the first generation", sees(10, "1")).await;
+    fixture::until(&a, "the first generation", sees(10, "1")).await;
     // Its server loses its inbox: to it, a broken transport.
     door.close();
-    b.publish(&bed::saying("2")).unwrap();
-    bed::until(&a, "the second generation", sees(11, "2")).await;
+    b.publish(&fixture::saying("2")).unwrap();
+    fixture::until(&a, "the second generation", sees(11, "2")).await;
     let waited = started_at.elapsed();
-    assert!(waited >= bed::RESTART_WAIT, "{waited:?}");
+    assert!(waited >= fixture::RESTART_WAIT, "{waited:?}");
     assert_eq!(b.stats().restarts, 1);
-    bed::until(&b, "the other one", |s| s.alive().count() == 2).await;
+    fixture::until(&b, "the other one", |s| s.alive().count() == 2).await;
     b.leave().await;
     b.leave().await;
     assert!(

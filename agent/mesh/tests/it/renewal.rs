@@ -82,7 +82,7 @@ impl RenewalSource for Source {
     }
 }
 
-struct Bed {
+struct RenewalFixture {
     cluster: Arc<Cluster>,
     mesh: Mesh,
     renewal: Renewal,
@@ -91,12 +91,12 @@ struct Bed {
 }
 
 /// An agent with a certificate of 30 days, as of now.
-fn bed() -> Bed {
-    bed_of(LIFE)
+fn fixture() -> RenewalFixture {
+    fixture_of(LIFE)
 }
 
 /// An agent with a first certificate of such a life, as of now.
-fn bed_of(life: Duration) -> Bed {
+fn fixture_of(life: Duration) -> RenewalFixture {
     let clock = Virtual(Instant::now());
     let authority = long_lived();
     let own = Credentials::issued_by(
@@ -127,7 +127,7 @@ fn bed_of(life: Duration) -> Bed {
         Source(cluster.clone()),
         settings(Some(folder.path())),
     );
-    Bed {
+    RenewalFixture {
         cluster,
         mesh,
         renewal,
@@ -136,7 +136,7 @@ fn bed_of(life: Duration) -> Bed {
     }
 }
 
-impl Bed {
+impl RenewalFixture {
     fn now(&self) -> UnixMillis {
         self.cluster.clock.now()
     }
@@ -167,40 +167,40 @@ fn nobody() -> Option<RenewError> {
 
 #[tokio::test(start_paused = true)]
 async fn certificates_are_renewed_at_two_thirds_for_ever_with_a_new_key_each_time() {
-    let bed = bed();
-    let key = || std::fs::read(bed.folder.path().join("identity.key")).unwrap();
+    let fixture = fixture();
+    let key = || std::fs::read(fixture.folder.path().join("identity.key")).unwrap();
     let mut keys = vec![key()];
-    let mut changes = bed.renewal.watch();
-    while bed.state().renewals < 5 {
+    let mut changes = fixture.renewal.watch();
+    while fixture.state().renewals < 5 {
         let before = (
-            bed.mesh.issued_at(),
-            bed.mesh.expires_at(),
-            bed.state().renewals,
+            fixture.mesh.issued_at(),
+            fixture.mesh.expires_at(),
+            fixture.state().renewals,
         );
         changes.changed().await.unwrap();
-        if bed.state().renewals == before.2 {
+        if fixture.state().renewals == before.2 {
             continue;
         }
-        let part = bed.now().since(before.0) as f64 / LIFE.as_millis() as f64;
+        let part = fixture.now().since(before.0) as f64 / LIFE.as_millis() as f64;
         println!(
             "renewal {} at {:.3} of the life",
-            bed.state().renewals,
+            fixture.state().renewals,
             part
         );
         assert!((0.615..0.72).contains(&part), "{part}");
-        assert_eq!(bed.health(), None);
-        assert_eq!(bed.state().last_error, None);
-        assert!(bed.mesh.expires_at() > before.1);
+        assert_eq!(fixture.health(), None);
+        assert_eq!(fixture.state().last_error, None);
+        assert!(fixture.mesh.expires_at() > before.1);
         keys.push(key());
         assert_eq!(
-            bed.saved().chain(),
-            shown(&bed.mesh).as_slice(),
+            fixture.saved().chain(),
+            shown(&fixture.mesh).as_slice(),
             "on disk is what is shown"
         );
     }
     let distinct: std::collections::BTreeSet<_> = keys.iter().collect();
     assert_eq!(distinct.len(), 6, "a key is used once");
-    assert_eq!(bed.tries().len(), 5, "asked no oftener than needed");
+    assert_eq!(fixture.tries().len(), 5, "asked no oftener than needed");
 }
 
 fn shown(mesh: &Mesh) -> Vec<rustls_pki_types::CertificateDer<'static>> {
@@ -210,10 +210,10 @@ fn shown(mesh: &Mesh) -> Vec<rustls_pki_types::CertificateDer<'static>> {
 
 #[tokio::test(start_paused = true)]
 async fn failures_are_tried_again_and_told() {
-    let bed = bed();
-    bed.fail(nobody());
+    let fixture = fixture();
+    fixture.fail(nobody());
     sleep(LIFE.mul_f64(0.75)).await;
-    let state = bed.state();
+    let state = fixture.state();
     assert!(
         state
             .last_error
@@ -222,28 +222,28 @@ async fn failures_are_tried_again_and_told() {
             .contains("nobody answers"),
         "{state:?}"
     );
-    assert_eq!((state.renewals, bed.health()), (0, None));
-    let tries = bed.tries();
+    assert_eq!((state.renewals, fixture.health()), (0, None));
+    let tries = fixture.tries();
     let waits: Vec<u64> = tries.windows(2).map(|w| w[1].since(w[0]) / 1000).collect();
     println!("waits between tries, seconds: {:?} …", &waits[..10]);
     assert!((20..=31).contains(&waits[0]) && (660..=901).contains(waits.last().unwrap()));
     assert!(waits.iter().all(|wait| *wait <= 901), "{waits:?}");
     sleep(LIFE.mul_f64(0.1)).await;
-    assert_eq!(bed.health(), Some("certificate.expiring"), "past 5/6");
-    bed.fail(None);
+    assert_eq!(fixture.health(), Some("certificate.expiring"), "past 5/6");
+    fixture.fail(None);
     sleep(HOUR).await;
-    assert_eq!((bed.state().renewals, bed.health()), (1, None));
-    assert_eq!(bed.state().last_error, None);
+    assert_eq!((fixture.state().renewals, fixture.health()), (1, None));
+    assert_eq!(fixture.state().last_error, None);
 }
 
 /// The last quarter hour of a certificate is not slept through.
 #[tokio::test(start_paused = true)]
 async fn it_tries_to_the_end_and_says_when_it_is_over() {
-    let bed = bed();
-    bed.fail(nobody());
-    let end = bed.mesh.expires_at();
-    sleep(Duration::from_millis(end.since(bed.now())) - Duration::from_secs(20)).await;
-    let tries = bed.tries();
+    let fixture = fixture();
+    fixture.fail(nobody());
+    let end = fixture.mesh.expires_at();
+    sleep(Duration::from_millis(end.since(fixture.now())) - Duration::from_secs(20)).await;
+    let tries = fixture.tries();
     let late: Vec<u64> = tries
         .iter()
         .map(|at| end.since(*at) / 1000)
@@ -252,50 +252,54 @@ async fn it_tries_to_the_end_and_says_when_it_is_over() {
     println!("tries, seconds before the end: {late:?}");
     assert!(late.len() >= 5, "{late:?}");
     sleep(Duration::from_secs(30)).await;
-    assert_eq!(bed.health(), Some("certificate.expired"));
+    assert_eq!(fixture.health(), Some("certificate.expired"));
     // Who signs for itself, a quorum member, is back by itself.
-    bed.fail(None);
+    fixture.fail(None);
     sleep(HOUR).await;
-    assert_eq!((bed.state().renewals, bed.health()), (1, None));
+    assert_eq!((fixture.state().renewals, fixture.health()), (1, None));
 }
 
 #[tokio::test(start_paused = true)]
 async fn another_issuing_authority_is_followed_within_minutes() {
-    let bed = bed();
+    let fixture = fixture();
     let new = long_lived();
     let step = |number, list: &[(&Authority, bool)]| {
         let mut bundle = bundle(number, &new, &[]);
         bundle.authorities = authorities(list);
-        bundle.sign([&*bed.authority, &*new]).unwrap()
+        bundle.sign([&*fixture.authority, &*new]).unwrap()
     };
     sleep(HOUR).await;
-    assert_eq!(bed.tries().len(), 0);
-    bed.publish(step(1, &[(&bed.authority, true), (&new, false)]));
+    assert_eq!(fixture.tries().len(), 0);
+    fixture.publish(step(1, &[(&fixture.authority, true), (&new, false)]));
     sleep(HOUR).await;
     assert_eq!(
-        (bed.state().trust_number, bed.tries().len()),
+        (fixture.state().trust_number, fixture.tries().len()),
         (1, 0),
         "trusted, no reason to hurry"
     );
     // Pushed, not asked for: it is followed all the same.
-    *bed.cluster.authority.lock().unwrap() = new.clone();
-    bed.mesh
-        .apply_bundle(&step(2, &[(&bed.authority, false), (&new, true)]))
+    *fixture.cluster.authority.lock().unwrap() = new.clone();
+    fixture
+        .mesh
+        .apply_bundle(&step(2, &[(&fixture.authority, false), (&new, true)]))
         .unwrap();
-    let promoted_at = bed.now();
-    let mut changes = bed.renewal.watch();
+    let promoted_at = fixture.now();
+    let mut changes = fixture.renewal.watch();
     changes.wait_for(|state| state.renewals == 1).await.unwrap();
-    let took = bed.now().since(promoted_at);
+    let took = fixture.now().since(promoted_at);
     println!("followed after {} s", took / 1000);
     assert!(took <= 600_000, "{took} ms");
     assert_eq!(
-        (bed.state().standing, bed.saved().trust_number()),
+        (fixture.state().standing, fixture.saved().trust_number()),
         (Standing::Good, 2)
     );
-    bed.mesh.apply_bundle(&step(3, &[(&new, true)])).unwrap();
+    fixture
+        .mesh
+        .apply_bundle(&step(3, &[(&new, true)]))
+        .unwrap();
     sleep(HOUR).await;
     assert_eq!(
-        (bed.state().standing, bed.state().renewals),
+        (fixture.state().standing, fixture.state().renewals),
         (Standing::Good, 1)
     );
 }
@@ -304,20 +308,20 @@ async fn another_issuing_authority_is_followed_within_minutes() {
 #[tokio::test(start_paused = true)]
 async fn who_has_just_enrolled_follows_as_soon_as_it_may() {
     let life = Duration::from_secs(120);
-    let bed = bed_of(life);
+    let fixture = fixture_of(life);
     let first = IssuedCertificate {
         issued_at: START,
         expires_at: Validity::from_now(START, life).expires_at(),
     };
     let new = long_lived();
-    *bed.cluster.authority.lock().unwrap() = new.clone();
+    *fixture.cluster.authority.lock().unwrap() = new.clone();
     let mut promoted = bundle(1, &new, &[]);
-    promoted.authorities = authorities(&[(&bed.authority, false), (&new, true)]);
-    let promoted = promoted.sign([&*bed.authority, &*new]).unwrap();
-    bed.mesh.apply_bundle(&promoted).unwrap();
-    let mut changes = bed.renewal.watch();
+    promoted.authorities = authorities(&[(&fixture.authority, false), (&new, true)]);
+    let promoted = promoted.sign([&*fixture.authority, &*new]).unwrap();
+    fixture.mesh.apply_bundle(&promoted).unwrap();
+    let mut changes = fixture.renewal.watch();
     changes.wait_for(|state| state.renewals == 1).await.unwrap();
-    let tries = bed.tries();
+    let tries = fixture.tries();
     assert_eq!(tries.len(), 1, "{tries:?}");
     let from = first.renewable_from();
     assert!(tries[0] >= from && tries[0] < from.after(1000), "{tries:?}");
@@ -325,26 +329,26 @@ async fn who_has_just_enrolled_follows_as_soon_as_it_may() {
 
 #[tokio::test(start_paused = true)]
 async fn the_bundle_is_asked_for_at_once_and_every_ten_minutes() {
-    let bed = bed();
-    let first = signed(1, &bed.authority, &[]);
-    bed.publish(first);
-    let mut changes = bed.renewal.watch();
+    let fixture = fixture();
+    let first = signed(1, &fixture.authority, &[]);
+    fixture.publish(first);
+    let mut changes = fixture.renewal.watch();
     changes
         .wait_for(|state| state.trust_number == 1)
         .await
         .unwrap();
-    assert!(bed.now().since(START) < 1000, "{}", bed.now());
-    assert_eq!(bed.saved().trust_number(), 1);
-    bed.publish(signed(2, &bed.authority, &[]));
+    assert!(fixture.now().since(START) < 1000, "{}", fixture.now());
+    assert_eq!(fixture.saved().trust_number(), 1);
+    fixture.publish(signed(2, &fixture.authority, &[]));
     sleep(Duration::from_secs(601)).await;
-    assert_eq!(bed.state().trust_number, 2);
+    assert_eq!(fixture.state().trust_number, 2);
     sleep(HOUR).await;
-    let asked = bed.cluster.trust_asked.lock().unwrap().clone();
+    let asked = fixture.cluster.trust_asked.lock().unwrap().clone();
     assert_eq!(asked, [0, 1, 2, 2, 2, 2, 2, 2]);
     // Lies and silence are told, and change nothing.
-    bed.publish(signed(3, &long_lived(), &[]));
+    fixture.publish(signed(3, &long_lived(), &[]));
     sleep(HOUR).await;
-    let state = bed.state();
+    let state = fixture.state();
     assert_eq!(state.trust_number, 2);
     assert!(
         state
@@ -352,30 +356,36 @@ async fn the_bundle_is_asked_for_at_once_and_every_ten_minutes() {
             .unwrap()
             .contains("not signed by an authority")
     );
-    bed.fail(nobody());
+    fixture.fail(nobody());
     sleep(HOUR).await;
-    assert!(bed.state().last_error.unwrap().contains("nobody answers"));
+    assert!(
+        fixture
+            .state()
+            .last_error
+            .unwrap()
+            .contains("nobody answers")
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_certificate_that_peers_would_refuse_is_not_put_in_force() {
-    let bed = bed();
-    let before = shown(&bed.mesh);
-    *bed.cluster.misnames.lock().unwrap() = true;
+    let fixture = fixture();
+    let before = shown(&fixture.mesh);
+    *fixture.cluster.misnames.lock().unwrap() = true;
     sleep(LIFE.mul_f64(0.72)).await;
-    let said = bed.state().last_error.unwrap();
+    let said = fixture.state().last_error.unwrap();
     println!("another name: {said}");
     assert!(said.contains("agent/a2"), "{said}");
-    *bed.cluster.misnames.lock().unwrap() = false;
+    *fixture.cluster.misnames.lock().unwrap() = false;
     // With a bundle in force it is the bundle that counts, not what the issuer says of roots.
-    bed.publish(signed(1, &bed.authority, &[]));
-    *bed.cluster.authority.lock().unwrap() = long_lived();
+    fixture.publish(signed(1, &fixture.authority, &[]));
+    *fixture.cluster.authority.lock().unwrap() = long_lived();
     sleep(HOUR).await;
-    let said = bed.state().last_error.unwrap();
+    let said = fixture.state().last_error.unwrap();
     println!("another authority: {said}");
     assert!(said.contains("of no use here"), "{said}");
     assert_eq!(
-        (shown(&bed.mesh), bed.saved().chain()),
+        (shown(&fixture.mesh), fixture.saved().chain()),
         (before.clone(), before.as_slice())
     );
 }
@@ -384,67 +394,87 @@ async fn a_certificate_that_peers_would_refuse_is_not_put_in_force() {
 /// yields to an enrolment, but only once the certificate has ended.
 #[tokio::test(start_paused = true)]
 async fn who_was_away_for_a_rotation_comes_back_by_enrolling_anew() {
-    let bed = bed();
+    let fixture = fixture();
     let new = long_lived();
-    bed.mesh
-        .apply_bundle(&signed(4, &bed.authority, &[]))
+    fixture
+        .mesh
+        .apply_bundle(&signed(4, &fixture.authority, &[]))
         .unwrap();
-    *bed.cluster.authority.lock().unwrap() = new.clone();
-    *bed.cluster.roots.lock().unwrap() = vec![new.certificate().to_vec()];
+    *fixture.cluster.authority.lock().unwrap() = new.clone();
+    *fixture.cluster.roots.lock().unwrap() = vec![new.certificate().to_vec()];
     sleep(LIFE.mul_f64(0.99)).await;
-    assert_eq!((bed.state().renewals, bed.state().trust_number), (0, 4));
-    assert!(bed.state().last_error.unwrap().contains("of no use here"));
+    assert_eq!(
+        (fixture.state().renewals, fixture.state().trust_number),
+        (0, 4)
+    );
+    assert!(
+        fixture
+            .state()
+            .last_error
+            .unwrap()
+            .contains("of no use here")
+    );
     sleep(LIFE.mul_f64(0.02)).await;
-    assert_eq!((bed.state().renewals, bed.state().trust_number), (1, 0));
-    assert_eq!(bed.saved().roots(), [new.certificate().clone()]);
-    bed.publish(signed(9, &new, &[]));
+    assert_eq!(
+        (fixture.state().renewals, fixture.state().trust_number),
+        (1, 0)
+    );
+    assert_eq!(fixture.saved().roots(), [new.certificate().clone()]);
+    fixture.publish(signed(9, &new, &[]));
     sleep(HOUR).await;
     assert_eq!(
-        (bed.saved().trust_number(), bed.state().last_error),
+        (fixture.saved().trust_number(), fixture.state().last_error),
         (9, None)
     );
 }
 
 #[tokio::test(start_paused = true)]
 async fn who_is_revoked_asks_for_nothing_and_says_so() {
-    let bed = bed();
-    bed.publish(signed(
+    let fixture = fixture();
+    fixture.publish(signed(
         1,
-        &bed.authority,
+        &fixture.authority,
         &[(&id(Role::Agent, "a1"), START.after(1000))],
     ));
     sleep(LIFE.mul_f64(0.8)).await;
-    assert_eq!(bed.tries().len(), 0);
-    assert_eq!(bed.health(), Some("certificate.revoked"));
-    assert!(bed.state().last_error.unwrap().contains("revoked"));
-    assert_eq!(bed.state().standing, Standing::Revoked);
+    assert_eq!(fixture.tries().len(), 0);
+    assert_eq!(fixture.health(), Some("certificate.revoked"));
+    assert!(fixture.state().last_error.unwrap().contains("revoked"));
+    assert_eq!(fixture.state().standing, Standing::Revoked);
 }
 
 #[tokio::test(start_paused = true)]
 async fn with_a_full_disk_it_renews_all_the_same_and_saves_later() {
-    let bed = bed();
-    let away = bed.folder.path().with_extension("away");
-    std::fs::rename(bed.folder.path(), &away).unwrap();
+    let fixture = fixture();
+    let away = fixture.folder.path().with_extension("away");
+    std::fs::rename(fixture.folder.path(), &away).unwrap();
     // Where the folder was is a file: nothing can be written below it.
-    std::fs::write(bed.folder.path(), "").unwrap();
+    std::fs::write(fixture.folder.path(), "").unwrap();
     sleep(LIFE.mul_f64(0.72)).await;
-    let state = bed.state();
+    let state = fixture.state();
     assert_eq!(state.renewals, 1, "{state:?}");
     println!("{}", state.last_error.unwrap());
-    assert_eq!(bed.tries().len(), 1, "the new one is not asked for again");
-    std::fs::remove_file(bed.folder.path()).unwrap();
-    std::fs::rename(&away, bed.folder.path()).unwrap();
+    assert_eq!(
+        fixture.tries().len(),
+        1,
+        "the new one is not asked for again"
+    );
+    std::fs::remove_file(fixture.folder.path()).unwrap();
+    std::fs::rename(&away, fixture.folder.path()).unwrap();
     sleep(HOUR).await;
-    assert_eq!(bed.saved().chain(), shown(&bed.mesh).as_slice());
-    assert_eq!((bed.state().last_error, bed.tries().len()), (None, 1));
+    assert_eq!(fixture.saved().chain(), shown(&fixture.mesh).as_slice());
+    assert_eq!(
+        (fixture.state().last_error, fixture.tries().len()),
+        (None, 1)
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn renewal_keeps_no_mesh_alive() {
-    let bed = bed();
-    let mut changes = bed.renewal.watch();
-    let addr = bed.mesh.local_addr();
-    drop(bed.mesh);
+    let fixture = fixture();
+    let mut changes = fixture.renewal.watch();
+    let addr = fixture.mesh.local_addr();
+    drop(fixture.mesh);
     while changes.changed().await.is_ok() {}
     until("the port is free", || async {
         std::net::UdpSocket::bind(addr).is_ok()

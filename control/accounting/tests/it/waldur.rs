@@ -18,7 +18,7 @@ use std::{
 };
 use tempfile::TempDir;
 
-struct Bed {
+struct AccountantFixture {
     world: Arc<World>,
     waldur: Waldur,
     folder: TempDir,
@@ -30,7 +30,7 @@ fn stamp(at: UnixMillis) -> Timestamp {
     Timestamp::from_millisecond(at.0 as i64).unwrap()
 }
 
-impl Bed {
+impl AccountantFixture {
     async fn new(version: Version) -> Self {
         Self::with(version, |_| {}).await
     }
@@ -131,33 +131,36 @@ fn id(text: &str, kind: &str) -> (String, String) {
 #[tokio::test]
 async fn what_a_project_used_stands_in_waldur_and_everything_behind_it_is_made_once() {
     for version in [Version::V7, Version::V8] {
-        let mut bed = Bed::new(version).await;
-        bed.world.ran("physics/higgs", "batch", 2, 3 * HOUR);
-        bed.world.ran("physics", "batch", 1, HOUR / 2);
-        let status = bed.round().await;
+        let mut fixture = AccountantFixture::new(version).await;
+        fixture.world.ran("physics/higgs", "batch", 2, 3 * HOUR);
+        fixture.world.ran("physics", "batch", 1, HOUR / 2);
+        let status = fixture.round().await;
         assert_eq!((status.failure, status.parked.len()), (None, 0));
-        let totals = bed.totals("2026-11");
+        let totals = fixture.totals("2026-11");
         assert_eq!(totals[&id("physics/higgs@batch", "node_hours")], 600);
         assert_eq!(totals[&id("physics/higgs@batch", "gpu_hours")], 2_400);
         assert_eq!(totals[&id("physics@batch", "node_hours")], 50);
-        bed.assert_equal("2026-11", BEGIN, bed.world.now());
-        let head = bed.world.head();
+        fixture.assert_equal("2026-11", BEGIN, fixture.world.now());
+        let head = fixture.world.head();
         assert_eq!(head.acknowledged, head.last);
 
         // What runs grows; what is over is not told again.
-        let running = bed.world.start("bio", "batch", 3);
-        bed.wait(HOUR);
-        let before = bed.waldur.set_usage_calls().received;
-        bed.round().await;
-        assert_eq!(bed.totals("2026-11")[&id("bio@batch", "gpu_hours")], 1_200);
-        assert_eq!(bed.waldur.set_usage_calls().received, before + 1);
-        bed.wait(HOUR);
-        bed.world.end(running);
+        let running = fixture.world.start("bio", "batch", 3);
+        fixture.wait(HOUR);
+        let before = fixture.waldur.set_usage_calls().received;
+        fixture.round().await;
+        assert_eq!(
+            fixture.totals("2026-11")[&id("bio@batch", "gpu_hours")],
+            1_200
+        );
+        assert_eq!(fixture.waldur.set_usage_calls().received, before + 1);
+        fixture.wait(HOUR);
+        fixture.world.end(running);
         // Another control, without the journal, goes on.
-        bed.succeeded(false);
-        bed.round().await;
-        bed.assert_equal("2026-11", BEGIN, bed.world.now());
-        let made = bed.waldur.snapshot();
+        fixture.succeeded(false);
+        fixture.round().await;
+        fixture.assert_equal("2026-11", BEGIN, fixture.world.now());
+        let made = fixture.waldur.snapshot();
         // The cluster itself, physics and bio; three projects; three resources.
         let count = (
             made.customers.len(),
@@ -171,13 +174,13 @@ async fn what_a_project_used_stands_in_waldur_and_everything_behind_it_is_made_o
 
 #[tokio::test]
 async fn each_vcluster_is_an_offering_and_each_project_in_it_a_resource() {
-    let mut bed = Bed::new(Version::V8).await;
-    bed.world.ran("physics", "batch", 1, HOUR);
-    bed.world.ran("physics", "notebooks", 1, HOUR);
-    bed.round().await;
-    let made = bed.waldur.snapshot();
+    let mut fixture = AccountantFixture::new(Version::V8).await;
+    fixture.world.ran("physics", "batch", 1, HOUR);
+    fixture.world.ran("physics", "notebooks", 1, HOUR);
+    fixture.round().await;
+    let made = fixture.waldur.snapshot();
     assert_eq!((made.offerings.len(), made.resources.len()), (2, 2));
-    bed.assert_equal("2026-11", BEGIN, bed.world.now());
+    fixture.assert_equal("2026-11", BEGIN, fixture.world.now());
 }
 
 /// Done, and the answer lost: at every call once. Nothing is there twice.
@@ -196,24 +199,24 @@ async fn an_answer_that_is_lost_makes_nothing_twice() {
         "/api/marketplace-provider-resources/*/set_backend_id/",
         "/api/marketplace-component-usages/set_usage/",
     ] {
-        let mut bed = Bed::new(Version::V7).await;
-        bed.world.ran("physics/higgs", "batch", 1, HOUR);
-        bed.waldur.fault(
+        let mut fixture = AccountantFixture::new(Version::V7).await;
+        fixture.world.ran("physics/higgs", "batch", 1, HOUR);
+        fixture.waldur.fault(
             Rule::new(path, Fault::lost_answer())
                 .method("POST")
                 .times(1),
         );
-        let status = bed.round().await;
+        let status = fixture.round().await;
         assert!(status.failure.is_some(), "{path}");
-        assert_eq!(bed.world.head().acknowledged, 0, "{path}");
-        bed.wait(10 * 60_000);
+        assert_eq!(fixture.world.head().acknowledged, 0, "{path}");
+        fixture.wait(10 * 60_000);
         if path.contains("set_backend_id") {
-            bed.succeeded(true);
+            fixture.succeeded(true);
         }
-        let status = bed.round().await;
+        let status = fixture.round().await;
         assert_eq!(status.failure, None, "{path}");
-        bed.assert_equal("2026-11", BEGIN, bed.world.now());
-        let made = bed.waldur.snapshot();
+        fixture.assert_equal("2026-11", BEGIN, fixture.world.now());
+        let made = fixture.waldur.snapshot();
         let count = (
             made.customers.len(),
             made.projects.len(),
@@ -226,12 +229,12 @@ async fn an_answer_that_is_lost_makes_nothing_twice() {
 
 #[tokio::test]
 async fn outages_are_waited_out_and_refusals_hold_nobody_up() {
-    let mut bed = Bed::new(Version::V8).await;
-    bed.world.ran("physics", "batch", 1, HOUR);
-    bed.world.ran("bio", "batch", 1, HOUR);
-    bed.round().await;
+    let mut fixture = AccountantFixture::new(Version::V8).await;
+    fixture.world.ran("physics", "batch", 1, HOUR);
+    fixture.world.ran("bio", "batch", 1, HOUR);
+    fixture.round().await;
     // A refusal of one resource: the other's total is told, and the facts are acknowledged.
-    let made = bed.waldur.snapshot();
+    let made = fixture.waldur.snapshot();
     let bio = made
         .resources
         .iter()
@@ -239,11 +242,12 @@ async fn outages_are_waited_out_and_refusals_hold_nobody_up() {
         .unwrap();
     let uuid = bio["uuid"].as_str().unwrap().to_owned();
     let refused = Fault::status(400);
-    bed.waldur
+    fixture
+        .waldur
         .fault(Rule::new("/api/marketplace-component-usages/set_usage/", refused).times(1));
-    bed.world.ran("bio", "batch", 1, HOUR);
-    bed.world.ran("physics", "batch", 1, HOUR);
-    let status = bed.round().await;
+    fixture.world.ran("bio", "batch", 1, HOUR);
+    fixture.world.ran("physics", "batch", 1, HOUR);
+    let status = fixture.round().await;
     assert_eq!(status.failure, None);
     assert_eq!(status.parked.len(), 1, "{status:?}");
     assert!(
@@ -256,22 +260,25 @@ async fn outages_are_waited_out_and_refusals_hold_nobody_up() {
         "{status:?}"
     );
     assert_eq!(
-        bed.totals("2026-11")[&id("physics@batch", "node_hours")],
+        fixture.totals("2026-11")[&id("physics@batch", "node_hours")],
         200
     );
-    let head = bed.world.head();
+    let head = fixture.world.head();
     assert_eq!(head.acknowledged, head.last);
     // It is tried again a quarter of an hour later.
-    bed.round().await;
-    assert_eq!(bed.totals("2026-11")[&id("bio@batch", "node_hours")], 100);
-    bed.wait(16 * 60_000);
-    let status = bed.round().await;
+    fixture.round().await;
+    assert_eq!(
+        fixture.totals("2026-11")[&id("bio@batch", "node_hours")],
+        100
+    );
+    fixture.wait(16 * 60_000);
+    let status = fixture.round().await;
     assert_eq!(status.parked.len(), 0, "{status:?}");
-    bed.assert_equal("2026-11", BEGIN, bed.world.now());
+    fixture.assert_equal("2026-11", BEGIN, fixture.world.now());
 
     // 429 says when.
-    bed.world.ran("bio", "batch", 1, HOUR);
-    bed.waldur.fault(
+    fixture.world.ran("bio", "batch", 1, HOUR);
+    fixture.waldur.fault(
         Rule::new(
             "/api/*",
             Fault::Status {
@@ -282,62 +289,62 @@ async fn outages_are_waited_out_and_refusals_hold_nobody_up() {
         )
         .times(1),
     );
-    let status = bed.round().await;
-    let wait = status.retry_at.unwrap().since(bed.world.now());
+    let status = fixture.round().await;
+    let wait = status.retry_at.unwrap().since(fixture.world.now());
     assert!(wait >= 120_000, "{wait}");
-    bed.wait(60_000);
-    let asked = bed.waldur.requests().len();
-    bed.round().await;
-    assert_eq!(bed.waldur.requests().len(), asked, "it waits");
-    bed.wait(61_000);
-    assert_eq!(bed.round().await.failure, None);
-    bed.assert_equal("2026-11", BEGIN, bed.world.now());
+    fixture.wait(60_000);
+    let asked = fixture.waldur.requests().len();
+    fixture.round().await;
+    assert_eq!(fixture.waldur.requests().len(), asked, "it waits");
+    fixture.wait(61_000);
+    assert_eq!(fixture.round().await.failure, None);
+    fixture.assert_equal("2026-11", BEGIN, fixture.world.now());
 
     // Ended by somebody: it is not known any more, and what comes is ordered anew.
-    bed.waldur.set_auto_approve(true);
+    fixture.waldur.set_auto_approve(true);
     let end = format!("/api/marketplace-resources/{uuid}/terminate/");
-    let (status, _) = bed.waldur.ask("POST", &end, &serde_json::json!({}));
+    let (status, _) = fixture.waldur.ask("POST", &end, &serde_json::json!({}));
     assert_eq!(status, 200);
-    bed.world.ran("bio", "batch", 1, HOUR);
-    let status = bed.round().await;
+    fixture.world.ran("bio", "batch", 1, HOUR);
+    let status = fixture.round().await;
     assert_eq!((status.failure, status.parked.len()), (None, 1));
-    bed.wait(16 * 60_000);
-    let status = bed.round().await;
+    fixture.wait(16 * 60_000);
+    let status = fixture.round().await;
     assert_eq!((status.failure, status.parked.len()), (None, 0));
-    let resources = bed.waldur.snapshot().resources;
+    let resources = fixture.waldur.snapshot().resources;
     let of_bio = resources
         .iter()
         .filter(|r| r["backend_id"] == "lattice:bio@batch");
     assert_eq!(of_bio.count(), 2);
     // What the first one has is not billed again.
-    bed.assert_equal("2026-11", BEGIN, bed.world.now());
-    bed.world.ran("bio", "batch", 1, HOUR);
-    bed.succeeded(false);
-    bed.round().await;
-    bed.assert_equal("2026-11", BEGIN, bed.world.now());
+    fixture.assert_equal("2026-11", BEGIN, fixture.world.now());
+    fixture.world.ran("bio", "batch", 1, HOUR);
+    fixture.succeeded(false);
+    fixture.round().await;
+    fixture.assert_equal("2026-11", BEGIN, fixture.world.now());
 }
 
 #[tokio::test]
 async fn a_token_that_was_rotated_is_read_anew() {
-    let mut bed = Bed::new(Version::V7).await;
-    bed.world.ran("physics", "batch", 1, HOUR);
-    bed.round().await;
-    let old = fs::read_to_string(bed.folder.path().join("token")).unwrap();
-    let new = bed.waldur.issue_token("admin", None);
-    bed.waldur.revoke_token(&old);
-    bed.world.ran("physics", "batch", 1, HOUR);
-    let status = bed.round().await;
+    let mut fixture = AccountantFixture::new(Version::V7).await;
+    fixture.world.ran("physics", "batch", 1, HOUR);
+    fixture.round().await;
+    let old = fs::read_to_string(fixture.folder.path().join("token")).unwrap();
+    let new = fixture.waldur.issue_token("admin", None);
+    fixture.waldur.revoke_token(&old);
+    fixture.world.ran("physics", "batch", 1, HOUR);
+    let status = fixture.round().await;
     assert!(status.failure.unwrap().contains("does not take the token"));
-    fs::write(bed.folder.path().join("token"), &new).unwrap();
-    bed.wait(60_000);
-    assert_eq!(bed.round().await.failure, None);
-    bed.assert_equal("2026-11", BEGIN, bed.world.now());
+    fs::write(fixture.folder.path().join("token"), &new).unwrap();
+    fixture.wait(60_000);
+    assert_eq!(fixture.round().await.failure, None);
+    fixture.assert_equal("2026-11", BEGIN, fixture.world.now());
     // Rotated while it is in use: nobody notices.
-    let newer = bed.waldur.issue_token("admin", None);
-    fs::write(bed.folder.path().join("token"), &newer).unwrap();
-    bed.waldur.revoke_token(&new);
-    bed.world.ran("physics", "batch", 1, HOUR);
-    assert_eq!(bed.round().await.failure, None);
+    let newer = fixture.waldur.issue_token("admin", None);
+    fs::write(fixture.folder.path().join("token"), &newer).unwrap();
+    fixture.waldur.revoke_token(&new);
+    fixture.world.ran("physics", "batch", 1, HOUR);
+    assert_eq!(fixture.round().await.failure, None);
 }
 
 /// The end of November, in Waldur's own time zone, while work runs across it.
@@ -345,36 +352,37 @@ async fn a_token_that_was_rotated_is_read_anew() {
 async fn a_month_ends_where_waldur_is_and_work_that_runs_is_split_there() {
     let zone = TimeZone::posix("EET-2EEST,M3.5.0/3,M10.5.0/4").unwrap();
     for version in [Version::V7, Version::V8] {
-        let mut bed = Bed::with(version, |settings| settings.zone = zone.clone()).await;
+        let mut fixture =
+            AccountantFixture::with(version, |settings| settings.zone = zone.clone()).await;
         let waldur = Waldur::builder()
             .version(version)
             .now(stamp(BEGIN))
             .time_zone(zone.clone());
-        bed.waldur = waldur.start().await.unwrap();
-        bed.settings.api = format!("{}/api/", bed.waldur.url()).parse().unwrap();
-        fs::write(bed.folder.path().join("token"), bed.waldur.token()).unwrap();
-        bed.succeeded(true);
+        fixture.waldur = waldur.start().await.unwrap();
+        fixture.settings.api = format!("{}/api/", fixture.waldur.url()).parse().unwrap();
+        fs::write(fixture.folder.path().join("token"), fixture.waldur.token()).unwrap();
+        fixture.succeeded(true);
         // 2026-11-30T20:00Z: two hours before the end of the month there.
-        bed.wait((20 * 24 + 20) * HOUR);
-        let running = bed.world.start("physics", "batch", 1);
-        bed.wait(HOUR);
-        bed.round().await;
+        fixture.wait((20 * 24 + 20) * HOUR);
+        let running = fixture.world.start("physics", "batch", 1);
+        fixture.wait(HOUR);
+        fixture.round().await;
         assert_eq!(
-            bed.totals("2026-11")[&id("physics@batch", "node_hours")],
+            fixture.totals("2026-11")[&id("physics@batch", "node_hours")],
             100
         );
-        bed.wait(3 * HOUR);
-        bed.world.end(running);
-        let status = bed.round().await;
+        fixture.wait(3 * HOUR);
+        fixture.world.end(running);
+        let status = fixture.round().await;
         assert_eq!(
-            bed.totals("2026-12")[&id("physics@batch", "node_hours")],
+            fixture.totals("2026-12")[&id("physics@batch", "node_hours")],
             200
         );
         match version {
             // What was used in the last hour cannot be booked any more: it is told, and nothing waits for it.
             Version::V7 => {
                 assert_eq!(
-                    bed.totals("2026-11")[&id("physics@batch", "node_hours")],
+                    fixture.totals("2026-11")[&id("physics@batch", "node_hours")],
                     100
                 );
                 let (what, parked) = status.parked.iter().next().unwrap();
@@ -385,82 +393,96 @@ async fn a_month_ends_where_waldur_is_and_work_that_runs_is_split_there() {
             }
             Version::V8 => {
                 assert_eq!(
-                    bed.totals("2026-11")[&id("physics@batch", "node_hours")],
+                    fixture.totals("2026-11")[&id("physics@batch", "node_hours")],
                     200
                 );
                 assert_eq!(status.parked.len(), 0, "{status:?}");
             }
         }
-        let head = bed.world.head();
+        let head = fixture.world.head();
         assert_eq!((status.failure, head.acknowledged), (None, head.last));
     }
 }
 
 #[tokio::test]
 async fn a_total_is_never_lowered_but_by_a_person() {
-    let mut bed = Bed::new(Version::V8).await;
-    bed.world.ran("physics", "batch", 1, 2 * HOUR);
-    bed.round().await;
-    let resource = bed.waldur.snapshot().resources[0]["uuid"]
+    let mut fixture = AccountantFixture::new(Version::V8).await;
+    fixture.world.ran("physics", "batch", 1, 2 * HOUR);
+    fixture.round().await;
+    let resource = fixture.waldur.snapshot().resources[0]["uuid"]
         .as_str()
         .unwrap()
         .to_owned();
     // Somebody booked more by hand.
     let body = serde_json::json!({"resource": resource, "usages": [
         {"type": "gpu_hours", "amount": "99.00"}, {"type": "node_hours", "amount": "2.00"}]});
-    let (status, _) = bed.waldur.ask(
+    let (status, _) = fixture.waldur.ask(
         "POST",
         "/api/marketplace-component-usages/set_usage/",
         &body,
     );
     assert_eq!(status, 201);
-    bed.succeeded(true);
-    bed.world.ran("physics", "batch", 1, HOUR);
-    let status = bed.round().await;
+    fixture.succeeded(true);
+    fixture.world.ran("physics", "batch", 1, HOUR);
+    let status = fixture.round().await;
     let (_, parked) = status.parked.iter().next().unwrap();
     assert!(parked.reason.contains("reconcile"), "{parked:?}");
     assert_eq!(
-        bed.totals("2026-11")[&id("physics@batch", "gpu_hours")],
+        fixture.totals("2026-11")[&id("physics@batch", "gpu_hours")],
         9_900
     );
 
-    let now = bed.world.now();
-    let found = bed.accountant.reconcile(BEGIN, now, true).await.unwrap();
+    let now = fixture.world.now();
+    let found = fixture
+        .accountant
+        .reconcile(BEGIN, now, true)
+        .await
+        .unwrap();
     assert_eq!(found.len(), 2, "{found:?}");
     assert!(found.iter().all(|d| d.outcome == Outcome::Found));
     assert_eq!(
-        bed.totals("2026-11")[&id("physics@batch", "gpu_hours")],
+        fixture.totals("2026-11")[&id("physics@batch", "gpu_hours")],
         9_900
     );
-    let found = bed.accountant.reconcile(BEGIN, now, false).await.unwrap();
+    let found = fixture
+        .accountant
+        .reconcile(BEGIN, now, false)
+        .await
+        .unwrap();
     assert!(
         found.iter().all(|d| d.outcome == Outcome::Corrected),
         "{found:?}"
     );
-    bed.assert_equal("2026-11", BEGIN, bed.world.now());
+    fixture.assert_equal("2026-11", BEGIN, fixture.world.now());
     assert_eq!(
-        bed.accountant.reconcile(BEGIN, now, false).await.unwrap(),
+        fixture
+            .accountant
+            .reconcile(BEGIN, now, false)
+            .await
+            .unwrap(),
         []
     );
-    assert_eq!(bed.round().await.parked.len(), 0);
+    assert_eq!(fixture.round().await.parked.len(), 0);
 }
 
 /// Exhaustion, and a purchase that lets work go on.
 #[tokio::test]
 async fn what_waldur_gives_a_tenant_is_what_it_may_use() {
-    let mut bed = Bed::with(Version::V8, |settings| settings.category = "HPC".to_owned()).await;
-    bed.world.ran("bio", "batch", 2, HOUR);
-    bed.round().await;
-    let resource = bed.waldur.snapshot().resources[0]["uuid"]
+    let mut fixture =
+        AccountantFixture::with(Version::V8, |settings| settings.category = "HPC".to_owned()).await;
+    fixture.world.ran("bio", "batch", 2, HOUR);
+    fixture.round().await;
+    let resource = fixture.waldur.snapshot().resources[0]["uuid"]
         .as_str()
         .unwrap()
         .to_owned();
     let limit = |nodes: u64| serde_json::Map::from_iter([("max_nodes".to_owned(), nodes.into())]);
-    assert!(bed.waldur.set_limits(&resource, limit(7)));
-    bed.round().await;
-    assert_eq!(bed.world.max_nodes("bio"), Some(7));
+    assert!(fixture.waldur.set_limits(&resource, limit(7)));
+    fixture.round().await;
+    assert_eq!(fixture.world.max_nodes("bio"), Some(7));
     // An administrator's own change stands until Waldur has another number.
-    bed.world
+    fixture
+        .world
         .propose(
             Power::Admin,
             "root",
@@ -475,38 +497,38 @@ async fn what_waldur_gives_a_tenant_is_what_it_may_use() {
             },
         )
         .unwrap();
-    bed.round().await;
-    assert_eq!(bed.world.max_nodes("bio"), Some(9));
-    bed.waldur.set_limits(&resource, limit(40));
-    bed.round().await;
-    assert_eq!(bed.world.max_nodes("bio"), Some(40));
+    fixture.round().await;
+    assert_eq!(fixture.world.max_nodes("bio"), Some(9));
+    fixture.waldur.set_limits(&resource, limit(40));
+    fixture.round().await;
+    assert_eq!(fixture.world.max_nodes("bio"), Some(40));
 
-    bed.waldur.set_paused(&resource, true);
-    bed.round().await;
-    let credit = bed.world.credit("bio").unwrap();
+    fixture.waldur.set_paused(&resource, true);
+    fixture.round().await;
+    let credit = fixture.world.credit("bio").unwrap();
     assert_eq!(credit.paused.len(), 1);
-    assert!(credit.valid_until > bed.world.now());
-    bed.waldur.set_paused(&resource, false);
-    bed.waldur.set_downscaled(&resource, true);
-    bed.round().await;
-    let credit = bed.world.credit("bio").unwrap();
+    assert!(credit.valid_until > fixture.world.now());
+    fixture.waldur.set_paused(&resource, false);
+    fixture.waldur.set_downscaled(&resource, true);
+    fixture.round().await;
+    let credit = fixture.world.credit("bio").unwrap();
     assert_eq!((credit.paused.len(), credit.downscaled), (0, true));
 }
 
 /// Below the sum of its projects' limits a tenant is not lowered: nothing is applied, and it is told.
 #[tokio::test]
 async fn limits_that_contradict_the_projects_are_refused_and_told() {
-    let mut bed = Bed::new(Version::V8).await;
-    bed.world.ran("physics", "batch", 1, HOUR);
-    bed.round().await;
-    let resource = bed.waldur.snapshot().resources[0]["uuid"]
+    let mut fixture = AccountantFixture::new(Version::V8).await;
+    fixture.world.ran("physics", "batch", 1, HOUR);
+    fixture.round().await;
+    let resource = fixture.waldur.snapshot().resources[0]["uuid"]
         .as_str()
         .unwrap()
         .to_owned();
     let limits = serde_json::Map::from_iter([("max_nodes".to_owned(), 20.into())]);
-    bed.waldur.set_limits(&resource, limits);
-    let status = bed.round().await;
-    assert_eq!(bed.world.max_nodes("physics"), Some(100));
+    fixture.waldur.set_limits(&resource, limits);
+    let status = fixture.round().await;
+    assert_eq!(fixture.world.max_nodes("physics"), Some(100));
     let parked = &status.parked["limits of physics"];
     assert!(
         parked.reason.contains("physics") && parked.reason.contains("50"),
@@ -517,50 +539,51 @@ async fn limits_that_contradict_the_projects_are_refused_and_told() {
 
 #[tokio::test]
 async fn the_resource_of_a_project_that_is_gone_is_ended_after_its_last_usage() {
-    let mut bed = Bed::new(Version::V8).await;
-    bed.world.project("physics/short", 10);
-    bed.world.ran("physics/short", "batch", 1, HOUR);
-    bed.round().await;
-    bed.world.ran("physics/short", "batch", 1, HOUR);
-    bed.world.admin(Command::DeleteProject {
+    let mut fixture = AccountantFixture::new(Version::V8).await;
+    fixture.world.project("physics/short", 10);
+    fixture.world.ran("physics/short", "batch", 1, HOUR);
+    fixture.round().await;
+    fixture.world.ran("physics/short", "batch", 1, HOUR);
+    fixture.world.admin(Command::DeleteProject {
         path: path("physics/short"),
     });
-    bed.round().await;
-    let made = bed.waldur.snapshot();
+    fixture.round().await;
+    let made = fixture.waldur.snapshot();
     assert_eq!(made.resources[0]["state"], "Terminated");
     assert_eq!(
-        bed.totals("2026-11")[&id("physics/short@batch", "node_hours")],
+        fixture.totals("2026-11")[&id("physics/short@batch", "node_hours")],
         200
     );
     // It stays so.
-    bed.wait(HOUR);
-    let status = bed.round().await;
+    fixture.wait(HOUR);
+    let status = fixture.round().await;
     assert_eq!((status.failure, status.parked.len()), (None, 0));
-    assert_eq!(bed.waldur.snapshot().resources.len(), 1);
+    assert_eq!(fixture.waldur.snapshot().resources.len(), 1);
 }
 
 /// For deployments that have what the document names.
 #[tokio::test]
 async fn single_events_are_told_in_order_once_each_on_the_paths_of_the_document() {
-    let mut bed = Bed::with(Version::V7, |settings| settings.seed_paths = true).await;
-    bed.waldur.set_seed_paths(true);
-    bed.world.ran("physics", "batch", 2, HOUR);
+    let mut fixture =
+        AccountantFixture::with(Version::V7, |settings| settings.seed_paths = true).await;
+    fixture.waldur.set_seed_paths(true);
+    fixture.world.ran("physics", "batch", 2, HOUR);
     // Its invoice begins with the first usage.
-    bed.round().await;
-    bed.waldur.fault(
+    fixture.round().await;
+    fixture.waldur.fault(
         Rule::new("/api/invoices/*/items/", Fault::lost_answer())
             .method("POST")
             .skip(2)
             .times(1),
     );
     for _ in 0..3 {
-        bed.world.ran("physics", "batch", 1, HOUR / 4);
+        fixture.world.ran("physics", "batch", 1, HOUR / 4);
     }
-    assert!(bed.round().await.failure.is_some());
-    bed.wait(10 * 60_000);
-    bed.succeeded(false);
-    assert_eq!(bed.round().await.failure, None);
-    let items = bed.waldur.seed_items();
+    assert!(fixture.round().await.failure.is_some());
+    fixture.wait(10 * 60_000);
+    fixture.succeeded(false);
+    assert_eq!(fixture.round().await.failure, None);
+    let items = fixture.waldur.seed_items();
     let keys: Vec<String> = items
         .iter()
         .filter_map(|item| item.idempotency_key.clone())
@@ -586,48 +609,50 @@ async fn single_events_are_told_in_order_once_each_on_the_paths_of_the_document(
         (second["gpu_hours"].as_f64(), second["duration_s"].as_f64()),
         (Some(8.0), Some(3_600.0))
     );
-    bed.assert_equal("2026-11", BEGIN, bed.world.now());
+    fixture.assert_equal("2026-11", BEGIN, fixture.world.now());
 }
 
 #[tokio::test]
 async fn an_event_that_is_refused_holds_nobody_up_and_is_told_again() {
-    let mut bed = Bed::with(Version::V7, |settings| settings.seed_paths = true).await;
-    bed.waldur.set_seed_paths(true);
-    bed.world.ran("physics", "batch", 2, HOUR);
-    bed.round().await;
-    bed.waldur.fault(
+    let mut fixture =
+        AccountantFixture::with(Version::V7, |settings| settings.seed_paths = true).await;
+    fixture.waldur.set_seed_paths(true);
+    fixture.world.ran("physics", "batch", 2, HOUR);
+    fixture.round().await;
+    fixture.waldur.fault(
         Rule::new("/api/invoices/*/items/", Fault::status(400))
             .method("POST")
             .times(1),
     );
-    bed.world.ran("physics", "batch", 1, HOUR);
-    let status = bed.round().await;
+    fixture.world.ran("physics", "batch", 1, HOUR);
+    let status = fixture.round().await;
     assert_eq!((status.failure, status.parked.len()), (None, 1));
-    assert_eq!(bed.waldur.seed_items().len(), 3);
-    bed.round().await;
-    assert_eq!(bed.waldur.seed_items().len(), 3);
-    bed.wait(16 * 60_000);
-    let status = bed.round().await;
+    assert_eq!(fixture.waldur.seed_items().len(), 3);
+    fixture.round().await;
+    assert_eq!(fixture.waldur.seed_items().len(), 3);
+    fixture.wait(16 * 60_000);
+    let status = fixture.round().await;
     assert_eq!((status.parked.len(), status.sent), (0, 4));
-    assert_eq!(bed.waldur.seed_items().len(), 4);
+    assert_eq!(fixture.waldur.seed_items().len(), 4);
 }
 
 #[tokio::test]
 async fn each_allocation_is_an_order_where_a_site_wants_that() {
-    let mut bed = Bed::with(Version::V8, |settings| settings.order_per_allocation = true).await;
-    bed.world.ran("physics", "batch", 2, HOUR);
-    bed.world.ran("physics", "batch", 1, HOUR);
-    bed.round().await;
-    bed.succeeded(false);
-    bed.round().await;
-    let made = bed.waldur.snapshot();
+    let mut fixture =
+        AccountantFixture::with(Version::V8, |settings| settings.order_per_allocation = true).await;
+    fixture.world.ran("physics", "batch", 2, HOUR);
+    fixture.world.ran("physics", "batch", 1, HOUR);
+    fixture.round().await;
+    fixture.succeeded(false);
+    fixture.round().await;
+    let made = fixture.waldur.snapshot();
     assert_eq!(made.resources.len(), 2);
     assert!(
         made.resources.iter().all(|r| r["state"] == "Terminated"),
         "{:?}",
         made.resources
     );
-    let gpu: i128 = bed
+    let gpu: i128 = fixture
         .totals("2026-11")
         .iter()
         .filter(|((_, kind), _)| kind == "gpu_hours")
@@ -640,60 +665,62 @@ async fn each_allocation_is_an_order_where_a_site_wants_that() {
 #[tokio::test]
 async fn when_everything_is_full_the_newest_events_are_dropped_and_totals_stay_true() {
     let small = Bounds { memory: 4, disk: 6 };
-    let mut bed = Bed::with(Version::V7, |settings| settings.bounds = small).await;
-    bed.waldur.down().await;
+    let mut fixture =
+        AccountantFixture::with(Version::V7, |settings| settings.bounds = small).await;
+    fixture.waldur.down().await;
     for _ in 0..8 {
-        bed.world.ran("physics", "batch", 1, HOUR);
+        fixture.world.ran("physics", "batch", 1, HOUR);
     }
-    let status = bed.round().await;
+    let status = fixture.round().await;
     assert_eq!(
         (status.in_memory, status.on_disk, status.dropped),
         (4, 6, 6)
     );
     assert!(status.is_full);
-    bed.waldur.up().await;
-    bed.wait(10 * 60_000);
-    let status = bed.round().await;
+    fixture.waldur.up().await;
+    fixture.wait(10 * 60_000);
+    let status = fixture.round().await;
     assert_eq!(
         (status.in_memory, status.on_disk, status.dropped),
         (0, 0, 6)
     );
-    let head = bed.world.head();
+    let head = fixture.world.head();
     assert_eq!((head.acknowledged, head.dropped), (head.last, 6));
-    bed.assert_equal("2026-11", BEGIN, bed.world.now());
+    fixture.assert_equal("2026-11", BEGIN, fixture.world.now());
 }
 
 /// Two hours at a hundred events a minute, with the buffers of the document; then Waldur is back.
 #[tokio::test]
 async fn an_outage_of_two_hours_loses_nothing_and_keeps_the_order() {
-    let mut bed = Bed::with(Version::V7, |settings| settings.seed_paths = true).await;
-    bed.waldur.set_seed_paths(true);
-    bed.world.ran("physics", "batch", 1, HOUR);
-    bed.round().await;
-    let before = bed.waldur.seed_items().len();
-    bed.waldur.down().await;
+    let mut fixture =
+        AccountantFixture::with(Version::V7, |settings| settings.seed_paths = true).await;
+    fixture.waldur.set_seed_paths(true);
+    fixture.world.ran("physics", "batch", 1, HOUR);
+    fixture.round().await;
+    let before = fixture.waldur.seed_items().len();
+    fixture.waldur.down().await;
     for minute in 0..120 {
         let mut running = Vec::new();
         for n in 0..50 {
             let project = ["physics", "physics/higgs", "bio"][n % 3];
-            running.push(bed.world.start(project, "batch", 1));
+            running.push(fixture.world.start(project, "batch", 1));
         }
-        bed.wait(60_000);
-        running.into_iter().for_each(|id| bed.world.end(id));
-        let status = bed.round().await;
+        fixture.wait(60_000);
+        running.into_iter().for_each(|id| fixture.world.end(id));
+        let status = fixture.round().await;
         assert!(status.failure.is_some(), "minute {minute}");
         assert_eq!(status.dropped, 0);
     }
-    let status = bed.status();
+    let status = fixture.status();
     assert_eq!((status.in_memory, status.on_disk), (10_000, 2_000));
-    bed.waldur.up().await;
-    bed.wait(6 * 60_000);
-    let status = bed.round().await;
+    fixture.waldur.up().await;
+    fixture.wait(6 * 60_000);
+    let status = fixture.round().await;
     assert_eq!(
         (status.failure, status.in_memory, status.on_disk),
         (None, 0, 0)
     );
-    let items = bed.waldur.seed_items();
+    let items = fixture.waldur.seed_items();
     assert_eq!(items.len() - before, 12_000);
     let numbers: Vec<u64> = items
         .iter()
@@ -701,5 +728,5 @@ async fn an_outage_of_two_hours_loses_nothing_and_keeps_the_order() {
         .collect();
     assert!(numbers.is_sorted_by(|a, b| a < b));
     assert!(items.iter().all(|item| item.received == 1));
-    bed.assert_equal("2026-11", BEGIN, bed.world.now());
+    fixture.assert_equal("2026-11", BEGIN, fixture.world.now());
 }

@@ -23,7 +23,7 @@ async fn started(tree: Tree) -> (FakeBmc, tempfile::TempDir, PathBuf) {
     (bmc, folder, path)
 }
 
-impl Bed {
+impl BmcFixture {
     /// What its BMC did, oldest first.
     async fn deeds(&self) -> Vec<BmcDid> {
         let items = self
@@ -78,13 +78,13 @@ async fn the_task_of_a_flash_stands_beside_the_change_and_is_told_once_over_a_re
     let (bmc, folder, path) = started(xe9680()).await;
     let plan = || BmcPlan::load(&path).unwrap();
     let kept = || kept_in(folder.path());
-    let bed = Bed::with(plan(), kept().await);
-    bed.until_entries("gpu001", 1).await;
-    bed.looks(1).await;
-    assert_eq!(bed.deeds().await, [], "nothing was done yet");
+    let fixture = BmcFixture::with(plan(), kept().await);
+    fixture.until_entries("gpu001", 1).await;
+    fixture.looks(1).await;
+    assert_eq!(fixture.deeds().await, [], "nothing was done yet");
     assert!(bmc.flash(MANAGER, "/FirmwareVersion", "7.10.50.00"));
-    let deeds = bed.until_deeds(1).await;
-    let told = bed.until_entries("gpu001", 2).await;
+    let deeds = fixture.until_deeds(1).await;
+    let told = fixture.until_entries("gpu001", 2).await;
     assert_eq!(change(&told[1]).1, "7.10.50.00");
     let DeedOf::Task {
         name,
@@ -99,22 +99,22 @@ async fn the_task_of_a_flash_stands_beside_the_change_and_is_told_once_over_a_re
     assert!(started_at.is_some() && *started_at <= deeds[0].deed.at);
     assert_eq!(deeds[0].believed(), deeds[0].deed.at);
     assert!(deeds[0].deed.at <= Some(deeds[0].read_at));
-    drop(bed.end().await);
+    drop(fixture.end().await);
 
     // Read anew from its beginning by the next run, and told once.
-    let bed = Bed::with(plan(), kept().await);
-    bed.looks(3).await;
-    assert_eq!(bed.deeds().await.len(), 1);
+    let fixture = BmcFixture::with(plan(), kept().await);
+    fixture.looks(3).await;
+    assert_eq!(fixture.deeds().await.len(), 1);
     assert!(bmc.counters().in_flight_max <= 1);
 }
 
 #[tokio::test]
 async fn a_look_at_which_nothing_is_new_costs_one_or_two_requests_more() {
     let (bmc, _folder, path) = started(tree("hpe-dl325-ilo5")).await;
-    let bed = Bed::start(BmcPlan::load(&path).unwrap());
-    bed.looks(2).await;
+    let fixture = BmcFixture::start(BmcPlan::load(&path).unwrap());
+    fixture.looks(2).await;
     bmc.clear_counters();
-    bed.looks(4).await;
+    fixture.looks(4).await;
     let log = bmc.counters().log;
     let asked = |part: &str| log.iter().filter(|line| line.contains(part)).count();
     let looks = log
@@ -134,16 +134,16 @@ async fn a_look_at_which_nothing_is_new_costs_one_or_two_requests_more() {
 #[tokio::test]
 async fn new_entries_are_told_whatever_the_clock_and_a_bmc_without_lists_tells_nothing() {
     let (bmc, _folder, path) = started(tree("hpe-dl325-ilo5")).await;
-    let bed = Bed::start(BmcPlan::load(&path).unwrap());
-    bed.looks(2).await;
+    let fixture = BmcFixture::start(BmcPlan::load(&path).unwrap());
+    fixture.looks(2).await;
     // Hundreds of entries of years ago are no news.
-    assert_eq!(bed.deeds().await, []);
+    assert_eq!(fixture.deeds().await, []);
     assert!(bmc.add(IML, entry(900, "Critical", "Uncorrectable memory error")));
     assert!(bmc.add(IML, entry(901, "OK", "Server power restored")));
     let mut flashed = entry(902, "OK", "Firmware flashed (iLO 5 2.72)");
     flashed["Created"] = json!("1970-01-01T00:03:12Z");
     assert!(bmc.add(IML, flashed));
-    let deeds = bed.until_deeds(2).await;
+    let deeds = fixture.until_deeds(2).await;
     assert_eq!(deeds.len(), 2, "{deeds:#?}");
     assert_eq!(deeds[0].deed.severity, DeedSeverity::Critical);
     assert_eq!((deeds[0].deed.at, deeds[1].deed.at), (None, Some(192_000)));
@@ -156,18 +156,18 @@ async fn new_entries_are_told_whatever_the_clock_and_a_bmc_without_lists_tells_n
     ] {
         bmc.break_path(list, Fault::NotFound);
     }
-    let bed = Bed::start(BmcPlan::load(&path).unwrap());
-    bed.looks(3).await;
-    assert_eq!(bed.deeds().await, []);
-    let parts = bed.readings.parts(&id("gpu001")).unwrap();
+    let fixture = BmcFixture::start(BmcPlan::load(&path).unwrap());
+    fixture.looks(3).await;
+    assert_eq!(fixture.deeds().await, []);
+    let parts = fixture.readings.parts(&id("gpu001")).unwrap();
     assert_eq!(parts.reasons, [], "that is normal");
 }
 
 #[tokio::test]
 async fn lists_that_are_broken_huge_or_cyclic_cost_only_themselves() {
     let (bmc, _folder, path) = started(tree("hpe-dl325-ilo5")).await;
-    let bed = Bed::start(BmcPlan::load(&path).unwrap());
-    bed.looks(2).await;
+    let fixture = BmcFixture::start(BmcPlan::load(&path).unwrap());
+    fixture.looks(2).await;
     bmc.break_path(TASKS, Fault::BrokenJson);
     bmc.break_path(
         "/redfish/v1/Managers/1/LogServices/IEL/Entries",
@@ -182,16 +182,16 @@ async fn lists_that_are_broken_huge_or_cyclic_cost_only_themselves() {
     let inventory = "/redfish/v1/UpdateService/FirmwareInventory/1";
     let _ = bmc.set(inventory, "/Version", flash);
     assert!(bmc.add(IML, entry(900, "Warning", "a fan is slow")));
-    let deeds = bed.until_deeds(1).await;
+    let deeds = fixture.until_deeds(1).await;
     assert_eq!(deeds[0].deed.message, "a fan is slow");
-    bed.until_entries("gpu001", 2).await;
-    let power = bed.readings.power(&id("gpu001")).unwrap();
+    fixture.until_entries("gpu001", 2).await;
+    let power = fixture.readings.power(&id("gpu001")).unwrap();
     assert!(power.power.draw.is_known(), "{power:?}");
     // And when they are whole again, they are read again.
     bmc.heal();
     let of_manager = "/redfish/v1/Managers/1/LogServices/IEL/Entries";
     assert!(bmc.add(of_manager, entry(901, "Critical", "iLO: flash is worn out")));
-    let deeds = bed.until_deeds(2).await;
+    let deeds = fixture.until_deeds(2).await;
     assert_eq!(
         deeds[1].deed.message, "iLO: flash is worn out",
         "{deeds:#?}"

@@ -12,9 +12,9 @@ fn silent(readings: &Readings) -> Option<String> {
     Some(silent.evidence.clone())
 }
 
-async fn asked(bed: &Bed) -> Looked {
+async fn asked(fixture: &BmcFixture) -> Looked {
     let node = id(NODE);
-    bed.readings.look(&node, "ada", LONG).await.unwrap()
+    fixture.readings.look(&node, "ada", LONG).await.unwrap()
 }
 
 #[tokio::test]
@@ -29,21 +29,22 @@ async fn a_file_of_authorities_that_goes_is_the_reason_until_it_is_back() {
     let trust = Trust::CaFile(ca.clone());
     let endpoint = Endpoint::new(&bmc.url(), "admin", password, trust).unwrap();
     plan.targets[0].endpoint = ReadOnly(endpoint);
-    let bed = Bed::start(plan);
-    let why = bed.until("silence", silent).await;
+    let fixture = BmcFixture::start(plan);
+    let why = fixture.until("silence", silent).await;
     assert!(why.contains("ca.pem: no certificate authorities"), "{why}");
     assert!(why.contains("No such file"), "{why}");
-    let power = bed.readings.power(&id(NODE)).unwrap();
+    let power = fixture.readings.power(&id(NODE)).unwrap();
     assert_eq!(power.power.draw, Reading::failed(why.clone()));
-    assert_eq!(asked(&bed).await, Looked::Silent { why });
+    assert_eq!(asked(&fixture).await, Looked::Silent { why });
 
     let made = rcgen::generate_simple_self_signed(["b".to_owned()]).unwrap();
     fs::write(&ca, made.cert.pem()).unwrap();
     // Not after the minute until it is tried again unasked.
-    assert!(matches!(asked(&bed).await, Looked::Read { .. }));
-    bed.until("no silence", |r| silent(r).is_none().then_some(()))
+    assert!(matches!(asked(&fixture).await, Looked::Read { .. }));
+    fixture
+        .until("no silence", |r| silent(r).is_none().then_some(()))
         .await;
-    bed.end().await;
+    fixture.end().await;
     assert_eq!(bmc.counters().sessions, 0);
 }
 
@@ -62,15 +63,16 @@ async fn a_worker_that_breaks_down_ends_its_session_and_begins_anew() {
             Some(cray())
         })
     };
-    let bed = Bed::beside(plan, History::open(None).unwrap(), hosts);
-    let why = bed.until("silence", silent).await;
+    let fixture = BmcFixture::beside(plan, History::open(None).unwrap(), hosts);
+    let why = fixture.until("silence", silent).await;
     assert!(why.contains("broke down"), "{why}");
     assert_eq!(bmc.counters().sessions, 0);
     breaks.store(false, Ordering::Relaxed);
-    assert!(matches!(asked(&bed).await, Looked::Read { .. }));
-    bed.until("no silence", |r| silent(r).is_none().then_some(()))
+    assert!(matches!(asked(&fixture).await, Looked::Read { .. }));
+    fixture
+        .until("no silence", |r| silent(r).is_none().then_some(()))
         .await;
-    bed.end().await;
+    fixture.end().await;
 }
 
 #[tokio::test]
@@ -91,31 +93,34 @@ async fn what_was_named_outlasts_a_worker_that_breaks_down_until_the_bmc_says_th
             Some(cray())
         })
     };
-    let bed = Bed::beside(plan, History::open(None).unwrap(), hosts);
+    let fixture = BmcFixture::beside(plan, History::open(None).unwrap(), hosts);
     let is_named = |readings: &Readings| {
         let parts = readings.parts(&id(NODE));
         let named = parts.map(|parts| parts.named().reasons);
         let mut codes = named.iter().flatten().map(|(code, _)| code);
         codes.any(|code| code == "bmc.system_critical")
     };
-    bed.until("the fault", |r| is_named(r).then_some(())).await;
+    fixture
+        .until("the fault", |r| is_named(r).then_some(()))
+        .await;
     breaks.store(true, Ordering::Relaxed);
-    let why = bed.until("silence", silent).await;
+    let why = fixture.until("silence", silent).await;
     assert!(why.contains("broke down"), "{why}");
-    assert!(is_named(&bed.readings));
+    assert!(is_named(&fixture.readings));
     // It begins anew, and its first look is not answered.
     breaks.store(false, Ordering::Relaxed);
     bmc.break_path("*", Fault::Reset);
-    assert!(matches!(asked(&bed).await, Looked::Silent { .. }));
+    assert!(matches!(asked(&fixture).await, Looked::Silent { .. }));
     let another = |r: &Readings| silent(r).filter(|now| *now != why);
-    bed.until("its own silence", another).await;
-    assert!(is_named(&bed.readings));
+    fixture.until("its own silence", another).await;
+    assert!(is_named(&fixture.readings));
     health("OK");
     bmc.heal();
-    assert!(matches!(asked(&bed).await, Looked::Read { .. }));
-    bed.until("it is over", |r| {
-        (silent(r).is_none() && !is_named(r)).then_some(())
-    })
-    .await;
-    bed.end().await;
+    assert!(matches!(asked(&fixture).await, Looked::Read { .. }));
+    fixture
+        .until("it is over", |r| {
+            (silent(r).is_none() && !is_named(r)).then_some(())
+        })
+        .await;
+    fixture.end().await;
 }

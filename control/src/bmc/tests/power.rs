@@ -21,10 +21,10 @@ fn seen(readings: &Readings) -> Option<Arc<PowerSeen>> {
 }
 
 /// For so long nothing says that there is no draw or no limit, and nothing is read.
-async fn stays_unknown(bed: &Bed, last: &PowerSeen, how_long: Duration) {
+async fn stays_unknown(fixture: &BmcFixture, last: &PowerSeen, how_long: Duration) {
     let ends_at = Instant::now() + how_long;
     while Instant::now() < ends_at {
-        let now = seen(&bed.readings).unwrap();
+        let now = seen(&fixture.readings).unwrap();
         if now.power != last.power {
             assert!(!now.power.draw.is_known(), "{now:?}");
             assert_eq!(now.power.limit_state, LimitState::Unknown, "{now:?}");
@@ -39,23 +39,23 @@ async fn a_bmc_that_hangs_and_then_dies_never_says_that_nothing_limits_its_node(
     let bmc = FakeBmc::builder(tree("hpe-dl325-ilo5")).steady();
     let bmc = bmc.start().await.unwrap();
     let folder = folder();
-    let bed = Bed::start(plan(folder.path(), &bmc.url(), 3600));
+    let fixture = BmcFixture::start(plan(folder.path(), &bmc.url(), 3600));
     let drawn = |r: &Readings| seen(r).filter(|s| s.power.draw.present().is_some());
-    bed.until("a draw", drawn).await;
+    fixture.until("a draw", drawn).await;
     // Everything but its power answers, and somebody has it looked at.
     bmc.break_path("/redfish/v1/Chassis*", Fault::Slow { ms: 600_000 });
-    let looked = bed.readings.look(&id("gpu001"), "ada", LONG).await;
+    let looked = fixture.readings.look(&id("gpu001"), "ada", LONG).await;
     assert!(matches!(looked, Some(Looked::Read { .. })), "{looked:?}");
-    let hung = seen(&bed.readings).unwrap();
+    let hung = seen(&fixture.readings).unwrap();
     assert!(!hung.power.draw.is_known(), "{hung:?}");
     let requests = bmc.counters().requests;
-    stays_unknown(&bed, &hung, Duration::from_secs(4)).await;
+    stays_unknown(&fixture, &hung, Duration::from_secs(4)).await;
     // It is dead: its port takes no connection.
     bmc.break_path("*", Fault::Reset);
-    stays_unknown(&bed, &hung, Duration::from_secs(4)).await;
+    stays_unknown(&fixture, &hung, Duration::from_secs(4)).await;
     assert!(hung.read_at.is_some() && bmc.counters().requests >= requests);
     bmc.heal();
-    let again = bed.until("a draw again", |r| {
+    let again = fixture.until("a draw again", |r| {
         drawn(r).filter(|s| s.read_at > hung.read_at)
     });
     assert_ne!(again.await.power.limit_state, LimitState::Unknown);
@@ -66,17 +66,17 @@ async fn power_that_is_nowhere_found_any_more_is_looked_for_and_not_absent() {
     let bmc = FakeBmc::builder(tree("hpe-dl325-ilo5")).steady();
     let bmc = bmc.start().await.unwrap();
     let folder = folder();
-    let bed = Bed::start(plan(folder.path(), &bmc.url(), 3600));
+    let fixture = BmcFixture::start(plan(folder.path(), &bmc.url(), 3600));
     let drawn = |r: &Readings| seen(r).filter(|s| s.power.draw.present().is_some());
-    let before = bed.until("a draw", drawn).await;
+    let before = fixture.until("a draw", drawn).await;
     // As a BMC does while it starts.
     bmc.break_path("*", Fault::NotFound);
     let unknown = |r: &Readings| seen(r).filter(|s| s.power != before.power);
-    let now = bed.until("nothing", unknown).await;
+    let now = fixture.until("nothing", unknown).await;
     assert!(!now.power.draw.is_known(), "{now:?}");
     assert_eq!(now.power.limit_state, LimitState::Unknown, "{now:?}");
     bmc.heal();
-    bed.until("a draw again", drawn).await;
+    fixture.until("a draw again", drawn).await;
 }
 
 #[tokio::test]
@@ -87,8 +87,8 @@ async fn a_wrong_password_is_the_reason_for_no_power_and_a_corrected_one_is_used
     let password = folder.path().join("password");
     let right = fs::read_to_string(&password).unwrap();
     fs::write(&password, "not this one\n").unwrap();
-    let bed = Bed::start(plan(folder.path(), &bmc.url(), 3600));
-    let denied = bed.until("a reason", seen).await;
+    let fixture = BmcFixture::start(plan(folder.path(), &bmc.url(), 3600));
+    let denied = fixture.until("a reason", seen).await;
     let Reading::Denied { why } = &denied.power.draw else {
         panic!("{denied:?}");
     };
@@ -97,7 +97,7 @@ async fn a_wrong_password_is_the_reason_for_no_power_and_a_corrected_one_is_used
     fs::write(&password, right).unwrap();
     let drawn = |r: &Readings| seen(r).filter(|s| s.power.draw.present().is_some());
     let began_at = Instant::now();
-    bed.until("a draw", drawn).await;
+    fixture.until("a draw", drawn).await;
     // Not after the minute for which a BMC that did not answer is left alone.
     assert!(began_at.elapsed() < Duration::from_secs(30));
 }
@@ -116,12 +116,12 @@ async fn the_bmc_of_another_machine_is_a_reason_and_ends_none_of_the_others() {
     }
     let entry = format!("url: '{}', nodes: gpu777", bmc.url());
     let plan = BmcPlan::load(&file(folder.path(), &[entry])).unwrap();
-    let bed = Bed::start(plan);
+    let fixture = BmcFixture::start(plan);
     let reasons = |r: &Readings| {
         let reasons = r.parts(&id("gpu777"))?.reasons.clone();
         (!reasons.is_empty()).then_some(reasons)
     };
-    let told = bed.until("a reason", reasons).await;
+    let told = fixture.until("a reason", reasons).await;
     assert_eq!((told.len(), &*told[0].code), (1, "bmc.wrong_system"));
     assert_eq!(
         told[0].evidence,
@@ -136,9 +136,9 @@ async fn the_bmc_of_another_machine_is_a_reason_and_ends_none_of_the_others() {
         let told = reasons(r)?;
         (told[0].code == "bmc.unverified").then_some(told)
     };
-    bed.until("nothing to compare", unverified).await;
+    fixture.until("nothing to compare", unverified).await;
     // Put where it belongs.
     assert!(bmc.set(system, "/Model", "HPE Cray EX235n".into()));
     let fine = |r: &Readings| r.parts(&id("gpu777"))?.reasons.is_empty().then_some(());
-    bed.until("its own", fine).await;
+    fixture.until("its own", fine).await;
 }

@@ -1,6 +1,6 @@
 //! Allocations.
 
-use super::bed::{Bed, OUTPUT, PATIENCE, job};
+use super::fixture::{ApiFixture, OUTPUT, PATIENCE, job};
 use futures::TryStreamExt;
 use lattice_client::{
     AllocationFilter, AllocationRequest, AllocationView, ClientError, JobRef, LogOptions,
@@ -15,8 +15,8 @@ fn numbers(list: &[AllocationView]) -> Vec<u64> {
 
 #[tokio::test]
 async fn a_limit_that_would_be_exceeded_is_told_level_by_level() {
-    let bed = Bed::furnished().await;
-    let alice = bed.client("alice");
+    let fixture = ApiFixture::furnished().await;
+    let alice = fixture.client("alice");
     for dry_run in [true, false] {
         let options = SubmitOptions {
             dry_run,
@@ -70,8 +70,8 @@ async fn a_limit_that_would_be_exceeded_is_told_level_by_level() {
 
 #[tokio::test]
 async fn a_dry_run_judges_and_changes_nothing() {
-    let bed = Bed::furnished().await;
-    let alice = bed.client("alice");
+    let fixture = ApiFixture::furnished().await;
+    let alice = fixture.client("alice");
     let options = SubmitOptions {
         dry_run: true,
         ..SubmitOptions::default()
@@ -87,8 +87,8 @@ async fn a_dry_run_judges_and_changes_nothing() {
 
 #[tokio::test]
 async fn what_a_request_said_of_its_demand_is_shown_as_it_was_said() {
-    let bed = Bed::furnished().await;
-    let alice = bed.client("alice");
+    let fixture = ApiFixture::furnished().await;
+    let alice = fixture.client("alice");
     let mut request = job("atlas/web", 1);
     request.data_ready = Some(0.8);
     request.checkpoint_time = Some("5m".to_owned());
@@ -108,8 +108,8 @@ async fn what_a_request_said_of_its_demand_is_shown_as_it_was_said() {
 
 #[tokio::test]
 async fn bad_requests_say_what_is_wrong_and_change_nothing() {
-    let bed = Bed::furnished().await;
-    let alice = bed.client("alice");
+    let fixture = ApiFixture::furnished().await;
+    let alice = fixture.client("alice");
     let mut far = job("atlas/web", 1);
     far.walltime = Some("soon".to_owned());
     let mut odd = job("atlas/web", 1);
@@ -142,8 +142,8 @@ async fn bad_requests_say_what_is_wrong_and_change_nothing() {
 
 #[tokio::test]
 async fn a_repeated_submit_is_one_allocation() {
-    let bed = Bed::furnished().await;
-    let alice = bed.client("alice");
+    let fixture = ApiFixture::furnished().await;
+    let alice = fixture.client("alice");
     let key = || SubmitOptions {
         key: Some("once".to_owned()),
         dry_run: false,
@@ -154,7 +154,7 @@ async fn a_repeated_submit_is_one_allocation() {
     let other = alice.submit(&job("atlas/web", 3), key()).await.unwrap_err();
     assert_eq!(other.problem().unwrap().code, "key_reused");
     // Another principal's key is another key.
-    let bobs = bed
+    let bobs = fixture
         .client("bob")
         .submit(&job("atlas/web", 3), key())
         .await
@@ -172,9 +172,9 @@ async fn a_repeated_submit_is_one_allocation() {
 
 #[tokio::test]
 async fn what_somebody_runs_is_for_them_and_for_operators() {
-    let bed = Bed::furnished().await;
-    let id = bed.submit("alice", "atlas/web", 2).await;
-    let own = bed.client("alice").allocation(id).await.unwrap();
+    let fixture = ApiFixture::furnished().await;
+    let id = fixture.submit("alice", "atlas/web", 2).await;
+    let own = fixture.client("alice").allocation(id).await.unwrap();
     assert_eq!(
         (own.user.as_str(), own.walltime.as_deref()),
         ("alice", Some("10m"))
@@ -183,7 +183,8 @@ async fn what_somebody_runs_is_for_them_and_for_operators() {
     assert_eq!(workload.argv, ["true"]);
     assert_eq!(workload.env["SECRET"], "<redacted>");
     assert!(
-        bed.client("op")
+        fixture
+            .client("op")
             .allocation(id)
             .await
             .unwrap()
@@ -192,7 +193,8 @@ async fn what_somebody_runs_is_for_them_and_for_operators() {
     );
     for who in ["bob", "eye"] {
         assert!(
-            bed.client(who)
+            fixture
+                .client(who)
                 .allocation(id)
                 .await
                 .unwrap()
@@ -204,13 +206,13 @@ async fn what_somebody_runs_is_for_them_and_for_operators() {
 
 #[tokio::test]
 async fn lists_filter_and_page_over_the_living_and_the_ended() {
-    let bed = Bed::furnished().await;
+    let fixture = ApiFixture::furnished().await;
     for n in 0..7 {
         let who = if n % 2 == 0 { "alice" } else { "bob" };
         let project = if n < 4 { "atlas/web" } else { "atlas/physics" };
-        bed.submit(who, project, 1).await;
+        fixture.submit(who, project, 1).await;
     }
-    let op = bed.client("op");
+    let op = fixture.client("op");
     let ended = op.cancel(AllocationId(2)).await.unwrap();
     assert_eq!(ended.state, "cancelled");
     assert!(ended.stop.unwrap().contains("op"));
@@ -269,9 +271,9 @@ async fn lists_filter_and_page_over_the_living_and_the_ended() {
 
 #[tokio::test]
 async fn holding_releasing_and_cancelling_are_for_whom_it_belongs_to() {
-    let bed = Bed::furnished().await;
-    let id = bed.submit("alice", "atlas/web", 2).await;
-    let (alice, bob) = (bed.client("alice"), bed.client("bob"));
+    let fixture = ApiFixture::furnished().await;
+    let id = fixture.submit("alice", "atlas/web", 2).await;
+    let (alice, bob) = (fixture.client("alice"), fixture.client("bob"));
     let denied = bob.cancel(id).await.unwrap_err();
     assert!(matches!(denied, ClientError::NotAllowed(_)), "{denied:?}");
     let held = alice.hold(id).await.unwrap();
@@ -296,18 +298,18 @@ async fn holding_releasing_and_cancelling_are_for_whom_it_belongs_to() {
 
 #[tokio::test]
 async fn output_comes_from_the_node_for_whom_it_is() {
-    let bed = Bed::furnished().await;
-    let id = bed.submit("alice", "atlas/web", 1).await;
-    let alice = bed.client("alice");
+    let fixture = ApiFixture::furnished().await;
+    let id = fixture.submit("alice", "atlas/web", 1).await;
+    let alice = fixture.client("alice");
     let read = async |options: LogOptions| -> Result<String, ClientError> {
         let chunks: Vec<_> = alice.logs(id, options).await?.try_collect().await?;
         Ok(String::from_utf8(chunks.concat()).unwrap())
     };
     let early = read(LogOptions::default()).await.unwrap_err();
     assert_eq!(early.problem().unwrap().code, "not_started");
-    bed.assign(id, &["gpu001"]).await;
+    fixture.assign(id, &["gpu001"]).await;
     assert_eq!(read(LogOptions::default()).await.unwrap(), OUTPUT);
-    bed.begins(id, "gpu001").await;
+    fixture.begins(id, "gpu001").await;
     let follow = LogOptions {
         follow: true,
         offset: 6,
@@ -326,7 +328,7 @@ async fn output_comes_from_the_node_for_whom_it_is() {
     .await
     .unwrap_err();
     assert_eq!(rank.exit_code(), 4, "{rank}");
-    let denied = bed
+    let denied = fixture
         .client("bob")
         .logs(id, LogOptions::default())
         .await
@@ -344,15 +346,15 @@ async fn output_comes_from_the_node_for_whom_it_is() {
 
 #[tokio::test]
 async fn readers_of_one_node_leave_room_for_orders_to_it() {
-    let bed = Bed::furnished().await;
-    let id = bed.submit("alice", "atlas/web", 1).await;
-    bed.assign(id, &["gpu001"]).await;
+    let fixture = ApiFixture::furnished().await;
+    let id = fixture.submit("alice", "atlas/web", 1).await;
+    fixture.assign(id, &["gpu001"]).await;
     let follow = || LogOptions {
         follow: true,
         output: LogOutput::Stderr,
         ..LogOptions::default()
     };
-    let (alice, op) = (bed.client("alice"), bed.client("op"));
+    let (alice, op) = (fixture.client("alice"), fixture.client("op"));
     let mut held = Vec::new();
     for n in 0..16 {
         let who = if n % 2 == 0 { &alice } else { &op };
@@ -366,7 +368,11 @@ async fn readers_of_one_node_leave_room_for_orders_to_it() {
     );
     assert!(problem.detail.contains("gpu001"), "{}", problem.detail);
     // The node still answers other questions.
-    bed.client("op").inventory("gpu001", true).await.unwrap();
+    fixture
+        .client("op")
+        .inventory("gpu001", true)
+        .await
+        .unwrap();
     drop(held);
     let freed = async {
         while alice.logs(id, follow()).await.is_err() {
@@ -380,15 +386,15 @@ async fn readers_of_one_node_leave_room_for_orders_to_it() {
 
 #[tokio::test]
 async fn who_follows_waits_for_the_rank_to_begin() {
-    let bed = Bed::furnished().await;
-    let id = bed.submit("alice", "atlas/web", 1).await;
-    let alice = bed.client("alice");
+    let fixture = ApiFixture::furnished().await;
+    let id = fixture.submit("alice", "atlas/web", 1).await;
+    let alice = fixture.client("alice");
     let follow = LogOptions {
         follow: true,
         ..LogOptions::default()
     };
     let mut pending = alice.logs(id, follow).await.unwrap();
-    bed.assign(id, &["gpu001"]).await;
+    fixture.assign(id, &["gpu001"]).await;
     let mut starting = alice.logs(id, follow).await.unwrap();
     // Both have their answer, and nothing in it, for as long as the node has said nothing.
     let early = std::time::Duration::from_millis(100);
@@ -396,7 +402,7 @@ async fn who_follows_waits_for_the_rank_to_begin() {
         let next = tokio::time::timeout(early, waiting.try_next()).await;
         assert!(next.is_err(), "{next:?}");
     }
-    bed.begins(id, "gpu001").await;
+    fixture.begins(id, "gpu001").await;
     for waiting in [pending, starting] {
         let chunks: Vec<_> = waiting.try_collect().await.unwrap();
         assert_eq!(chunks.concat(), OUTPUT.as_bytes());
@@ -405,9 +411,9 @@ async fn who_follows_waits_for_the_rank_to_begin() {
 
 #[tokio::test]
 async fn who_follows_what_never_begins_is_told_its_end() {
-    let bed = Bed::furnished().await;
-    let id = bed.submit("alice", "atlas/web", 1).await;
-    let alice = bed.client("alice");
+    let fixture = ApiFixture::furnished().await;
+    let id = fixture.submit("alice", "atlas/web", 1).await;
+    let alice = fixture.client("alice");
     let follow = LogOptions {
         follow: true,
         ..LogOptions::default()
@@ -422,14 +428,15 @@ async fn who_follows_what_never_begins_is_told_its_end() {
 
 #[tokio::test]
 async fn why_somebody_elses_program_could_not_start_is_not_told() {
-    let bed = Bed::furnished().await;
-    let id = bed.submit("alice", "atlas/web", 1).await;
-    bed.assign(id, &["gpu001"]).await;
+    let fixture = ApiFixture::furnished().await;
+    let id = fixture.submit("alice", "atlas/web", 1).await;
+    fixture.assign(id, &["gpu001"]).await;
     let reason = "/home/alice/secret-project/train: no such file".to_owned();
-    bed.ends(id, "gpu001", RankExit::SpawnFailed { reason })
+    fixture
+        .ends(id, "gpu001", RankExit::SpawnFailed { reason })
         .await;
     let told = async |who: &str| {
-        let client = bed.client(who);
+        let client = fixture.client(who);
         let shown = client.allocation(id).await.unwrap();
         assert_eq!(shown.state, "failed");
         let why = client.explanation(id).await.unwrap().summary;
@@ -454,8 +461,8 @@ async fn why_somebody_elses_program_could_not_start_is_not_told() {
 
 #[tokio::test]
 async fn output_in_a_file_of_the_users_is_not_read_but_its_place_is_told() {
-    let bed = Bed::furnished().await;
-    let alice = bed.client("alice");
+    let fixture = ApiFixture::furnished().await;
+    let alice = fixture.client("alice");
     let mut request = job("atlas/web", 2);
     request.output = Some("/scratch/alice/%j-%r-%n.100%%".to_owned());
     request.working_dir = Some("/home/alice".to_owned());
@@ -470,7 +477,7 @@ async fn output_in_a_file_of_the_users_is_not_read_but_its_place_is_told() {
         assert_eq!(error.problem().unwrap().code, "output_in_file");
         error.to_string()
     };
-    bed.assign(id, &["gpu001", "gpu002"]).await;
+    fixture.assign(id, &["gpu001", "gpu002"]).await;
     let rank = |rank| LogOptions {
         rank,
         ..LogOptions::default()
@@ -483,7 +490,7 @@ async fn output_in_a_file_of_the_users_is_not_read_but_its_place_is_told() {
         )
     );
     // What has no file of its own is read as ever.
-    bed.begins(id, "gpu001").await;
+    fixture.begins(id, "gpu001").await;
     let stderr = LogOptions {
         output: LogOutput::Stderr,
         ..LogOptions::default()
@@ -491,15 +498,15 @@ async fn output_in_a_file_of_the_users_is_not_read_but_its_place_is_told() {
     let read = alice.logs(id, stderr).await.unwrap();
     let read: Vec<_> = read.try_collect().await.unwrap();
     assert!(read.concat().is_empty());
-    let bob = bed.client("bob").logs(id, rank(0)).await.err().unwrap();
+    let bob = fixture.client("bob").logs(id, rank(0)).await.err().unwrap();
     assert_eq!(bob.exit_code(), 5, "its place is nobody else's business");
 }
 
 /// Nothing schedules here.
 #[tokio::test]
 async fn work_is_waited_for_over_a_restart_and_no_longer_than_is_said() {
-    let mut bed = Bed::furnished().await;
-    let alice = bed.client("alice");
+    let mut fixture = ApiFixture::furnished().await;
+    let alice = fixture.client("alice");
     let work = AllocationRequest {
         project: "atlas/web".to_owned(),
         nodes: 1,
@@ -513,7 +520,7 @@ async fn work_is_waited_for_over_a_restart_and_no_longer_than_is_said() {
     };
     assert_eq!(seen.unwrap().state, "pending");
 
-    bed.close().await;
+    fixture.close().await;
     let late = alice.wait(id, short).await.unwrap_err();
     assert!(
         matches!(late, WaitError::TimedOut { seen: None, .. }),
@@ -525,7 +532,7 @@ async fn work_is_waited_for_over_a_restart_and_no_longer_than_is_said() {
     });
     tokio::time::sleep(Duration::from_millis(200)).await;
     assert!(!waiting.is_finished());
-    bed.open();
+    fixture.open();
     alice.cancel(id).await.unwrap();
     assert_eq!(waiting.await.unwrap().unwrap().state, "cancelled");
     let unknown = alice.wait(JobRef::from(AllocationId(999)), short).await;

@@ -1,14 +1,14 @@
 //! The audit as it is read.
 
-use super::bed::Bed;
+use super::fixture::ApiFixture;
 use lattice_client::{AuditFilter, api::audit::AuditView};
 use lattice_quorum_types::audit::{AuditEntry, verify_chain};
 
 /// Something of everything: three tokens, one withdrawn, one member thrown out, one node taken.
 /// What made the tenants and projects is before it.
-async fn busy() -> Bed {
-    let bed = Bed::furnished().await;
-    let root = bed.client("root");
+async fn busy() -> ApiFixture {
+    let fixture = ApiFixture::furnished().await;
+    let root = fixture.client("root");
     let mut ids = Vec::new();
     for _ in 0..3 {
         let request = serde_json::from_str(r#"{"role":"agent","ttl":"1h"}"#).unwrap();
@@ -18,25 +18,29 @@ async fn busy() -> Bed {
     root.revoke_certificates("agent", "gpu001", "the disk was sold", None)
         .await
         .unwrap();
-    let id = bed.submit("alice", "atlas/web", 1).await;
-    bed.assign(id, &["gpu002"]).await;
-    let op = bed.client("op");
+    let id = fixture.submit("alice", "atlas/web", 1).await;
+    fixture.assign(id, &["gpu002"]).await;
+    let op = fixture.client("op");
     op.force_release("gpu002", "the cage is dark")
         .await
         .unwrap();
-    bed
+    fixture
 }
 
-async fn found(bed: &Bed, filter: AuditFilter) -> Vec<String> {
-    let page = bed.client("op").audit_page(&filter, 0, None).await.unwrap();
+async fn found(fixture: &ApiFixture, filter: AuditFilter) -> Vec<String> {
+    let page = fixture
+        .client("op")
+        .audit_page(&filter, 0, None)
+        .await
+        .unwrap();
     assert_eq!(page.next_cursor, None);
     page.items.into_iter().map(|entry| entry.summary).collect()
 }
 
 #[tokio::test]
 async fn entries_come_in_pages_whose_chain_holds() {
-    let bed = busy().await;
-    let op = bed.client("op");
+    let fixture = busy().await;
+    let op = fixture.client("op");
     let (mut all, mut after): (Vec<AuditView>, u64) = (Vec::new(), 0);
     loop {
         let filter = AuditFilter::default();
@@ -74,13 +78,13 @@ async fn entries_come_in_pages_whose_chain_holds() {
 
 #[tokio::test]
 async fn entries_are_found_by_who_what_and_when() {
-    let bed = busy().await;
+    let fixture = busy().await;
     let some = |text: &str| Some(text.to_owned());
     let by = AuditFilter {
         by: some("op"),
         ..AuditFilter::default()
     };
-    let forced = found(&bed, by).await;
+    let forced = found(&fixture, by).await;
     let [node, work] = &forced[..] else {
         panic!("the node, and whose work it was: {forced:?}");
     };
@@ -99,19 +103,23 @@ async fn entries_are_found_by_who_what_and_when() {
             .into(),
         ..AuditFilter::default()
     };
-    assert_eq!(found(&bed, node).await.len(), 2);
+    assert_eq!(found(&fixture, node).await.len(), 2);
     let user = AuditFilter {
         user: some("op"),
         until: some("1h"),
         ..AuditFilter::default()
     };
-    assert_eq!(found(&bed, user).await, [] as [&str; 0], "it was just now");
+    assert_eq!(
+        found(&fixture, user).await,
+        [] as [&str; 0],
+        "it was just now"
+    );
     let project = AuditFilter {
         project: some("atlas/physics"),
         ..AuditFilter::default()
     };
     assert_eq!(
-        found(&bed, project).await.len(),
+        found(&fixture, project).await.len(),
         2,
         "its own and its child's"
     );
@@ -120,17 +128,17 @@ async fn entries_are_found_by_who_what_and_when() {
         since: some("1h"),
         ..AuditFilter::default()
     };
-    assert_eq!(found(&bed, action).await.len(), 3);
+    assert_eq!(found(&fixture, action).await.len(), 3);
     let allocation = AuditFilter {
         allocation: Some(1),
         ..AuditFilter::default()
     };
-    assert_eq!(found(&bed, allocation).await, forced);
+    assert_eq!(found(&fixture, allocation).await, forced);
 }
 
 #[tokio::test]
 async fn a_question_that_cannot_be_read_names_its_field() {
-    let bed = Bed::empty().await;
+    let fixture = ApiFixture::empty().await;
     for (query, field) in [
         ("action=deleted", "action"),
         ("since=someday", "since"),
@@ -145,8 +153,10 @@ async fn a_question_that_cannot_be_read_names_its_field() {
         ("newest_first=2", "newest_first"),
         ("who=op", "who"),
     ] {
-        let get = bed.raw().get(bed.url(&format!("/api/v1/audit?{query}")));
-        let answer = get.bearer_auth(bed.token("op")).send().await.unwrap();
+        let get = fixture
+            .raw()
+            .get(fixture.url(&format!("/api/v1/audit?{query}")));
+        let answer = get.bearer_auth(fixture.token("op")).send().await.unwrap();
         let problem: lattice_client::Problem = answer.json().await.unwrap();
         assert_eq!(problem.status, 400, "{query}: {problem:?}");
         let named = problem.field.as_deref() == Some(field) || problem.detail.contains("invalid");
@@ -156,12 +166,12 @@ async fn a_question_that_cannot_be_read_names_its_field() {
 
 #[tokio::test]
 async fn people_read_what_is_theirs_and_operators_of_a_tenant_what_is_its() {
-    let bed = busy().await;
-    let id = bed.submit("alice", "atlas/web", 1).await;
-    let op = bed.client("op");
+    let fixture = busy().await;
+    let id = fixture.submit("alice", "atlas/web", 1).await;
+    let op = fixture.client("op");
     op.cancel(id).await.unwrap();
     let read = |who: &'static str, filter: AuditFilter| {
-        let client = bed.client(who);
+        let client = fixture.client(who);
         async move { client.audit_page(&filter, 0, None).await }
     };
     let mine = read("alice", AuditFilter::default()).await.unwrap().items;
@@ -184,7 +194,7 @@ async fn people_read_what_is_theirs_and_operators_of_a_tenant_what_is_its() {
     assert!(read("eye", AuditFilter::default()).await.is_err());
 
     // `diver` is an operator of the tenant ocean alone.
-    let root = bed.client("root");
+    let root = fixture.client("root");
     root.create_project(&super::projects::request("ocean", Some(5)), None)
         .await
         .unwrap();

@@ -1,8 +1,8 @@
 //! Changing the authority that issues.
 
 use super::{
-    bed::Bed,
     certificates::{renewed, renewed_at},
+    fixture::ApiFixture,
 };
 use lattice_client::{Client, ClientError};
 use lattice_mesh::{Authority, Clock as _, JoinToken, Role, SystemClock, Validity};
@@ -17,13 +17,14 @@ fn authority() -> (Authority, String) {
 }
 
 /// With the authority that issues in a new cluster.
-async fn bed() -> (Bed, Authority) {
-    let bed = Bed::furnished().await;
+async fn fixture() -> (ApiFixture, Authority) {
+    let fixture = ApiFixture::furnished().await;
     let (first, _) = authority();
     let certificate = first.certificate().to_vec().into();
-    bed.member_answer(Command::AddAuthority { certificate })
+    fixture
+        .member_answer(Command::AddAuthority { certificate })
         .unwrap();
-    (bed, first)
+    (fixture, first)
 }
 
 async fn phases(client: &Client) -> Vec<(String, Option<u64>)> {
@@ -38,10 +39,10 @@ fn phase(phase: &str, certificates: u64) -> (String, Option<u64>) {
 
 #[tokio::test]
 async fn an_authority_is_added_promoted_and_the_old_one_retired_once_nobody_shows_it() {
-    let (bed, first) = bed().await;
-    let root = bed.client("root");
-    renewed(&bed, Role::Agent, "gpu001", 60);
-    renewed(&bed, Role::Agent, "gpu002", 60);
+    let (fixture, first) = fixture().await;
+    let root = fixture.client("root");
+    renewed(&fixture, Role::Agent, "gpu001", 60);
+    renewed(&fixture, Role::Agent, "gpu002", 60);
     assert_eq!(phases(&root).await, [phase("issuing", 2)]);
     let (second, pem) = authority();
     root.add_authority(&pem, None).await.unwrap();
@@ -68,7 +69,7 @@ async fn an_authority_is_added_promoted_and_the_old_one_retired_once_nobody_show
         "{said}"
     );
     // Both renew: what is issued from now on is of the new one.
-    renewed(&bed, Role::Agent, "gpu001", 0);
+    renewed(&fixture, Role::Agent, "gpu001", 0);
     root.revoke_certificates("agent", "gpu002", "gone for good", None)
         .await
         .unwrap();
@@ -76,7 +77,7 @@ async fn an_authority_is_added_promoted_and_the_old_one_retired_once_nobody_show
         phases(&root).await,
         [phase("trusted", 0), phase("issuing", 1)]
     );
-    renewed(&bed, Role::Quorum, "1", 0);
+    renewed(&fixture, Role::Quorum, "1", 0);
     // Nobody is known to show the old one's; of this control itself it is not known.
     let unseen = root.retire_authority(&old[..12], false, None).await;
     let unseen = unseen.unwrap_err().to_string();
@@ -84,7 +85,7 @@ async fn an_authority_is_added_promoted_and_the_old_one_retired_once_nobody_show
         unseen.contains("control/c1") && unseen.contains("by hand"),
         "{unseen}"
     );
-    renewed(&bed, Role::Control, "c1", 0);
+    renewed(&fixture, Role::Control, "c1", 0);
     root.retire_authority(&old[..12], false, None)
         .await
         .unwrap();
@@ -98,13 +99,13 @@ async fn an_authority_is_added_promoted_and_the_old_one_retired_once_nobody_show
 /// it for its own, and the old authority for unused.
 #[tokio::test]
 async fn what_was_issued_just_before_a_promotion_counts_for_the_old_one() {
-    let (bed, _) = bed().await;
-    let root = bed.client("root");
+    let (fixture, _) = fixture().await;
+    let root = fixture.client("root");
     let (second, pem) = authority();
     root.add_authority(&pem, None).await.unwrap();
     let now = SystemClock.now().0 / 1_000;
-    renewed_at(&bed, Role::Agent, "gpu001", now);
-    renewed_at(&bed, Role::Agent, "gpu002", now + 1);
+    renewed_at(&fixture, Role::Agent, "gpu001", now);
+    renewed_at(&fixture, Role::Agent, "gpu002", now + 1);
     let pin = second.pin().to_string();
     root.promote_authority(&pin, None).await.unwrap();
     assert_eq!(
@@ -112,7 +113,7 @@ async fn what_was_issued_just_before_a_promotion_counts_for_the_old_one() {
         [phase("trusted", 2), phase("issuing", 0)]
     );
     // A clock that is far ahead is said, and nothing is changed by it.
-    renewed_at(&bed, Role::Agent, "gpu003", now + 3_600);
+    renewed_at(&fixture, Role::Agent, "gpu003", now + 3_600);
     let (_, pem) = authority();
     root.add_authority(&pem, None).await.unwrap();
     let third = root.authorities().await.unwrap().pop().unwrap().pin;
@@ -124,9 +125,9 @@ async fn what_was_issued_just_before_a_promotion_counts_for_the_old_one() {
 
 #[tokio::test]
 async fn an_authority_in_use_is_retired_by_force_and_the_one_that_issues_never() {
-    let (bed, first) = bed().await;
-    let root = bed.client("root");
-    renewed(&bed, Role::Agent, "gpu001", 60);
+    let (fixture, first) = fixture().await;
+    let root = fixture.client("root");
+    renewed(&fixture, Role::Agent, "gpu001", 60);
     let old = first.pin().to_string();
     for force in [false, true] {
         let error = root.retire_authority(&old, force, None).await.unwrap_err();
@@ -144,8 +145,8 @@ async fn an_authority_in_use_is_retired_by_force_and_the_one_that_issues_never()
 
 #[tokio::test]
 async fn what_is_no_authority_is_refused_by_its_field() {
-    let (bed, first) = bed().await;
-    let root = bed.client("root");
+    let (fixture, first) = fixture().await;
+    let root = fixture.client("root");
     let ended = Validity::from_now(
         lattice_quorum_types::UnixMillis(1_600_000_000_000),
         Duration::from_secs(3_600),
@@ -155,7 +156,7 @@ async fn what_is_no_authority_is_refused_by_its_field() {
     let key = "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n".to_owned();
     for (pem, wanted) in [
         (String::new(), "no certificate"),
-        (bed.ca_pem.clone(), "no authority's certificate"),
+        (fixture.ca_pem.clone(), "no authority's certificate"),
         (key, "private key"),
         (ended, "ended at"),
     ] {

@@ -1,6 +1,6 @@
 //! Baselines over REST: set, shown, compared, deleted; and the brake.
 
-use super::bed::{Bed, PATIENCE};
+use super::fixture::{ApiFixture, PATIENCE};
 use crate::observe::{self, Found};
 use crate::tasks::conformance::Conformance;
 use lattice_client::{
@@ -29,13 +29,13 @@ pub(super) fn asking(nodes: &str, keys: Value) -> BaselineRequest {
 
 /// One kernel everywhere but on `gpu003`, and the records of both at hand. The digest of the usual
 /// one.
-pub(super) fn kernels(bed: &Bed) -> Digest {
+pub(super) fn kernels(fixture: &ApiFixture) -> Digest {
     let [usual, other] = ["6.8.0", "6.9.1"].map(|release| {
         let mut record = ClassRecord::new(Class::Kernel);
         record.require("kernel.osrelease", Reading::Present(release));
         record
     });
-    let view = bed.core.view();
+    let view = fixture.core.view();
     let nodes = view.nodes.iter().filter_map(|(id, entry)| {
         let mut seen = entry.seen.clone()?;
         let record = if id.as_str() == "gpu003" {
@@ -45,15 +45,18 @@ pub(super) fn kernels(bed: &Bed) -> Digest {
         };
         let mark = record.state().mark();
         let record = Arc::new(record.clone());
-        bed.core.preimages.put_record(id, mark.digest()?, record);
+        fixture
+            .core
+            .preimages
+            .put_record(id, mark.digest()?, record);
         seen.marks.insert(Class::Kernel, mark);
         Some((id.clone(), seen))
     });
-    observe::cell(&bed.core, "cell-0", nodes.collect());
+    observe::cell(&fixture.core, "cell-0", nodes.collect());
     usual.state().digest().unwrap()
 }
 
-fn answers(bed: &Bed, name: &str) {
+fn answers(fixture: &ApiFixture, name: &str) {
     let found = Found {
         liveness: Liveness::Alive,
         reason: None,
@@ -61,7 +64,7 @@ fn answers(bed: &Bed, name: &str) {
         reached_at: None,
     };
     let node = NodeId::new(name).unwrap();
-    observe::liveness(&bed.core, &BTreeMap::from([(node, found)]));
+    observe::liveness(&fixture.core, &BTreeMap::from([(node, found)]));
 }
 
 /// As the group with this digest is in its kernel.
@@ -77,8 +80,8 @@ fn like(digest: &Digest) -> BaselineRequest {
 /// The agent of `gpu001` answers with an inventory of nothing.
 #[tokio::test]
 async fn a_baseline_like_a_group_is_what_its_digest_names_whatever_a_member_says() {
-    let bed = Bed::furnished().await;
-    let op = bed.client("op");
+    let fixture = ApiFixture::furnished().await;
+    let op = fixture.client("op");
     let refused = async |digest: &Digest| {
         let error = op.set_baseline("k", &like(digest), None).await.unwrap_err();
         let problem = error.problem().unwrap().clone();
@@ -89,11 +92,11 @@ async fn a_baseline_like_a_group_is_what_its_digest_names_whatever_a_member_says
     let nobody_has_it = Digest([0; 32]);
     let why = refused(&nobody_has_it).await;
     assert!(why.contains("no member of it answers"), "{why}");
-    answers(&bed, "gpu001");
+    answers(&fixture, "gpu001");
     let why = refused(&nobody_has_it).await;
     assert!(why.contains("000000000000 names is not at hand"), "{why}");
 
-    let usual = kernels(&bed);
+    let usual = kernels(&fixture);
     op.set_baseline("k", &like(&usual), None).await.unwrap();
     let shown = op.baseline("k").await.unwrap();
     let kernel = &shown.classes["kernel"];
@@ -103,8 +106,8 @@ async fn a_baseline_like_a_group_is_what_its_digest_names_whatever_a_member_says
 
 #[tokio::test]
 async fn a_baseline_is_set_shown_compared_and_deleted() {
-    let bed = Bed::furnished().await;
-    let (op, eye) = (bed.client("op"), bed.client("eye"));
+    let fixture = ApiFixture::furnished().await;
+    let (op, eye) = (fixture.client("op"), fixture.client("eye"));
     let first = asking("gpu[001-004]", json!({"kernel.osrelease": "6.8.0"}));
     let set = op.set_baseline("h100", &first, None).await.unwrap();
     assert_eq!((set.version, set.classes.join(",").as_str()), (1, "kernel"));
@@ -150,7 +153,7 @@ async fn a_baseline_is_set_shown_compared_and_deleted() {
     // Until somebody is judged by what was set, it is not said that nobody differs.
     let stands = |shown: &BaselineView| (shown.judged_count, shown.differ.clone());
     assert_eq!(stands(&shown), (None, None));
-    Conformance::new(bed.core.clone()).reconcile().await;
+    Conformance::new(fixture.core.clone()).reconcile().await;
     let now = eye.baseline("h100").await.unwrap();
     assert_eq!(stands(&now), (Some(3), Some(String::new())));
     let other = asking("gpu004", json!({"kernel.osrelease": "6.8.0"}));
@@ -158,7 +161,7 @@ async fn a_baseline_is_set_shown_compared_and_deleted() {
     let list = eye.baselines().await.unwrap();
     assert!(list.iter().all(|one| stands(one) == (None, None)));
     op.delete_baseline("other", None, None).await.unwrap();
-    Conformance::new(bed.core.clone()).reconcile().await;
+    Conformance::new(fixture.core.clone()).reconcile().await;
     // By the version before nobody is judged any more.
     let then = eye.baseline("h100@1").await.unwrap();
     assert_eq!(stands(&then), (None, None));
@@ -184,9 +187,9 @@ async fn a_baseline_is_set_shown_compared_and_deleted() {
 
 #[tokio::test]
 async fn who_set_or_deleted_one_is_told_by_it_who_differs() {
-    let bed = Bed::furnished().await;
-    let judging = tokio::spawn(Conformance::new(bed.core.clone()).run());
-    let op = bed.client("op");
+    let fixture = ApiFixture::furnished().await;
+    let judging = tokio::spawn(Conformance::new(fixture.core.clone()).run());
+    let op = fixture.client("op");
     for round in 0..5 {
         let asked = asking(
             "gpu[001-004]",
@@ -208,9 +211,9 @@ async fn who_set_or_deleted_one_is_told_by_it_who_differs() {
 
 #[tokio::test]
 async fn who_sets_a_baseline_is_told_how_its_nodes_stand_and_a_dry_run_sets_nothing() {
-    let bed = Bed::furnished().await;
-    let (op, eye) = (bed.client("op"), bed.client("eye"));
-    kernels(&bed);
+    let fixture = ApiFixture::furnished().await;
+    let (op, eye) = (fixture.client("op"), fixture.client("eye"));
+    kernels(&fixture);
     let mut asked = asking("gpu[001-003,999]", json!({"kernel.osrelease": "6.8.0"}));
     asked.policy = Some("drain".to_owned());
     let would = op.try_baseline("k", &asked).await.unwrap();
@@ -249,10 +252,10 @@ async fn who_sets_a_baseline_is_told_how_its_nodes_stand_and_a_dry_run_sets_noth
 
 #[tokio::test]
 async fn operators_of_the_whole_cluster_decide() {
-    let bed = Bed::furnished().await;
+    let fixture = ApiFixture::furnished().await;
     let asked = asking("gpu001", json!({"kernel.osrelease": "6.8.0"}));
     for who in ["eye", "alice", "diver", "warden"] {
-        let client = bed.client(who);
+        let client = fixture.client(who);
         for denied in [
             client.set_baseline("h100", &asked, None).await.err(),
             client.delete_baseline("h100", None, None).await.err(),
@@ -266,7 +269,8 @@ async fn operators_of_the_whole_cluster_decide() {
         client.baselines().await.unwrap();
         client.brake().await.unwrap();
     }
-    bed.client("root")
+    fixture
+        .client("root")
         .set_baseline("h100", &asked, None)
         .await
         .unwrap();
@@ -274,8 +278,8 @@ async fn operators_of_the_whole_cluster_decide() {
 
 #[tokio::test]
 async fn every_mistake_of_a_request_is_told_by_its_field() {
-    let bed = Bed::furnished().await;
-    let op = bed.client("op");
+    let fixture = ApiFixture::furnished().await;
+    let op = fixture.client("op");
     let mut wrong = asking("gpu[", json!({"osrelease": "1", "kernel.x": 6.8}));
     wrong.policy = Some("shoot".to_owned());
     let error = op.set_baseline("h100", &wrong, None).await.unwrap_err();
@@ -292,9 +296,11 @@ async fn every_mistake_of_a_request_is_told_by_its_field() {
     };
     let error = op.set_baseline("h100", &like, None).await.unwrap_err();
     assert_eq!(error.exit_code(), 4, "{error}");
-    let raw = bed.raw().put(bed.url("/api/v1/conformance/baselines/h100"));
+    let raw = fixture
+        .raw()
+        .put(fixture.url("/api/v1/conformance/baselines/h100"));
     let raw = raw
-        .bearer_auth(bed.token("op"))
+        .bearer_auth(fixture.token("op"))
         .json(&json!({"clases": {}}));
     let problem: lattice_client::Problem = raw.send().await.unwrap().json().await.unwrap();
     assert_eq!(problem.field.as_deref(), Some("clases"));
@@ -307,12 +313,12 @@ async fn every_mistake_of_a_request_is_told_by_its_field() {
 
 #[tokio::test]
 async fn the_brake_is_seen_by_all_and_released_with_a_reason() {
-    let bed = Bed::furnished().await;
-    let (op, eye) = (bed.client("op"), bed.client("eye"));
+    let fixture = ApiFixture::furnished().await;
+    let (op, eye) = (fixture.client("op"), fixture.client("eye"));
     assert!(eye.brake().await.unwrap().held.is_none());
     let mut events = eye.events(None).await.unwrap();
     let lease = LeaseName::new("dispatch").unwrap();
-    let acquired = bed.service_answer(Command::AcquireLease {
+    let acquired = fixture.service_answer(Command::AcquireLease {
         lease: lease.clone(),
         holder: "c1".to_owned(),
         ttl_ms: 60_000,
@@ -323,8 +329,8 @@ async fn the_brake_is_seen_by_all_and_released_with_a_reason() {
     let hold = Command::HoldBrake {
         reason: "18 of 128 nodes differ".to_owned(),
     };
-    bed.fenced(Fence { lease, epoch }, hold);
-    bed.settled().await;
+    fixture.fenced(Fence { lease, epoch }, hold);
+    fixture.settled().await;
     let told = async {
         loop {
             let event = events.next_event().await.unwrap();

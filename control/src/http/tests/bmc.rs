@@ -1,6 +1,6 @@
 //! What BMCs tell, beside what agents do.
 
-use super::bed::{Bed, PATIENCE};
+use super::fixture::{ApiFixture, PATIENCE};
 use crate::{bmc::Parts, observe, tasks::named::NameFaults, view::United};
 use lattice_client::{
     ClientError, EventStream,
@@ -31,9 +31,9 @@ pub(super) fn reason(code: &str, entity: &str, severity: Severity) -> Reason {
     }
 }
 
-pub(super) fn tells(bed: &Bed, node: &str, reasons: Vec<Reason>) {
+pub(super) fn tells(fixture: &ApiFixture, node: &str, reasons: Vec<Reason>) {
     let node = NodeId::new(node).unwrap();
-    bed.core.bmc.put_parts(node, parts(reasons));
+    fixture.core.bmc.put_parts(node, parts(reasons));
 }
 
 fn parts(reasons: Vec<Reason>) -> Parts {
@@ -50,8 +50,8 @@ fn parts(reasons: Vec<Reason>) -> Parts {
 
 #[tokio::test]
 async fn the_bmcs_reasons_stand_beside_the_agents_worst_first() {
-    let bed = Bed::furnished().await;
-    let eye = bed.client("eye");
+    let fixture = ApiFixture::furnished().await;
+    let eye = fixture.client("eye");
     let plain = eye.health("gpu001", false).await.unwrap();
     assert_eq!((plain.reasons.len(), plain.bmc_read_at), (0, None));
     // It is read here, and was not looked at yet.
@@ -60,15 +60,15 @@ async fn the_bmcs_reasons_stand_beside_the_agents_worst_first() {
         ..parts(vec![])
     };
     let node = NodeId::new("gpu001").unwrap();
-    bed.core.bmc.put_parts(node, unread);
+    fixture.core.bmc.put_parts(node, unread);
     let unread = eye.health("gpu001", false).await.unwrap();
     assert_eq!(unread.bmc_read_at, None);
     let agents = reason("gpu.gone", "gpu.1", Severity::Faulty);
-    *bed.health.lock().unwrap() = serde_json::json!({
+    *fixture.health.lock().unwrap() = serde_json::json!({
         "table": "1", "worst": "faulty", "reasons": [agents], "enabled": true, "read_age_ms": 1,
     });
     tells(
-        &bed,
+        &fixture,
         "gpu001",
         vec![reason("bmc.part_critical", "bmc", Severity::Degraded)],
     );
@@ -97,13 +97,13 @@ async fn the_bmcs_reasons_stand_beside_the_agents_worst_first() {
 
 #[tokio::test]
 async fn what_the_bmc_tells_is_shown_while_the_agent_does_not_answer() {
-    let bed = Bed::furnished().await;
-    let eye = bed.client("eye");
+    let fixture = ApiFixture::furnished().await;
+    let eye = fixture.client("eye");
     // The mesh takes an answer from nobody but the node asked for.
     let none = eye.health("gpu002", false).await.unwrap_err();
     assert!(matches!(none, ClientError::Unavailable(_)), "{none:?}");
     tells(
-        &bed,
+        &fixture,
         "gpu002",
         vec![reason("bmc.silent", "bmc", Severity::Degraded)],
     );
@@ -113,7 +113,7 @@ async fn what_the_bmc_tells_is_shown_while_the_agent_does_not_answer() {
     assert!(error.contains("gpu002"), "{error}");
     assert_eq!(half.table, "", "no table was asked");
     // A node that is not there has no BMC either.
-    tells(&bed, "gpu999", vec![]);
+    tells(&fixture, "gpu999", vec![]);
     let absent = eye.health("gpu999", false).await.unwrap_err();
     assert_eq!(absent.exit_code(), 4);
     // Looking now is work for the node and its BMC.
@@ -123,17 +123,17 @@ async fn what_the_bmc_tells_is_shown_while_the_agent_does_not_answer() {
 
 #[tokio::test]
 async fn a_node_whose_bmc_does_not_tell_of_a_class_is_not_known_to_be_healthy_and_works_on() {
-    let bed = Bed::furnished().await;
-    let eye = bed.client("eye");
+    let fixture = ApiFixture::furnished().await;
+    let eye = fixture.client("eye");
     let id = NodeId::new("gpu001").unwrap();
     assert_eq!(eye.node("gpu001").await.unwrap().health.verdict, "healthy");
     let untold = United {
-        base: bed.core.view().node(&id).unwrap().said(Class::Bmc),
+        base: fixture.core.view().node(&id).unwrap().said(Class::Bmc),
         mark: ClassMark::Incomplete,
         earlier: None,
     };
     let untold = BTreeMap::from([(Class::Bmc, untold)]);
-    observe::united(&bed.core, BTreeMap::from([(id.clone(), untold)]));
+    observe::united(&fixture.core, BTreeMap::from([(id.clone(), untold)]));
     let node = eye.node("gpu001").await.unwrap();
     assert_eq!(node.health.verdict, "unknown");
     assert_eq!(node.health.reasons, ["bmc.incomplete"]);
@@ -142,20 +142,20 @@ async fn a_node_whose_bmc_does_not_tell_of_a_class_is_not_known_to_be_healthy_an
         (None, "incomplete")
     );
     // No work waits for a BMC, but what asks for what it tells.
-    let facts = bed.core.view().node(&id).unwrap().facts();
+    let facts = fixture.core.view().node(&id).unwrap().facts();
     assert_eq!(facts.health, Health::Healthy);
     assert_eq!(facts.conformance, ConformanceKey::Unknown);
     // The worse of both words is shown: what is not known may be worse than a fault.
     tells(
-        &bed,
+        &fixture,
         "gpu001",
         vec![reason("bmc.silent", "bmc", Severity::Degraded)],
     );
     let node = eye.node("gpu001").await.unwrap();
     assert_eq!(node.health.verdict, "unknown");
     assert_eq!(node.health.reasons, ["bmc.incomplete", "bmc.silent"]);
-    NameFaults::new(bed.core.clone()).reconcile();
-    let facts = bed.core.view().node(&id).unwrap().facts();
+    NameFaults::new(fixture.core.clone()).reconcile();
+    let facts = fixture.core.view().node(&id).unwrap().facts();
     assert_eq!(
         facts.health,
         Health::Healthy,
@@ -192,14 +192,17 @@ async fn told(events: &mut EventStream, node: &str) -> NodeView {
 
 #[tokio::test]
 async fn the_stream_tells_what_the_bmc_names_as_the_list_does() {
-    let bed = Bed::furnished().await;
-    let (eye, names) = (bed.client("eye"), NameFaults::new(bed.core.clone()));
+    let fixture = ApiFixture::furnished().await;
+    let (eye, names) = (fixture.client("eye"), NameFaults::new(fixture.core.clone()));
     let id = NodeId::new("gpu001").unwrap();
     let power = Power {
         draw: Reading::Present(Milliwatts(400_000)),
         ..Power::default()
     };
-    bed.core.bmc.put_power(id.clone(), power, UnixMillis(2_000));
+    fixture
+        .core
+        .bmc
+        .put_power(id.clone(), power, UnixMillis(2_000));
     let mut events = eye.events(None).await.unwrap();
     let critical = || reason("bmc.system_critical", "bmc", Severity::Faulty);
     let part = || reason("bmc.part_critical", "bmc", Severity::Degraded);
@@ -209,7 +212,7 @@ async fn the_stream_tells_what_the_bmc_names_as_the_list_does() {
         (vec![critical(), part()], "faulty"),
         (vec![part()], "degraded"),
     ] {
-        tells(&bed, "gpu001", reasons.clone());
+        tells(&fixture, "gpu001", reasons.clone());
         assert_eq!(names.reconcile(), 1);
         let event = told(&mut events, "gpu001").await;
         let codes: Vec<String> = reasons.into_iter().map(|reason| reason.code).collect();
@@ -222,7 +225,7 @@ async fn the_stream_tells_what_the_bmc_names_as_the_list_does() {
     }
     assert_eq!(names.reconcile(), 0, "nothing is new");
     // What the quorum tells of the node is of the whole node, too.
-    let drained = bed.client("op").drain("gpu001", "a fan").await;
+    let drained = fixture.client("op").drain("gpu001", "a fan").await;
     drained.unwrap();
     let event = told(&mut events, "gpu001").await;
     assert_eq!((&*event.health.verdict, event.drain.len()), ("degraded", 1));
@@ -231,8 +234,8 @@ async fn the_stream_tells_what_the_bmc_names_as_the_list_does() {
 
 #[tokio::test]
 async fn a_reason_that_comes_or_goes_alone_is_news_and_one_that_is_seen_again_is_none() {
-    let bed = Bed::furnished().await;
-    let mut news = bed.core.bmc.changes();
+    let fixture = ApiFixture::furnished().await;
+    let mut news = fixture.core.bmc.changes();
     let silent = reason("bmc.silent", "bmc", Severity::Degraded);
     let seen_again = Reason {
         last_seen_ms: 9_000,
@@ -251,15 +254,15 @@ async fn a_reason_that_comes_or_goes_alone_is_news_and_one_that_is_seen_again_is
         (vec![], true),
     ] {
         news.mark_unchanged();
-        tells(&bed, "gpu001", reasons.clone());
+        tells(&fixture, "gpu001", reasons.clone());
         assert_eq!(news.has_changed().unwrap(), is_news, "{reasons:?}");
     }
 }
 
 #[tokio::test]
 async fn every_list_of_reasons_is_the_same_and_says_why_a_class_is_not_known() {
-    let bed = Bed::furnished().await;
-    let eye = bed.client("eye");
+    let fixture = ApiFixture::furnished().await;
+    let eye = fixture.client("eye");
     let id = NodeId::new("gpu001").unwrap();
     let mut part = ClassRecord::new(Class::Bmc);
     part.require(
@@ -275,10 +278,10 @@ async fn every_list_of_reasons_is_the_same_and_says_why_a_class_is_not_known() {
         may_drain: false,
         untold: Default::default(),
     };
-    bed.core.bmc.put_parts(id.clone(), parts);
-    let untold = United::unknown(bed.core.view().node(&id).unwrap().said(Class::Bmc));
+    fixture.core.bmc.put_parts(id.clone(), parts);
+    let untold = United::unknown(fixture.core.view().node(&id).unwrap().said(Class::Bmc));
     let untold = BTreeMap::from([(Class::Bmc, untold)]);
-    observe::united(&bed.core, BTreeMap::from([(id.clone(), untold)]));
+    observe::united(&fixture.core, BTreeMap::from([(id.clone(), untold)]));
     let mut shown = eye.node("gpu001").await.unwrap().health.reasons;
     let health = eye.health("gpu001", false).await.unwrap();
     let mut told: Vec<String> = health.reasons.iter().map(|r| r.code.clone()).collect();
@@ -296,9 +299,9 @@ async fn every_list_of_reasons_is_the_same_and_says_why_a_class_is_not_known() {
 
 #[tokio::test]
 async fn a_node_without_a_configured_bmc_is_not_unknown_in_groups_of_bmcs() {
-    let bed = Bed::furnished().await;
-    let eye = bed.client("eye");
-    let view = bed.core.view();
+    let fixture = ApiFixture::furnished().await;
+    let eye = fixture.client("eye");
+    let view = fixture.core.view();
     let off = |(id, entry): (&NodeId, &std::sync::Arc<crate::NodeEntry>)| {
         let mut seen = entry.seen.clone().unwrap();
         if id.as_str() != "gpu002" {
@@ -306,7 +309,11 @@ async fn a_node_without_a_configured_bmc_is_not_unknown_in_groups_of_bmcs() {
         }
         (id.clone(), seen)
     };
-    observe::cell(&bed.core, "cell-0", view.nodes.iter().map(off).collect());
+    observe::cell(
+        &fixture.core,
+        "cell-0",
+        view.nodes.iter().map(off).collect(),
+    );
     let groups = eye.conformance_groups(Some("bmc")).await.unwrap();
     let not_read: Vec<_> = groups
         .not_read

@@ -1,18 +1,18 @@
 //! Members' certificates.
 
-use super::bed::Bed;
+use super::fixture::ApiFixture;
 use lattice_client::{ClientError, api::certificate::CertificateState};
 use lattice_mesh::{Clock as _, Role, SystemClock};
 use lattice_quorum_types::{Command, UnixMillis, command::IssuedCertificate};
 
 /// As a member does for who renews; `ago_s` seconds ago.
-pub(super) fn renewed(bed: &Bed, role: Role, name: &str, ago_s: u64) {
+pub(super) fn renewed(fixture: &ApiFixture, role: Role, name: &str, ago_s: u64) {
     let now = SystemClock.now();
-    renewed_at(bed, role, name, now.0 / 1_000 - ago_s);
+    renewed_at(fixture, role, name, now.0 / 1_000 - ago_s);
 }
 
 /// The same, in that second.
-pub(super) fn renewed_at(bed: &Bed, role: Role, name: &str, second: u64) {
+pub(super) fn renewed_at(fixture: &ApiFixture, role: Role, name: &str, second: u64) {
     let issued_at = UnixMillis(second * 1_000);
     let renew = Command::RenewCertificate {
         name: name.to_owned(),
@@ -23,18 +23,18 @@ pub(super) fn renewed_at(bed: &Bed, role: Role, name: &str, second: u64) {
             expires_at: issued_at.after(30 * 24 * 3_600_000),
         },
     };
-    bed.service_answer(renew).unwrap();
+    fixture.service_answer(renew).unwrap();
 }
 
 #[tokio::test]
 async fn members_are_listed_by_role_and_name_a_page_at_a_time() {
-    let bed = Bed::furnished().await;
+    let fixture = ApiFixture::furnished().await;
     for name in ["gpu001", "gpu002", "gpu010"] {
-        renewed(&bed, Role::Agent, name, 60);
+        renewed(&fixture, Role::Agent, name, 60);
     }
-    renewed(&bed, Role::Control, "c1", 60);
-    renewed(&bed, Role::Quorum, "1", 60);
-    let op = bed.client("op");
+    renewed(&fixture, Role::Control, "c1", 60);
+    renewed(&fixture, Role::Quorum, "1", 60);
+    let op = fixture.client("op");
     let all = op.certificates().await.unwrap();
     let names: Vec<_> = all
         .iter()
@@ -53,7 +53,10 @@ async fn members_are_listed_by_role_and_name_a_page_at_a_time() {
     assert!(all.iter().all(|c| c.state == CertificateState::Valid));
     let get = async |query: &str| {
         let path = format!("/api/v1/certificates{query}");
-        let get = bed.raw().get(bed.url(&path)).bearer_auth(bed.token("op"));
+        let get = fixture
+            .raw()
+            .get(fixture.url(&path))
+            .bearer_auth(fixture.token("op"));
         let answer = get.send().await.unwrap();
         answer.json::<serde_json::Value>().await.unwrap()
     };
@@ -66,17 +69,17 @@ async fn members_are_listed_by_role_and_name_a_page_at_a_time() {
     // Beside the node, for those who may know.
     let node = op.node("gpu001").await.unwrap();
     assert_eq!(node.certificate.unwrap().state, CertificateState::Valid);
-    let eye = bed.client("eye").node("gpu001").await.unwrap();
+    let eye = fixture.client("eye").node("gpu001").await.unwrap();
     assert_eq!(eye.certificate, None);
-    bed.store.set_down(true);
+    fixture.store.set_down(true);
     assert_eq!(op.node("gpu001").await.unwrap().certificate, None);
 }
 
 #[tokio::test]
 async fn a_revoked_member_is_shown_so_until_it_enrols_anew() {
-    let bed = Bed::furnished().await;
-    renewed(&bed, Role::Agent, "gpu001", 60);
-    let root = bed.client("root");
+    let fixture = ApiFixture::furnished().await;
+    renewed(&fixture, Role::Agent, "gpu001", 60);
+    let root = fixture.client("root");
     let of = async |name: &str| {
         let all = root.certificates().await.unwrap();
         all.into_iter().find(|c| c.name == name).unwrap()
@@ -103,8 +106,8 @@ async fn a_revoked_member_is_shown_so_until_it_enrols_anew() {
 
 #[tokio::test]
 async fn what_cannot_be_revoked_is_said_with_its_field() {
-    let bed = Bed::furnished().await;
-    let root = bed.client("root");
+    let fixture = ApiFixture::furnished().await;
+    let root = fixture.client("root");
     let long = "x".repeat(2_000);
     for (role, name, reason, field) in [
         ("agents", "gpu001", "gone", "role"),

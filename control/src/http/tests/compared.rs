@@ -2,7 +2,7 @@
 
 use super::{
     baselines::{asking, kernels},
-    bed::Bed,
+    fixture::ApiFixture,
 };
 use crate::{observe, tasks::conformance::Conformance};
 use lattice_client::{
@@ -18,8 +18,8 @@ use serde_json::json;
 use std::{collections::BTreeMap, sync::Arc};
 
 /// These nodes announce something else of a class.
-fn announce(bed: &Bed, nodes: &[&str], class: Class, mark: ClassMark) {
-    let view = bed.core.view();
+fn announce(fixture: &ApiFixture, nodes: &[&str], class: Class, mark: ClassMark) {
+    let view = fixture.core.view();
     let all = view.nodes.iter().filter_map(|(id, entry)| {
         let mut seen = entry.seen.clone()?;
         if nodes.contains(&id.as_str()) {
@@ -27,7 +27,7 @@ fn announce(bed: &Bed, nodes: &[&str], class: Class, mark: ClassMark) {
         }
         Some((id.clone(), seen))
     });
-    observe::cell(&bed.core, "cell-0", all.collect());
+    observe::cell(&fixture.core, "cell-0", all.collect());
 }
 
 fn of_class<'a>(diff: &'a DiffView, class: &str) -> Vec<&'a DifferenceView> {
@@ -37,11 +37,11 @@ fn of_class<'a>(diff: &'a DiffView, class: &str) -> Vec<&'a DifferenceView> {
 
 #[tokio::test]
 async fn a_class_that_two_nodes_do_not_tell_is_unknown_and_not_equal() {
-    let bed = Bed::furnished().await;
-    let eye = bed.client("eye");
+    let fixture = ApiFixture::furnished().await;
+    let eye = fixture.client("eye");
     // Only gpu001's agent answers, and it tells nothing of its NICs.
     let silent = ["gpu001", "gpu004", "gpu005"];
-    announce(&bed, &silent, Class::Nic, ClassMark::Incomplete);
+    announce(&fixture, &silent, Class::Nic, ClassMark::Incomplete);
     for (left, right) in [("gpu004", "gpu005"), ("gpu001", "gpu001")] {
         let diff = eye.diff(left, right).await.unwrap();
         let nic = of_class(&diff, "nic");
@@ -57,7 +57,7 @@ async fn a_class_that_two_nodes_do_not_tell_is_unknown_and_not_equal() {
 }
 
 /// Of one model, so that they are a cohort.
-fn documents(bed: &Bed, nodes: impl Iterator<Item = u32>) {
+fn documents(fixture: &ApiFixture, nodes: impl Iterator<Item = u32>) {
     let document = |n: u32| {
         let node = format!("gpu{n:03}");
         let text = |text: &str| Reading::Present(text.to_owned());
@@ -75,15 +75,15 @@ fn documents(bed: &Bed, nodes: impl Iterator<Item = u32>) {
         let (digest, _) = document.encode().unwrap();
         (NodeId::new(node).unwrap(), (digest, Arc::new(document)))
     };
-    observe::documents(&bed.core, nodes.map(document).collect());
+    observe::documents(&fixture.core, nodes.map(document).collect());
 }
 
 #[tokio::test]
 async fn what_is_not_compared_with_the_majority_is_not_told_to_be_equal_to_it() {
-    let bed = Bed::furnished().await;
-    let eye = bed.client("eye");
-    bed.add_node("gpu900");
-    bed.settled().await;
+    let fixture = ApiFixture::furnished().await;
+    let eye = fixture.client("eye");
+    fixture.add_node("gpu900");
+    fixture.settled().await;
     let code = async |node: &str| {
         let error = eye.diff(node, "majority").await.unwrap_err();
         let problem = error.problem().unwrap().clone();
@@ -91,10 +91,10 @@ async fn what_is_not_compared_with_the_majority_is_not_told_to_be_equal_to_it() 
     };
     let not_compared = (503, "not_compared".to_owned());
     assert_eq!(code("gpu001").await, not_compared, "nothing was compared");
-    kernels(&bed);
-    documents(&bed, 1..=4);
-    announce(&bed, &["gpu002"], Class::Nic, ClassMark::Incomplete);
-    Conformance::new(bed.core.clone()).reconcile().await;
+    kernels(&fixture);
+    documents(&fixture, 1..=4);
+    announce(&fixture, &["gpu002"], Class::Nic, ClassMark::Incomplete);
+    Conformance::new(fixture.core.clone()).reconcile().await;
     assert_eq!(code("gpu900").await, not_compared, "it was never heard of");
     assert_eq!(code("gpu010").await, (409, "no_cohort".to_owned()));
 
@@ -125,12 +125,13 @@ async fn what_is_not_compared_with_the_majority_is_not_told_to_be_equal_to_it() 
         let mark = record.state().mark();
         let node = NodeId::new(nodes[0]).unwrap();
         let digest = mark.digest().unwrap();
-        bed.core
+        fixture
+            .core
             .preimages
             .put_record(&node, digest, Arc::new(record));
-        announce(&bed, &nodes, Class::Nic, mark);
+        announce(&fixture, &nodes, Class::Nic, mark);
     }
-    Conformance::new(bed.core.clone()).reconcile().await;
+    Conformance::new(fixture.core.clone()).reconcile().await;
     let even = eye.diff("gpu001", "majority").await.unwrap();
     let nic = of_class(&even, "nic");
     assert_eq!(nic.len(), 1, "{even:?}");
@@ -152,16 +153,16 @@ async fn what_is_not_compared_with_the_majority_is_not_told_to_be_equal_to_it() 
 
 #[tokio::test]
 async fn what_was_read_once_and_is_not_announced_is_no_model() {
-    let bed = Bed::furnished().await;
-    let op = bed.client("op");
-    kernels(&bed);
+    let fixture = ApiFixture::furnished().await;
+    let op = fixture.client("op");
+    kernels(&fixture);
     let record = |release: &str| {
         let mut record = ClassRecord::new(Class::Kernel);
         record.require("kernel.osrelease", Reading::Present(release));
         record
     };
     let reads = |release: &str| {
-        let mut inventory = bed.inventory.lock().unwrap();
+        let mut inventory = fixture.inventory.lock().unwrap();
         inventory.records.insert(Class::Kernel, record(release));
     };
     let like = |classes: &[&str]| BaselineRequest {
@@ -199,12 +200,12 @@ async fn what_was_read_once_and_is_not_announced_is_no_model() {
 
 #[tokio::test]
 async fn a_group_is_compared_by_its_digest_and_one_of_its_nodes_stands_for_it() {
-    let bed = Bed::furnished().await;
-    let eye = bed.client("eye");
-    let usual = kernels(&bed);
+    let fixture = ApiFixture::furnished().await;
+    let eye = fixture.client("eye");
+    let usual = kernels(&fixture);
     // What gpu001 and gpu003 are beside their kernels is no matter of groups by kernel.
     let others = ["gpu001", "gpu003"];
-    announce(&bed, &others, Class::Cpu, ClassMark::Incomplete);
+    announce(&fixture, &others, Class::Cpu, ClassMark::Incomplete);
     let of_class = async |class: &str| {
         let found = eye.conformance_groups(Some(class)).await.unwrap();
         let groups = found.groups.into_iter();
@@ -233,9 +234,9 @@ async fn a_group_is_compared_by_its_digest_and_one_of_its_nodes_stands_for_it() 
     let mut record = ClassRecord::new(Class::Nic);
     record.require("nic.count", Reading::Present("8"));
     let mark = record.state().mark();
-    let view = bed.core.view();
+    let view = fixture.core.view();
     let all: Vec<&str> = view.nodes.keys().map(NodeId::as_str).collect();
-    announce(&bed, &all, Class::Nic, mark);
+    announce(&fixture, &all, Class::Nic, mark);
     let both = of_class("nic,kernel").await;
     let diff = eye.diff(&both[0], &both[1]).await.unwrap();
     assert!(
@@ -275,8 +276,8 @@ async fn a_group_is_compared_by_its_digest_and_one_of_its_nodes_stands_for_it() 
 
 #[tokio::test]
 async fn a_baseline_beside_what_is_neither_node_nor_baseline_is_told_so() {
-    let bed = Bed::furnished().await;
-    let op = bed.client("op");
+    let fixture = ApiFixture::furnished().await;
+    let op = fixture.client("op");
     let asked = asking("gpu[001-004]", json!({"kernel.osrelease": "6.8.0"}));
     op.set_baseline("k", &asked, None).await.unwrap();
     let error = op.baseline_diff("k", "gpu999").await.unwrap_err();

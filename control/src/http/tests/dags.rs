@@ -1,7 +1,7 @@
 //! Graphs.
 
 use super::{
-    bed::{Bed, MAX_DAG_SIZE, ask, job},
+    fixture::{ApiFixture, MAX_DAG_SIZE, ask, job},
     grpc::{by, channel, submit},
     submits::read_some,
 };
@@ -44,20 +44,20 @@ fn states(dag: &DagView) -> Vec<&str> {
     members.map(|m| m.state.as_deref().unwrap_or("?")).collect()
 }
 
-async fn runs(bed: &Bed, id: AllocationId, nodes: &[&str], code: i32) {
-    bed.assign(id, nodes).await;
+async fn runs(fixture: &ApiFixture, id: AllocationId, nodes: &[&str], code: i32) {
+    fixture.assign(id, nodes).await;
     for node in nodes {
-        bed.begins(id, node).await;
+        fixture.begins(id, node).await;
     }
     for node in nodes {
-        bed.ends(id, node, RankExit::Exited { code }).await;
+        fixture.ends(id, node, RankExit::Exited { code }).await;
     }
 }
 
 #[tokio::test]
 async fn a_graph_is_submitted_followed_and_found_when_it_has_ended() {
-    let bed = Bed::furnished().await;
-    let alice = bed.client("alice");
+    let fixture = ApiFixture::furnished().await;
+    let alice = fixture.client("alice");
     let made = alice.submit_dag(&nightly(), Some("once")).await.unwrap();
     let again = alice.submit_dag(&nightly(), Some("once")).await.unwrap();
     assert_eq!(made, again);
@@ -76,7 +76,7 @@ async fn a_graph_is_submitted_followed_and_found_when_it_has_ended() {
     let place = first.dag.unwrap();
     assert_eq!((place.dag, place.member.as_str()), (made.id, "prepare"));
 
-    runs(&bed, ids[0], &["gpu001"], 0).await;
+    runs(&fixture, ids[0], &["gpu001"], 0).await;
     let dag = alice.dag(made.id).await.unwrap();
     assert_eq!(
         states(&dag),
@@ -84,8 +84,8 @@ async fn a_graph_is_submitted_followed_and_found_when_it_has_ended() {
     );
     let why = dag.members[2].stop.as_deref().unwrap();
     assert!(why.contains("waited for failure"), "{why}");
-    runs(&bed, ids[1], &["gpu001", "gpu002"], 3).await;
-    runs(&bed, ids[3], &["gpu003"], 0).await;
+    runs(&fixture, ids[1], &["gpu001", "gpu002"], 3).await;
+    runs(&fixture, ids[3], &["gpu003"], 0).await;
     let dag = alice.dag(made.id).await.unwrap();
     assert_eq!((dag.state.as_str(), dag.unfinished), ("completed", 0));
     assert!(dag.ended_at.is_some());
@@ -94,7 +94,7 @@ async fn a_graph_is_submitted_followed_and_found_when_it_has_ended() {
         ["completed", "failed", "cancelled", "completed"]
     );
     let (status, told) = ask(
-        &bed,
+        &fixture,
         "alice",
         Method::DELETE,
         &format!("dags/{}", made.id),
@@ -106,11 +106,11 @@ async fn a_graph_is_submitted_followed_and_found_when_it_has_ended() {
 
 #[tokio::test]
 async fn a_graph_is_cancelled_by_who_submitted_it() {
-    let bed = Bed::furnished().await;
-    let alice = bed.client("alice");
+    let fixture = ApiFixture::furnished().await;
+    let alice = fixture.client("alice");
     let id = alice.submit_dag(&nightly(), None).await.unwrap().id;
     for (who, status) in [("bob", 403), ("eye", 403), ("diver", 404)] {
-        let error = bed.client(who).cancel_dag(id).await.unwrap_err();
+        let error = fixture.client(who).cancel_dag(id).await.unwrap_err();
         assert_eq!(error.problem().unwrap().status, status, "{who}");
     }
     let dag = alice.cancel_dag(id).await.unwrap();
@@ -123,8 +123,8 @@ async fn a_graph_is_cancelled_by_who_submitted_it() {
 
 #[tokio::test]
 async fn graphs_are_listed_to_those_who_see_their_project() {
-    let bed = Bed::furnished().await;
-    let alice = bed.client("alice");
+    let fixture = ApiFixture::furnished().await;
+    let alice = fixture.client("alice");
     let mut ids = Vec::new();
     for _ in 0..3 {
         ids.push(alice.submit_dag(&nightly(), None).await.unwrap().id);
@@ -138,15 +138,15 @@ async fn graphs_are_listed_to_those_who_see_their_project() {
             .all(|dag| dag.members.is_empty() && dag.size == 4)
     );
     assert_eq!(alice.dags(Some("atlas")).await.unwrap().len(), 3);
-    let (status, page) = ask(&bed, "alice", Method::GET, "dags?limit=2", Value::Null).await;
+    let (status, page) = ask(&fixture, "alice", Method::GET, "dags?limit=2", Value::Null).await;
     assert_eq!((status, page["items"].as_array().unwrap().len()), (200, 2));
     let cursor = page["next_cursor"].as_str().unwrap();
     let rest = format!("dags?limit=2&cursor={cursor}");
-    let (_, rest) = ask(&bed, "alice", Method::GET, &rest, Value::Null).await;
+    let (_, rest) = ask(&fixture, "alice", Method::GET, &rest, Value::Null).await;
     assert_eq!(rest["items"][0]["id"], ids[2]);
     assert_eq!(rest.get("next_cursor"), None);
     // Who looks after another tenant is not told that there is this one.
-    let diver = bed.client("diver");
+    let diver = fixture.client("diver");
     assert!(diver.dags(None).await.unwrap().is_empty());
     for error in [
         diver.dags(Some("atlas")).await.map(drop).unwrap_err(),
@@ -160,8 +160,8 @@ async fn graphs_are_listed_to_those_who_see_their_project() {
 
 #[tokio::test]
 async fn a_graph_is_drawn_as_it_is_asked_for() {
-    let bed = Bed::furnished().await;
-    let alice = bed.client("alice");
+    let fixture = ApiFixture::furnished().await;
+    let alice = fixture.client("alice");
     let id = alice.submit_dag(&nightly(), None).await.unwrap().id;
     let graph = alice.dag_graph(id).await.unwrap();
     assert_eq!((graph.nodes.len(), graph.edges.len()), (4, 3));
@@ -174,9 +174,12 @@ async fn a_graph_is_drawn_as_it_is_asked_for() {
         ),
         ("prepare", "mend", "failure")
     );
-    let url = |query: &str| bed.url(&format!("/api/v1/dags/{id}/graph{query}"));
+    let url = |query: &str| fixture.url(&format!("/api/v1/dags/{id}/graph{query}"));
     let get = |query: &str, accept: &str| {
-        let request = bed.raw().get(url(query)).bearer_auth(bed.token("alice"));
+        let request = fixture
+            .raw()
+            .get(url(query))
+            .bearer_auth(fixture.token("alice"));
         request.header("accept", accept).send()
     };
     for (query, accept, is_dot) in [
@@ -206,13 +209,13 @@ async fn a_graph_is_drawn_as_it_is_asked_for() {
 
 #[tokio::test]
 async fn a_graph_is_read_as_yaml_too() {
-    let bed = Bed::furnished().await;
+    let fixture = ApiFixture::furnished().await;
     let yaml = "name: nightly\nmembers:\n\
         - {name: prepare, project: atlas/web, nodes: 1, argv: [./prepare], walltime: 1h}\n\
         - name: train\n  project: atlas/web\n  nodes: 4\n  argv: [./train]\n  after: [prepare]\n";
     let post = |kind: &'static str, body: String| {
-        let request = bed.raw().post(bed.url("/api/v1/dags"));
-        let request = request.bearer_auth(bed.token("alice"));
+        let request = fixture.raw().post(fixture.url("/api/v1/dags"));
+        let request = request.bearer_auth(fixture.token("alice"));
         request.header("content-type", kind).body(body).send()
     };
     let made: Value = post("application/yaml", yaml.to_owned())
@@ -221,7 +224,7 @@ async fn a_graph_is_read_as_yaml_too() {
         .json()
         .await
         .unwrap();
-    let dag = bed
+    let dag = fixture
         .client("alice")
         .dag(made["id"].as_u64().unwrap())
         .await
@@ -285,7 +288,7 @@ async fn a_graph_is_read_as_yaml_too() {
 
 #[tokio::test]
 async fn graphs_that_cannot_be_are_refused_by_their_field() {
-    let bed = Bed::furnished().await;
+    let fixture = ApiFixture::furnished().await;
     let many = (0..=MAX_DAG_SIZE).map(|n| member(&format!("m{n}"), json!({})));
     let with = |more: Value| vec![member("a", more)];
     for (members, status, field, text) in [
@@ -352,22 +355,23 @@ async fn graphs_that_cannot_be_are_refused_by_their_field() {
     ] {
         let body = json!({"name": "g", "members": members});
         for path in ["dags", "dags?dry_run=true"] {
-            let (told_status, told) = ask(&bed, "alice", Method::POST, path, body.clone()).await;
+            let (told_status, told) =
+                ask(&fixture, "alice", Method::POST, path, body.clone()).await;
             assert_eq!(told_status, status, "{path}: {told}");
             assert_eq!(told["field"], field, "{path}: {told}");
             let detail = told["detail"].as_str().unwrap();
             assert!(detail.contains(text), "{path}: {detail}");
         }
     }
-    assert!(bed.client("alice").dags(None).await.unwrap().is_empty());
-    let status = bed.client("alice").status().await.unwrap();
+    assert!(fixture.client("alice").dags(None).await.unwrap().is_empty());
+    let status = fixture.client("alice").status().await.unwrap();
     assert!(status.allocations_by_state.values().all(|n| *n == 0));
 }
 
 #[tokio::test]
 async fn a_dry_run_of_a_graph_judges_it_as_a_submit_and_changes_nothing() {
-    let bed = Bed::furnished().await;
-    let alice = bed.client("alice");
+    let fixture = ApiFixture::furnished().await;
+    let alice = fixture.client("alice");
     let mut members = nightly().members;
     let more = json!({"array": "0-9", "walltime": "90m", "vcluster": "default"});
     members.push(serde_json::from_value(member("sweep", more)).unwrap());
@@ -420,7 +424,7 @@ async fn a_dry_run_of_a_graph_judges_it_as_a_submit_and_changes_nothing() {
         "{judged:?}"
     );
     assert_eq!(judged, submitted);
-    read_some(&bed);
+    read_some(&fixture);
     let rare = json!({"nodes": 9, "constraints": {"gpu_models": ["h200"]}});
     let rare = graph(vec![member("a", json!({})), member("b", rare)]);
     let refused = alice.dry_run_dag(&rare).await.unwrap_err();
@@ -430,12 +434,12 @@ async fn a_dry_run_of_a_graph_judges_it_as_a_submit_and_changes_nothing() {
     assert_eq!(problem.field.as_deref(), Some(field));
     // Who may not submit is not told either.
     for (who, status) in [("eye", 403), ("diver", 404)] {
-        let error = bed.client(who).dry_run_dag(&asked).await.unwrap_err();
+        let error = fixture.client(who).dry_run_dag(&asked).await.unwrap_err();
         assert_eq!(error.problem().unwrap().status, status, "{who}");
     }
     for path in ["dags?dry_run=maybe", "dags?dryrun=true"] {
         let body = serde_json::to_value(nightly()).unwrap();
-        let (status, told) = ask(&bed, "alice", Method::POST, path, body).await;
+        let (status, told) = ask(&fixture, "alice", Method::POST, path, body).await;
         assert_eq!(status, 400, "{told}");
         assert!(told["detail"].as_str().unwrap().contains("dry"), "{told}");
     }
@@ -444,8 +448,8 @@ async fn a_dry_run_of_a_graph_judges_it_as_a_submit_and_changes_nothing() {
 
 #[tokio::test]
 async fn a_dry_run_of_a_graph_through_grpc_says_the_same() {
-    let bed = Bed::furnished().await;
-    let mut client = DagsClient::new(channel(&bed).await);
+    let fixture = ApiFixture::furnished().await;
+    let mut client = DagsClient::new(channel(&fixture).await);
     let of = |name: &str| v1::DagMemberRequest {
         request: Some(v1::SubmitRequest {
             name: Some(name.to_owned()),
@@ -468,9 +472,9 @@ async fn a_dry_run_of_a_graph_through_grpc_says_the_same() {
         idempotency_key: None,
         dry_run: true,
     };
-    let alice = bed.client("alice");
+    let alice = fixture.client("alice");
     let before = alice.status().await.unwrap().revision;
-    let answer = client.submit(by(&bed, "alice", message("a"))).await;
+    let answer = client.submit(by(&fixture, "alice", message("a"))).await;
     let answer = answer.unwrap().into_inner();
     assert_eq!((answer.id, answer.revision), (None, before.0));
     let body = json!({"name": "g", "members": [
@@ -479,7 +483,7 @@ async fn a_dry_run_of_a_graph_through_grpc_says_the_same() {
     let rest = serde_json::from_value(body).unwrap();
     let rest = alice.dry_run_dag(&rest).await.unwrap();
     assert_eq!(v1::SubmitDagResponse::from(rest), answer);
-    let refused = client.submit(by(&bed, "alice", message("c"))).await;
+    let refused = client.submit(by(&fixture, "alice", message("c"))).await;
     let refused = refused.unwrap_err();
     assert_eq!(refused.code(), Code::InvalidArgument);
     assert!(refused.message().contains("members.b.after"), "{refused}");
@@ -488,14 +492,14 @@ async fn a_dry_run_of_a_graph_through_grpc_says_the_same() {
         dry_run: false,
         ..message("a")
     };
-    let made = client.submit(by(&bed, "alice", wet)).await.unwrap();
+    let made = client.submit(by(&fixture, "alice", wet)).await.unwrap();
     assert!(made.into_inner().id.is_some());
 }
 
 #[tokio::test]
 async fn members_may_come_after_what_is_not_in_the_graph() {
-    let bed = Bed::furnished().await;
-    let alice = bed.client("alice");
+    let fixture = ApiFixture::furnished().await;
+    let alice = fixture.client("alice");
     let request = AllocationRequest {
         array: Some("0-3".to_owned()),
         ..job("atlas/web", 1)

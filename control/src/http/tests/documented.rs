@@ -12,7 +12,7 @@ use lattice_api::problem::MEDIA_TYPE;
 use serde_json::Value;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// What was answered and is untold of. Every bed looks here when it ends: a test may take a connection that breaks for
+/// What was answered and is untold of. Every fixture looks here when it ends: a test may take a connection that breaks for
 /// what it waits for.
 static UNTOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());
 

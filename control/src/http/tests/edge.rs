@@ -1,6 +1,6 @@
 //! What the port does with what it cannot take: no token, bad bodies, unknown paths, no quorum.
 
-use super::bed::{Bed, PATIENCE, TOKENS, job};
+use super::fixture::{ApiFixture, PATIENCE, TOKENS, job};
 use crate::http::{
     Auth,
     state::{Api, Bounds},
@@ -27,10 +27,10 @@ async fn problem(response: Response) -> Problem {
 
 #[tokio::test]
 async fn without_a_known_token_nothing_is_told() {
-    let bed = Bed::furnished().await;
-    let bare = bed
+    let fixture = ApiFixture::furnished().await;
+    let bare = fixture
         .raw()
-        .get(bed.url("/api/v1/nodes"))
+        .get(fixture.url("/api/v1/nodes"))
         .send()
         .await
         .unwrap();
@@ -40,18 +40,18 @@ async fn without_a_known_token_nothing_is_told() {
     );
     assert_eq!(problem(bare).await.code, "unauthenticated");
     for token in ["", "root", "root-root-root-root-rooT"] {
-        let sent = bed
+        let sent = fixture
             .raw()
-            .get(bed.url("/api/v1/status"))
+            .get(fixture.url("/api/v1/status"))
             .bearer_auth(token)
             .send();
         assert_eq!(problem(sent.await.unwrap()).await.status, 401, "{token}");
     }
     for path in ["/metrics", "/api/v1/events", "/api/v1/allocations/1/logs"] {
-        let sent = bed.raw().get(bed.url(path)).send().await.unwrap();
+        let sent = fixture.raw().get(fixture.url(path)).send().await.unwrap();
         assert_eq!(problem(sent).await.status, 401, "{path}");
     }
-    let (eye, one) = (bed.client("eye"), job("atlas/web", 1));
+    let (eye, one) = (fixture.client("eye"), job("atlas/web", 1));
     let error = eye
         .submit(&one, SubmitOptions::default())
         .await
@@ -62,11 +62,11 @@ async fn without_a_known_token_nothing_is_told() {
 
 #[tokio::test]
 async fn a_body_that_cannot_be_read_is_refused_by_name() {
-    let bed = Bed::furnished().await;
+    let fixture = ApiFixture::furnished().await;
     let send = async |kind: &str, body: String| {
-        let post = bed.raw().post(bed.url("/api/v1/allocations"));
+        let post = fixture.raw().post(fixture.url("/api/v1/allocations"));
         let post = post
-            .bearer_auth(bed.token("alice"))
+            .bearer_auth(fixture.token("alice"))
             .header("content-type", kind);
         problem(post.body(body).send().await.unwrap()).await
     };
@@ -173,7 +173,7 @@ async fn a_body_that_cannot_be_read_is_refused_by_name() {
 
 #[tokio::test]
 async fn paths_methods_and_queries_that_do_not_exist_are_problems_too() {
-    let bed = Bed::furnished().await;
+    let fixture = ApiFixture::furnished().await;
     for (method, path, status) in [
         (Method::GET, "/api/v1/nothing", 404),
         (Method::GET, "/api/v2/nodes", 404),
@@ -188,22 +188,26 @@ async fn paths_methods_and_queries_that_do_not_exist_are_problems_too() {
         (Method::GET, "/api/v1/nodes/gpu001/diff", 400),
         (Method::GET, "/api/v1/events?since=yesterday", 400),
     ] {
-        let request = bed.raw().request(method.clone(), bed.url(path));
-        let sent = request.bearer_auth(bed.token("root")).send().await.unwrap();
+        let request = fixture.raw().request(method.clone(), fixture.url(path));
+        let sent = request
+            .bearer_auth(fixture.token("root"))
+            .send()
+            .await
+            .unwrap();
         let problem = problem(sent).await;
         assert_eq!(problem.status, status, "{method} {path}: {problem:?}");
     }
-    let long = bed
+    let long = fixture
         .raw()
-        .post(bed.url("/api/v1/allocations"))
-        .bearer_auth(bed.token("alice"));
+        .post(fixture.url("/api/v1/allocations"))
+        .bearer_auth(fixture.token("alice"));
     let long = long
         .header("idempotency-key", "k".repeat(300))
         .json(&job("atlas/web", 1));
     let refused = problem(long.send().await.unwrap()).await;
     assert_eq!(refused.field.as_deref(), Some("Idempotency-Key"));
-    let tab = bed.raw().post(bed.url("/api/v1/allocations"));
-    let tab = tab.bearer_auth(bed.token("alice"));
+    let tab = fixture.raw().post(fixture.url("/api/v1/allocations"));
+    let tab = tab.bearer_auth(fixture.token("alice"));
     let tab = tab.header("idempotency-key", "a\tb");
     let sent = tab.json(&job("atlas/web", 1)).send().await.unwrap();
     let refused = problem(sent).await;
@@ -212,9 +216,9 @@ async fn paths_methods_and_queries_that_do_not_exist_are_problems_too() {
 
 #[tokio::test]
 async fn a_quorum_that_does_not_answer_is_a_matter_of_trying_again() {
-    let bed = Bed::furnished().await;
-    bed.store.set_down(true);
-    let alice = bed.client("alice");
+    let fixture = ApiFixture::furnished().await;
+    fixture.store.set_down(true);
+    let alice = fixture.client("alice");
     let error = alice
         .submit(&job("atlas/web", 1), SubmitOptions::default())
         .await
@@ -236,36 +240,39 @@ async fn a_quorum_that_does_not_answer_is_a_matter_of_trying_again() {
     let status = status.unwrap();
     assert!(!status.allocations_by_state.contains_key("completed"));
     assert!(alice.view_age().unwrap() >= Duration::from_millis(100));
-    bed.store.set_down(false);
+    fixture.store.set_down(false);
     let status = alice.status().await.unwrap();
     assert!(status.allocations_by_state.contains_key("completed"));
-    bed.submit("alice", "atlas/web", 1).await;
+    fixture.submit("alice", "atlas/web", 1).await;
 }
 
 #[tokio::test]
 async fn a_server_that_is_not_there_or_not_trusted_is_unreachable() {
-    let mut bed = Bed::empty().await;
+    let mut fixture = ApiFixture::empty().await;
     let other = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
     let stranger = Client::new(Endpoint {
-        url: bed.url(""),
+        url: fixture.url(""),
         ca_pem: other.cert.pem(),
-        token: bed.token("eye").into(),
+        token: fixture.token("eye").into(),
     });
     let error = stranger.unwrap().status().await.unwrap_err();
     assert!(
         matches!(error, ClientError::Unreachable { .. }),
         "{error:?}"
     );
-    let eye = bed.client("eye");
-    bed.close().await;
+    let eye = fixture.client("eye");
+    fixture.close().await;
     let error = eye.status().await.unwrap_err();
     assert_eq!(error.exit_code(), 3, "{error:?}");
-    assert!(error.to_string().contains(&bed.addr.to_string()), "{error}");
+    assert!(
+        error.to_string().contains(&fixture.addr.to_string()),
+        "{error}"
+    );
 }
 
 #[tokio::test]
 async fn whoever_asks_too_often_is_told_to_wait() {
-    let bed = Bed::empty().await;
+    let fixture = ApiFixture::empty().await;
     let auth = Arc::new(Auth::parse(TOKENS).unwrap());
     let bounds = Bounds {
         requests_per_second: 2,
@@ -273,8 +280,8 @@ async fn whoever_asks_too_often_is_told_to_wait() {
         max_dag_size: 1_000,
         stop: Default::default(),
     };
-    let api = Api::new(bed.core.clone(), auth, bed.authority, bounds);
-    let bearer = format!("Bearer {}", bed.token("alice"));
+    let api = Api::new(fixture.core.clone(), auth, fixture.authority, bounds);
+    let bearer = format!("Bearer {}", fixture.token("alice"));
     // Two at once, and two a second: however long this takes, so many are too many.
     let begun = Instant::now();
     let ask = async || api.authenticate(Some(&bearer)).await;
@@ -298,6 +305,6 @@ async fn whoever_asks_too_often_is_told_to_wait() {
         "{}",
         refused.detail
     );
-    let other = format!("Bearer {}", bed.token("bob"));
+    let other = format!("Bearer {}", fixture.token("bob"));
     assert!(api.authenticate(Some(&other)).await.is_ok());
 }

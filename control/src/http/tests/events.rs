@@ -1,6 +1,6 @@
 //! The event stream.
 
-use super::bed::{Bed, PATIENCE, job};
+use super::fixture::{ApiFixture, PATIENCE, job};
 use crate::observe::{self, Found};
 use futures::StreamExt;
 use lattice_client::{
@@ -34,16 +34,16 @@ fn submitted(changes: &Changes) -> Vec<u64> {
 
 #[tokio::test]
 async fn what_happens_is_told_in_order_from_the_revision_asked_for() {
-    let bed = Bed::furnished().await;
-    let mut live = bed.client("eye").events(None).await.unwrap();
-    let (alice, one) = (bed.client("alice"), job("atlas/web", 1));
+    let fixture = ApiFixture::furnished().await;
+    let mut live = fixture.client("eye").events(None).await.unwrap();
+    let (alice, one) = (fixture.client("alice"), job("atlas/web", 1));
     let first = alice.submit(&one, SubmitOptions::default()).await.unwrap();
     let told = changes(&mut live).await;
     assert_eq!((told.revision, submitted(&told)), (first.revision, vec![1]));
-    bed.submit("alice", "atlas/web", 1).await;
-    bed.submit("alice", "atlas/web", 1).await;
+    fixture.submit("alice", "atlas/web", 1).await;
+    fixture.submit("alice", "atlas/web", 1).await;
     // A late reader gets the same from where it says it stands.
-    let mut late = bed
+    let mut late = fixture
         .client("eye")
         .events(Some(first.revision))
         .await
@@ -57,9 +57,9 @@ async fn what_happens_is_told_in_order_from_the_revision_asked_for() {
 
 #[tokio::test]
 async fn a_project_change_is_told_and_others_workloads_are_not() {
-    let bed = Bed::furnished().await;
-    let mut events = bed.client("bob").events(None).await.unwrap();
-    bed.submit("alice", "atlas/web", 1).await;
+    let fixture = ApiFixture::furnished().await;
+    let mut events = fixture.client("bob").events(None).await.unwrap();
+    fixture.submit("alice", "atlas/web", 1).await;
     let told = changes(&mut events).await;
     let record = told.changes.iter().find_map(|c| match c {
         Change::Allocation { record, .. } => Some(record),
@@ -67,11 +67,12 @@ async fn a_project_change_is_told_and_others_workloads_are_not() {
     });
     assert!(record.unwrap().workload.is_none());
     // Nor is one's own: it never changes, and is read where it is wanted.
-    let alice = bed.client("alice");
+    let alice = fixture.client("alice");
     let own = alice.events(Some(Revision(told.revision.0 - 1)));
     let own = changes(&mut own.await.unwrap()).await;
     assert_eq!(own, told);
-    bed.client("root")
+    fixture
+        .client("root")
         .delete_project("atlas/physics/simulation")
         .await
         .unwrap();
@@ -85,11 +86,11 @@ async fn a_project_change_is_told_and_others_workloads_are_not() {
 
 #[tokio::test]
 async fn a_reader_resumes_by_itself_after_the_server_was_gone() {
-    let mut bed = Bed::furnished().await;
-    let mut events = bed.client("eye").events(None).await.unwrap();
-    bed.submit("alice", "atlas/web", 1).await;
+    let mut fixture = ApiFixture::furnished().await;
+    let mut events = fixture.client("eye").events(None).await.unwrap();
+    fixture.submit("alice", "atlas/web", 1).await;
     assert_eq!(submitted(&changes(&mut events).await), [1]);
-    bed.close().await;
+    fixture.close().await;
     let project = "atlas/web".to_owned();
     let spec = job(&project, 1).into_spec().unwrap();
     let alice = lattice_quorum_types::command::Principal {
@@ -99,62 +100,66 @@ async fn a_reader_resumes_by_itself_after_the_server_was_gone() {
     let command = lattice_quorum_types::Command::Submit {
         spec: Box::new(spec),
     };
-    bed.core.propose(alice, None, command).await.unwrap();
-    bed.settled().await;
-    bed.open();
+    fixture.core.propose(alice, None, command).await.unwrap();
+    fixture.settled().await;
+    fixture.open();
     // What happened while nobody listened is told, and nothing is told twice.
     assert_eq!(submitted(&changes(&mut events).await), [2]);
-    bed.submit("alice", "atlas/web", 1).await;
+    fixture.submit("alice", "atlas/web", 1).await;
     assert_eq!(submitted(&changes(&mut events).await), [3]);
 }
 
 #[tokio::test]
 async fn a_revision_that_is_no_longer_kept_is_told_and_the_stream_goes_on() {
-    let bed = Bed::furnished().await;
+    let fixture = ApiFixture::furnished().await;
     // The state was read anew: what came before is not kept.
-    bed.core.restart(|_| ());
-    let oldest = bed.core.view().revision;
-    let mut events = bed.client("eye").events(Some(Revision(1))).await.unwrap();
+    fixture.core.restart(|_| ());
+    let oldest = fixture.core.view().revision;
+    let mut events = fixture
+        .client("eye")
+        .events(Some(Revision(1)))
+        .await
+        .unwrap();
     let first = tokio::time::timeout(PATIENCE, events.next_event()).await;
     let StreamEvent::Compacted(compacted) = first.unwrap().unwrap() else {
         panic!("it was not told");
     };
     assert_eq!(compacted.oldest, oldest);
-    bed.submit("alice", "atlas/web", 1).await;
+    fixture.submit("alice", "atlas/web", 1).await;
     assert_eq!(submitted(&changes(&mut events).await), [1]);
 }
 
 #[tokio::test]
 async fn streams_end_when_the_port_closes() {
-    let mut bed = Bed::furnished().await;
-    let url = bed.url("/api/v1/events");
-    let response = bed
+    let mut fixture = ApiFixture::furnished().await;
+    let url = fixture.url("/api/v1/events");
+    let response = fixture
         .raw()
         .get(url)
-        .bearer_auth(bed.token("eye"))
+        .bearer_auth(fixture.token("eye"))
         .send()
         .await
         .unwrap();
     assert_eq!(response.headers()["content-type"], "text/event-stream");
-    let revision = bed.core.view().revision.to_string();
+    let revision = fixture.core.view().revision.to_string();
     assert_eq!(response.headers()["lattice-revision"], revision.as_str());
-    bed.close().await;
+    fixture.close().await;
     let end = tokio::time::timeout(PATIENCE, response.bytes()).await;
     assert!(end.is_ok(), "the stream ended with the port");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reader_that_does_not_read_holds_nobody_up_and_is_told_what_it_missed() {
-    let bed = Bed::furnished().await;
-    let start = bed.core.view().revision;
-    let get = bed.raw().get(bed.url("/api/v1/events"));
-    let get = get.bearer_auth(bed.token("eye")).send().await.unwrap();
+    let fixture = ApiFixture::furnished().await;
+    let start = fixture.core.view().revision;
+    let get = fixture.raw().get(fixture.url("/api/v1/events"));
+    let get = get.bearer_auth(fixture.token("eye")).send().await.unwrap();
     let mut slow = get.bytes_stream();
-    let mut live = bed.client("eye").events(Some(start)).await.unwrap();
+    let mut live = fixture.client("eye").events(Some(start)).await.unwrap();
     // Far more than sockets, windows and the changes that are kept hold together.
     let changes_made = 60_000;
     let storm = tokio::spawn({
-        let store = bed.store.clone();
+        let store = fixture.store.clone();
         async move {
             for n in 0..changes_made {
                 store.set_limit("atlas/web", 40 + n % 10);
@@ -190,12 +195,12 @@ async fn a_reader_that_does_not_read_holds_nobody_up_and_is_told_what_it_missed(
 
 #[tokio::test]
 async fn what_is_seen_while_a_reader_is_away_is_told_when_it_comes_back() {
-    let mut bed = Bed::furnished().await;
-    let id = bed.submit("alice", "atlas/web", 1).await;
-    let mut events = bed.client("eye").events(None).await.unwrap();
-    bed.client("alice").hold(id).await.unwrap();
+    let mut fixture = ApiFixture::furnished().await;
+    let id = fixture.submit("alice", "atlas/web", 1).await;
+    let mut events = fixture.client("eye").events(None).await.unwrap();
+    fixture.client("alice").hold(id).await.unwrap();
     changes(&mut events).await;
-    bed.close().await;
+    fixture.close().await;
     let node = NodeId::new("gpu007").unwrap();
     let found = Found {
         liveness: Liveness::Unreachable,
@@ -204,8 +209,8 @@ async fn what_is_seen_while_a_reader_is_away_is_told_when_it_comes_back() {
         reached_at: None,
     };
     let found = BTreeMap::from([(node, found)]);
-    assert_eq!(observe::liveness(&bed.core, &found), 1);
-    bed.open();
+    assert_eq!(observe::liveness(&fixture.core, &found), 1);
+    fixture.open();
     let told = tokio::time::timeout(PATIENCE, events.next_event()).await;
     let StreamEvent::Observed(observed) = told.unwrap().unwrap() else {
         panic!("it was not told");
@@ -222,8 +227,8 @@ async fn what_is_seen_while_a_reader_is_away_is_told_when_it_comes_back() {
 
 #[tokio::test]
 async fn one_principal_cannot_take_all_streams() {
-    let bed = Bed::empty().await;
-    let eye = bed.client("eye");
+    let fixture = ApiFixture::empty().await;
+    let eye = fixture.client("eye");
     let mut held = Vec::new();
     for _ in 0..64 {
         held.push(eye.events(None).await.unwrap());
@@ -234,5 +239,5 @@ async fn one_principal_cannot_take_all_streams() {
         (problem.status, problem.code.as_str()),
         (429, "too_many_streams")
     );
-    bed.client("alice").events(None).await.unwrap();
+    fixture.client("alice").events(None).await.unwrap();
 }

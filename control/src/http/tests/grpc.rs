@@ -1,6 +1,6 @@
 //! The same through gRPC.
 
-use super::bed::{Bed, PATIENCE};
+use super::fixture::{ApiFixture, PATIENCE};
 use lattice_api::{Problem, v1};
 use tokio::time::timeout;
 use tonic::{
@@ -19,15 +19,15 @@ use v1::{
     nodes_client::NodesClient, projects_client::ProjectsClient,
 };
 
-pub(super) async fn channel(bed: &Bed) -> Channel {
-    let tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(&bed.ca_pem));
-    let endpoint = Channel::from_shared(bed.url("")).unwrap();
+pub(super) async fn channel(fixture: &ApiFixture) -> Channel {
+    let tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(&fixture.ca_pem));
+    let endpoint = Channel::from_shared(fixture.url("")).unwrap();
     endpoint.tls_config(tls).unwrap().connect().await.unwrap()
 }
 
-pub(super) fn by<T>(bed: &Bed, who: &str, message: T) -> Request<T> {
+pub(super) fn by<T>(fixture: &ApiFixture, who: &str, message: T) -> Request<T> {
     let mut request = Request::new(message);
-    let bearer = format!("Bearer {}", bed.token(who));
+    let bearer = format!("Bearer {}", fixture.token(who));
     request
         .metadata_mut()
         .insert("authorization", bearer.parse().unwrap());
@@ -45,10 +45,13 @@ pub(super) fn submit(project: &str, nodes: u32) -> v1::SubmitRequest {
 
 #[tokio::test]
 async fn a_limit_refusal_is_failed_precondition_with_the_problem_in_its_details() {
-    let bed = Bed::furnished().await;
-    let mut client = AllocationsClient::new(channel(&bed).await);
+    let fixture = ApiFixture::furnished().await;
+    let mut client = AllocationsClient::new(channel(&fixture).await);
     let message = submit("atlas/physics/simulation", 21);
-    let refused = client.submit(by(&bed, "alice", message)).await.unwrap_err();
+    let refused = client
+        .submit(by(&fixture, "alice", message))
+        .await
+        .unwrap_err();
     assert_eq!(refused.code(), Code::FailedPrecondition);
     assert_eq!(
         refused.message().lines().count(),
@@ -59,12 +62,12 @@ async fn a_limit_refusal_is_failed_precondition_with_the_problem_in_its_details(
     let problem: Problem = Problem::from_grpc(&refused).unwrap();
     assert_eq!(problem.violations.len(), 2);
     let unknown = client
-        .submit(by(&bed, "alice", submit("atlas/x", 1)))
+        .submit(by(&fixture, "alice", submit("atlas/x", 1)))
         .await
         .unwrap_err();
     assert_eq!(unknown.code(), Code::NotFound);
     let none = client
-        .submit(by(&bed, "alice", submit("atlas/web", 0)))
+        .submit(by(&fixture, "alice", submit("atlas/web", 0)))
         .await
         .unwrap_err();
     assert_eq!(none.code(), Code::InvalidArgument);
@@ -72,12 +75,12 @@ async fn a_limit_refusal_is_failed_precondition_with_the_problem_in_its_details(
 
 #[tokio::test]
 async fn who_has_no_token_or_no_right_is_told_so() {
-    let bed = Bed::furnished().await;
-    let mut client = AllocationsClient::new(channel(&bed).await);
+    let fixture = ApiFixture::furnished().await;
+    let mut client = AllocationsClient::new(channel(&fixture).await);
     let nobody = client.submit(submit("atlas/web", 1)).await.unwrap_err();
     assert_eq!(nobody.code(), Code::Unauthenticated);
     let viewer = client
-        .submit(by(&bed, "eye", submit("atlas/web", 1)))
+        .submit(by(&fixture, "eye", submit("atlas/web", 1)))
         .await
         .unwrap_err();
     assert_eq!(viewer.code(), Code::PermissionDenied);
@@ -85,19 +88,19 @@ async fn who_has_no_token_or_no_right_is_told_so() {
 
 #[tokio::test]
 async fn an_allocation_goes_its_way_and_repeats_are_one() {
-    let bed = Bed::furnished().await;
-    let mut client = AllocationsClient::new(channel(&bed).await);
+    let fixture = ApiFixture::furnished().await;
+    let mut client = AllocationsClient::new(channel(&fixture).await);
     let keyed = || v1::SubmitRequest {
         idempotency_key: Some("k".to_owned()),
         ..submit("atlas/web", 2)
     };
     let first = client
-        .submit(by(&bed, "alice", keyed()))
+        .submit(by(&fixture, "alice", keyed()))
         .await
         .unwrap()
         .into_inner();
     let again = client
-        .submit(by(&bed, "alice", keyed()))
+        .submit(by(&fixture, "alice", keyed()))
         .await
         .unwrap()
         .into_inner();
@@ -107,7 +110,10 @@ async fn an_allocation_goes_its_way_and_repeats_are_one() {
             idempotency_key: Some(odd.to_owned()),
             ..submit("atlas/web", 2)
         };
-        let refused = client.submit(by(&bed, "alice", message)).await.unwrap_err();
+        let refused = client
+            .submit(by(&fixture, "alice", message))
+            .await
+            .unwrap_err();
         assert_eq!(refused.code(), Code::InvalidArgument, "{odd:?}");
     }
     let id = first.id.unwrap();
@@ -117,7 +123,7 @@ async fn an_allocation_goes_its_way_and_repeats_are_one() {
     };
     assert_eq!(
         client
-            .submit(by(&bed, "alice", dry))
+            .submit(by(&fixture, "alice", dry))
             .await
             .unwrap()
             .into_inner()
@@ -125,11 +131,11 @@ async fn an_allocation_goes_its_way_and_repeats_are_one() {
         None
     );
     let list = client
-        .list(by(&bed, "alice", v1::ListAllocationsRequest::default()))
+        .list(by(&fixture, "alice", v1::ListAllocationsRequest::default()))
         .await;
     assert_eq!(list.unwrap().into_inner().items.len(), 1);
     let why = client
-        .explain(by(&bed, "alice", v1::ExplainRequest { id }))
+        .explain(by(&fixture, "alice", v1::ExplainRequest { id }))
         .await
         .unwrap();
     assert_eq!(why.into_inner().state, "pending");
@@ -138,7 +144,7 @@ async fn an_allocation_goes_its_way_and_repeats_are_one() {
         idempotency_key: None,
     };
     let ended = client
-        .cancel(by(&bed, "alice", cancel))
+        .cancel(by(&fixture, "alice", cancel))
         .await
         .unwrap()
         .into_inner();
@@ -147,7 +153,7 @@ async fn an_allocation_goes_its_way_and_repeats_are_one() {
         ("alice", "cancelled")
     );
     let got = client
-        .get(by(&bed, "bob", v1::GetAllocationRequest { id }))
+        .get(by(&fixture, "bob", v1::GetAllocationRequest { id }))
         .await
         .unwrap();
     assert_eq!(got.into_inner().state, "cancelled");
@@ -155,8 +161,8 @@ async fn an_allocation_goes_its_way_and_repeats_are_one() {
 
 #[tokio::test]
 async fn a_demand_goes_in_and_comes_out_and_what_is_not_a_number_is_refused() {
-    let bed = Bed::furnished().await;
-    let mut client = AllocationsClient::new(channel(&bed).await);
+    let fixture = ApiFixture::furnished().await;
+    let mut client = AllocationsClient::new(channel(&fixture).await);
     let asked = v1::SubmitRequest {
         data_ready: Some(0.8),
         checkpoint_time: "5m".to_owned(),
@@ -167,13 +173,13 @@ async fn a_demand_goes_in_and_comes_out_and_what_is_not_a_number_is_refused() {
         data_ready: Some(f64::NAN),
         ..asked.clone()
     };
-    let refused = client.submit(by(&bed, "alice", not_a_number)).await;
+    let refused = client.submit(by(&fixture, "alice", not_a_number)).await;
     let refused = refused.unwrap_err();
     assert_eq!(refused.code(), Code::InvalidArgument);
     assert!(refused.message().contains("NaN"), "{refused:?}");
-    let answer = client.submit(by(&bed, "alice", asked.clone())).await;
+    let answer = client.submit(by(&fixture, "alice", asked.clone())).await;
     let id = answer.unwrap().into_inner().id.unwrap();
-    let got = client.get(by(&bed, "alice", v1::GetAllocationRequest { id }));
+    let got = client.get(by(&fixture, "alice", v1::GetAllocationRequest { id }));
     let got = got.await.unwrap().into_inner();
     assert_eq!(got.data_ready, asked.data_ready);
     assert_eq!(got.checkpoint_time, Some(asked.checkpoint_time));
@@ -182,15 +188,15 @@ async fn a_demand_goes_in_and_comes_out_and_what_is_not_a_number_is_refused() {
 
 #[tokio::test]
 async fn nodes_projects_and_status_answer_as_rest_does() {
-    let bed = Bed::furnished().await;
-    let channel = channel(&bed).await;
+    let fixture = ApiFixture::furnished().await;
+    let channel = channel(&fixture).await;
     let mut nodes = NodesClient::new(channel.clone());
     let page = v1::ListNodesRequest {
         limit: 20,
         cursor: String::new(),
     };
     let page = nodes
-        .list(by(&bed, "eye", page))
+        .list(by(&fixture, "eye", page))
         .await
         .unwrap()
         .into_inner();
@@ -200,13 +206,13 @@ async fn nodes_projects_and_status_answer_as_rest_does() {
     );
     let name = "gpu999".to_owned();
     let none = nodes
-        .get(by(&bed, "eye", v1::GetNodeRequest { name }))
+        .get(by(&fixture, "eye", v1::GetNodeRequest { name }))
         .await
         .unwrap_err();
     assert_eq!(none.code(), Code::NotFound);
     let mut projects = ProjectsClient::new(channel.clone());
     let tree = projects
-        .tree(by(&bed, "eye", v1::TreeRequest::default()))
+        .tree(by(&fixture, "eye", v1::TreeRequest::default()))
         .await
         .unwrap();
     assert_eq!(tree.into_inner().items.len(), 4);
@@ -222,7 +228,7 @@ async fn nodes_projects_and_status_answer_as_rest_does() {
         force: false,
     };
     let refused = projects
-        .set_limits(by(&bed, "root", set))
+        .set_limits(by(&fixture, "root", set))
         .await
         .unwrap_err();
     assert_eq!(refused.code(), Code::FailedPrecondition);
@@ -233,22 +239,22 @@ async fn nodes_projects_and_status_answer_as_rest_does() {
         ..Default::default()
     };
     let made = admin
-        .create_tenant(by(&bed, "root", tenant("ocean")))
+        .create_tenant(by(&fixture, "root", tenant("ocean")))
         .await
         .unwrap();
     assert_eq!(made.into_inner().max_nodes, Some(9));
     let deep = admin
-        .create_tenant(by(&bed, "root", tenant("ocean/a")))
+        .create_tenant(by(&fixture, "root", tenant("ocean/a")))
         .await
         .unwrap_err();
     assert_eq!(deep.code(), Code::InvalidArgument);
     let twice = admin
-        .create_tenant(by(&bed, "root", tenant("ocean")))
+        .create_tenant(by(&fixture, "root", tenant("ocean")))
         .await
         .unwrap_err();
     assert_eq!(twice.code(), Code::AlreadyExists);
     let status = admin
-        .get_status(by(&bed, "eye", v1::GetStatusRequest {}))
+        .get_status(by(&fixture, "eye", v1::GetStatusRequest {}))
         .await
         .unwrap();
     assert_eq!(status.into_inner().nodes, 24);
@@ -256,8 +262,8 @@ async fn nodes_projects_and_status_answer_as_rest_does() {
 
 #[tokio::test]
 async fn administrators_find_the_same_here() {
-    let bed = Bed::furnished().await;
-    let mut admin = AdminServiceClient::new(channel(&bed).await);
+    let fixture = ApiFixture::furnished().await;
+    let mut admin = AdminServiceClient::new(channel(&fixture).await);
     let create = v1::CreateTokenRequest {
         role: "agent".to_owned(),
         ttl: "1h".to_owned(),
@@ -266,12 +272,15 @@ async fn administrators_find_the_same_here() {
         replace: true,
         ..Default::default()
     };
-    let denied = admin.create_token(by(&bed, "op", create.clone())).await;
+    let denied = admin.create_token(by(&fixture, "op", create.clone())).await;
     assert_eq!(denied.unwrap_err().code(), Code::PermissionDenied);
-    let made = admin.create_token(by(&bed, "root", create)).await.unwrap();
+    let made = admin
+        .create_token(by(&fixture, "root", create))
+        .await
+        .unwrap();
     let made = made.into_inner();
     let list = v1::ListTokensRequest {};
-    let list = admin.list_tokens(by(&bed, "root", list)).await.unwrap();
+    let list = admin.list_tokens(by(&fixture, "root", list)).await.unwrap();
     let token = &list.into_inner().items[0];
     assert_eq!(
         (&token.id, token.uses_left, token.replace),
@@ -283,10 +292,10 @@ async fn administrators_find_the_same_here() {
         idempotency_key: None,
     };
     admin
-        .revoke_token(by(&bed, "root", revoke.clone()))
+        .revoke_token(by(&fixture, "root", revoke.clone()))
         .await
         .unwrap();
-    let gone = admin.revoke_token(by(&bed, "root", revoke)).await;
+    let gone = admin.revoke_token(by(&fixture, "root", revoke)).await;
     assert_eq!(gone.unwrap_err().code(), Code::NotFound);
     let revoke = v1::RevokeCertificatesRequest {
         role: "agent".to_owned(),
@@ -295,27 +304,30 @@ async fn administrators_find_the_same_here() {
         idempotency_key: None,
     };
     admin
-        .revoke_certificates(by(&bed, "root", revoke))
+        .revoke_certificates(by(&fixture, "root", revoke))
         .await
         .unwrap();
     let list = v1::ListCertificatesRequest::default();
-    let list = admin.list_certificates(by(&bed, "op", list)).await.unwrap();
+    let list = admin
+        .list_certificates(by(&fixture, "op", list))
+        .await
+        .unwrap();
     assert_eq!(list.into_inner().items[0].state, "revoked");
-    let id = bed.submit("alice", "atlas/web", 1).await;
-    bed.assign(id, &["gpu002"]).await;
+    let id = fixture.submit("alice", "atlas/web", 1).await;
+    fixture.assign(id, &["gpu002"]).await;
     let drain = v1::DrainNodeRequest {
         name: "gpu002".to_owned(),
         reason: "the cage is dark".to_owned(),
         force_release: true,
         idempotency_key: None,
     };
-    let drained = admin.drain_node(by(&bed, "op", drain)).await.unwrap();
+    let drained = admin.drain_node(by(&fixture, "op", drain)).await.unwrap();
     assert_eq!(drained.into_inner().allocation, Some(id.0));
     let query = v1::QueryAuditRequest {
         action: "force_released".to_owned(),
         ..Default::default()
     };
-    let found = admin.query_audit(by(&bed, "op", query)).await.unwrap();
+    let found = admin.query_audit(by(&fixture, "op", query)).await.unwrap();
     let found = found.into_inner();
     assert_eq!((found.items.len(), found.next_after), (1, None));
     assert_eq!(found.items[0].by, "op");
@@ -325,18 +337,21 @@ async fn administrators_find_the_same_here() {
         pin: "0123456789ab".to_owned(),
         idempotency_key: None,
     };
-    let none = admin.promote_authority(by(&bed, "root", none)).await;
+    let none = admin.promote_authority(by(&fixture, "root", none)).await;
     assert_eq!(none.unwrap_err().code(), Code::NotFound);
     let all = v1::ListAuthoritiesRequest {};
-    let all = admin.list_authorities(by(&bed, "op", all)).await.unwrap();
+    let all = admin
+        .list_authorities(by(&fixture, "op", all))
+        .await
+        .unwrap();
     assert!(all.into_inner().items.is_empty());
 }
 
 /// Probes and generic clients have no token; a bad one changes nothing.
 #[tokio::test]
 async fn health_and_reflection_answer_everybody() {
-    let bed = Bed::furnished().await;
-    let channel = channel(&bed).await;
+    let fixture = ApiFixture::furnished().await;
+    let channel = channel(&fixture).await;
     let mut health = HealthClient::new(channel.clone());
     let of = |service: &str| HealthCheckRequest {
         service: service.to_owned(),
@@ -348,8 +363,8 @@ async fn health_and_reflection_answer_everybody() {
         bad,
         Request::new(of("")),
         Request::new(of("lattice.v1.Nodes")),
-        by(&bed, "eye", of("lattice.v1.AdminService")),
-        by(&bed, "waldur", of("lattice.v1.Allocations")),
+        by(&fixture, "eye", of("lattice.v1.AdminService")),
+        by(&fixture, "waldur", of("lattice.v1.Allocations")),
     ];
     for request in asked {
         let answer = health.check(request).await.unwrap().into_inner();
@@ -390,8 +405,8 @@ async fn health_and_reflection_answer_everybody() {
 /// Nobody writes here, so the quorum is not heard from some time on.
 #[tokio::test]
 async fn health_tells_when_the_quorum_is_not_heard_and_when_it_is_again() {
-    let bed = Bed::furnished().await;
-    let mut health = HealthClient::new(channel(&bed).await);
+    let fixture = ApiFixture::furnished().await;
+    let mut health = HealthClient::new(channel(&fixture).await);
     let of = HealthCheckRequest::default();
     let mut told = health.watch(of.clone()).await.unwrap().into_inner();
     let mut next = async || {
@@ -402,8 +417,13 @@ async fn health_tells_when_the_quorum_is_not_heard_and_when_it_is_again() {
     assert_eq!(next().await, ServingStatus::NotServing);
     let now = health.check(of).await.unwrap().into_inner().status();
     assert_eq!(now, ServingStatus::NotServing);
-    let ready = bed.raw().get(bed.url("/readyz")).send().await.unwrap();
+    let ready = fixture
+        .raw()
+        .get(fixture.url("/readyz"))
+        .send()
+        .await
+        .unwrap();
     assert_eq!(ready.status(), 503);
-    bed.add_node("late001");
+    fixture.add_node("late001");
     assert_eq!(next().await, ServingStatus::Serving);
 }

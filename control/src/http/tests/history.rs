@@ -1,6 +1,6 @@
 //! A node's changes and what else happened there.
 
-use super::bed::Bed;
+use super::fixture::ApiFixture;
 use crate::history::{Cursor, Note, Noted};
 use lattice_client::HistoryQuery;
 use lattice_hwprobe::{
@@ -27,8 +27,8 @@ fn event(seq: u64, at: u64, count: u32, what: Happening) -> Record {
 }
 
 /// A boot, a firmware that was found changed after it, an XID an hour later.
-pub(super) async fn told(bed: &Bed) -> u64 {
-    let now = bed.core.now().0;
+pub(super) async fn told(fixture: &ApiFixture) -> u64 {
+    let now = fixture.core.now().0;
     let at = now - 120 * MINUTE;
     let text = |value: &str| Reading::Present(value.into());
     let boot = Happening::Boot {
@@ -69,7 +69,7 @@ pub(super) async fn told(bed: &Bed) -> u64 {
         journal: 1,
         read: 3,
     };
-    let append = bed
+    let append = fixture
         .core
         .history
         .append(NODE.to_owned(), cursor, records, now);
@@ -84,9 +84,9 @@ fn query(edit: impl FnOnce(&mut HistoryQuery)) -> HistoryQuery {
 
 #[tokio::test]
 async fn changes_and_events_are_one_list_and_what_surrounds_a_change_is_shown() {
-    let bed = Bed::furnished().await;
-    let eye = bed.client("eye");
-    assert_eq!(told(&bed).await, 3);
+    let fixture = ApiFixture::furnished().await;
+    let eye = fixture.client("eye");
+    assert_eq!(told(&fixture).await, 3);
     let all = eye.history(NODE, &HistoryQuery::default()).await.unwrap();
     let kinds: Vec<&str> = all.items.iter().map(|item| item.kind.as_str()).collect();
     assert_eq!(kinds, ["xid", "change", "boot"]);
@@ -132,9 +132,9 @@ async fn changes_and_events_are_one_list_and_what_surrounds_a_change_is_shown() 
 
 #[tokio::test]
 async fn kinds_and_classes_are_chosen_pages_go_on_and_nonsense_is_refused() {
-    let bed = Bed::furnished().await;
-    let eye = bed.client("eye");
-    told(&bed).await;
+    let fixture = ApiFixture::furnished().await;
+    let eye = fixture.client("eye");
+    told(&fixture).await;
     let list = async |edit: &dyn Fn(&mut HistoryQuery)| {
         let page = eye.history(NODE, &query(edit)).await.unwrap();
         page.items
@@ -212,8 +212,8 @@ async fn kinds_and_classes_are_chosen_pages_go_on_and_nonsense_is_refused() {
 /// Entries of classes whose keys could not be read before, or cannot be since.
 #[tokio::test]
 async fn what_could_not_be_read_is_not_known_to_have_changed() {
-    let bed = Bed::furnished().await;
-    let now = bed.core.now().0;
+    let fixture = ApiFixture::furnished().await;
+    let now = fixture.core.now().0;
     let failed = || Reading::failed("no answer");
     let text = |value: &str| Reading::Present(value.into());
     let entry = |seq, from, to| {
@@ -246,11 +246,11 @@ async fn what_could_not_be_read_is_not_known_to_have_changed() {
             journal: 1,
             read: 3,
         };
-        let history = &bed.core.history;
+        let history = &fixture.core.history;
         let append = history.append(node.to_owned(), cursor, records, now);
         append.await.unwrap();
     }
-    let found = bed.client("eye").changes(Some("1h")).await.unwrap();
+    let found = fixture.client("eye").changes(Some("1h")).await.unwrap();
     let told: Vec<_> = found
         .changes
         .iter()
@@ -268,8 +268,8 @@ async fn what_could_not_be_read_is_not_known_to_have_changed() {
 
 #[tokio::test]
 async fn a_node_is_not_compared_with_a_time_of_which_nothing_is_kept() {
-    let bed = Bed::furnished().await;
-    let eye = bed.client("eye");
+    let fixture = ApiFixture::furnished().await;
+    let eye = fixture.client("eye");
     let refused = async |since: &str| {
         let error = eye.diff_since(NODE, since).await.unwrap_err();
         let problem = error.problem().unwrap().clone();
@@ -281,7 +281,7 @@ async fn a_node_is_not_compared_with_a_time_of_which_nothing_is_kept() {
     };
     let none = refused("2020-01-01").await;
     assert!(none.contains("no history of gpu001 is kept yet"), "{none}");
-    told(&bed).await;
+    told(&fixture).await;
     let change = query(|q| q.kind = Some("change".to_owned()));
     let begins = eye.history(NODE, &change).await.unwrap().items[0]
         .at
@@ -307,9 +307,9 @@ async fn a_node_is_not_compared_with_a_time_of_which_nothing_is_kept() {
 #[tokio::test]
 async fn what_is_copied_from_the_audit_is_for_those_who_may_read_the_audit() {
     const SECRET: &str = "the tenant did not pay";
-    let bed = Bed::furnished().await;
-    told(&bed).await;
-    let now = bed.core.now().0;
+    let fixture = ApiFixture::furnished().await;
+    told(&fixture).await;
+    let now = fixture.core.now().0;
     let audited = |number: u64| {
         let noted = Noted::Audit {
             number,
@@ -325,10 +325,10 @@ async fn what_is_copied_from_the_audit_is_for_those_who_may_read_the_audit() {
         happened: (0..4).map(audited).collect(),
         compared: None,
     };
-    bed.core.history.note(vec![note], None).await.unwrap();
+    fixture.core.history.note(vec![note], None).await.unwrap();
 
     let paged = async |who: &str| {
-        let client = bed.client(who);
+        let client = fixture.client(who);
         let (mut seen, mut cursor) = (Vec::new(), None);
         loop {
             let one = query(|q| {
@@ -350,7 +350,7 @@ async fn what_is_copied_from_the_audit_is_for_those_who_may_read_the_audit() {
         let audits: Vec<_> = seen.iter().filter(|item| item.kind == "audit").collect();
         assert_eq!((seen.len(), audits.len()), (7, 4), "{who}");
         assert!(format!("{audits:?}").contains(SECRET));
-        let chosen = bed.client(who).history(NODE, &kind).await.unwrap();
+        let chosen = fixture.client(who).history(NODE, &kind).await.unwrap();
         assert_eq!(chosen.items.len(), 5);
     }
     let number = paged("op").await[0].number;
@@ -360,19 +360,19 @@ async fn what_is_copied_from_the_audit_is_for_those_who_may_read_the_audit() {
         let seen = paged(who).await;
         let kinds: Vec<&str> = seen.iter().map(|item| item.kind.as_str()).collect();
         assert_eq!(kinds, ["xid", "change", "boot"], "{who}");
-        let refused = bed.client(who).history(NODE, &kind).await.unwrap_err();
+        let refused = fixture.client(who).history(NODE, &kind).await.unwrap_err();
         let refused = refused.problem().unwrap().status;
         assert_eq!(refused, 403, "{who}");
-        let hidden = bed.client(who).history(NODE, &about).await.unwrap_err();
+        let hidden = fixture.client(who).history(NODE, &about).await.unwrap_err();
         let field = hidden.problem().unwrap().field.clone();
         assert_eq!(field.as_deref(), Some("around"), "{who}");
     }
 }
 
 /// An update and an entry that names a person and an address, as a BMC tells them.
-pub(super) async fn bmc_did(bed: &Bed) {
+pub(super) async fn bmc_did(fixture: &ApiFixture) {
     let list = |name: &str| ResourcePath::parse(&format!("/redfish/v1/{name}")).unwrap();
-    let now = bed.core.now().0;
+    let now = fixture.core.now().0;
     let update = Deed {
         identity: 1,
         list: list("Tasks"),
@@ -401,7 +401,7 @@ pub(super) async fn bmc_did(bed: &Bed) {
     };
     let lists = [list("Tasks"), list("IML")].into();
     let read = |deeds| (BTreeSet::clone(&lists), deeds);
-    let history = &bed.core.history;
+    let history = &fixture.core.history;
     history
         .append_deeds(NODE.to_owned(), read(Vec::new()), now)
         .await
@@ -412,11 +412,11 @@ pub(super) async fn bmc_did(bed: &Bed) {
 
 #[tokio::test]
 async fn what_a_bmc_did_is_for_those_who_may_read_the_audit_over_rest_and_grpc() {
-    let bed = Bed::furnished().await;
-    told(&bed).await;
-    bmc_did(&bed).await;
+    let fixture = ApiFixture::furnished().await;
+    told(&fixture).await;
+    bmc_did(&fixture).await;
     let kind = query(|q| q.kind = Some("bmc".to_owned()));
-    let page = bed.client("op").history(NODE, &kind).await.unwrap();
+    let page = fixture.client("op").history(NODE, &kind).await.unwrap();
     let words: Vec<_> = page.items.iter().map(|item| item.what.as_str()).collect();
     assert_eq!(
         words,
@@ -435,7 +435,7 @@ async fn what_a_bmc_did_is_for_those_who_may_read_the_audit_over_rest_and_grpc()
     assert_eq!(clock.bmc_time.as_deref(), Some("1970-01-01T00:03:12.000Z"));
 
     for who in ["eye", "alice", "diver", "warden"] {
-        let client = bed.client(who);
+        let client = fixture.client(who);
         let all = client.history(NODE, &HistoryQuery::default()).await;
         let kinds = all.unwrap().items.into_iter().map(|item| item.kind);
         assert_eq!(
@@ -443,11 +443,11 @@ async fn what_a_bmc_did_is_for_those_who_may_read_the_audit_over_rest_and_grpc()
             ["xid", "change", "boot"],
             "{who}"
         );
-        let refused = bed.client(who).history(NODE, &kind).await.unwrap_err();
+        let refused = fixture.client(who).history(NODE, &kind).await.unwrap_err();
         assert_eq!(refused.problem().unwrap().status, 403, "{who}");
         let number = page.items[1].number;
         let about = query(|q| q.around = Some(number.to_string()));
-        let hidden = bed.client(who).history(NODE, &about).await.unwrap_err();
+        let hidden = fixture.client(who).history(NODE, &about).await.unwrap_err();
         let field = hidden.problem().unwrap().field.clone();
         assert_eq!(field.as_deref(), Some("around"), "{who}");
     }

@@ -1,6 +1,6 @@
 //! What `/metrics` tells of the site's sources of scheduling.
 
-use super::bed::Bed;
+use super::fixture::ApiFixture;
 use crate::{
     core::Wakes,
     inputs::{Inputs, Price, Source, System},
@@ -10,9 +10,9 @@ use lattice_quorum_types::AllocationId;
 use lattice_view::inputs::SourceState;
 use std::sync::Arc;
 
-async fn told(bed: &Bed) -> Vec<String> {
-    let get = bed.raw().get(bed.url("/metrics"));
-    let answer = get.bearer_auth(bed.token("eye")).send().await.unwrap();
+async fn told(fixture: &ApiFixture) -> Vec<String> {
+    let get = fixture.raw().get(fixture.url("/metrics"));
+    let answer = get.bearer_auth(fixture.token("eye")).send().await.unwrap();
     let text = answer.text().await.unwrap();
     let is_ours = |line: &&str| {
         let named = ["scheduling_source", "energy", "readiness", "storage"];
@@ -23,8 +23,8 @@ async fn told(bed: &Bed) -> Vec<String> {
 
 #[tokio::test]
 async fn the_metrics_tell_which_sources_answer_how_old_they_are_and_what_is_in_force() {
-    let bed = Bed::furnished().await;
-    let none = told(&bed).await;
+    let fixture = ApiFixture::furnished().await;
+    let none = told(&fixture).await;
     assert!(none.is_empty(), "{none:?}");
     let system = |others_mb_s| System {
         budget_mb_s: 200_000,
@@ -32,7 +32,7 @@ async fn the_metrics_tell_which_sources_answer_how_old_they_are_and_what_is_in_f
         ..System::default()
     };
     let storage = [("home", system(None)), ("scratch", system(Some(50_000)))];
-    let now = bed.core.now();
+    let now = fixture.core.now();
     let state = |answered: bool, failure: Option<&str>| SourceState {
         answered_at: answered.then_some(lattice_quorum_types::UnixMillis(now.0 - 7_000)),
         failure: failure.map(Into::into),
@@ -43,7 +43,7 @@ async fn the_metrics_tell_which_sources_answer_how_old_they_are_and_what_is_in_f
         (Source::Storage("home".to_owned()), state(false, Some("x"))),
         (Source::Storage("scratch".to_owned()), state(false, None)),
     ];
-    bed.core.publish(Wakes::Readers, |view| {
+    fixture.core.publish(Wakes::Readers, |view| {
         view.inputs = Inputs {
             energy: Some(Price {
                 price: -12.5,
@@ -57,7 +57,7 @@ async fn the_metrics_tell_which_sources_answer_how_old_they_are_and_what_is_in_f
         view.promised = Arc::new([("scratch".to_owned(), 30_000)].into());
         Some(Vec::new())
     });
-    let (ages, rest): (Vec<_>, Vec<_>) = told(&bed)
+    let (ages, rest): (Vec<_>, Vec<_>) = told(&fixture)
         .await
         .into_iter()
         .partition(|line| line.contains("age_seconds"));

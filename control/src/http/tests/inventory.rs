@@ -1,6 +1,6 @@
 //! What the API says of an inventory is how it reads.
 
-use super::bed::Bed;
+use super::fixture::ApiFixture;
 use lattice_client::api::inventory::InventoryView;
 use lattice_hwprobe::{
     Class, ClassRecord, DiskIdentity, Distance, Finding, GpuIdentity, GpuPlace, Inventory, Loss,
@@ -84,9 +84,13 @@ fn whole() -> Inventory {
 
 #[tokio::test]
 async fn an_inventory_reads_as_the_api_says_and_loses_nothing() {
-    let bed = Bed::furnished().await;
-    *bed.inventory.lock().unwrap() = whole();
-    let mut told = bed.client("eye").inventory("gpu001", false).await.unwrap();
+    let fixture = ApiFixture::furnished().await;
+    *fixture.inventory.lock().unwrap() = whole();
+    let mut told = fixture
+        .client("eye")
+        .inventory("gpu001", false)
+        .await
+        .unwrap();
     // A class that is announced and that the agent does not tell now is a record of its own.
     let records = told["records"].as_object_mut().unwrap();
     assert!(records.contains_key("nic") && records.contains_key("bmc"));
@@ -97,8 +101,8 @@ async fn an_inventory_reads_as_the_api_says_and_loses_nothing() {
 
 #[tokio::test]
 async fn the_readings_of_an_inventory_are_described() {
-    let bed = Bed::furnished().await;
-    let found = bed.raw().get(bed.url("/openapi.json")).send().await;
+    let fixture = ApiFixture::furnished().await;
+    let found = fixture.raw().get(fixture.url("/openapi.json")).send().await;
     let found: Json = found.unwrap().json().await.unwrap();
     let answer = &found["paths"]["/api/v1/nodes/{id}/inventory"]["get"]["responses"]["200"];
     let schema = &answer["content"]["application/json"]["schema"]["$ref"];

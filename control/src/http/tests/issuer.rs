@@ -1,7 +1,7 @@
 //! An issuer of tokens: a real HTTPS server that says what it is and shows its keys, and signs whatever it
 //! is asked to.
 
-use super::bed::server_tls;
+use super::fixture::server_tls;
 use crate::{OidcConfig, http::Role, http::oidc::Issuer};
 use axum::{Json, Router, extract::State, routing::get};
 use axum_server::{Handle, tls_rustls::RustlsConfig};

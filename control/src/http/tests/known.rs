@@ -1,6 +1,6 @@
 //! What is told of nodes by what is kept of them.
 
-use super::bed::Bed;
+use super::fixture::ApiFixture;
 use crate::{
     history::Cursor,
     observe::{self, Found},
@@ -48,13 +48,13 @@ fn became(seq: u64, at: u64, byte: u8) -> Record {
     })
 }
 
-async fn append(bed: &Bed, node: &str, records: Vec<Record>) {
+async fn append(fixture: &ApiFixture, node: &str, records: Vec<Record>) {
     let cursor = Cursor {
         journal: 1,
         read: records.len() as u64,
     };
-    let now = bed.core.now().0;
-    let append = bed
+    let now = fixture.core.now().0;
+    let append = fixture
         .core
         .history
         .append(node.to_owned(), cursor, records, now);
@@ -63,14 +63,14 @@ async fn append(bed: &Bed, node: &str, records: Vec<Record>) {
 
 #[tokio::test]
 async fn a_group_is_as_old_as_its_members_histories_say() {
-    let bed = Bed::furnished().await;
-    let eye = bed.client("eye");
-    let at = bed.core.now().0 - 120 * MINUTE;
+    let fixture = ApiFixture::furnished().await;
+    let eye = fixture.client("eye");
+    let at = fixture.core.now().0 - 120 * MINUTE;
     // It was like this before, then another one, and is like this since then.
     let told = [(0, 1), (10, 9), (20, 1), (30, 1)];
     let told = told.iter().zip(1..);
     let told = told.map(|((minute, byte), seq)| became(seq, at + minute * MINUTE, *byte));
-    append(&bed, "gpu003", told.collect()).await;
+    append(&fixture, "gpu003", told.collect()).await;
     let groups = eye.conformance_groups(Some("kernel")).await.unwrap();
     let of = |nodes: &str| {
         let group = groups.groups.iter().find(|group| group.nodes == nodes);
@@ -84,24 +84,24 @@ async fn a_group_is_as_old_as_its_members_histories_say() {
 
 #[tokio::test]
 async fn beside_a_class_that_is_not_known_it_is_told_what_it_was() {
-    let bed = Bed::furnished().await;
-    let eye = bed.client("eye");
-    let at = bed.core.now().0 - 120 * MINUTE;
+    let fixture = ApiFixture::furnished().await;
+    let eye = fixture.client("eye");
+    let at = fixture.core.now().0 - 120 * MINUTE;
     let (was, mut lost) = (became(1, at, 7), became(2, at + MINUTE, 7));
     if let Record::Entry(entry) = &mut lost {
         entry.to = ClassMark::Incomplete;
     }
-    append(&bed, "gpu003", vec![was, lost]).await;
+    append(&fixture, "gpu003", vec![was, lost]).await;
     let kernel = async || eye.node("gpu003").await.unwrap().classes["kernel"].clone();
     let complete = kernel().await;
     assert_eq!((&*complete.state, complete.last_digest), ("complete", None));
-    let view = bed.core.view();
+    let view = fixture.core.view();
     let nodes = view.nodes.iter().filter_map(|(id, entry)| {
         let mut seen = entry.seen.clone()?;
         seen.marks.insert(Class::Kernel, ClassMark::Incomplete);
         Some((id.clone(), seen))
     });
-    observe::cell(&bed.core, "cell-0", nodes.collect());
+    observe::cell(&fixture.core, "cell-0", nodes.collect());
     let lost = kernel().await;
     assert_eq!((&*lost.state, &lost.digest), ("incomplete", &None));
     assert_eq!(lost.last_digest.as_deref(), Some("07".repeat(32).as_str()));
@@ -113,9 +113,9 @@ async fn beside_a_class_that_is_not_known_it_is_told_what_it_was() {
 
 #[tokio::test]
 async fn the_last_pass_of_a_node_that_does_not_answer_is_shown_with_its_time() {
-    let bed = Bed::furnished().await;
-    let eye = bed.client("eye");
-    let at = bed.core.now().0 - 120 * MINUTE;
+    let fixture = ApiFixture::furnished().await;
+    let eye = fixture.client("eye");
+    let at = fixture.core.now().0 - 120 * MINUTE;
     let reason = |turn, code: &str| Happening::Health {
         turn,
         code: code.to_owned(),
@@ -130,8 +130,8 @@ async fn the_last_pass_of_a_node_that_does_not_answer_is_shown_with_its_time() {
         event(2, at + MINUTE, reason(Turn::Began, "gpu.hot")),
         event(3, at + 2 * MINUTE, reason(Turn::Ended, "gpu.hot")),
     ];
-    append(&bed, "gpu002", told.clone()).await;
-    append(&bed, "gpu001", told).await;
+    append(&fixture, "gpu002", told.clone()).await;
+    append(&fixture, "gpu001", told).await;
     // The mesh takes an answer from nobody but the node asked for: it does not answer. But it is
     // alive as far as is known.
     eye.health("gpu002", false).await.unwrap_err();
@@ -142,7 +142,7 @@ async fn the_last_pass_of_a_node_that_does_not_answer_is_shown_with_its_time() {
         reached_at: None,
     };
     let gone = BTreeMap::from([(NodeId::new("gpu002").unwrap(), gone)]);
-    observe::liveness(&bed.core, &gone);
+    observe::liveness(&fixture.core, &gone);
     let health = eye.health("gpu002", false).await.unwrap();
     assert!(health.agent_error.is_some());
     let as_of = lattice_api::text::read_time(health.as_of.as_deref().unwrap());
@@ -154,10 +154,10 @@ async fn the_last_pass_of_a_node_that_does_not_answer_is_shown_with_its_time() {
     let health = eye.health("gpu001", false).await.unwrap();
     assert_eq!((health.agent_error, health.as_of), (None, None));
     // One that answers that it looks at nothing has no last pass.
-    bed.health.lock().unwrap()["enabled"] = false.into();
+    fixture.health.lock().unwrap()["enabled"] = false.into();
     let off = eye.health("gpu001", false).await.unwrap_err();
     assert!(off.to_string().contains("health.disabled"), "{off}");
-    super::bmc::tells(&bed, "gpu001", vec![]);
+    super::bmc::tells(&fixture, "gpu001", vec![]);
     let half = eye.health("gpu001", false).await.unwrap();
     assert!(half.agent_error.is_some());
     assert_eq!((half.reasons, half.as_of), (vec![], None));

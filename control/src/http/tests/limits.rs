@@ -1,7 +1,7 @@
 //! Tenants, headroom, the limits of the whole cluster, and what is told when limits say no: on both
 //! faces.
 
-use super::bed::{Bed, ask};
+use super::fixture::{ApiFixture, ask};
 use crate::tasks::{lease::Lease, schedule::Schedule};
 use lattice_api::{Problem, v1};
 use lattice_client::{
@@ -17,8 +17,8 @@ use tonic::Code;
 
 #[tokio::test]
 async fn a_tenant_is_made_changed_in_the_seeds_own_form_and_taken_down() {
-    let bed = Bed::furnished().await;
-    let root = bed.client("root");
+    let fixture = ApiFixture::furnished().await;
+    let root = fixture.client("root");
     let request = TenantRequest {
         id: "physics".to_owned(),
         max_nodes: Patch::Set(200),
@@ -31,7 +31,7 @@ async fn a_tenant_is_made_changed_in_the_seeds_own_form_and_taken_down() {
         (Some(200), None)
     );
     let body = json!({"max_nodes": 250, "max_concurrent_allocations": 50});
-    let (status, told) = ask(&bed, "root", Method::PUT, "tenants/physics", body).await;
+    let (status, told) = ask(&fixture, "root", Method::PUT, "tenants/physics", body).await;
     assert_eq!(status, 200);
     assert_eq!(
         (&told["max_nodes"], &told["max_concurrent_allocations"]),
@@ -39,7 +39,7 @@ async fn a_tenant_is_made_changed_in_the_seeds_own_form_and_taken_down() {
     );
     // A field left out stays.
     let body = json!({"max_nodes": 100});
-    let (_, told) = ask(&bed, "root", Method::PUT, "tenants/physics", body).await;
+    let (_, told) = ask(&fixture, "root", Method::PUT, "tenants/physics", body).await;
     assert_eq!(
         (&told["max_nodes"], &told["max_concurrent_allocations"]),
         (&json!(100), &json!(50))
@@ -57,7 +57,7 @@ async fn a_tenant_is_made_changed_in_the_seeds_own_form_and_taken_down() {
         (json!({"max_nodes": null}), "max_nodes"),
         (json!({"max_node": 1}), "max_node"),
     ] {
-        let (status, told) = ask(&bed, "root", Method::PUT, "tenants/physics", body).await;
+        let (status, told) = ask(&fixture, "root", Method::PUT, "tenants/physics", body).await;
         assert_eq!((status, &told["field"]), (400, &json!(field)));
     }
     let unchanged = root.tenant("physics").await.unwrap();
@@ -71,9 +71,9 @@ async fn a_tenant_is_made_changed_in_the_seeds_own_form_and_taken_down() {
 
 #[tokio::test]
 async fn a_tenant_below_the_sum_of_its_projects_is_refused_with_the_numbers_on_both_faces() {
-    let bed = Bed::furnished().await;
+    let fixture = ApiFixture::furnished().await;
     let body = json!({"max_nodes": 60});
-    let (status, told) = ask(&bed, "root", Method::PUT, "tenants/atlas", body).await;
+    let (status, told) = ask(&fixture, "root", Method::PUT, "tenants/atlas", body).await;
     assert_eq!(status, 409);
     assert_eq!(told["type"], "urn:lattice:problem:limit_conflict");
     assert_eq!(told["title"], "Limits would contradict each other");
@@ -86,7 +86,7 @@ async fn a_tenant_below_the_sum_of_its_projects_is_refused_with_the_numbers_on_b
         "limit": 60});
     assert_eq!(told["violations"], json!([level]));
     let mut admin =
-        v1::admin_service_client::AdminServiceClient::new(super::grpc::channel(&bed).await);
+        v1::admin_service_client::AdminServiceClient::new(super::grpc::channel(&fixture).await);
     let update = v1::UpdateTenantRequest {
         id: "atlas".to_owned(),
         max_nodes: Some(v1::LimitChangeValue {
@@ -95,7 +95,7 @@ async fn a_tenant_below_the_sum_of_its_projects_is_refused_with_the_numbers_on_b
         ..Default::default()
     };
     let refused = admin
-        .update_tenant(super::grpc::by(&bed, "root", update))
+        .update_tenant(super::grpc::by(&fixture, "root", update))
         .await;
     let refused = refused.unwrap_err();
     assert_eq!(refused.code(), Code::FailedPrecondition);
@@ -105,8 +105,8 @@ async fn a_tenant_below_the_sum_of_its_projects_is_refused_with_the_numbers_on_b
 
 #[tokio::test]
 async fn who_sets_whose_limits() {
-    let bed = Bed::furnished().await;
-    let root = bed.client("root");
+    let fixture = ApiFixture::furnished().await;
+    let root = fixture.client("root");
     for (path, admin) in [("ocean", "alice"), ("ocean/deep", "bob")] {
         let request = ProjectRequest {
             path: path.to_owned(),
@@ -122,7 +122,7 @@ async fn who_sets_whose_limits() {
     }
     let set = async |who: &str, path: &str, nodes: u64| {
         let body = json!({"changes": [{"path": path, "max_nodes": nodes}]});
-        ask(&bed, who, Method::PUT, "limits", body).await.0
+        ask(&fixture, who, Method::PUT, "limits", body).await.0
     };
     // The parent's administrator, not the project's own, and nobody beside.
     assert_eq!(set("alice", "ocean/deep", 8).await, 200);
@@ -134,7 +134,7 @@ async fn who_sets_whose_limits() {
     assert_eq!(set("warden", "ocean", 1000).await, 403);
     let body = json!({"max_nodes": 1000});
     assert_eq!(
-        ask(&bed, "warden", Method::PUT, "tenants/ocean", body)
+        ask(&fixture, "warden", Method::PUT, "tenants/ocean", body)
             .await
             .0,
         403
@@ -146,18 +146,18 @@ async fn who_sets_whose_limits() {
 /// the limits that are forced.
 #[tokio::test]
 async fn limits_are_forced_by_administrators_of_the_whole_cluster_only() {
-    let bed = Bed::furnished().await;
-    let root = bed.client("root");
+    let fixture = ApiFixture::furnished().await;
+    let root = fixture.client("root");
     for (path, nodes) in [("ocean", 9), ("ocean/deep", 5), ("ocean/deep/trench", 5)] {
         let request = super::projects::request(path, Some(nodes));
         root.create_project(&request, None).await.unwrap();
     }
-    let before = bed.store.revision();
+    let before = fixture.store.revision();
     let batch =
         |force: bool| json!({"changes": [{"path": "ocean/deep", "max_nodes": 3}], "force": force});
-    let (status, told) = ask(&bed, "warden", Method::PUT, "limits", batch(false)).await;
+    let (status, told) = ask(&fixture, "warden", Method::PUT, "limits", batch(false)).await;
     assert_eq!((status, &told["code"]), (409, &json!("limit_conflict")));
-    let (status, told) = ask(&bed, "warden", Method::PUT, "limits", batch(true)).await;
+    let (status, told) = ask(&fixture, "warden", Method::PUT, "limits", batch(true)).await;
     assert_eq!((status, &told["code"]), (403, &json!("forbidden")));
     let detail = told["detail"].as_str().unwrap();
     assert!(detail.contains("concerns the whole cluster"), "{detail}");
@@ -172,16 +172,16 @@ async fn limits_are_forced_by_administrators_of_the_whole_cluster_only() {
         force: true,
         ..Default::default()
     };
-    let channel = super::grpc::channel(&bed).await;
+    let channel = super::grpc::channel(&fixture).await;
     let mut projects = v1::projects_client::ProjectsClient::new(channel);
-    let refused = projects.set_limits(super::grpc::by(&bed, "warden", request.clone()));
+    let refused = projects.set_limits(super::grpc::by(&fixture, "warden", request.clone()));
     let refused = refused.await.unwrap_err();
     assert_eq!(refused.code(), Code::PermissionDenied);
     let problem = Problem::from_grpc(&refused).unwrap();
     assert_eq!(serde_json::to_value(problem).unwrap(), told);
-    assert_eq!(bed.store.revision(), before, "nothing was changed");
+    assert_eq!(fixture.store.revision(), before, "nothing was changed");
 
-    let forced = projects.set_limits(super::grpc::by(&bed, "root", request));
+    let forced = projects.set_limits(super::grpc::by(&fixture, "root", request));
     forced.await.unwrap();
     let deep = root.project("ocean/deep").await.unwrap();
     assert_eq!((deep.limits.max_nodes, deep.overcommitted), (Some(3), true));
@@ -189,8 +189,8 @@ async fn limits_are_forced_by_administrators_of_the_whole_cluster_only() {
 
 #[tokio::test]
 async fn headroom_names_every_level_and_no_project_takes_its_place() {
-    let bed = Bed::furnished().await;
-    let root = bed.client("root");
+    let fixture = ApiFixture::furnished().await;
+    let root = fixture.client("root");
     let room = root.headroom("atlas/physics/simulation").await.unwrap();
     assert_eq!((room.nodes, room.allocations), (Some(10), None));
     let levels: Vec<_> = room
@@ -207,51 +207,54 @@ async fn headroom_names_every_level_and_no_project_takes_its_place() {
     let taken = super::projects::request("atlas/headroom", Some(1));
     let taken = root.create_project(&taken, None).await.unwrap_err();
     assert_eq!(taken.problem().unwrap().field.as_deref(), Some("path"));
-    let hidden = bed.client("diver").headroom("atlas").await.unwrap_err();
+    let hidden = fixture.client("diver").headroom("atlas").await.unwrap_err();
     assert!(matches!(hidden, ClientError::NotFound(_)), "{hidden:?}");
 }
 
 #[tokio::test]
 async fn the_limits_of_the_cluster_are_set_left_alone_and_lifted() {
-    let bed = Bed::furnished().await;
+    let fixture = ApiFixture::furnished().await;
     let limits = "system/limits";
-    let (_, told) = ask(&bed, "eye", Method::GET, limits, Value::Null).await;
+    let (_, told) = ask(&fixture, "eye", Method::GET, limits, Value::Null).await;
     assert_eq!(
         told,
         json!({"sensitive_pool_size": null, "limit_policy": "strict"})
     );
     let set = json!({"sensitive_pool_size": 32});
     assert_eq!(
-        ask(&bed, "op", Method::PUT, limits, set.clone()).await.0,
-        403
-    );
-    assert_eq!(
-        ask(&bed, "warden", Method::PUT, limits, set.clone())
+        ask(&fixture, "op", Method::PUT, limits, set.clone())
             .await
             .0,
         403
     );
-    let (_, told) = ask(&bed, "root", Method::PUT, limits, set).await;
+    assert_eq!(
+        ask(&fixture, "warden", Method::PUT, limits, set.clone())
+            .await
+            .0,
+        403
+    );
+    let (_, told) = ask(&fixture, "root", Method::PUT, limits, set).await;
     assert_eq!(told["sensitive_pool_size"], 32);
-    let (_, told) = ask(&bed, "root", Method::PUT, limits, json!({})).await;
+    let (_, told) = ask(&fixture, "root", Method::PUT, limits, json!({})).await;
     assert_eq!(told["sensitive_pool_size"], 32);
-    let (status, told) = ask(&bed, "root", Method::PUT, limits, json!({"pool": 1})).await;
+    let (status, told) = ask(&fixture, "root", Method::PUT, limits, json!({"pool": 1})).await;
     assert_eq!((status, &told["field"]), (400, &json!("pool")));
     let lift = json!({"sensitive_pool_size": null});
-    let (_, told) = ask(&bed, "root", Method::PUT, limits, lift).await;
+    let (_, told) = ask(&fixture, "root", Method::PUT, limits, lift).await;
     assert_eq!(told["sensitive_pool_size"], Value::Null);
     let policy = |name: &str| json!({"limit_policy": name});
     let place = "system/limit-policy";
-    let (status, told) = ask(&bed, "root", Method::PUT, place, policy("loose")).await;
+    let (status, told) = ask(&fixture, "root", Method::PUT, place, policy("loose")).await;
     assert_eq!((status, &told["field"]), (400, &json!("limit_policy")));
-    let (_, told) = ask(&bed, "root", Method::PUT, place, policy("flat")).await;
+    let (_, told) = ask(&fixture, "root", Method::PUT, place, policy("flat")).await;
     assert_eq!(told["limit_policy"], "flat");
     let over = super::projects::request("atlas/many", Some(1_000));
-    bed.client("root")
+    fixture
+        .client("root")
         .create_project(&over, None)
         .await
         .unwrap();
-    let (status, told) = ask(&bed, "root", Method::PUT, place, policy("strict")).await;
+    let (status, told) = ask(&fixture, "root", Method::PUT, place, policy("strict")).await;
     assert_eq!((status, &told["code"]), (409, &json!("limit_conflict")));
 }
 
@@ -259,9 +262,9 @@ async fn the_limits_of_the_cluster_are_set_left_alone_and_lifted() {
 /// again until there is room at every level.
 #[tokio::test]
 async fn what_lost_its_room_waits_for_headroom_and_goes_on_when_there_is_some() {
-    let bed = Bed::furnished().await;
-    let root = bed.client("root");
-    let id = bed.submit("alice", "atlas/web", 2).await;
+    let fixture = ApiFixture::furnished().await;
+    let root = fixture.client("root");
+    let id = fixture.submit("alice", "atlas/web", 2).await;
     let update = ProjectUpdate {
         max_nodes: Patch::Set(1),
         ..ProjectUpdate::default()
@@ -273,7 +276,7 @@ async fn what_lost_its_room_waits_for_headroom_and_goes_on_when_there_is_some() 
         holder: "c1".to_owned(),
         ttl_ms: 60_000,
     };
-    let leased = bed.service_answer(acquire).unwrap();
+    let leased = fixture.service_answer(acquire).unwrap();
     let lattice_quorum_types::Outcome::Leased { epoch, .. } = leased.outcome else {
         panic!("{leased:?}")
     };
@@ -283,7 +286,7 @@ async fn what_lost_its_room_waits_for_headroom_and_goes_on_when_there_is_some() 
     };
     let vcluster = VclusterName::new("default").unwrap();
     let held = Lease::new(lease.clone(), "c1".to_owned());
-    let mut schedule = Schedule::new(bed.core.clone(), held, vcluster);
+    let mut schedule = Schedule::new(fixture.core.clone(), held, vcluster);
     let report = schedule.reconcile(fence()).await;
     assert_eq!((report.proposed, report.waiting), (0, 1));
     let view = root.allocation(id).await.unwrap();

@@ -1,6 +1,6 @@
 //! What moving work came to, in `/metrics`: the committed life of work that makes room, as it is counted.
 
-use super::bed::{Bed, PATIENCE, ask};
+use super::fixture::{ApiFixture, PATIENCE, ask};
 use crate::tasks::lease::{self, Lease};
 use lattice_client::SubmitOptions;
 use lattice_quorum_types::{
@@ -15,63 +15,72 @@ use reqwest::Method;
 use serde_json::json;
 
 /// The value of one series.
-async fn metric(bed: &Bed, who: &str, series: &str) -> Option<f64> {
-    let url = bed.url("/metrics");
-    let asked = bed.raw().get(url).bearer_auth(bed.token(who)).send();
+async fn metric(fixture: &ApiFixture, who: &str, series: &str) -> Option<f64> {
+    let url = fixture.url("/metrics");
+    let asked = fixture
+        .raw()
+        .get(url)
+        .bearer_auth(fixture.token(who))
+        .send();
     let text = asked.await.unwrap().text().await.unwrap();
     let line = text.lines().find_map(|line| line.strip_prefix(series))?;
     Some(line.trim().parse().unwrap())
 }
 
 /// It dispatches, under a lease as it is taken and shown.
-async fn dispatches(bed: &Bed) {
+async fn dispatches(fixture: &ApiFixture) {
     let lease = Lease::new(LeaseName::new("dispatch").unwrap(), "c1.1".to_owned());
-    lease.reconcile(&bed.core).await;
-    tokio::spawn(lease::show(bed.core.clone(), lease));
+    lease.reconcile(&fixture.core).await;
+    tokio::spawn(lease::show(fixture.core.clone(), lease));
     let shown = async {
-        while !bed.core.view().dispatches {
+        while !fixture.core.view().dispatches {
             tokio::task::yield_now().await;
         }
     };
     tokio::time::timeout(PATIENCE, shown).await.unwrap();
 }
 
-async fn submitted(bed: &Bed, class: u8, saves: bool) -> AllocationId {
-    let mut request = super::bed::job("atlas/web", 1);
+async fn submitted(fixture: &ApiFixture, class: u8, saves: bool) -> AllocationId {
+    let mut request = super::fixture::job("atlas/web", 1);
     request.class = Some(class);
     request.requeue = Some("never".to_owned());
     if saves {
         let body = json!({"mode": "signal", "trigger": "manual", "directory": "/ckpt"});
         request.checkpoint = Some(serde_json::from_value(body).unwrap());
     }
-    let alice = bed.client("alice");
+    let alice = fixture.client("alice");
     let made = alice.submit(&request, SubmitOptions::default()).await;
     let id = made.unwrap().id.unwrap();
-    bed.settled().await;
+    fixture.settled().await;
     id
 }
 
-async fn runs(bed: &Bed, node: &str, saves: bool) -> AllocationId {
-    let id = submitted(bed, 2, saves).await;
-    bed.assign(id, &[node]).await;
-    bed.begins(id, node).await;
+async fn runs(fixture: &ApiFixture, node: &str, saves: bool) -> AllocationId {
+    let id = submitted(fixture, 2, saves).await;
+    fixture.assign(id, &[node]).await;
+    fixture.begins(id, node).await;
     id
 }
 
-fn attempt(bed: &Bed, id: AllocationId) -> u32 {
-    bed.core.view().allocation(id).unwrap().attempt
+fn attempt(fixture: &ApiFixture, id: AllocationId) -> u32 {
+    fixture.core.view().allocation(id).unwrap().attempt
 }
 
 /// Somebody of a higher class is promised the node.
-async fn preempt(bed: &Bed, victim: AllocationId, node: &str, saves: bool) -> AllocationId {
-    let by = submitted(bed, 8, false).await;
+async fn preempt(
+    fixture: &ApiFixture,
+    victim: AllocationId,
+    node: &str,
+    saves: bool,
+) -> AllocationId {
+    let by = submitted(fixture, 8, false).await;
     let checkpoint = saves.then(|| CheckpointAsked {
         directory: "/ckpt".to_owned(),
         timeout_ms: 60_000,
     });
     let victim = Victim {
         id: victim,
-        attempt: attempt(bed, victim),
+        attempt: attempt(fixture, victim),
         checkpoint,
     };
     let preempt = Command::Preempt {
@@ -79,13 +88,13 @@ async fn preempt(bed: &Bed, victim: AllocationId, node: &str, saves: bool) -> Al
         nodes: vec![NodeId::new(node).unwrap()],
         victims: vec![victim],
     };
-    bed.fenced(bed.schedules(), preempt);
-    bed.settled().await;
+    fixture.fenced(fixture.schedules(), preempt);
+    fixture.settled().await;
     by
 }
 
-async fn writes(bed: &Bed, id: AllocationId, node: &str) {
-    let at = bed.core.now();
+async fn writes(fixture: &ApiFixture, id: AllocationId, node: &str) {
+    let at = fixture.core.now();
     let outcome = CheckpointOutcome::Written {
         at,
         bytes: Some(1),
@@ -94,16 +103,16 @@ async fn writes(bed: &Bed, id: AllocationId, node: &str) {
     let of = RankCheckpoint { number: 1, outcome };
     let report = Command::Report {
         id,
-        attempt: attempt(bed, id),
+        attempt: attempt(fixture, id),
         node: NodeId::new(node).unwrap(),
         report: RankReport::Checkpoint { of },
     };
-    bed.service_answer(report).unwrap();
-    bed.settled().await;
+    fixture.service_answer(report).unwrap();
+    fixture.settled().await;
 }
 
-fn state(bed: &Bed, id: AllocationId) -> Option<AllocationState> {
-    Some(bed.core.view().allocation(id)?.state)
+fn state(fixture: &ApiFixture, id: AllocationId) -> Option<AllocationState> {
+    Some(fixture.core.view().allocation(id)?.state)
 }
 
 const PREEMPTIONS: &str = "lattice_preemptions_total{vcluster=\"default\",reason=\"higher_class\"}";
@@ -113,57 +122,60 @@ const UNSAVED: &str = "lattice_preemption_failed_checkpoint_total";
 
 #[tokio::test]
 async fn work_that_makes_room_is_counted_as_it_is_committed() {
-    let bed = Bed::furnished().await;
-    dispatches(&bed).await;
-    assert_eq!(metric(&bed, "root", REQUEUED).await, Some(0.0));
+    let fixture = ApiFixture::furnished().await;
+    dispatches(&fixture).await;
+    assert_eq!(metric(&fixture, "root", REQUEUED).await, Some(0.0));
     assert_eq!(
-        metric(&bed, "alice", REQUEUED).await,
+        metric(&fixture, "alice", REQUEUED).await,
         None,
         "it is for operators"
     );
 
     // One that is saved goes on later.
-    let saved = runs(&bed, "gpu001", true).await;
-    preempt(&bed, saved, "gpu001", true).await;
-    assert_eq!(metric(&bed, "root", PREEMPTIONS).await, Some(1.0));
-    assert_eq!(metric(&bed, "root", SAVED).await, Some(0.0));
-    writes(&bed, saved, "gpu001").await;
-    assert_eq!(metric(&bed, "root", SAVED).await, Some(1.0));
+    let saved = runs(&fixture, "gpu001", true).await;
+    preempt(&fixture, saved, "gpu001", true).await;
+    assert_eq!(metric(&fixture, "root", PREEMPTIONS).await, Some(1.0));
+    assert_eq!(metric(&fixture, "root", SAVED).await, Some(0.0));
+    writes(&fixture, saved, "gpu001").await;
+    assert_eq!(metric(&fixture, "root", SAVED).await, Some(1.0));
     let all = "lattice_preemption_checkpoint_duration_seconds_bucket{le=\"1800\"}";
-    assert_eq!(metric(&bed, "root", all).await, Some(1.0));
-    bed.ends(saved, "gpu001", RankExit::Exited { code: 143 })
+    assert_eq!(metric(&fixture, "root", all).await, Some(1.0));
+    fixture
+        .ends(saved, "gpu001", RankExit::Exited { code: 143 })
         .await;
-    assert_eq!(state(&bed, saved), Some(AllocationState::Suspended));
-    assert_eq!(metric(&bed, "root", REQUEUED).await, Some(0.0));
-    bed.fenced(bed.schedules(), Command::Resume { id: saved });
-    bed.settled().await;
-    assert_eq!(state(&bed, saved), Some(AllocationState::Pending));
-    assert_eq!(metric(&bed, "root", REQUEUED).await, Some(1.0));
+    assert_eq!(state(&fixture, saved), Some(AllocationState::Suspended));
+    assert_eq!(metric(&fixture, "root", REQUEUED).await, Some(0.0));
+    fixture.fenced(fixture.schedules(), Command::Resume { id: saved });
+    fixture.settled().await;
+    assert_eq!(state(&fixture, saved), Some(AllocationState::Pending));
+    assert_eq!(metric(&fixture, "root", REQUEUED).await, Some(1.0));
 
     // The checkpoint of this one is given up: it makes room without, and fails.
-    let lost = runs(&bed, "gpu002", true).await;
-    preempt(&bed, lost, "gpu002", true).await;
+    let lost = runs(&fixture, "gpu002", true).await;
+    preempt(&fixture, lost, "gpu002", true).await;
     let give_up = Command::GiveUpCheckpoint {
         id: lost,
         number: 1,
     };
-    bed.fenced(bed.schedules(), give_up);
-    bed.settled().await;
-    assert_eq!(metric(&bed, "root", UNSAVED).await, Some(1.0));
-    bed.ends(lost, "gpu002", RankExit::Exited { code: 143 })
+    fixture.fenced(fixture.schedules(), give_up);
+    fixture.settled().await;
+    assert_eq!(metric(&fixture, "root", UNSAVED).await, Some(1.0));
+    fixture
+        .ends(lost, "gpu002", RankExit::Exited { code: 143 })
         .await;
-    assert_eq!(state(&bed, lost), None, "it has ended");
+    assert_eq!(state(&fixture, lost), None, "it has ended");
 
     // This one has none to write.
-    let unsaved = runs(&bed, "gpu003", false).await;
-    preempt(&bed, unsaved, "gpu003", false).await;
-    bed.ends(unsaved, "gpu003", RankExit::Exited { code: 143 })
+    let unsaved = runs(&fixture, "gpu003", false).await;
+    preempt(&fixture, unsaved, "gpu003", false).await;
+    fixture
+        .ends(unsaved, "gpu003", RankExit::Exited { code: 143 })
         .await;
 
-    assert_eq!(metric(&bed, "root", PREEMPTIONS).await, Some(3.0));
-    assert_eq!(metric(&bed, "root", SAVED).await, Some(1.0));
-    assert_eq!(metric(&bed, "root", UNSAVED).await, Some(1.0));
-    assert_eq!(metric(&bed, "root", REQUEUED).await, Some(1.0));
+    assert_eq!(metric(&fixture, "root", PREEMPTIONS).await, Some(3.0));
+    assert_eq!(metric(&fixture, "root", SAVED).await, Some(1.0));
+    assert_eq!(metric(&fixture, "root", UNSAVED).await, Some(1.0));
+    assert_eq!(metric(&fixture, "root", REQUEUED).await, Some(1.0));
 }
 
 /// A vCluster whose storage writes nothing is told, and its work saves nothing.
@@ -172,20 +184,20 @@ async fn storage_that_writes_nothing_is_told() {
     use crate::tasks::schedule::room::work_of;
     use lattice_placement::movement::preempt::Saves;
     const OUT: &str = "lattice_checkpoint_storage_unavailable{vcluster=\"default\"}";
-    let bed = Bed::furnished().await;
-    let saver = runs(&bed, "gpu001", true).await;
-    assert_eq!(metric(&bed, "root", OUT).await, Some(0.0));
+    let fixture = ApiFixture::furnished().await;
+    let saver = runs(&fixture, "gpu001", true).await;
+    assert_eq!(metric(&fixture, "root", OUT).await, Some(0.0));
     let saves = || {
-        let view = bed.core.view();
-        work_of(&bed.core, &view, view.allocation(saver).unwrap()).saves
+        let view = fixture.core.view();
+        work_of(&fixture.core, &view, view.allocation(saver).unwrap()).saves
     };
     assert!(matches!(saves(), Saves::In { .. }));
     for (gb_s, expected) in [(json!(0), 1.0), (json!(5), 0.0), (json!(null), 0.0)] {
         let body = json!({"scheduler": {"checkpoint_gb_s": gb_s}});
-        let (status, _) = ask(&bed, "root", Method::PUT, "vclusters/default", body).await;
+        let (status, _) = ask(&fixture, "root", Method::PUT, "vclusters/default", body).await;
         assert_eq!(status, 200);
-        bed.settled().await;
-        assert_eq!(metric(&bed, "root", OUT).await, Some(expected));
+        fixture.settled().await;
+        assert_eq!(metric(&fixture, "root", OUT).await, Some(expected));
         assert_eq!(saves() == Saves::NotNow, expected > 0.0);
     }
 }

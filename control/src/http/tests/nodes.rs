@@ -1,13 +1,13 @@
 //! Nodes, conformance and the cluster's numbers.
 
-use super::bed::{Bed, operator_envelope};
+use super::fixture::{ApiFixture, operator_envelope};
 use lattice_client::{AuditFilter, ClientError, api::conformance::DifferenceView};
 use lattice_quorum_types::{Command, NodeId};
 
 #[tokio::test]
 async fn nodes_are_listed_a_page_at_a_time_and_shown() {
-    let bed = Bed::furnished().await;
-    let eye = bed.client("eye");
+    let fixture = ApiFixture::furnished().await;
+    let eye = fixture.client("eye");
     assert_eq!(eye.nodes().await.unwrap().len(), 24);
     let first = eye.nodes_page(Some(10), None).await.unwrap();
     assert_eq!(first.next_cursor.as_deref(), Some("gpu010"));
@@ -38,8 +38,8 @@ async fn nodes_are_listed_a_page_at_a_time_and_shown() {
 
 #[tokio::test]
 async fn an_inventory_comes_from_the_node_itself() {
-    let bed = Bed::furnished().await;
-    let eye = bed.client("eye");
+    let fixture = ApiFixture::furnished().await;
+    let eye = fixture.client("eye");
     let inventory = eye.inventory("gpu001", false).await.unwrap();
     assert!(inventory.is_object(), "{inventory}");
     // The mesh takes an answer from nobody but the node asked for.
@@ -49,17 +49,25 @@ async fn an_inventory_comes_from_the_node_itself() {
     assert_eq!(absent.exit_code(), 4);
     // Probing anew is work for the node.
     for who in ["eye", "alice"] {
-        let denied = bed.client(who).inventory("gpu001", true).await.unwrap_err();
+        let denied = fixture
+            .client(who)
+            .inventory("gpu001", true)
+            .await
+            .unwrap_err();
         assert_eq!(denied.problem().unwrap().status, 403);
         assert!(denied.to_string().contains("role operator"), "{denied}");
     }
-    bed.client("op").inventory("gpu001", true).await.unwrap();
+    fixture
+        .client("op")
+        .inventory("gpu001", true)
+        .await
+        .unwrap();
 }
 
 #[tokio::test]
 async fn groups_and_differences_are_shown() {
-    let bed = Bed::furnished().await;
-    let eye = bed.client("eye");
+    let fixture = ApiFixture::furnished().await;
+    let eye = fixture.client("eye");
     for class in [None, Some("all"), Some("kernel")] {
         let groups = eye.conformance_groups(class).await.unwrap();
         let sizes: Vec<_> = groups
@@ -99,8 +107,8 @@ async fn groups_and_differences_are_shown() {
 
 #[tokio::test]
 async fn draining_is_for_operators_and_has_a_reason() {
-    let bed = Bed::furnished().await;
-    let op = bed.client("op");
+    let fixture = ApiFixture::furnished().await;
+    let op = fixture.client("op");
     op.drain("gpu001", "fan is loud").await.unwrap();
     let node = op.node("gpu001").await.unwrap();
     assert_eq!(node.drain[0].reason, "fan is loud");
@@ -109,7 +117,7 @@ async fn draining_is_for_operators_and_has_a_reason() {
     assert_eq!(empty.problem().unwrap().field.as_deref(), Some("reason"));
     op.undrain("gpu001").await.unwrap();
     assert!(op.node("gpu001").await.unwrap().drain.is_empty());
-    let user = bed
+    let user = fixture
         .client("alice")
         .drain("gpu002", "mine")
         .await
@@ -121,10 +129,10 @@ async fn draining_is_for_operators_and_has_a_reason() {
 
 #[tokio::test]
 async fn a_node_goes_back_when_its_gate_lets_it_or_an_administrator_says_so() {
-    let bed = Bed::furnished().await;
-    let (op, root) = (bed.client("op"), bed.client("root"));
+    let fixture = ApiFixture::furnished().await;
+    let (op, root) = (fixture.client("op"), fixture.client("root"));
     op.drain("gpu001", "fan is loud").await.unwrap();
-    *bed.gate.lock().unwrap() = Some("exit code 3: link 4 is down".to_owned());
+    *fixture.gate.lock().unwrap() = Some("exit code 3: link 4 is down".to_owned());
     let failed = op.undrain("gpu001").await.unwrap_err();
     assert_eq!(failed.problem().unwrap().code, "health_gate_failed");
     let said = failed.to_string();
@@ -148,11 +156,11 @@ async fn a_node_goes_back_when_its_gate_lets_it_or_an_administrator_says_so() {
 /// What the node says of itself now, whatever it gossips.
 #[tokio::test]
 async fn a_node_that_is_still_faulty_stays_drained_and_the_problem_says_what_helps() {
-    let bed = Bed::furnished().await;
-    let (op, root) = (bed.client("op"), bed.client("root"));
+    let fixture = ApiFixture::furnished().await;
+    let (op, root) = (fixture.client("op"), fixture.client("root"));
     op.drain("gpu001", "fan is loud").await.unwrap();
-    let sound = bed.health.lock().unwrap().clone();
-    bed.health.lock().unwrap()["reasons"] = serde_json::json!([{
+    let sound = fixture.health.lock().unwrap().clone();
+    fixture.health.lock().unwrap()["reasons"] = serde_json::json!([{
         "code": "gpu.xid.79", "entity": "gpu.1", "evidence": "fallen off the bus",
         "severity": "faulty", "action": "reboot", "observe_only": false,
         "first_seen_ms": 1, "last_seen_ms": 1, "count": 1,
@@ -162,8 +170,8 @@ async fn a_node_that_is_still_faulty_stays_drained_and_the_problem_says_what_hel
     let said = faulty.to_string();
     assert!(said.contains("gpu.xid.79 on gpu.1: fallen off the bus; reboot the node"));
     assert!(said.contains("--clear CODE") && said.contains("--skip-gate"));
-    *bed.health.lock().unwrap() = sound.clone();
-    bed.health.lock().unwrap()["blind"] = serde_json::json!(["probe.gpu.hung"]);
+    *fixture.health.lock().unwrap() = sound.clone();
+    fixture.health.lock().unwrap()["blind"] = serde_json::json!(["probe.gpu.hung"]);
     let blind = op.undrain("gpu001").await.unwrap_err();
     assert_eq!(blind.problem().unwrap().code, "not_verified");
     assert!(blind.to_string().contains("probe.gpu.hung"), "{blind}");
@@ -172,12 +180,12 @@ async fn a_node_that_is_still_faulty_stays_drained_and_the_problem_says_what_hel
     assert_eq!(others.problem().unwrap().code, "drained_by_others");
     assert!(others.to_string().contains("op: fan is loud"), "{others}");
     assert_eq!(op.node("gpu001").await.unwrap().drain.len(), 1);
-    *bed.health.lock().unwrap() = sound;
+    *fixture.health.lock().unwrap() = sound;
     let undrained = op.undrain("gpu001").await.unwrap();
     assert_eq!(undrained.cleared, ["op: fan is loud"]);
     // Undraining what is not drained is done already, whatever a gate would say; and it is told
     // that there was nothing to clear.
-    *bed.gate.lock().unwrap() = Some("exit code 3: link 4 is down".to_owned());
+    *fixture.gate.lock().unwrap() = Some("exit code 3: link 4 is down".to_owned());
     for again in [
         op.undrain("gpu001").await.unwrap(),
         root.undrain_without_gate("gpu001").await.unwrap(),
@@ -189,21 +197,22 @@ async fn a_node_that_is_still_faulty_stays_drained_and_the_problem_says_what_hel
 
 #[tokio::test]
 async fn a_gate_that_was_skipped_is_in_the_audit_with_who_did_it() {
-    let bed = Bed::furnished().await;
-    let root = bed.client("root");
-    let id = bed.submit("alice", "atlas/web", 1).await;
-    bed.assign(id, &["gpu001"]).await;
-    bed.ends_with_fault(id, "gpu001", "epilog: exit code 2: cannot unmount")
+    let fixture = ApiFixture::furnished().await;
+    let root = fixture.client("root");
+    let id = fixture.submit("alice", "atlas/web", 1).await;
+    fixture.assign(id, &["gpu001"]).await;
+    fixture
+        .ends_with_fault(id, "gpu001", "epilog: exit code 2: cannot unmount")
         .await;
     root.drain("gpu001", "firmware").await.unwrap();
-    *bed.gate.lock().unwrap() = Some("exit code 3: link 4 is down".to_owned());
+    *fixture.gate.lock().unwrap() = Some("exit code 3: link 4 is down".to_owned());
     assert!(root.undrain("gpu001").await.is_err());
     let of_node = || AuditFilter {
         actions: vec!["gate_skipped".to_owned()],
         node: Some("gpu001".to_owned()),
         ..AuditFilter::default()
     };
-    let op = bed.client("op");
+    let op = fixture.client("op");
     let none = op.audit_page(&of_node(), 0, None).await.unwrap();
     assert!(none.items.is_empty(), "nothing was skipped yet");
     root.undrain_without_gate("gpu001").await.unwrap();
@@ -220,7 +229,7 @@ async fn a_gate_that_was_skipped_is_in_the_audit_with_who_did_it() {
          2: cannot unmount; root: firmware"
     );
     // A gate that was asked, and one of a node that nothing was cleared of, are none.
-    *bed.gate.lock().unwrap() = None;
+    *fixture.gate.lock().unwrap() = None;
     root.drain("gpu001", "firmware").await.unwrap();
     root.undrain("gpu001").await.unwrap();
     root.undrain_without_gate("gpu001").await.unwrap();
@@ -230,19 +239,20 @@ async fn a_gate_that_was_skipped_is_in_the_audit_with_who_did_it() {
 
 #[tokio::test]
 async fn a_node_whose_hook_failed_goes_back_when_a_person_and_its_gate_say_so() {
-    let bed = Bed::furnished().await;
-    let op = bed.client("op");
-    let id = bed.submit("alice", "atlas/web", 1).await;
-    bed.assign(id, &["gpu001"]).await;
-    bed.ends_with_fault(id, "gpu001", "epilog: exit code 2: cannot unmount")
+    let fixture = ApiFixture::furnished().await;
+    let op = fixture.client("op");
+    let id = fixture.submit("alice", "atlas/web", 1).await;
+    fixture.assign(id, &["gpu001"]).await;
+    fixture
+        .ends_with_fault(id, "gpu001", "epilog: exit code 2: cannot unmount")
         .await;
     let node = op.node("gpu001").await.unwrap();
     assert_eq!((node.holder, node.lifecycle.as_str()), (None, "drained"));
     assert!(node.drain[0].reason.contains("cannot unmount"));
-    *bed.gate.lock().unwrap() = Some("exit code 3: link 4 is down".to_owned());
+    *fixture.gate.lock().unwrap() = Some("exit code 3: link 4 is down".to_owned());
     assert!(op.undrain("gpu001").await.is_err());
     assert_eq!(op.node("gpu001").await.unwrap().drain.len(), 1);
-    *bed.gate.lock().unwrap() = None;
+    *fixture.gate.lock().unwrap() = None;
     op.undrain("gpu001").await.unwrap();
     let node = op.node("gpu001").await.unwrap();
     assert_eq!((node.drain.len(), node.lifecycle.as_str()), (0, "ready"));
@@ -250,11 +260,11 @@ async fn a_node_whose_hook_failed_goes_back_when_a_person_and_its_gate_say_so() 
 
 #[tokio::test]
 async fn a_forced_release_says_what_it_gave_up() {
-    let bed = Bed::furnished().await;
-    let op = bed.client("op");
-    let id = bed.submit("alice", "atlas/web", 2).await;
-    bed.assign(id, &["gpu001", "gpu002"]).await;
-    bed.begins(id, "gpu001").await;
+    let fixture = ApiFixture::furnished().await;
+    let op = fixture.client("op");
+    let id = fixture.submit("alice", "atlas/web", 2).await;
+    fixture.assign(id, &["gpu001", "gpu002"]).await;
+    fixture.begins(id, "gpu001").await;
     let empty = op.force_release("gpu001", " ").await.unwrap_err();
     assert!(empty.to_string().contains("kept in the audit"), "{empty}");
     let given = op
@@ -276,18 +286,18 @@ async fn a_forced_release_says_what_it_gave_up() {
     let ghost = op.force_release("gpu999", "gone").await.unwrap_err();
     assert_eq!(ghost.exit_code(), 4);
     // Another tenant's work is not his to give up.
-    let diver = bed.client("diver");
+    let diver = fixture.client("diver");
     let denied = diver.force_release("gpu002", "mine").await.unwrap_err();
     assert_eq!(denied.exit_code(), 5, "{denied}");
 }
 
 #[tokio::test]
 async fn a_node_taken_by_force_while_its_gate_is_asked_stays_out() {
-    let bed = Bed::furnished().await;
-    let op = bed.client("op");
-    let id = bed.submit("alice", "atlas/web", 1).await;
-    bed.assign(id, &["gpu001"]).await;
-    bed.begins(id, "gpu001").await;
+    let fixture = ApiFixture::furnished().await;
+    let op = fixture.client("op");
+    let id = fixture.submit("alice", "atlas/web", 1).await;
+    fixture.assign(id, &["gpu001"]).await;
+    fixture.begins(id, "gpu001").await;
     op.drain("gpu001", "fan is loud").await.unwrap();
     // The same person's reason then says so, and would be cleared with the first one.
     let release = Command::ForceRelease {
@@ -295,10 +305,10 @@ async fn a_node_taken_by_force_while_its_gate_is_asked_stays_out() {
         reason: "it hangs".to_owned(),
         expected: None,
     };
-    *bed.meanwhile.lock().unwrap() = Some(operator_envelope("op", release));
+    *fixture.meanwhile.lock().unwrap() = Some(operator_envelope("op", release));
     let changed = op.undrain("gpu001").await.unwrap_err();
     assert_eq!(changed.problem().unwrap().code, "node_changed");
-    bed.settled().await;
+    fixture.settled().await;
     let node = op.node("gpu001").await.unwrap();
     assert_eq!((node.lifecycle.as_str(), node.drain.len()), ("drained", 1));
     assert!(node.drain[0].reason.contains("it hangs"));
@@ -306,13 +316,15 @@ async fn a_node_taken_by_force_while_its_gate_is_asked_stays_out() {
 
 #[tokio::test]
 async fn a_repeated_forced_release_is_answered_as_the_first() {
-    let bed = Bed::furnished().await;
-    let id = bed.submit("alice", "atlas/web", 1).await;
-    bed.assign(id, &["gpu001"]).await;
+    let fixture = ApiFixture::furnished().await;
+    let id = fixture.submit("alice", "atlas/web", 1).await;
+    fixture.assign(id, &["gpu001"]).await;
     let release = async || {
-        let post = bed.raw().post(bed.url("/api/v1/nodes/gpu001/drain"));
+        let post = fixture
+            .raw()
+            .post(fixture.url("/api/v1/nodes/gpu001/drain"));
         let body = serde_json::json!({"reason": "the cage is dark", "force_release": true});
-        let post = post.bearer_auth(bed.token("op"));
+        let post = post.bearer_auth(fixture.token("op"));
         let post = post.header("idempotency-key", "once").json(&body);
         let answer = post.send().await.unwrap();
         assert_eq!(answer.status(), 200);
@@ -321,18 +333,18 @@ async fn a_repeated_forced_release_is_answered_as_the_first() {
     let first = release().await;
     assert_eq!(first["given_up"]["allocation"], id.0);
     // The node is not held now, so that the same request means something else without its key.
-    let revision = bed.store.revision();
+    let revision = fixture.store.revision();
     let second = release().await;
     assert_eq!(second, first);
-    assert_eq!(bed.store.revision(), revision);
+    assert_eq!(fixture.store.revision(), revision);
 }
 
 #[tokio::test]
 async fn the_numbers_add_up() {
-    let bed = Bed::furnished().await;
-    let id = bed.submit("alice", "atlas/web", 2).await;
-    bed.assign(id, &["gpu001", "gpu002"]).await;
-    let status = bed.client("eye").status().await.unwrap();
+    let fixture = ApiFixture::furnished().await;
+    let id = fixture.submit("alice", "atlas/web", 2).await;
+    fixture.assign(id, &["gpu001", "gpu002"]).await;
+    let status = fixture.client("eye").status().await.unwrap();
     assert_eq!((status.nodes, status.nodes_held), (24, 2));
     assert_eq!(status.nodes_by_lifecycle["ready"], 24);
     assert_eq!(status.cells["cell-0"], 24);
@@ -341,7 +353,7 @@ async fn the_numbers_add_up() {
         (status.principal.as_str(), status.roles),
         ("eye", vec!["viewer".to_owned()])
     );
-    let web = bed.client("eye").project("atlas").await.unwrap();
+    let web = fixture.client("eye").project("atlas").await.unwrap();
     assert_eq!(
         (web.own.nodes, web.subtree.nodes, web.total.nodes),
         (0, 2, 2)

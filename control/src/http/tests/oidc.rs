@@ -1,7 +1,7 @@
 //! Tokens of an issuer, by a real one.
 
 use super::{
-    bed::{Bed, PATIENCE, TOKENS, job},
+    fixture::{ApiFixture, PATIENCE, TOKENS, job},
     grpc::channel,
     issuer::{Idp, Pair, message},
     projects::request,
@@ -30,17 +30,18 @@ fn now_s() -> u64 {
     SystemClock.now().0 / 1_000
 }
 
-/// A furnished bed, and the tenant `ocean` with a project.
-async fn bed(issuer: &Arc<Issuer>) -> Bed {
-    let bed = Bed::trusting(issuer.clone()).await;
+/// A fixture with an issuer, and the tenant `ocean` with a project.
+async fn fixture(issuer: &Arc<Issuer>) -> ApiFixture {
+    let fixture = ApiFixture::trusting(issuer.clone()).await;
     for (path, nodes) in [("ocean", 9), ("ocean/deep", 4)] {
         let made = request(path, Some(nodes));
-        bed.client("root")
+        fixture
+            .client("root")
             .create_project(&made, None)
             .await
             .unwrap();
     }
-    bed
+    fixture
 }
 
 async fn knows_keys(issuer: &Issuer) {
@@ -54,9 +55,15 @@ async fn knows_keys(issuer: &Issuer) {
         .expect("the issuer is asked");
 }
 
-async fn ask(bed: &Bed, method: Method, path: &str, token: &str, body: Value) -> (u16, Value) {
-    let url = bed.url(&format!("/api/v1/{path}"));
-    let mut request = bed.raw().request(method, url).bearer_auth(token);
+async fn ask(
+    fixture: &ApiFixture,
+    method: Method,
+    path: &str,
+    token: &str,
+    body: Value,
+) -> (u16, Value) {
+    let url = fixture.url(&format!("/api/v1/{path}"));
+    let mut request = fixture.raw().request(method, url).bearer_auth(token);
     if body != Value::Null {
         request = request.json(&body);
     }
@@ -65,8 +72,8 @@ async fn ask(bed: &Bed, method: Method, path: &str, token: &str, body: Value) ->
     (status, answer.json().await.unwrap())
 }
 
-async fn get(bed: &Bed, path: &str, token: &str) -> (u16, Value) {
-    ask(bed, Method::GET, path, token, Value::Null).await
+async fn get(fixture: &ApiFixture, path: &str, token: &str) -> (u16, Value) {
+    ask(fixture, Method::GET, path, token, Value::Null).await
 }
 
 fn with_token<T>(token: &str, message: T) -> Request<T> {
@@ -76,8 +83,8 @@ fn with_token<T>(token: &str, message: T) -> Request<T> {
     request
 }
 
-async fn status_by_grpc(bed: &Bed, token: &str) -> Result<v1::Status, Status> {
-    let mut admin = AdminServiceClient::new(channel(bed).await);
+async fn status_by_grpc(fixture: &ApiFixture, token: &str) -> Result<v1::Status, Status> {
+    let mut admin = AdminServiceClient::new(channel(fixture).await);
     let asked = admin.get_status(with_token(token, v1::GetStatusRequest {}));
     asked.await.map(tonic::Response::into_inner)
 }
@@ -88,25 +95,25 @@ async fn who_the_issuer_names_is_let_in_with_the_role_it_gives_on_both_faces() {
     let idp = Idp::up(&[&pairs[0], &pairs[1], &pairs[2]]);
     let issuer = idp.trusted(&idp.config());
     knows_keys(&issuer).await;
-    let bed = bed(&issuer).await;
+    let fixture = fixture(&issuer).await;
     for pair in &pairs {
         let token = pair.token(&idp.claims());
-        let (status, told) = get(&bed, "status", &token).await;
+        let (status, told) = get(&fixture, "status", &token).await;
         assert_eq!(status, 200, "{} {told}", pair.algorithm());
         assert_eq!(
             (&told["principal"], &told["roles"]),
             (&json!("ada"), &json!(["user"]))
         );
-        let told = status_by_grpc(&bed, &token).await.unwrap();
+        let told = status_by_grpc(&fixture, &token).await.unwrap();
         assert_eq!(told.nodes, 24);
     }
     // Work belongs to whom the token names, and those of the file go on as they were.
     let token = pairs[1].token(&idp.claims());
     let one = serde_json::to_value(job("atlas/web", 1)).unwrap();
-    let (status, made) = ask(&bed, Method::POST, "allocations", &token, one).await;
+    let (status, made) = ask(&fixture, Method::POST, "allocations", &token, one).await;
     assert_eq!(status, 201, "{made}");
     let id = made["id"].as_u64().unwrap();
-    let seen = bed
+    let seen = fixture
         .client("alice")
         .allocation(lattice_quorum_types::AllocationId(id))
         .await
@@ -121,7 +128,7 @@ async fn what_the_issuer_did_not_sign_for_here_and_now_is_refused() {
     let idp = Idp::up(&[&rsa, &ec]);
     let issuer = idp.trusted(&idp.config());
     knows_keys(&issuer).await;
-    let bed = bed(&issuer).await;
+    let fixture = fixture(&issuer).await;
     let now = now_s();
     let with = |changes: Value| ec.token(&idp.claims_with(changes));
     let good = ec.token(&idp.claims());
@@ -242,17 +249,17 @@ async fn what_the_issuer_did_not_sign_for_here_and_now_is_refused() {
         ),
         ("two parts", signed.to_owned(), "not known here"),
     ] {
-        let (status, told) = get(&bed, "status", &token).await;
+        let (status, told) = get(&fixture, "status", &token).await;
         let detail = told["detail"].as_str().unwrap();
         assert_eq!(status, 401, "{what}: {told}");
         assert!(detail.contains(says), "{what}: {detail}");
         for part in token.split('.').filter(|part| part.len() > 8) {
             assert!(!told.to_string().contains(part), "{what}: {told}");
         }
-        let refused = status_by_grpc(&bed, &token).await.unwrap_err();
+        let refused = status_by_grpc(&fixture, &token).await.unwrap_err();
         assert_eq!(refused.code(), Code::Unauthenticated, "{what}: {refused}");
     }
-    assert_eq!(get(&bed, "status", &good).await.0, 200);
+    assert_eq!(get(&fixture, "status", &good).await.0, 200);
     // However many keys were made up, the issuer was asked about them once.
     assert_eq!(idp.asked(), 2);
 }
@@ -263,8 +270,8 @@ async fn a_key_that_came_since_is_looked_for_at_once_and_then_at_most_once_a_min
     let idp = Idp::up(&[&first]);
     let issuer = idp.trusted(&idp.config());
     knows_keys(&issuer).await;
-    let bed = bed(&issuer).await;
-    let status = async |pair: &Pair| get(&bed, "status", &pair.token(&idp.claims())).await.0;
+    let fixture = fixture(&issuer).await;
+    let status = async |pair: &Pair| get(&fixture, "status", &pair.token(&idp.claims())).await.0;
     assert_eq!(status(&first).await, 200);
     idp.shows(&[&first, &second]);
     // Many at once ask once.
@@ -284,12 +291,12 @@ async fn a_token_that_names_no_key_is_of_the_only_one_there_is_also_when_that_is
     let idp = Idp::up(&[&first]);
     let issuer = idp.trusted(&idp.config());
     knows_keys(&issuer).await;
-    let bed = bed(&issuer).await;
+    let fixture = fixture(&issuer).await;
     let unnamed = |pair: &Pair| pair.token_headed(&json!({"alg": "ES256"}), &idp.claims());
-    assert_eq!(get(&bed, "status", &unnamed(&first)).await.0, 200);
+    assert_eq!(get(&fixture, "status", &unnamed(&first)).await.0, 200);
     idp.shows(&[&second]);
-    assert_eq!(get(&bed, "status", &unnamed(&second)).await.0, 200);
-    assert_eq!(get(&bed, "status", &unnamed(&first)).await.0, 401);
+    assert_eq!(get(&fixture, "status", &unnamed(&second)).await.0, 200);
+    assert_eq!(get(&fixture, "status", &unnamed(&first)).await.0, 401);
 }
 
 #[tokio::test]
@@ -297,32 +304,35 @@ async fn while_the_issuer_is_down_known_keys_hold_and_without_any_it_is_said_so(
     let pair = Pair::ed("k");
     let mut idp = Idp::down(&[&pair]);
     let issuer = idp.trusted(&idp.config());
-    let bed = bed(&issuer).await;
+    let fixture = fixture(&issuer).await;
     let token = pair.token(&idp.claims());
-    let (status, told) = get(&bed, "status", &token).await;
+    let (status, told) = get(&fixture, "status", &token).await;
     assert_eq!(
         (status, &told["code"]),
         (503, &json!("issuer_unavailable")),
         "{told}"
     );
-    let refused = status_by_grpc(&bed, &token).await.unwrap_err();
+    let refused = status_by_grpc(&fixture, &token).await.unwrap_err();
     assert_eq!(refused.code(), Code::Unavailable);
     // What could never be good is not told to come again.
     let never = format!("{}.", message(&json!({"alg": "none"}), &idp.claims()));
-    assert_eq!(get(&bed, "status", &never).await.0, 401);
-    assert_eq!(get(&bed, "status", &bed.token("alice")).await.0, 200);
+    assert_eq!(get(&fixture, "status", &never).await.0, 401);
+    assert_eq!(
+        get(&fixture, "status", &fixture.token("alice")).await.0,
+        200
+    );
     idp.open();
     knows_keys(&issuer).await;
-    assert_eq!(get(&bed, "status", &token).await.0, 200);
+    assert_eq!(get(&fixture, "status", &token).await.0, 200);
     idp.close().await;
     // One that names a new key has the issuer asked, which is in vain and costs the others nothing.
     assert_eq!(
-        get(&bed, "status", &Pair::ed("new").token(&idp.claims()))
+        get(&fixture, "status", &Pair::ed("new").token(&idp.claims()))
             .await
             .0,
         401
     );
-    assert_eq!(get(&bed, "status", &token).await.0, 200);
+    assert_eq!(get(&fixture, "status", &token).await.0, 200);
 }
 
 #[tokio::test]
@@ -331,9 +341,9 @@ async fn an_issuer_that_is_another_than_was_configured_is_not_believed() {
     let idp = Idp::up(&[&pair]);
     idp.names_itself("https://id.example.org");
     let issuer = idp.trusted(&idp.config());
-    let bed = bed(&issuer).await;
+    let fixture = fixture(&issuer).await;
     let token = pair.token(&idp.claims());
-    assert_eq!(get(&bed, "status", &token).await.0, 503);
+    assert_eq!(get(&fixture, "status", &token).await.0, 503);
     assert_eq!((idp.asked(), issuer.keys_age()), (0, None));
     // Nor one whose certificate is of nobody that the site trusts.
     let idp = Idp::up(&[&pair]);
@@ -352,7 +362,7 @@ async fn who_has_no_role_here_is_told_which_claim_is_missing() {
     let idp = Idp::up(&[&pair]);
     let issuer = idp.trusted(&idp.config());
     knows_keys(&issuer).await;
-    let bed = bed(&issuer).await;
+    let fixture = fixture(&issuer).await;
     for (changes, says) in [
         (
             json!({"realm_access": null}),
@@ -376,14 +386,14 @@ async fn who_has_no_role_here_is_told_which_claim_is_missing() {
         ),
     ] {
         let token = pair.token(&idp.claims_with(changes.clone()));
-        let (status, told) = get(&bed, "status", &token).await;
+        let (status, told) = get(&fixture, "status", &token).await;
         assert_eq!(status, 403, "{changes}: {told}");
         assert!(told["detail"].as_str().unwrap().contains(says), "{told}");
-        let refused = status_by_grpc(&bed, &token).await.unwrap_err();
+        let refused = status_by_grpc(&fixture, &token).await.unwrap_err();
         assert_eq!(refused.code(), Code::PermissionDenied, "{changes}");
     }
     let token = pair.token(&idp.claims_with(json!({"preferred_username": null})));
-    assert_eq!(get(&bed, "status", &token).await.1["principal"], "f3a1");
+    assert_eq!(get(&fixture, "status", &token).await.1["principal"], "f3a1");
 }
 
 #[tokio::test]
@@ -394,15 +404,15 @@ async fn a_token_for_some_tenants_sees_these_alone() {
     config.tenants_claim = Some("groups".to_owned());
     let issuer = idp.trusted(&config);
     knows_keys(&issuer).await;
-    let bed = bed(&issuer).await;
-    let of_atlas = bed.submit("alice", "atlas/web", 1).await;
-    let of_ocean = bed.submit("alice", "ocean/deep", 1).await;
+    let fixture = fixture(&issuer).await;
+    let of_atlas = fixture.submit("alice", "atlas/web", 1).await;
+    let of_ocean = fixture.submit("alice", "ocean/deep", 1).await;
     let by = |role: &str, groups: Value| {
         let changes = json!({"realm_access": {"roles": [role]}, "groups": groups});
         pair.token(&idp.claims_with(changes))
     };
     let lead = by("lead", json!(["ocean", "staff/all"]));
-    let (_, tree) = get(&bed, "projects", &lead).await;
+    let (_, tree) = get(&fixture, "projects", &lead).await;
     let paths: Vec<&str> = tree["items"]
         .as_array()
         .unwrap()
@@ -411,24 +421,41 @@ async fn a_token_for_some_tenants_sees_these_alone() {
         .collect();
     assert_eq!(paths, ["ocean", "ocean/deep"]);
     let cancel = |id| format!("allocations/{id}");
-    let (hidden, _) = ask(&bed, Method::DELETE, &cancel(of_atlas), &lead, Value::Null).await;
-    let (done, told) = ask(&bed, Method::DELETE, &cancel(of_ocean), &lead, Value::Null).await;
+    let (hidden, _) = ask(
+        &fixture,
+        Method::DELETE,
+        &cancel(of_atlas),
+        &lead,
+        Value::Null,
+    )
+    .await;
+    let (done, told) = ask(
+        &fixture,
+        Method::DELETE,
+        &cancel(of_ocean),
+        &lead,
+        Value::Null,
+    )
+    .await;
     assert_eq!((hidden, done), (404, 200), "{told}");
     // The same through gRPC.
-    let mut work = AllocationsClient::new(channel(&bed).await);
+    let mut work = AllocationsClient::new(channel(&fixture).await);
     let get_one = |id: u64| with_token(&lead, v1::GetAllocationRequest { id });
     let hidden = work.get(get_one(of_atlas.0)).await.unwrap_err();
     assert_eq!(hidden.code(), Code::NotFound);
     assert!(work.get(get_one(of_ocean.0)).await.is_ok());
-    assert_eq!(get(&bed, "projects", &by("work", json!([]))).await.0, 403);
-    let (_, all) = get(&bed, "projects", &by("work", json!("*"))).await;
+    assert_eq!(
+        get(&fixture, "projects", &by("work", json!([]))).await.0,
+        403
+    );
+    let (_, all) = get(&fixture, "projects", &by("work", json!("*"))).await;
     assert_eq!(all["items"].as_array().unwrap().len(), 6);
     // An accounting system of one tenant sets what that one may use.
     let books = by("books", json!(["ocean"]));
     let limits = json!({"max_nodes": 8});
     let put = async |id: &str| {
         ask(
-            &bed,
+            &fixture,
             Method::PUT,
             &format!("tenants/{id}"),
             &books,
@@ -446,7 +473,7 @@ async fn whoever_an_issuer_names_is_held_to_the_same_rate() {
     let idp = Idp::up(&[&pair]);
     let issuer = idp.trusted(&idp.config());
     knows_keys(&issuer).await;
-    let bed = Bed::empty().await;
+    let fixture = ApiFixture::empty().await;
     let auth = Auth::parse(TOKENS).unwrap().with_issuer(issuer);
     let bounds = Bounds {
         requests_per_second: 1,
@@ -454,7 +481,12 @@ async fn whoever_an_issuer_names_is_held_to_the_same_rate() {
         max_dag_size: 1,
         stop: Default::default(),
     };
-    let api = Api::new(bed.core.clone(), Arc::new(auth), bed.authority, bounds);
+    let api = Api::new(
+        fixture.core.clone(),
+        Arc::new(auth),
+        fixture.authority,
+        bounds,
+    );
     let bearer = |claims: Value| format!("Bearer {}", pair.token(&idp.claims_with(claims)));
     let asks = async |bearer: &str| api.authenticate(Some(bearer)).await.map_err(|p| p.status);
     assert!(asks(&bearer(json!({}))).await.is_ok());
@@ -476,14 +508,17 @@ async fn what_is_read_with_a_token_ends_with_it() {
     config.leeway_s = 0;
     let issuer = idp.trusted(&config);
     knows_keys(&issuer).await;
-    let bed = bed(&issuer).await;
+    let fixture = fixture(&issuer).await;
     let token = pair.token(&idp.claims_with(json!({"exp": now_s() + 3})));
-    let events = bed.raw().get(bed.url("/api/v1/events")).bearer_auth(&token);
+    let events = fixture
+        .raw()
+        .get(fixture.url("/api/v1/events"))
+        .bearer_auth(&token);
     let events = events.send().await.unwrap();
     assert_eq!(events.status(), 200);
     let whole = tokio::time::timeout(PATIENCE, events.bytes()).await;
     assert!(whole.expect("it ends with the token").is_ok());
-    assert_eq!(get(&bed, "status", &token).await.0, 401);
+    assert_eq!(get(&fixture, "status", &token).await.0, 401);
 }
 
 #[derive(Clone, Default)]
@@ -515,12 +550,12 @@ async fn nothing_of_a_token_is_logged() {
     let mut idp = Idp::up(&[&pair]);
     let issuer = idp.trusted(&idp.config());
     knows_keys(&issuer).await;
-    let bed = bed(&issuer).await;
+    let fixture = fixture(&issuer).await;
     idp.close().await;
     let good = pair.token(&idp.claims_with(json!({"secret": "of nobody's concern"})));
     let bad = Pair::ed("new").token(&idp.claims());
     for token in [&good, &bad] {
-        get(&bed, "status", token).await;
+        get(&fixture, "status", token).await;
     }
     let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
     assert!(text.contains("keys of tokens read"), "{text}");

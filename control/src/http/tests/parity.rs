@@ -5,7 +5,7 @@ mod conformance;
 mod content;
 pub(super) mod routes;
 
-use super::bed::Bed;
+use super::fixture::ApiFixture;
 use lattice_api::{Problem, v1};
 use lattice_mesh::{Authority, Clock as _, SystemClock, Validity};
 use lattice_quorum_types::Command;
@@ -316,10 +316,10 @@ fn said(problem: Problem) -> Said {
     Some((problem.status, problem.code, problem.field))
 }
 
-async fn rest(bed: &Bed, who: &str, (method, path, body, _): &Case) -> Said {
-    let url = bed.url(&format!("/api/v1/{path}"));
-    let request = bed.raw().request(method.clone(), url);
-    let request = request.bearer_auth(bed.token(who));
+async fn rest(fixture: &ApiFixture, who: &str, (method, path, body, _): &Case) -> Said {
+    let url = fixture.url(&format!("/api/v1/{path}"));
+    let request = fixture.raw().request(method.clone(), url);
+    let request = request.bearer_auth(fixture.token(who));
     let request = match body {
         Value::Null => request,
         body => request.json(body),
@@ -332,13 +332,13 @@ async fn rest(bed: &Bed, who: &str, (method, path, body, _): &Case) -> Said {
 }
 
 async fn grpc_admin(
-    bed: &Bed,
+    fixture: &ApiFixture,
     who: &str,
 ) -> AdminServiceClient<InterceptedService<Channel, impl Interceptor>> {
-    let tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(&bed.ca_pem));
-    let endpoint = Channel::from_shared(bed.url("")).unwrap();
+    let tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(&fixture.ca_pem));
+    let endpoint = Channel::from_shared(fixture.url("")).unwrap();
     let channel = endpoint.tls_config(tls).unwrap().connect().await.unwrap();
-    let bearer = format!("Bearer {}", bed.token(who));
+    let bearer = format!("Bearer {}", fixture.token(who));
     let with_token = move |mut request: Request<()>| {
         let metadata = request.metadata_mut();
         metadata.insert("authorization", bearer.parse().unwrap());
@@ -347,8 +347,8 @@ async fn grpc_admin(
     AdminServiceClient::with_interceptor(channel, with_token)
 }
 
-async fn grpc(bed: &Bed, who: &str, ask: &Ask) -> Said {
-    let mut admin = grpc_admin(bed, who).await;
+async fn grpc(fixture: &ApiFixture, who: &str, ask: &Ask) -> Said {
+    let mut admin = grpc_admin(fixture, who).await;
     let name = |text: &str| text.to_owned();
     let idempotency_key = None;
     let done = match ask.clone() {
@@ -430,16 +430,17 @@ async fn grpc(bed: &Bed, who: &str, ask: &Ask) -> Said {
 }
 
 /// A node that is held, another that is drained by everybody who may, and an authority.
-async fn furnished() -> Bed {
-    let bed = Bed::furnished().await;
+async fn furnished() -> ApiFixture {
+    let fixture = ApiFixture::furnished().await;
     let year = Validity::from_now(SystemClock.now(), Duration::from_secs(365 * 86_400));
     let authority = Authority::create("test", year).unwrap();
     let certificate = authority.certificate().to_vec().into();
-    bed.member_answer(Command::AddAuthority { certificate })
+    fixture
+        .member_answer(Command::AddAuthority { certificate })
         .unwrap();
-    let id = bed.submit("alice", "atlas/web", 1).await;
-    bed.assign(id, &["gpu003"]).await;
-    bed
+    let id = fixture.submit("alice", "atlas/web", 1).await;
+    fixture.assign(id, &["gpu003"]).await;
+    fixture
 }
 
 #[tokio::test]
@@ -463,12 +464,12 @@ async fn both_faces_let_in_and_refuse_the_same_callers() {
 
 #[tokio::test]
 async fn both_faces_refuse_the_same_questions() {
-    let bed = furnished().await;
+    let fixture = furnished().await;
     let mut wrong = Vec::new();
     for case in bad() {
         let (a, b) = (
-            rest(&bed, "root", &case).await,
-            grpc(&bed, "root", &case.3).await,
+            rest(&fixture, "root", &case).await,
+            grpc(&fixture, "root", &case.3).await,
         );
         if a != b || a.is_none() {
             wrong.push(format!("{} {} {}: {a:?} but {b:?}", case.0, case.1, case.2));
@@ -479,14 +480,14 @@ async fn both_faces_refuse_the_same_questions() {
 
 #[tokio::test]
 async fn neither_face_reads_a_body_without_end() {
-    let bed = Bed::empty().await;
+    let fixture = ApiFixture::empty().await;
     let certificate = "x".repeat(2 << 20);
-    let post = bed.raw().post(bed.url("/api/v1/authorities"));
-    let post = post.bearer_auth(bed.token("root"));
+    let post = fixture.raw().post(fixture.url("/api/v1/authorities"));
+    let post = post.bearer_auth(fixture.token("root"));
     let body = json!({"certificate": certificate});
     let refused = post.json(&body).send().await.unwrap();
     assert_eq!(refused.status(), 413);
-    let mut admin = grpc_admin(&bed, "root").await;
+    let mut admin = grpc_admin(&fixture, "root").await;
     let request = v1::AddAuthorityRequest {
         certificate,
         idempotency_key: None,

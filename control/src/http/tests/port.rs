@@ -1,6 +1,6 @@
 //! What the port is: its document, the page, health and numbers, TLS and both versions of HTTP.
 
-use super::bed::{Bed, PATIENCE, TOKENS, client_tls};
+use super::fixture::{ApiFixture, PATIENCE, TOKENS, client_tls};
 use crate::{
     Report,
     drift::Judged,
@@ -26,10 +26,10 @@ use tokio_util::sync::CancellationToken;
 
 #[tokio::test]
 async fn the_document_names_every_route() {
-    let bed = Bed::empty().await;
-    let text = bed
+    let fixture = ApiFixture::empty().await;
+    let text = fixture
         .raw()
-        .get(bed.url("/openapi.json"))
+        .get(fixture.url("/openapi.json"))
         .send()
         .await
         .unwrap();
@@ -160,9 +160,9 @@ async fn the_document_names_every_route() {
 
 #[tokio::test]
 async fn the_page_comes_whole_and_loads_nothing_from_elsewhere() {
-    let bed = Bed::empty().await;
+    let fixture = ApiFixture::empty().await;
     for (path, media, text) in crate::http::routes::page::FILES {
-        let response = bed.raw().get(bed.url(path)).send().await.unwrap();
+        let response = fixture.raw().get(fixture.url(path)).send().await.unwrap();
         assert_eq!(response.status(), 200, "{path}");
         let headers = response.headers().clone();
         assert_eq!(headers["content-type"], media);
@@ -178,15 +178,15 @@ async fn the_page_comes_whole_and_loads_nothing_from_elsewhere() {
 
 #[tokio::test]
 async fn health_readiness_and_metrics_tell_what_is() {
-    let bed = Bed::furnished().await;
-    let eye = bed.client("eye");
+    let fixture = ApiFixture::furnished().await;
+    let eye = fixture.client("eye");
     eye.healthz().await.unwrap();
     eye.readyz().await.unwrap();
     let metrics = async |who: &str| {
-        let get = bed
+        let get = fixture
             .raw()
-            .get(bed.url("/metrics"))
-            .bearer_auth(bed.token(who));
+            .get(fixture.url("/metrics"))
+            .bearer_auth(fixture.token(who));
         get.send().await.unwrap().text().await.unwrap()
     };
     let text = metrics("eye").await;
@@ -213,16 +213,16 @@ async fn health_readiness_and_metrics_tell_what_is() {
 
 #[tokio::test]
 async fn nobody_is_said_not_to_differ_before_anything_was_judged() {
-    let bed = Bed::furnished().await;
+    let fixture = ApiFixture::furnished().await;
     let told = async || {
-        let get = bed.raw().get(bed.url("/metrics"));
-        let answer = get.bearer_auth(bed.token("eye")).send().await.unwrap();
+        let get = fixture.raw().get(fixture.url("/metrics"));
+        let answer = get.bearer_auth(fixture.token("eye")).send().await.unwrap();
         let text = answer.text().await.unwrap();
         let lines = text
             .lines()
             .filter(|line| line.starts_with("lattice_nodes_"));
         let lines = lines.filter(|line| line.contains("drifted") || line.contains("judged"));
-        let status = bed.client("eye").status().await.unwrap();
+        let status = fixture.client("eye").status().await.unwrap();
         let status = (status.nodes_drifted, status.nodes_not_judged);
         (lines.map(str::to_owned).collect::<Vec<_>>(), status)
     };
@@ -239,7 +239,7 @@ async fn nobody_is_said_not_to_differ_before_anything_was_judged() {
         report,
         ..Judged::default()
     };
-    observe::judged(&bed.core, judged);
+    observe::judged(&fixture.core, judged);
     let (lines, status) = told().await;
     let is = ["lattice_nodes_drifted 0", "lattice_nodes_not_judged 22"];
     assert_eq!(
@@ -250,19 +250,19 @@ async fn nobody_is_said_not_to_differ_before_anything_was_judged() {
 
 #[tokio::test]
 async fn both_versions_of_http_are_spoken() {
-    let bed = Bed::empty().await;
+    let fixture = ApiFixture::empty().await;
     for (alpn, version) in [
         (&["http/1.1"][..], reqwest::Version::HTTP_11),
         (&["h2", "http/1.1"], reqwest::Version::HTTP_2),
         (&[], reqwest::Version::HTTP_11),
     ] {
-        let http = bed.raw_with(alpn);
-        let response = http.get(bed.url("/healthz")).send().await.unwrap();
+        let http = fixture.raw_with(alpn);
+        let response = http.get(fixture.url("/healthz")).send().await.unwrap();
         assert_eq!(response.version(), version, "{alpn:?}");
     }
 }
 
-fn api(bed: &Bed, connections: usize, stop: &CancellationToken) -> Api {
+fn api(fixture: &ApiFixture, connections: usize, stop: &CancellationToken) -> Api {
     let auth = Arc::new(Auth::parse(TOKENS).unwrap());
     let bounds = Bounds {
         requests_per_second: 100,
@@ -270,7 +270,7 @@ fn api(bed: &Bed, connections: usize, stop: &CancellationToken) -> Api {
         max_dag_size: 1_000,
         stop: stop.clone(),
     };
-    Api::new(bed.core.clone(), auth, bed.authority, bounds)
+    Api::new(fixture.core.clone(), auth, fixture.authority, bounds)
 }
 
 /// Sooner than the libraries let anybody go by themselves: who never says hello after ten seconds,
@@ -322,7 +322,7 @@ type Served = (SocketAddr, JoinHandle<std::io::Result<()>>);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_peer_that_dawdles_is_let_go_and_a_quick_one_is_served() {
-    let bed = Bed::empty().await;
+    let fixture = ApiFixture::empty().await;
     let short = Duration::from_millis(300);
     let long = Patience {
         handshake: PATIENCE,
@@ -340,11 +340,11 @@ async fn a_peer_that_dawdles_is_let_go_and_a_quick_one_is_served() {
         handshake: short,
         ..long
     };
-    let (heads, serves_heads) = serve_here(api(&bed, 100, &stop), &bed.tls, of_heads);
+    let (heads, serves_heads) = serve_here(api(&fixture, 100, &stop), &fixture.tls, of_heads);
     let (handshakes, serves_handshakes) =
-        serve_here(api(&bed, 100, &stop), &bed.tls, of_handshakes);
+        serve_here(api(&fixture, 100, &stop), &fixture.tls, of_handshakes);
     let ask = async |words: &'static [u8]| {
-        let ca_pem = bed.ca_pem.clone();
+        let ca_pem = fixture.ca_pem.clone();
         let asked = tokio::task::spawn_blocking(move || dawdle(heads, &ca_pem, words, LET_GO));
         let answer = asked.await.unwrap().expect("it is let go");
         String::from_utf8(answer).unwrap()
@@ -375,16 +375,16 @@ async fn a_peer_that_dawdles_is_let_go_and_a_quick_one_is_served() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_connection_too_many_is_closed_and_the_others_go_on() {
-    let bed = Bed::empty().await;
+    let fixture = ApiFixture::empty().await;
     let stop = CancellationToken::new();
-    let api = api(&bed, 2, &stop);
+    let api = api(&fixture, 2, &stop);
     let connections = api.connections().clone();
     // Those that are open say nothing, and keep their places.
     let patience = Patience {
         handshake: PATIENCE * 2,
         ..Patience::default()
     };
-    let (addr, serving) = serve_here(api, &bed.tls, patience);
+    let (addr, serving) = serve_here(api, &fixture.tls, patience);
     let open = async |wanted: usize| {
         let reached = async {
             while connections.open() != wanted {
@@ -397,7 +397,7 @@ async fn a_connection_too_many_is_closed_and_the_others_go_on() {
     open(2).await.expect("both have a place");
     let get = b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
     let ask = async || {
-        let ca_pem = bed.ca_pem.clone();
+        let ca_pem = fixture.ca_pem.clone();
         tokio::task::spawn_blocking(move || dawdle(addr, &ca_pem, get, PATIENCE))
             .await
             .unwrap()
@@ -433,10 +433,10 @@ async fn a_server_that_ends_by_itself_is_noticed() {
 
 #[tokio::test]
 async fn the_metrics_have_the_power_that_is_known_and_no_zero_for_the_rest() {
-    let bed = Bed::furnished().await;
+    let fixture = ApiFixture::furnished().await;
     let asked = || async {
-        let get = bed.raw().get(bed.url("/metrics"));
-        let answer = get.bearer_auth(bed.token("eye")).send().await.unwrap();
+        let get = fixture.raw().get(fixture.url("/metrics"));
+        let answer = get.bearer_auth(fixture.token("eye")).send().await.unwrap();
         answer.text().await.unwrap()
     };
     let none = asked().await;
@@ -452,14 +452,14 @@ async fn the_metrics_have_the_power_that_is_known_and_no_zero_for_the_rest() {
         draw: Reading::Timeout { after_ms: 10_000 },
         ..Power::default()
     };
-    let (bmc, now) = (&bed.core.bmc, UnixMillis(1_000));
+    let (bmc, now) = (&fixture.core.bmc, UnixMillis(1_000));
     bmc.put_power(node("gpu001"), power.clone(), now);
     bmc.put_power(node("gpu002"), power.clone(), now);
     bmc.put_power(node("gpu003"), silent, now);
     bmc.put_power(node("gpu999"), power, now);
-    super::bmc::tells(&bed, "gpu001", vec![]);
+    super::bmc::tells(&fixture, "gpu001", vec![]);
     let reason = super::bmc::reason("bmc.silent", "bmc", Severity::Degraded);
-    super::bmc::tells(&bed, "gpu003", vec![reason]);
+    super::bmc::tells(&fixture, "gpu003", vec![reason]);
     let text = asked().await;
     let told: Vec<&str> = text
         .lines()

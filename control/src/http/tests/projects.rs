@@ -1,6 +1,6 @@
 //! Projects and limits.
 
-use super::bed::Bed;
+use super::fixture::ApiFixture;
 use lattice_client::{
     ClientError,
     api::{project::*, tenant::TenantUpdate},
@@ -22,8 +22,8 @@ pub(super) fn request(path: &str, max_nodes: Option<u64>) -> ProjectRequest {
 
 #[tokio::test]
 async fn a_tree_is_made_shown_changed_and_taken_down() {
-    let bed = Bed::furnished().await;
-    let root = bed.client("root");
+    let fixture = ApiFixture::furnished().await;
+    let root = fixture.client("root");
     let made = root
         .create_project(&request("atlas/web/blog", Some(5)), None)
         .await
@@ -61,8 +61,8 @@ async fn a_tree_is_made_shown_changed_and_taken_down() {
 
 #[tokio::test]
 async fn a_batch_of_limits_is_all_or_none() {
-    let bed = Bed::furnished().await;
-    let root = bed.client("root");
+    let fixture = ApiFixture::furnished().await;
+    let root = fixture.client("root");
     let change = |path: &str, nodes| LimitChangeBody {
         path: path.to_owned(),
         max_nodes: Patch::Set(nodes),
@@ -100,8 +100,8 @@ async fn a_batch_of_limits_is_all_or_none() {
 
 #[tokio::test]
 async fn what_cannot_be_is_refused_with_its_kind() {
-    let bed = Bed::furnished().await;
-    let root = bed.client("root");
+    let fixture = ApiFixture::furnished().await;
+    let root = fixture.client("root");
     let code = |error: ClientError| (error.exit_code(), error.problem().unwrap().code.clone());
     let twice = root
         .create_project(&request("atlas/web", Some(1)), None)
@@ -119,7 +119,7 @@ async fn what_cannot_be_is_refused_with_its_kind() {
         .unwrap_err();
     assert_eq!(named.problem().unwrap().field.as_deref(), Some("path"));
     assert_eq!(code(named), (2, "invalid".to_owned()));
-    let user = bed
+    let user = fixture
         .client("alice")
         .create_project(&request("mine", Some(1)), None)
         .await;
@@ -130,8 +130,8 @@ async fn what_cannot_be_is_refused_with_its_kind() {
 
 #[tokio::test]
 async fn a_repeat_with_its_key_makes_nothing_new() {
-    let bed = Bed::furnished().await;
-    let root = bed.client("root");
+    let fixture = ApiFixture::furnished().await;
+    let root = fixture.client("root");
     let made = root
         .create_project(&request("ocean", Some(9)), Some("k1"))
         .await
@@ -150,8 +150,8 @@ async fn a_repeat_with_its_key_makes_nothing_new() {
 
 #[tokio::test]
 async fn by_force_an_administrator_overbooks_a_level_which_is_shown_until_it_is_mended() {
-    let bed = Bed::furnished().await;
-    let root = bed.client("root");
+    let fixture = ApiFixture::furnished().await;
+    let root = fixture.client("root");
     let change = |path: &str, nodes| LimitChangeBody {
         path: path.to_owned(),
         max_nodes: Patch::Set(nodes),
@@ -161,7 +161,7 @@ async fn by_force_an_administrator_overbooks_a_level_which_is_shown_until_it_is_
         changes: vec![change("atlas/web", 60), change("atlas/physics", 70)],
         force: true,
     };
-    let alice = bed.client("alice").set_limits(&asked, None).await;
+    let alice = fixture.client("alice").set_limits(&asked, None).await;
     assert!(
         matches!(alice, Err(ClientError::NotAllowed(_))),
         "{alice:?}"
@@ -197,11 +197,15 @@ async fn by_force_an_administrator_overbooks_a_level_which_is_shown_until_it_is_
 
 #[tokio::test]
 async fn a_headroom_is_read_and_nothing_else() {
-    let bed = Bed::furnished().await;
+    let fixture = ApiFixture::furnished().await;
     for method in [Method::PUT, Method::DELETE, Method::OPTIONS, Method::POST] {
-        let url = bed.url("/api/v1/projects/atlas/physics/headroom");
-        let request = bed.raw().request(method.clone(), url);
-        let answer = request.bearer_auth(bed.token("root")).send().await.unwrap();
+        let url = fixture.url("/api/v1/projects/atlas/physics/headroom");
+        let request = fixture.raw().request(method.clone(), url);
+        let answer = request
+            .bearer_auth(fixture.token("root"))
+            .send()
+            .await
+            .unwrap();
         assert_eq!(answer.status(), 405, "{method}");
         assert_eq!(answer.headers()["allow"], "GET,HEAD");
     }

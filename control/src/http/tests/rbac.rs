@@ -9,7 +9,7 @@
 mod acts;
 
 use super::{
-    bed::{Bed, PATIENCE},
+    fixture::{ApiFixture, PATIENCE},
     grpc::channel,
     issuer::{Idp, Pair},
     parity::routes::{self, CALLS, REST_ALONE},
@@ -96,7 +96,7 @@ impl Door {
     }
 }
 
-/// What all beds here share: an issuer, and what was made once.
+/// What all fixtures here share: an issuer, and what was made once.
 struct Site {
     issuer: Arc<Issuer>,
     expired: String,
@@ -116,46 +116,49 @@ impl Site {
         }
     }
 
-    fn token(&self, bed: &Bed, who: Who) -> Option<String> {
+    fn token(&self, fixture: &ApiFixture, who: Who) -> Option<String> {
         match who {
             Who::Nobody => None,
             Who::Stranger => Some("nobody-nobody-nobody-nobody".to_owned()),
             Who::Former => Some(self.expired.clone()),
-            Who::Is(name) => Some(bed.token(name)),
+            Who::Is(name) => Some(fixture.token(name)),
         }
     }
 
     /// Two tenants, `atlas` and `ocean`, with work of `alice` and of `bob`, and one of everything else.
-    async fn bed(&self, act: &Act) -> Bed {
-        let bed = Bed::trusting(self.issuer.clone()).await;
-        let (root, op) = (bed.client("root"), bed.client("op"));
+    async fn fixture(&self, act: &Act) -> ApiFixture {
+        let fixture = ApiFixture::trusting(self.issuer.clone()).await;
+        let (root, op) = (fixture.client("root"), fixture.client("op"));
         for (path, nodes) in [("ocean", 9), ("ocean/deep", 4), ("ocean/deep/cold", 1)] {
             let made = request(path, Some(nodes));
             root.create_project(&made, None).await.unwrap();
         }
         let certificate = self.authority.clone().into();
-        bed.member_answer(Command::AddAuthority { certificate })
+        fixture
+            .member_answer(Command::AddAuthority { certificate })
             .unwrap();
         for (place, (who, project)) in acts::WORK.into_iter().enumerate() {
-            let id = bed.submit(who, project, 1).await;
+            let id = fixture.submit(who, project, 1).await;
             assert_eq!(id.0, place as u64 + 1);
         }
         for (project, id) in acts::DAGS {
             let dag = json!({"members": [{"name": "a", "project": project, "nodes": 1, "argv": ["true"]}]});
             let dag = serde_json::from_value(dag).unwrap();
-            let made = bed.client("bob").submit_dag(&dag, None).await.unwrap();
+            let made = fixture.client("bob").submit_dag(&dag, None).await.unwrap();
             assert_eq!(made.id, id);
         }
-        bed.assign(
-            AllocationId(acts::HELD_IN_OCEAN.0),
-            &[acts::HELD_IN_OCEAN.1],
-        )
-        .await;
-        bed.assign(
-            AllocationId(acts::HELD_IN_ATLAS.0),
-            &[acts::HELD_IN_ATLAS.1],
-        )
-        .await;
+        fixture
+            .assign(
+                AllocationId(acts::HELD_IN_OCEAN.0),
+                &[acts::HELD_IN_OCEAN.1],
+            )
+            .await;
+        fixture
+            .assign(
+                AllocationId(acts::HELD_IN_ATLAS.0),
+                &[acts::HELD_IN_ATLAS.1],
+            )
+            .await;
         let course = json!({"nodes": "gpu024", "from": "now+1day", "duration": "1h", "users": ["alice"],
             "reason": "course"});
         let course = serde_json::from_value(course).unwrap();
@@ -164,29 +167,29 @@ impl Site {
         let night = serde_json::from_value(night).unwrap();
         root.set_vcluster("night", &night, None).await.unwrap();
         if act.needs_baseline() {
-            baseline(&bed).await;
+            baseline(&fixture).await;
         }
         for (project, node) in acts::CLAIMS {
-            bed.settled().await;
-            bed.claim("bob", project, node).await;
+            fixture.settled().await;
+            fixture.claim("bob", project, node).await;
         }
-        bed
+        fixture
     }
 }
 
 /// Whoever sets one waits until the nodes were judged by it, which nobody does here.
-async fn baseline(bed: &Bed) {
+async fn baseline(fixture: &ApiFixture) {
     let baseline = json!({"nodes": "gpu001",
         "classes": {"kernel": {"keys": {"kernel.osrelease": {"any_of": ["6.8.0"]}}}}});
-    let url = bed.url("/api/v1/conformance/baselines/h100");
-    let put = bed.raw().put(url).bearer_auth(bed.token("root"));
+    let url = fixture.url("/api/v1/conformance/baselines/h100");
+    let put = fixture.raw().put(url).bearer_auth(fixture.token("root"));
     let put = put.json(&baseline).send().await.unwrap();
     assert_eq!(put.status(), 200);
 }
 
-async fn by_rest(bed: &Bed, token: Option<&String>, act: &Act) -> u16 {
-    let url = bed.url(&act.path);
-    let mut request = bed.raw().request(act.method.clone(), url);
+async fn by_rest(fixture: &ApiFixture, token: Option<&String>, act: &Act) -> u16 {
+    let url = fixture.url(&act.path);
+    let mut request = fixture.raw().request(act.method.clone(), url);
     if let Some(token) = token {
         request = request.bearer_auth(token);
     }
@@ -205,35 +208,35 @@ async fn by_grpc(channel: Channel, token: Option<String>, act: &Act) -> Option<u
     })
 }
 
-/// A bed that nothing was changed in since it was made.
+/// A fixture that nothing was changed in since it was made.
 struct Fresh<'a> {
     site: &'a Site,
-    bed: Option<(Bed, Channel)>,
+    fixture: Option<(ApiFixture, Channel)>,
 }
 
 impl Fresh<'_> {
-    async fn get(&mut self, act: &Act) -> &(Bed, Channel) {
-        if self.bed.is_none() {
-            let bed = self.site.bed(act).await;
-            let channel = channel(&bed).await;
-            self.bed = Some((bed, channel));
+    async fn get(&mut self, act: &Act) -> &(ApiFixture, Channel) {
+        if self.fixture.is_none() {
+            let fixture = self.site.fixture(act).await;
+            let channel = channel(&fixture).await;
+            self.fixture = Some((fixture, channel));
         }
-        self.bed.as_ref().unwrap()
+        self.fixture.as_ref().unwrap()
     }
 
     /// What `ask` is answered, and whether it changed anything.
     async fn status(&mut self, who: Who, act: &Act, is_rest: bool) -> Option<(u16, bool)> {
         let site = self.site;
-        let (bed, channel) = self.get(act).await;
-        let before = bed.store.revision();
-        let token = site.token(bed, who);
+        let (fixture, channel) = self.get(act).await;
+        let before = fixture.store.revision();
+        let token = site.token(fixture, who);
         let status = match is_rest {
-            true => Some(by_rest(bed, token.as_ref(), act).await),
+            true => Some(by_rest(fixture, token.as_ref(), act).await),
             false => by_grpc(channel.clone(), token, act).await,
         };
-        let is_changed = bed.store.revision() != before;
+        let is_changed = fixture.store.revision() != before;
         if is_changed {
-            self.bed = None;
+            self.fixture = None;
         }
         Some((status?, is_changed))
     }
@@ -242,7 +245,10 @@ impl Fresh<'_> {
 /// One line of the table, and what is wrong with it.
 async fn line(site: &Site, act: &Act) -> (String, Vec<String>) {
     let (mut line, mut wrong) = (format!("{:64}", act.title()), Vec::new());
-    let mut fresh = Fresh { site, bed: None };
+    let mut fresh = Fresh {
+        site,
+        fixture: None,
+    };
     for (title, who) in WHO {
         let (rest, is_changed) = fresh.status(who, act, true).await.unwrap();
         let door = Door::of(act, rest);
@@ -322,9 +328,11 @@ fn blessed(table: &str) {
 /// What is wrong with a question is told to nobody before it is known who asks.
 #[tokio::test]
 async fn a_question_that_cannot_be_read_is_judged_by_who_asks_first() {
-    let bed = Bed::furnished().await;
+    let fixture = ApiFixture::furnished().await;
     for act in Acts::all("").0.iter().filter(|act| !act.is_public()) {
-        let request = bed.raw().request(act.method.clone(), bed.url(&act.path));
+        let request = fixture
+            .raw()
+            .request(act.method.clone(), fixture.url(&act.path));
         let request = request.header("content-type", "application/json");
         let request = request.header("idempotency-key", "");
         let answer = request.body("{").send().await.unwrap();
@@ -334,7 +342,7 @@ async fn a_question_that_cannot_be_read_is_judged_by_who_asks_first() {
         path: "a/b".to_owned(),
         ..Default::default()
     };
-    let mut admin = AdminServiceClient::new(channel(&bed).await);
+    let mut admin = AdminServiceClient::new(channel(&fixture).await);
     let refused = admin.create_tenant(deep).await.unwrap_err();
     assert_eq!(refused.code(), tonic::Code::Unauthenticated);
 }

@@ -1,6 +1,6 @@
 //! Reservations.
 
-use super::bed::{Bed, ask, job};
+use super::fixture::{ApiFixture, ask, job};
 use lattice_client::{
     AllocationRequest, SubmitOptions,
     api::reservation::{ReservationRequest, ReservationView},
@@ -15,8 +15,8 @@ fn request(body: Value) -> ReservationRequest {
 
 #[tokio::test]
 async fn nodes_are_kept_changed_and_let_go() {
-    let bed = Bed::furnished().await;
-    let op = bed.client("op");
+    let fixture = ApiFixture::furnished().await;
+    let op = fixture.client("op");
     let course = request(
         json!({"nodes": "gpu[001-004]", "duration": "2h", "users": ["alice"],
         "projects": ["atlas/web"], "reason": "course", "expected_revision": 0}),
@@ -61,27 +61,27 @@ async fn nodes_are_kept_changed_and_let_go() {
 
 #[tokio::test]
 async fn of_whom_one_may_not_know_one_is_not_told() {
-    let bed = Bed::furnished().await;
+    let fixture = ApiFixture::furnished().await;
     let course = request(json!({"nodes": "gpu001", "users": ["alice", "bob"],
         "projects": ["atlas/web"], "reason": "course"}));
-    let op = bed.client("op");
+    let op = fixture.client("op");
     op.set_reservation("course", &course, None).await.unwrap();
-    let seen = bed.client("alice").reservation("course").await.unwrap();
+    let seen = fixture.client("alice").reservation("course").await.unwrap();
     assert_eq!((seen.users, seen.usable), (vec!["alice".to_owned()], true));
     assert_eq!(seen.projects, ["atlas/web"]);
-    let seen = bed.client("diver").reservation("course").await.unwrap();
+    let seen = fixture.client("diver").reservation("course").await.unwrap();
     assert_eq!((seen.projects.len(), seen.usable), (0, false));
 }
 
 #[tokio::test]
 async fn who_may_still_be_there_when_it_begins_is_told() {
-    let bed = Bed::furnished().await;
+    let fixture = ApiFixture::furnished().await;
     let submit = |project: &str, walltime: Option<&str>| {
         let request = AllocationRequest {
             walltime: walltime.map(ToOwned::to_owned),
             ..job(project, 1)
         };
-        let alice = bed.client("alice");
+        let alice = fixture.client("alice");
         async move {
             let submitted = alice.submit(&request, SubmitOptions::default()).await;
             submitted.unwrap().id.unwrap()
@@ -99,14 +99,14 @@ async fn who_may_still_be_there_when_it_begins_is_told() {
         (meant, "gpu004"),
         (elsewhere, "gpu005"),
     ] {
-        bed.assign(id, &[node]).await;
-        bed.begins(id, node).await;
+        fixture.assign(id, &[node]).await;
+        fixture.begins(id, node).await;
     }
     let told = |made: &ReservationView| {
         let conflicts = made.conflicts.iter();
         conflicts.map(|one| one.allocation).collect::<Vec<_>>()
     };
-    let op = bed.client("op");
+    let op = fixture.client("op");
     let mut window = request(
         json!({"nodes": "gpu[001-004]", "from": "now+1hour", "duration": "4h",
         "projects": ["atlas/physics"], "reason": "BIOS"}),
@@ -121,16 +121,22 @@ async fn who_may_still_be_there_when_it_begins_is_told() {
     let made = op.set_reservation("firmware", &window, None).await.unwrap();
     assert_eq!(told(&made), [short, long, endless]);
     // Who is not to know of them is not told.
-    let seen = bed.client("diver").reservation("firmware").await.unwrap();
+    let seen = fixture
+        .client("diver")
+        .reservation("firmware")
+        .await
+        .unwrap();
     assert_eq!(seen.conflicts, []);
-    bed.ends(long, "gpu002", RankExit::Exited { code: 0 }).await;
+    fixture
+        .ends(long, "gpu002", RankExit::Exited { code: 0 })
+        .await;
     let seen = op.reservation("firmware").await.unwrap();
     assert_eq!(told(&seen), [short, endless]);
 }
 
 #[tokio::test]
 async fn what_cannot_be_is_refused_by_its_field() {
-    let bed = Bed::furnished().await;
+    let fixture = ApiFixture::furnished().await;
     for (change, field) in [
         (json!({"nodes": null}), "nodes"),
         (json!({"nodes": "gpu[1-"}), "nodes"),
@@ -148,12 +154,12 @@ async fn what_cannot_be_is_refused_by_its_field() {
         let mut body = json!({"nodes": "gpu001", "reason": "why"});
         let change = change.as_object().unwrap().clone();
         body.as_object_mut().unwrap().extend(change);
-        let (status, told) = ask(&bed, "op", Method::PUT, "reservations/r", body.clone()).await;
+        let (status, told) = ask(&fixture, "op", Method::PUT, "reservations/r", body.clone()).await;
         assert!((400..500).contains(&status), "{body}: {status}");
         assert_eq!(told["field"], field, "{body}: {told}");
     }
     let (status, told) = ask(
-        &bed,
+        &fixture,
         "op",
         Method::PUT,
         "reservations/a%20b",
@@ -161,14 +167,21 @@ async fn what_cannot_be_is_refused_by_its_field() {
     )
     .await;
     assert_eq!((status, &told["field"]), (400, &json!("name")));
-    assert!(bed.client("op").reservations().await.unwrap().is_empty());
+    assert!(
+        fixture
+            .client("op")
+            .reservations()
+            .await
+            .unwrap()
+            .is_empty()
+    );
 }
 
 #[tokio::test]
 async fn work_names_the_reservation_that_it_uses() {
-    let bed = Bed::furnished().await;
+    let fixture = ApiFixture::furnished().await;
     let course = request(json!({"nodes": "gpu[001-002]", "users": ["alice"], "reason": "course"}));
-    let made = bed
+    let made = fixture
         .client("op")
         .set_reservation("course", &course, None)
         .await
@@ -179,11 +192,11 @@ async fn work_names_the_reservation_that_it_uses() {
         ..job("atlas/web", nodes)
     };
     let submit = |who: &str, request| {
-        let client = bed.client(who);
+        let client = fixture.client(who);
         async move { client.submit(&request, SubmitOptions::default()).await }
     };
     let id = submit("alice", inside(2)).await.unwrap().id.unwrap();
-    let shown = bed.client("alice").allocation(id).await.unwrap();
+    let shown = fixture.client("alice").allocation(id).await.unwrap();
     assert_eq!(shown.reservation.as_deref(), Some("course"));
     for (who, nodes, text) in [("bob", 1, "is not for bob"), ("alice", 3, "has 2 nodes")] {
         let error = submit(who, inside(nodes)).await.unwrap_err();

@@ -1,6 +1,6 @@
 //! Who may do what administrators do: every route by every kind of caller, as one table.
 
-use super::bed::Bed;
+use super::fixture::ApiFixture;
 use lattice_mesh::{Authority, Clock as _, SystemClock, Validity};
 use lattice_quorum_types::Command;
 use reqwest::Method;
@@ -195,21 +195,22 @@ async fn every_route_of_administrators_is_open_to_them_and_to_nobody_else() {
         write!(table, "\n{:54}", format!("{method} {path}")).unwrap();
         for (who, open) in WHO.into_iter().zip(expected.chars()) {
             // A cluster of its own, so that no answer depends on one before it.
-            let bed = Bed::furnished().await;
+            let fixture = ApiFixture::furnished().await;
             let certificate = Authority::create("test", year)
                 .unwrap()
                 .certificate()
                 .to_vec();
             let certificate = certificate.into();
-            bed.member_answer(Command::AddAuthority { certificate })
+            fixture
+                .member_answer(Command::AddAuthority { certificate })
                 .unwrap();
-            let id = bed.submit("alice", "atlas/web", 1).await;
-            bed.assign(id, &["gpu003"]).await;
-            let before = bed.store.revision();
-            let request = bed
+            let id = fixture.submit("alice", "atlas/web", 1).await;
+            fixture.assign(id, &["gpu003"]).await;
+            let before = fixture.store.revision();
+            let request = fixture
                 .raw()
-                .request(method.clone(), bed.url(&format!("/api/v1/{path}")))
-                .bearer_auth(bed.token(who));
+                .request(method.clone(), fixture.url(&format!("/api/v1/{path}")))
+                .bearer_auth(fixture.token(who));
             let request = match &body {
                 Value::Null => request,
                 body => request.json(body),
@@ -219,7 +220,7 @@ async fn every_route_of_administrators_is_open_to_them_and_to_nobody_else() {
             write!(table, "{status:>8}").unwrap();
             let said = answer.text().await.unwrap();
             let refused = matches!(status, 401 | 403);
-            let unchanged = bed.store.revision() == before;
+            let unchanged = fixture.store.revision() == before;
             if refused != (open == '.') || (refused && !unchanged) {
                 wrong.push(format!("{who}: {method} {path}: {status} {said}"));
             }

@@ -1,7 +1,7 @@
 //! What could never be satisfied is refused by name, and what a dry run says.
 
 use super::{
-    bed::{Bed, job, operator_envelope},
+    fixture::{ApiFixture, job, operator_envelope},
     grpc::{by, channel},
 };
 use crate::{
@@ -22,7 +22,7 @@ use tonic::Code;
 use v1::allocations_client::AllocationsClient;
 
 /// The first 16 nodes are read, and have four A100; of the others nothing is known.
-pub(super) fn read_some(bed: &Bed) {
+pub(super) fn read_some(fixture: &ApiFixture) {
     let document = |n: u32| {
         let node = format!("gpu{n:03}");
         let document = NodeDocument {
@@ -40,12 +40,12 @@ pub(super) fn read_some(bed: &Bed) {
         let (digest, _) = document.encode().unwrap();
         (NodeId::new(node).unwrap(), (digest, Arc::new(document)))
     };
-    observe::documents(&bed.core, (1..=16).map(document).collect());
+    observe::documents(&fixture.core, (1..=16).map(document).collect());
 }
 
 /// Every node answers.
-fn all_answer(bed: &Bed) {
-    let view = bed.core.view();
+fn all_answer(fixture: &ApiFixture) {
+    let view = fixture.core.view();
     let alive = |id: &NodeId| {
         let found = Found {
             liveness: Liveness::Alive,
@@ -55,7 +55,7 @@ fn all_answer(bed: &Bed) {
         };
         (id.clone(), found)
     };
-    observe::liveness(&bed.core, &view.nodes.keys().map(alive).collect());
+    observe::liveness(&fixture.core, &view.nodes.keys().map(alive).collect());
 }
 
 fn asking(nodes: u32, constraints: ConstraintsBody) -> AllocationRequest {
@@ -73,12 +73,12 @@ fn model(name: &str) -> ConstraintsBody {
 }
 
 async fn submit(
-    bed: &Bed,
+    fixture: &ApiFixture,
     request: &AllocationRequest,
     dry_run: bool,
 ) -> Result<Submitted, ClientError> {
     let options = SubmitOptions { key: None, dry_run };
-    bed.client("alice").submit(request, options).await
+    fixture.client("alice").submit(request, options).await
 }
 
 fn problem(answer: Result<Submitted, ClientError>) -> Problem {
@@ -88,22 +88,30 @@ fn problem(answer: Result<Submitted, ClientError>) -> Problem {
     }
 }
 
-async fn outlook(bed: &Bed, request: &AllocationRequest) -> OutlookView {
-    let answer = submit(bed, request, true).await.unwrap();
+async fn outlook(fixture: &ApiFixture, request: &AllocationRequest) -> OutlookView {
+    let answer = submit(fixture, request, true).await.unwrap();
     assert_eq!((answer.id, answer.dry_run), (None, true));
     answer.outlook.unwrap()
 }
 
 #[tokio::test]
 async fn what_no_node_could_be_is_refused_and_what_one_may_be_is_not() {
-    let bed = Bed::furnished().await;
+    let fixture = ApiFixture::furnished().await;
     // Nobody knows yet what these nodes are.
-    assert!(submit(&bed, &asking(1, model("h200")), false).await.is_ok());
-    read_some(&bed);
+    assert!(
+        submit(&fixture, &asking(1, model("h200")), false)
+            .await
+            .is_ok()
+    );
+    read_some(&fixture);
     // Eight may have them.
-    assert!(submit(&bed, &asking(8, model("h200")), false).await.is_ok());
+    assert!(
+        submit(&fixture, &asking(8, model("h200")), false)
+            .await
+            .is_ok()
+    );
     for dry_run in [true, false] {
-        let refused = problem(submit(&bed, &asking(9, model("h200")), dry_run).await);
+        let refused = problem(submit(&fixture, &asking(9, model("h200")), dry_run).await);
         assert_eq!(
             (refused.status, &*refused.code, refused.field.as_deref()),
             (422, "impossible", Some("constraints.gpu_models"))
@@ -116,10 +124,10 @@ async fn what_no_node_could_be_is_refused_and_what_one_may_be_is_not() {
         // What the quorum refuses comes first.
         let mut many = asking(21, model("h200"));
         many.project = "atlas/physics".to_owned();
-        let refused = problem(submit(&bed, &many, dry_run).await);
+        let refused = problem(submit(&fixture, &many, dry_run).await);
         assert_eq!(refused.code, "limit_exceeded");
     }
-    let mut client = AllocationsClient::new(channel(&bed).await);
+    let mut client = AllocationsClient::new(channel(&fixture).await);
     for dry_run in [true, false] {
         let message = v1::SubmitRequest {
             project: "atlas/web".to_owned(),
@@ -132,7 +140,10 @@ async fn what_no_node_could_be_is_refused_and_what_one_may_be_is_not() {
             dry_run,
             ..Default::default()
         };
-        let refused = client.submit(by(&bed, "alice", message)).await.unwrap_err();
+        let refused = client
+            .submit(by(&fixture, "alice", message))
+            .await
+            .unwrap_err();
         assert_eq!(refused.code(), Code::InvalidArgument);
         let told = Problem::from_grpc(&refused).unwrap();
         assert_eq!((told.status, &*told.code), (422, "impossible"));
@@ -142,25 +153,25 @@ async fn what_no_node_could_be_is_refused_and_what_one_may_be_is_not() {
 /// More than the system ever does would wait for ever, and a mistyped name would be rationed by nothing.
 #[tokio::test]
 async fn bandwidth_that_no_system_of_the_site_has_is_refused() {
-    let bed = Bed::furnished().await;
+    let fixture = ApiFixture::furnished().await;
     let asking = |system: &str, gb_s: f64| AllocationRequest {
         storage_gb_s: [(system.to_owned(), gb_s)].into(),
         ..job("atlas/web", 1)
     };
     // Where nothing is rationed, anything may be said.
-    assert!(submit(&bed, &asking("tape", 1e3), false).await.is_ok());
+    assert!(submit(&fixture, &asking("tape", 1e3), false).await.is_ok());
     let system = System {
         budget_mb_s: 40_000,
         ..System::default()
     };
     let systems = ["home", "scratch"].map(|name| (name.to_owned(), system));
-    bed.core.publish(Wakes::Readers, |view| {
+    fixture.core.publish(Wakes::Readers, |view| {
         view.inputs.storage = Arc::new(systems.into());
         Some(Vec::new())
     });
     for dry_run in [true, false] {
         let refused = async |system, gb_s| {
-            let refused = problem(submit(&bed, &asking(system, gb_s), dry_run).await);
+            let refused = problem(submit(&fixture, &asking(system, gb_s), dry_run).await);
             assert_eq!(
                 (refused.status, &*refused.code, refused.field.as_deref()),
                 (422, "impossible", Some("storage_gb_s"))
@@ -176,7 +187,7 @@ async fn bandwidth_that_no_system_of_the_site_has_is_refused() {
             "storage_gb_s: no storage system is named \"tape\"; there are home, scratch"
         );
         assert!(
-            submit(&bed, &asking("scratch", 40.0), dry_run)
+            submit(&fixture, &asking("scratch", 40.0), dry_run)
                 .await
                 .is_ok()
         );
@@ -186,7 +197,7 @@ async fn bandwidth_that_no_system_of_the_site_has_is_refused() {
 /// How a node is passes; that it is gone does not.
 #[tokio::test]
 async fn a_drained_node_may_come_back_and_a_retired_one_does_not() {
-    let bed = Bed::furnished().await;
+    let fixture = ApiFixture::furnished().await;
     let both = || ConstraintsBody {
         nodelist: Some("gpu[023-024]".to_owned()),
         ..ConstraintsBody::default()
@@ -194,9 +205,12 @@ async fn a_drained_node_may_come_back_and_a_retired_one_does_not() {
     for lifecycle in [Lifecycle::Drained, Lifecycle::Retired] {
         let node = NodeId::new("gpu024").unwrap();
         let command = Command::SetLifecycle { node, lifecycle };
-        bed.store.apply(&operator_envelope("op", command)).unwrap();
-        bed.settled().await;
-        let answer = submit(&bed, &asking(2, both()), true).await;
+        fixture
+            .store
+            .apply(&operator_envelope("op", command))
+            .unwrap();
+        fixture.settled().await;
+        let answer = submit(&fixture, &asking(2, both()), true).await;
         match lifecycle {
             Lifecycle::Drained => assert!(answer.is_ok(), "{answer:?}"),
             _ => assert_eq!(
@@ -210,7 +224,7 @@ async fn a_drained_node_may_come_back_and_a_retired_one_does_not() {
         key: Some("once".to_owned()),
         dry_run: false,
     };
-    let alice = bed.client("alice");
+    let alice = fixture.client("alice");
     let others = ConstraintsBody {
         nodelist: Some("gpu[022-023]".to_owned()),
         ..ConstraintsBody::default()
@@ -220,8 +234,11 @@ async fn a_drained_node_may_come_back_and_a_retired_one_does_not() {
     let node = NodeId::new("gpu023").unwrap();
     let lifecycle = Lifecycle::Retired;
     let command = Command::SetLifecycle { node, lifecycle };
-    bed.store.apply(&operator_envelope("op", command)).unwrap();
-    bed.settled().await;
+    fixture
+        .store
+        .apply(&operator_envelope("op", command))
+        .unwrap();
+    fixture.settled().await;
     assert_eq!(alice.submit(&request, key()).await.unwrap().id, first.id);
     let anew = alice.submit(&request, SubmitOptions::default()).await;
     assert_eq!(problem(anew).code, "impossible");
@@ -229,16 +246,16 @@ async fn a_drained_node_may_come_back_and_a_retired_one_does_not() {
 
 #[tokio::test]
 async fn a_dry_run_says_where_it_would_start_and_leaves_no_trace() {
-    let bed = Bed::furnished().await;
-    read_some(&bed);
-    all_answer(&bed);
-    let op = bed.client("op");
+    let fixture = ApiFixture::furnished().await;
+    read_some(&fixture);
+    all_answer(&fixture);
+    let op = fixture.client("op");
     let audit = async || {
         let page = op.audit_page(&AuditFilter::default(), 0, None).await;
         page.unwrap().items.len()
     };
-    let (before, revision) = (audit().await, bed.store.revision());
-    let six = outlook(&bed, &asking(6, ConstraintsBody::default())).await;
+    let (before, revision) = (audit().await, fixture.store.revision());
+    let six = outlook(&fixture, &asking(6, ConstraintsBody::default())).await;
     // The groups go round: gpu004, gpu008, ... are one.
     assert_eq!(
         six.summary,
@@ -261,7 +278,7 @@ async fn a_dry_run_says_where_it_would_start_and_leaves_no_trace() {
         .iter()
         .map(|factor| factor.value * factor.weight);
     assert_eq!(products.sum::<f64>(), score.sum);
-    assert_eq!(bed.store.revision(), revision);
+    assert_eq!(fixture.store.revision(), revision);
     assert_eq!(audit().await, before);
     let queued = op.allocations(&Default::default()).await.unwrap();
     assert!(queued.is_empty());
@@ -270,17 +287,17 @@ async fn a_dry_run_says_where_it_would_start_and_leaves_no_trace() {
 /// The explanation is that of `why`, of what is behind what waits already.
 #[tokio::test]
 async fn a_dry_run_says_why_it_would_wait() {
-    let bed = Bed::furnished().await;
-    read_some(&bed);
-    all_answer(&bed);
-    let id = bed.submit("alice", "atlas/web", 1).await;
+    let fixture = ApiFixture::furnished().await;
+    read_some(&fixture);
+    all_answer(&fixture);
+    let id = fixture.submit("alice", "atlas/web", 1).await;
     let nodes: Vec<String> = (1..=20).map(|n| format!("gpu{n:03}")).collect();
     let nodes: Vec<&str> = nodes.iter().map(String::as_str).collect();
-    let running = bed.submit("alice", "atlas/web", 20).await;
-    bed.assign(running, &nodes).await;
-    let revision = bed.store.revision();
+    let running = fixture.submit("alice", "atlas/web", 20).await;
+    fixture.assign(running, &nodes).await;
+    let revision = fixture.store.revision();
     let dry = asking(10, ConstraintsBody::default());
-    let said = outlook(&bed, &dry).await;
+    let said = outlook(&fixture, &dry).await;
     assert!(!said.starts_now);
     assert!(
         said.summary.starts_with("would wait: needs 10 of 24 nodes"),
@@ -290,23 +307,26 @@ async fn a_dry_run_says_why_it_would_wait() {
     assert_eq!((why.allocation.0, &*why.state), (0, "pending"));
     assert_eq!(why.score.as_ref().unwrap().ahead, 1, "{why:?}");
     // Submitted, it hears the same.
-    let made = submit(&bed, &dry, false).await.unwrap().id.unwrap();
+    let made = submit(&fixture, &dry, false).await.unwrap().id.unwrap();
     assert_eq!(made.0, running.0 + 1);
-    bed.settled().await;
-    let told = bed.client("alice").explanation(made).await.unwrap();
+    fixture.settled().await;
+    let told = fixture.client("alice").explanation(made).await.unwrap();
     assert_eq!(told.blocker, why.blocker);
     assert_eq!(told.steps, why.steps);
-    assert_eq!(bed.store.revision().0, revision.0 + 1);
+    assert_eq!(fixture.store.revision().0, revision.0 + 1);
     let held = AllocationRequest { hold: true, ..dry };
-    assert_eq!(outlook(&bed, &held).await.summary, "would wait: on hold");
+    assert_eq!(
+        outlook(&fixture, &held).await.summary,
+        "would wait: on hold"
+    );
     // Free nodes are of no use to what waits for something else.
-    let year = UnixMillis(bed.core.now().0 + 400 * 86_400_000);
+    let year = UnixMillis(fixture.core.now().0 + 400 * 86_400_000);
     let begin = format!("{}-12-01 08:00:30", &lattice_api::text::time(year)[..4]);
     let later = AllocationRequest {
         begin: Some(begin.replace(' ', "T")),
         ..asking(1, ConstraintsBody::default())
     };
-    let said = outlook(&bed, &later).await;
+    let said = outlook(&fixture, &later).await;
     assert!(!said.starts_now);
     let end = format!("begins at {begin} UTC at the earliest");
     assert!(said.summary.contains(&end), "{said:?}");
@@ -314,7 +334,7 @@ async fn a_dry_run_says_why_it_would_wait() {
         dependency: Some(format!("afterok:{running}")),
         ..asking(1, ConstraintsBody::default())
     };
-    let said = outlook(&bed, &after).await;
+    let said = outlook(&fixture, &after).await;
     assert!(!said.starts_now);
     assert_eq!(
         said.summary,
@@ -326,21 +346,21 @@ async fn a_dry_run_says_why_it_would_wait() {
 /// Who gets a reservation is the first that is blocked; a dry run is told a start though it is not that.
 #[tokio::test]
 async fn a_dry_run_is_told_when_it_could_start() {
-    let bed = Bed::furnished().await;
-    read_some(&bed);
-    all_answer(&bed);
+    let fixture = ApiFixture::furnished().await;
+    read_some(&fixture);
+    all_answer(&fixture);
     let lasting = |nodes: u32, hours: u32| AllocationRequest {
         walltime: Some(format!("{hours}h")),
         ..asking(nodes, ConstraintsBody::default())
     };
-    let running = submit(&bed, &lasting(20, 1), false).await.unwrap();
+    let running = submit(&fixture, &lasting(20, 1), false).await.unwrap();
     let nodes: Vec<String> = (1..=20).map(|n| format!("gpu{n:03}")).collect();
     let nodes: Vec<&str> = nodes.iter().map(String::as_str).collect();
-    bed.assign(running.id.unwrap(), &nodes).await;
+    fixture.assign(running.id.unwrap(), &nodes).await;
     // It would have all of them from the end of that on, for two hours.
-    submit(&bed, &lasting(24, 2), false).await.unwrap();
-    bed.settled().await;
-    let said = outlook(&bed, &lasting(10, 8)).await;
+    submit(&fixture, &lasting(24, 2), false).await.unwrap();
+    fixture.settled().await;
+    let said = outlook(&fixture, &lasting(10, 8)).await;
     let why = said.explanation.unwrap();
     assert!(why.estimated_start.is_some(), "{why:?}");
     assert!(said.summary.contains("estimated start"), "{}", said.summary);
@@ -348,10 +368,10 @@ async fn a_dry_run_is_told_when_it_could_start() {
 
 #[tokio::test]
 async fn a_dry_run_through_grpc_says_the_same() {
-    let bed = Bed::furnished().await;
-    all_answer(&bed);
-    let said = outlook(&bed, &job("atlas/web", 2)).await;
-    let mut client = AllocationsClient::new(channel(&bed).await);
+    let fixture = ApiFixture::furnished().await;
+    all_answer(&fixture);
+    let said = outlook(&fixture, &job("atlas/web", 2)).await;
+    let mut client = AllocationsClient::new(channel(&fixture).await);
     let message = v1::SubmitRequest {
         project: "atlas/web".to_owned(),
         nodes: 2,
@@ -360,7 +380,7 @@ async fn a_dry_run_through_grpc_says_the_same() {
         dry_run: true,
         ..Default::default()
     };
-    let answer = client.submit(by(&bed, "alice", message)).await.unwrap();
+    let answer = client.submit(by(&fixture, "alice", message)).await.unwrap();
     let told = answer.into_inner().outlook.unwrap();
     assert_eq!(told.nodes, said.nodes);
     assert_eq!(told.summary, said.summary);

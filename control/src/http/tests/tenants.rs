@@ -1,7 +1,7 @@
 //! A token for some tenants: the others are not there.
 
 use super::{
-    bed::{Bed, PATIENCE, ask, job},
+    fixture::{ApiFixture, PATIENCE, ask, job},
     grpc::{by, channel},
     projects::request,
 };
@@ -18,21 +18,21 @@ use lattice_quorum_types::AllocationId;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-async fn ocean() -> Bed {
-    let bed = Bed::furnished().await;
-    let root = bed.client("root");
+async fn ocean() -> ApiFixture {
+    let fixture = ApiFixture::furnished().await;
+    let root = fixture.client("root");
     root.create_project(&request("ocean", Some(9)), None)
         .await
         .unwrap();
-    bed
+    fixture
 }
 
 #[tokio::test]
 async fn other_tenants_projects_and_allocations_are_not_there() {
-    let bed = ocean().await;
-    let other = bed.submit("alice", "atlas/web", 1).await;
-    let own = bed.submit("alice", "ocean", 1).await;
-    let diver = bed.client("diver");
+    let fixture = ocean().await;
+    let other = fixture.submit("alice", "atlas/web", 1).await;
+    let own = fixture.submit("alice", "ocean", 1).await;
+    let diver = fixture.client("diver");
     let tree = diver.projects(None).await.unwrap();
     assert_eq!(tree.len(), 1);
     let list = diver
@@ -68,7 +68,7 @@ async fn other_tenants_projects_and_allocations_are_not_there() {
     let submit = diver.submit(&one, SubmitOptions::default());
     absent(submit.await.unwrap_err());
     assert_eq!(
-        bed.client("op").allocation(other).await.unwrap().state,
+        fixture.client("op").allocation(other).await.unwrap().state,
         "pending"
     );
     assert_eq!(diver.cancel(own).await.unwrap().state, "cancelled");
@@ -76,10 +76,10 @@ async fn other_tenants_projects_and_allocations_are_not_there() {
 
 #[tokio::test]
 async fn their_events_are_not_told() {
-    let bed = ocean().await;
-    let events = bed.client("diver").events(None).await.unwrap();
-    bed.submit("alice", "atlas/web", 1).await;
-    bed.submit("alice", "ocean", 1).await;
+    let fixture = ocean().await;
+    let events = fixture.client("diver").events(None).await.unwrap();
+    fixture.submit("alice", "atlas/web", 1).await;
+    fixture.submit("alice", "ocean", 1).await;
     let mut events = std::pin::pin!(events.into_stream());
     let next = tokio::time::timeout(PATIENCE, events.try_next());
     let Some(StreamEvent::Changes(first)) = next.await.unwrap().unwrap() else {
@@ -94,9 +94,13 @@ async fn their_events_are_not_told() {
 
 #[tokio::test]
 async fn their_names_and_limits_are_not_in_the_metrics() {
-    let bed = ocean().await;
-    let get = bed.raw().get(bed.url("/metrics"));
-    let get = get.bearer_auth(bed.token("diver")).send().await.unwrap();
+    let fixture = ocean().await;
+    let get = fixture.raw().get(fixture.url("/metrics"));
+    let get = get
+        .bearer_auth(fixture.token("diver"))
+        .send()
+        .await
+        .unwrap();
     let text = get.text().await.unwrap();
     for name in ["limit", "used"] {
         let own = format!("lattice_project_nodes_{name}{{project=\"ocean\"}}");
@@ -104,8 +108,8 @@ async fn their_names_and_limits_are_not_in_the_metrics() {
     }
     assert!(!text.contains("atlas"), "{text}");
     // What is said of all tenants at once is for who operates all of them.
-    let whole = bed.raw().get(bed.url("/metrics"));
-    let whole = whole.bearer_auth(bed.token("op")).send().await.unwrap();
+    let whole = fixture.raw().get(fixture.url("/metrics"));
+    let whole = whole.bearer_auth(fixture.token("op")).send().await.unwrap();
     let whole = whole.text().await.unwrap();
     for name in ["lattice_autoscaling_", "lattice_preemption"] {
         assert!(whole.contains(name), "{name} in {whole}");
@@ -115,11 +119,11 @@ async fn their_names_and_limits_are_not_in_the_metrics() {
 
 #[tokio::test]
 async fn whose_nodes_theirs_are_is_not_told() {
-    let bed = ocean().await;
-    let events = bed.client("diver").events(None).await.unwrap();
+    let fixture = ocean().await;
+    let events = fixture.client("diver").events(None).await.unwrap();
     let mut events = std::pin::pin!(events.into_stream());
-    bed.claim("bob", "atlas/web", "gpu006").await;
-    bed.claim("bob", "ocean", "gpu007").await;
+    fixture.claim("bob", "atlas/web", "gpu006").await;
+    fixture.claim("bob", "ocean", "gpu007").await;
     let (mut told, mut claimed) = (Vec::new(), 0);
     while claimed < 2 {
         let next = tokio::time::timeout(PATIENCE, events.try_next()).await;
@@ -132,27 +136,27 @@ async fn whose_nodes_theirs_are_is_not_told() {
         told.push(text);
     }
     for path in ["nodes", "nodes/gpu006", "nodes/gpu007"] {
-        let (_, nodes) = ask(&bed, "diver", Method::GET, path, Value::Null).await;
+        let (_, nodes) = ask(&fixture, "diver", Method::GET, path, Value::Null).await;
         told.push(nodes.to_string());
     }
-    let mut nodes = NodesClient::new(channel(&bed).await);
-    let page = nodes.list(by(&bed, "diver", v1::ListNodesRequest::default()));
+    let mut nodes = NodesClient::new(channel(&fixture).await);
+    let page = nodes.list(by(&fixture, "diver", v1::ListNodesRequest::default()));
     let page = page.await.unwrap().into_inner();
     told.push(format!("{page:?}"));
     for text in &told {
         assert!(!text.contains("atlas"), "{text}");
     }
     // That it is somebody's is told, and of the own tenant all of it.
-    let (_, theirs) = ask(&bed, "diver", Method::GET, "nodes/gpu006", Value::Null).await;
+    let (_, theirs) = ask(&fixture, "diver", Method::GET, "nodes/gpu006", Value::Null).await;
     assert_eq!(theirs["claim"]["user"], "(another tenant)");
-    let (_, own) = ask(&bed, "diver", Method::GET, "nodes/gpu007", Value::Null).await;
+    let (_, own) = ask(&fixture, "diver", Method::GET, "nodes/gpu007", Value::Null).await;
     let of = |node: &Value| json!([node["claim"]["user"], node["claim"]["purpose"]]);
     assert_eq!(of(&own), json!(["bob", "genomes"]));
-    let (_, whole) = ask(&bed, "op", Method::GET, "nodes/gpu006", Value::Null).await;
+    let (_, whole) = ask(&fixture, "op", Method::GET, "nodes/gpu006", Value::Null).await;
     assert_eq!(whole["claim"]["project"], "atlas/web");
     let release = json!({"reason": "why"});
     let (status, told) = ask(
-        &bed,
+        &fixture,
         "warden",
         Method::POST,
         "nodes/gpu006/release",
@@ -165,17 +169,24 @@ async fn whose_nodes_theirs_are_is_not_told() {
 
 #[tokio::test]
 async fn for_whom_nodes_are_kept_is_told_to_who_operates_all_tenants_and_to_themselves() {
-    let bed = ocean().await;
+    let fixture = ocean().await;
     let course = json!({"nodes": "gpu001", "duration": "1h", "users": ["bob", "diver"],
         "projects": ["atlas/web", "ocean"], "reason": "course"});
-    let (status, _) = ask(&bed, "op", Method::PUT, "reservations/course", course).await;
+    let (status, _) = ask(&fixture, "op", Method::PUT, "reservations/course", course).await;
     assert_eq!(status, 200);
     for (who, users, projects) in [
         ("op", json!(["bob", "diver"]), json!(["atlas/web", "ocean"])),
         ("diver", json!(["diver"]), json!(["ocean"])),
         ("dean", json!([]), json!(["ocean"])),
     ] {
-        let (_, told) = ask(&bed, who, Method::GET, "reservations/course", Value::Null).await;
+        let (_, told) = ask(
+            &fixture,
+            who,
+            Method::GET,
+            "reservations/course",
+            Value::Null,
+        )
+        .await;
         let list = |name: &str| told.get(name).cloned().unwrap_or(json!([]));
         assert_eq!(
             (list("users"), list("projects")),
@@ -187,13 +198,13 @@ async fn for_whom_nodes_are_kept_is_told_to_who_operates_all_tenants_and_to_them
 
 #[tokio::test]
 async fn who_looks_after_a_tenant_does_so_for_its_work_and_projects_and_nothing_else() {
-    let bed = ocean().await;
-    let dean = bed.client("dean");
-    let own = bed.submit("alice", "ocean", 1).await;
+    let fixture = ocean().await;
+    let dean = fixture.client("dean");
+    let own = fixture.submit("alice", "ocean", 1).await;
     assert_eq!(dean.allocation(own).await.unwrap().user, "alice");
     let longer = json!({"walltime": "2h"});
     let path = format!("allocations/{own}/extend");
-    let (status, told) = ask(&bed, "dean", Method::POST, &path, longer).await;
+    let (status, told) = ask(&fixture, "dean", Method::POST, &path, longer).await;
     assert_eq!(status, 200, "{told}");
     assert_eq!(dean.cancel(own).await.unwrap().state, "cancelled");
     let deep = request("ocean/deep", Some(4));
@@ -201,7 +212,7 @@ async fn who_looks_after_a_tenant_does_so_for_its_work_and_projects_and_nothing_
     assert_eq!(made.await.unwrap().path, "ocean/deep");
     let batch = |path: &str| json!({"changes": [{"path": path, "max_nodes": 2}]});
     let put = async |path: &str| {
-        ask(&bed, "dean", Method::PUT, "limits", batch(path))
+        ask(&fixture, "dean", Method::PUT, "limits", batch(path))
             .await
             .0
     };
@@ -209,19 +220,19 @@ async fn who_looks_after_a_tenant_does_so_for_its_work_and_projects_and_nothing_
     assert_eq!((put("ocean").await, put("atlas/web").await), (403, 404));
     // The quorum judges it as anybody's: children share what their parent has.
     let (path, more) = ("projects/ocean/deep", json!({"max_nodes": 10}));
-    let (status, told) = ask(&bed, "dean", Method::PUT, path, more).await;
+    let (status, told) = ask(&fixture, "dean", Method::PUT, path, more).await;
     assert_eq!(status, 409, "{told}");
     dean.delete_project("ocean/deep").await.unwrap();
     // All of it is written down under its name, and it reads what is about its tenant.
-    let (_, audit) = ask(&bed, "dean", Method::GET, "audit?by=dean", Value::Null).await;
+    let (_, audit) = ask(&fixture, "dean", Method::GET, "audit?by=dean", Value::Null).await;
     assert!(audit["items"].as_array().unwrap().len() >= 3, "{audit}");
 }
 
 #[tokio::test]
 async fn an_accounting_system_sets_what_tenants_may_use_and_never_by_force() {
-    let bed = ocean().await;
+    let fixture = ocean().await;
     let put = async |who: &str, id: &str, body: Value| {
-        ask(&bed, who, Method::PUT, &format!("tenants/{id}"), body).await
+        ask(&fixture, who, Method::PUT, &format!("tenants/{id}"), body).await
     };
     let budget = json!({"max_nodes": 7, "gpu_hours_budget": 1000, "fair_share_target": 0.2});
     let (status, told) = put("waldur", "ocean", budget.clone()).await;
@@ -234,34 +245,35 @@ async fn an_accounting_system_sets_what_tenants_may_use_and_never_by_force() {
     }
     // Below what its projects have been given it needs force, and so somebody else.
     assert_eq!(put("waldur", "atlas", json!({"max_nodes": 1})).await.0, 409);
-    let (_, list) = ask(&bed, "tide", Method::GET, "tenants", Value::Null).await;
+    let (_, list) = ask(&fixture, "tide", Method::GET, "tenants", Value::Null).await;
     assert_eq!(list["items"].as_array().unwrap().len(), 1);
 }
 
 /// 200 nodes, all of which `physics` may hold, and of which it holds so many.
-async fn physics(in_use: usize) -> (Bed, AllocationId) {
-    let bed = Bed::empty().await;
+async fn physics(in_use: usize) -> (ApiFixture, AllocationId) {
+    let fixture = ApiFixture::empty().await;
     let tenant = request("physics", Some(200));
-    bed.client("root")
+    fixture
+        .client("root")
         .create_project(&tenant, None)
         .await
         .unwrap();
     let names: Vec<String> = (1..=200).map(|n| format!("n{n:03}")).collect();
-    names.iter().for_each(|name| bed.add_node(name));
-    bed.settled().await;
+    names.iter().for_each(|name| fixture.add_node(name));
+    fixture.settled().await;
     let nodes = u32::try_from(in_use).unwrap();
-    let id = bed.submit("alice", "physics", nodes).await;
+    let id = fixture.submit("alice", "physics", nodes).await;
     let names: Vec<&str> = names[..in_use].iter().map(String::as_str).collect();
-    bed.assign(id, &names).await;
-    (bed, id)
+    fixture.assign(id, &names).await;
+    (fixture, id)
 }
 
 /// The numbers of the document, to the letter: 195 nodes of 200, and 10 more.
 #[tokio::test]
 async fn what_a_tenant_would_hold_too_much_is_refused_as_documented() {
-    let (bed, _) = physics(195).await;
+    let (fixture, _) = physics(195).await;
     let more = serde_json::to_value(job("physics", 10)).unwrap();
-    let (status, told) = ask(&bed, "alice", Method::POST, "allocations", more).await;
+    let (status, told) = ask(&fixture, "alice", Method::POST, "allocations", more).await;
     assert_eq!(
         (status, told["detail"].as_str().unwrap()),
         (
@@ -270,20 +282,20 @@ async fn what_a_tenant_would_hold_too_much_is_refused_as_documented() {
              requested: 10, limit: 200)"
         )
     );
-    bed.submit("alice", "physics", 5).await;
+    fixture.submit("alice", "physics", 5).await;
 }
 
 /// 150 nodes are held when Waldur lowers 200 to 100: what runs runs on, what waits goes on waiting, and
 /// who asks for more is told both numbers.
 #[tokio::test]
 async fn a_tenant_that_is_lowered_below_what_it_holds_keeps_it() {
-    let (bed, runs) = physics(150).await;
-    let waits = bed.submit("alice", "physics", 20).await;
+    let (fixture, runs) = physics(150).await;
+    let waits = fixture.submit("alice", "physics", 20).await;
     let lower = json!({"max_nodes": 100});
-    let (status, told) = ask(&bed, "waldur", Method::PUT, "tenants/physics", lower).await;
+    let (status, told) = ask(&fixture, "waldur", Method::PUT, "tenants/physics", lower).await;
     assert_eq!((status, &told["max_nodes"]), (200, &json!(100)), "{told}");
     let more = serde_json::to_value(job("physics", 1)).unwrap();
-    let (status, told) = ask(&bed, "alice", Method::POST, "allocations", more).await;
+    let (status, told) = ask(&fixture, "alice", Method::POST, "allocations", more).await;
     assert_eq!(
         (status, told["detail"].as_str().unwrap()),
         (
@@ -292,7 +304,7 @@ async fn a_tenant_that_is_lowered_below_what_it_holds_keeps_it() {
              New limit: 100 nodes\n  Hint: Wait for running allocations to complete, or contact your tenant admin."
         )
     );
-    let alice = bed.client("alice");
+    let alice = fixture.client("alice");
     assert_eq!(alice.allocation(runs).await.unwrap().ranks.len(), 150);
     assert_eq!(alice.allocation(waits).await.unwrap().state, "pending");
 }

@@ -2,7 +2,7 @@
 //! there.
 
 use super::{
-    bed::{Bed, ask, job},
+    fixture::{ApiFixture, ask, job},
     grpc::{by, channel},
 };
 use lattice_api::v1::{self, allocations_client::AllocationsClient};
@@ -17,8 +17,8 @@ use lattice_quorum_types::{
 use reqwest::Method;
 use serde_json::{Value, json};
 
-async fn submit(bed: &Bed, who: &str, request: &AllocationRequest) -> AllocationId {
-    let client = bed.client(who);
+async fn submit(fixture: &ApiFixture, who: &str, request: &AllocationRequest) -> AllocationId {
+    let client = fixture.client(who);
     let made = client.submit(request, SubmitOptions::default()).await;
     made.unwrap().id.unwrap()
 }
@@ -54,21 +54,21 @@ fn refused(answer: Result<AllocationView, ClientError>) -> (u16, Option<String>,
 /// How it ended, and that it is there, would be told by what waits for it.
 #[tokio::test]
 async fn nobody_waits_for_work_of_a_tenant_that_is_not_shown() {
-    let bed = Bed::furnished().await;
-    let root = bed.client("root");
+    let fixture = ApiFixture::furnished().await;
+    let root = fixture.client("root");
     let ocean = super::projects::request("ocean", Some(5));
     root.create_project(&ocean, None).await.unwrap();
     let (theirs, array) = (
-        submit(&bed, "alice", &job("atlas/web", 1)).await,
-        submit(&bed, "alice", &array("0-3")).await,
+        submit(&fixture, "alice", &job("atlas/web", 1)).await,
+        submit(&fixture, "alice", &array("0-3")).await,
     );
-    let own = submit(&bed, "diver", &job("ocean", 1)).await;
+    let own = submit(&fixture, "diver", &job("ocean", 1)).await;
     let after = |text: String| AllocationRequest {
         dependency: Some(text),
         ..job("ocean", 1)
     };
-    submit(&bed, "diver", &after(format!("afterok:{own}"))).await;
-    let diver = bed.client("diver");
+    submit(&fixture, "diver", &after(format!("afterok:{own}"))).await;
+    let diver = fixture.client("diver");
     for named in [
         theirs.to_string(),
         format!("{array}_1"),
@@ -80,14 +80,14 @@ async fn nobody_waits_for_work_of_a_tenant_that_is_not_shown() {
         let problem = error.problem().unwrap();
         assert_eq!(problem.code, "unknown_allocation", "{named}");
     }
-    submit(&bed, "root", &after(format!("afterok:{theirs}"))).await;
+    submit(&fixture, "root", &after(format!("afterok:{theirs}"))).await;
 }
 
 #[tokio::test]
 async fn elements_are_found_by_their_index_before_they_have_nodes() {
-    let bed = Bed::furnished().await;
-    let alice = bed.client("alice");
-    let id = submit(&bed, "alice", &array("5-14%4")).await;
+    let fixture = ApiFixture::furnished().await;
+    let alice = fixture.client("alice");
+    let id = submit(&fixture, "alice", &array("5-14%4")).await;
     let shown = alice.allocation(id).await.unwrap();
     assert_eq!(shown.array.as_deref(), Some("5-14%4"));
     let tally = shown.tally.unwrap();
@@ -106,34 +106,37 @@ async fn elements_are_found_by_their_index_before_they_have_nodes() {
 
     for (path, field) in [(format!("{id}_4"), "id"), (format!("{id}_x"), "id")] {
         let path = format!("allocations/{path}");
-        let (status, told) = ask(&bed, "alice", Method::GET, &path, Value::Null).await;
+        let (status, told) = ask(&fixture, "alice", Method::GET, &path, Value::Null).await;
         assert!(matches!(status, 400 | 404), "{status}");
         assert_eq!(told["field"], field);
     }
-    let single = submit(&bed, "alice", &job("atlas/web", 1)).await;
+    let single = submit(&fixture, "alice", &job("atlas/web", 1)).await;
     let (status, field, text) = refused(alice.allocation(element(single, 0)).await);
     assert_eq!((status, field.as_deref()), (404, Some("id")));
     assert!(text.contains("is no array"), "{text}");
     // Who does not see the array does not see its elements.
-    let hidden = bed.client("diver").allocation(element(id, 7)).await;
+    let hidden = fixture.client("diver").allocation(element(id, 7)).await;
     assert_eq!(refused(hidden).0, 404);
-    let hidden = bed.client("diver").allocation(AllocationId(id.0 + 3)).await;
+    let hidden = fixture
+        .client("diver")
+        .allocation(AllocationId(id.0 + 3))
+        .await;
     assert_eq!(refused(hidden).0, 404);
 }
 
 #[tokio::test]
 async fn an_element_is_cancelled_placed_and_told_apart() {
-    let bed = Bed::furnished().await;
-    let alice = bed.client("alice");
-    let id = submit(&bed, "alice", &array("0-3")).await;
+    let fixture = ApiFixture::furnished().await;
+    let alice = fixture.client("alice");
+    let id = submit(&fixture, "alice", &array("0-3")).await;
     let gone = alice.cancel(element(id, 2)).await.unwrap();
     assert_eq!((gone.id.0, gone.state.as_str()), (id.0 + 3, "cancelled"));
-    let other = bed.client("bob").cancel(element(id, 1)).await;
+    let other = fixture.client("bob").cancel(element(id, 1)).await;
     assert_eq!(refused(other).0, 403);
 
     let placed = AllocationId(id.0 + 1);
-    bed.assign(placed, &["gpu001"]).await;
-    bed.begins(placed, "gpu001").await;
+    fixture.assign(placed, &["gpu001"]).await;
+    fixture.begins(placed, "gpu001").await;
     let running = alice.allocation(element(id, 0)).await.unwrap();
     assert_eq!((running.id, running.state.as_str()), (placed, "running"));
     // What it runs is in its array's record.
@@ -145,7 +148,7 @@ async fn an_element_is_cancelled_placed_and_told_apart() {
 
     // Also when the array has ended.
     alice.cancel(id).await.unwrap();
-    bed.ends(placed, "gpu001", RankExit::Stopped).await;
+    fixture.ends(placed, "gpu001", RankExit::Stopped).await;
     let array = alice.allocation(id).await.unwrap();
     assert_eq!(array.state, "cancelled");
     assert_eq!(array.tally.unwrap().cancelled, 4);
@@ -162,13 +165,13 @@ async fn an_element_is_cancelled_placed_and_told_apart() {
 /// Elements get numbers in the queue as they come to its front; who asks about the array is told of the first.
 #[tokio::test]
 async fn an_array_waits_for_what_its_first_element_waits_for() {
-    let bed = Bed::furnished().await;
-    let alice = bed.client("alice");
+    let fixture = ApiFixture::furnished().await;
+    let alice = fixture.client("alice");
     let all = AllocationRequest {
         nodes: 24,
         ..array("0-3%2")
     };
-    let id = submit(&bed, "alice", &all).await;
+    let id = submit(&fixture, "alice", &all).await;
     let reason = "needs 24 of 24 nodes: ";
     for named in [JobRef::from(id), element(id, 0), element(id, 3)] {
         let shown = alice.allocation(named).await.unwrap();
@@ -179,8 +182,8 @@ async fn an_array_waits_for_what_its_first_element_waits_for() {
         assert!(!why.steps.is_empty() && why.blocker.is_some(), "{why:?}");
     }
     // As many run as may.
-    let id = submit(&bed, "alice", &array("0-3%1")).await;
-    bed.assign(AllocationId(id.0 + 1), &["gpu001"]).await;
+    let id = submit(&fixture, "alice", &array("0-3%1")).await;
+    fixture.assign(AllocationId(id.0 + 1), &["gpu001"]).await;
     let told = alice.allocation(id).await.unwrap().reason;
     let reason = "1 of its array's elements may run at a time, and do";
     assert_eq!(told.as_deref(), Some(reason));
@@ -192,32 +195,33 @@ async fn an_array_waits_for_what_its_first_element_waits_for() {
 
 #[tokio::test]
 async fn an_array_says_of_how_many_of_its_elements_its_cause_is() {
-    let bed = Bed::furnished().await;
-    let alice = bed.client("alice");
-    let id = submit(&bed, "alice", &array("0-3")).await;
+    let fixture = ApiFixture::furnished().await;
+    let alice = fixture.client("alice");
+    let id = submit(&fixture, "alice", &array("0-3")).await;
     alice.cancel(element(id, 3)).await.unwrap();
     let stop = async || alice.allocation(id).await.unwrap().stop;
     let one = "1 of its 4 elements: cancelled by alice";
     assert_eq!(stop().await.as_deref(), Some(one));
     for (index, code) in [(0, 0), (1, 1), (2, 0)] {
         let (placed, node) = (AllocationId(id.0 + 1 + index), "gpu001");
-        bed.assign(placed, &[node]).await;
-        bed.begins(placed, node).await;
-        bed.ends(placed, node, RankExit::Exited { code }).await;
+        fixture.assign(placed, &[node]).await;
+        fixture.begins(placed, node).await;
+        fixture.ends(placed, node, RankExit::Exited { code }).await;
     }
     let told = "1 of its 4 elements failed, and 1 were cancelled";
     assert_eq!(stop().await.as_deref(), Some(told));
     // Whose other element failed never will run, and says why.
-    let first = submit(&bed, "alice", &array("0-1")).await;
+    let first = submit(&fixture, "alice", &array("0-1")).await;
     let by_index = AllocationRequest {
         dependency: Some(format!("aftercorr:{first}")),
         ..array("0-1")
     };
-    let second = submit(&bed, "alice", &by_index).await;
+    let second = submit(&fixture, "alice", &by_index).await;
     let failed = AllocationId(first.0 + 1);
-    bed.assign(failed, &["gpu001"]).await;
-    bed.begins(failed, "gpu001").await;
-    bed.ends(failed, "gpu001", RankExit::Exited { code: 1 })
+    fixture.assign(failed, &["gpu001"]).await;
+    fixture.begins(failed, "gpu001").await;
+    fixture
+        .ends(failed, "gpu001", RankExit::Exited { code: 1 })
         .await;
     let lost = alice.allocation(element(second, 0)).await.unwrap();
     let told = format!("allocation {failed} was failed; this one waited for corresponding");
@@ -231,14 +235,14 @@ async fn an_array_says_of_how_many_of_its_elements_its_cause_is() {
 
 #[tokio::test]
 async fn who_waits_says_for_whom() {
-    let bed = Bed::furnished().await;
-    let alice = bed.client("alice");
+    let fixture = ApiFixture::furnished().await;
+    let alice = fixture.client("alice");
     let (first, second) = (
-        submit(&bed, "alice", &job("atlas/web", 1)).await,
-        submit(&bed, "alice", &array("0-3")).await,
+        submit(&fixture, "alice", &job("atlas/web", 1)).await,
+        submit(&fixture, "alice", &array("0-3")).await,
     );
     let text = format!("afterok:{first},afterany:{second}_2");
-    let id = submit(&bed, "alice", &after(text)).await;
+    let id = submit(&fixture, "alice", &after(text)).await;
     let blocked = alice.allocation(id).await.unwrap();
     assert_eq!(blocked.state, "blocked");
     let of_element = AllocationId(second.0 + 3);
@@ -251,9 +255,10 @@ async fn who_waits_says_for_whom() {
     alice.cancel(element(second, 2)).await.unwrap();
     let blocked = alice.allocation(id).await.unwrap();
     assert_eq!(blocked.waits_for.unwrap().allocations, [first]);
-    bed.assign(first, &["gpu001"]).await;
-    bed.begins(first, "gpu001").await;
-    bed.ends(first, "gpu001", RankExit::Exited { code: 0 })
+    fixture.assign(first, &["gpu001"]).await;
+    fixture.begins(first, "gpu001").await;
+    fixture
+        .ends(first, "gpu001", RankExit::Exited { code: 0 })
         .await;
     let ready = alice.allocation(id).await.unwrap();
     assert_eq!((ready.state.as_str(), ready.waits_for), ("pending", None));
@@ -261,16 +266,16 @@ async fn who_waits_says_for_whom() {
 
 #[tokio::test]
 async fn of_singletons_one_waits_for_the_other() {
-    let bed = Bed::furnished().await;
-    let alice = bed.client("alice");
+    let fixture = ApiFixture::furnished().await;
+    let alice = fixture.client("alice");
     let single = AllocationRequest {
         name: Some("nightly".to_owned()),
         singleton: true,
         ..job("atlas/web", 1)
     };
-    let first = submit(&bed, "alice", &single).await;
-    let second = submit(&bed, "alice", &single).await;
-    let others = submit(&bed, "bob", &single).await;
+    let first = submit(&fixture, "alice", &single).await;
+    let second = submit(&fixture, "alice", &single).await;
+    let others = submit(&fixture, "bob", &single).await;
     let blocked = alice.allocation(second).await.unwrap();
     assert_eq!(blocked.state, "blocked");
     assert_eq!(blocked.waits_for.unwrap().mutex, Some(first));
@@ -281,7 +286,7 @@ async fn of_singletons_one_waits_for_the_other() {
 
 #[tokio::test]
 async fn terms_that_cannot_be_are_refused_by_their_field() {
-    let bed = Bed::furnished().await;
+    let fixture = ApiFixture::furnished().await;
     let base = json!({"project": "atlas/web", "nodes": 1, "argv": ["true"]});
     for (terms, field) in [
         (json!({"array": "0-9:0"}), "array"),
@@ -325,20 +330,21 @@ async fn terms_that_cannot_be_are_refused_by_their_field() {
         let mut body = base.clone();
         let terms = terms.as_object().unwrap().clone();
         body.as_object_mut().unwrap().extend(terms);
-        let (status, told) = ask(&bed, "alice", Method::POST, "allocations", body.clone()).await;
+        let (status, told) =
+            ask(&fixture, "alice", Method::POST, "allocations", body.clone()).await;
         assert!((400..500).contains(&status), "{body}: {status}");
         let told = told["field"].as_str().unwrap_or_default();
         assert_eq!(told, field, "{body}");
     }
-    let status = bed.client("alice").status().await.unwrap();
+    let status = fixture.client("alice").status().await.unwrap();
     assert!(status.allocations_by_state.values().all(|n| *n == 0));
 }
 
 #[tokio::test]
 async fn a_walltime_is_made_longer_by_operators_alone() {
-    let bed = Bed::furnished().await;
-    let (alice, op) = (bed.client("alice"), bed.client("op"));
-    let id = bed.submit("alice", "atlas/web", 1).await;
+    let fixture = ApiFixture::furnished().await;
+    let (alice, op) = (fixture.client("alice"), fixture.client("op"));
+    let id = fixture.submit("alice", "atlas/web", 1).await;
     let to = |walltime: &str| ExtendRequest {
         walltime: walltime.to_owned(),
     };
@@ -357,21 +363,21 @@ async fn a_walltime_is_made_longer_by_operators_alone() {
         walltime: None,
         ..job("atlas/web", 1)
     };
-    let id = submit(&bed, "alice", &unbounded).await;
+    let id = submit(&fixture, "alice", &unbounded).await;
     let (status, field, _) = refused(op.extend(id, &to("+1h")).await);
     assert_eq!((status, field.as_deref()), (400, Some("walltime")));
 }
 
 #[tokio::test]
 async fn running_work_is_requeued_suspended_and_resumed() {
-    let bed = Bed::furnished().await;
-    let alice = bed.client("alice");
-    let id = bed.submit("alice", "atlas/web", 1).await;
+    let fixture = ApiFixture::furnished().await;
+    let alice = fixture.client("alice");
+    let id = fixture.submit("alice", "atlas/web", 1).await;
     let (status, ..) = refused(alice.suspend(id).await);
     assert_eq!(status, 409);
     for attempt in 1..3 {
-        bed.assign(id, &["gpu001"]).await;
-        bed.begins(id, "gpu001").await;
+        fixture.assign(id, &["gpu001"]).await;
+        fixture.begins(id, "gpu001").await;
         match attempt {
             1 => {
                 let told = alice.requeue(id).await.unwrap();
@@ -379,11 +385,11 @@ async fn running_work_is_requeued_suspended_and_resumed() {
                 assert_eq!(told.stop.as_deref(), Some("requeued by alice"));
             }
             _ => {
-                assert_eq!(refused(bed.client("bob").suspend(id).await).0, 403);
+                assert_eq!(refused(fixture.client("bob").suspend(id).await).0, 403);
                 assert_eq!(alice.suspend(id).await.unwrap().state, "stopping");
             }
         }
-        bed.ends(id, "gpu001", RankExit::Stopped).await;
+        fixture.ends(id, "gpu001", RankExit::Stopped).await;
     }
     assert_eq!(alice.allocation(id).await.unwrap().state, "suspended");
     assert_eq!(alice.resume(id).await.unwrap().state, "pending");
@@ -403,26 +409,26 @@ fn saves() -> AllocationRequest {
 
 #[tokio::test]
 async fn running_work_is_suspended_after_a_checkpoint() {
-    let bed = Bed::furnished().await;
-    let alice = bed.client("alice");
-    let plain = bed.submit("alice", "atlas/web", 1).await;
-    let id = submit(&bed, "alice", &saves()).await;
+    let fixture = ApiFixture::furnished().await;
+    let alice = fixture.client("alice");
+    let plain = fixture.submit("alice", "atlas/web", 1).await;
+    let id = submit(&fixture, "alice", &saves()).await;
     let (status, _, text) = refused(alice.suspend_after_checkpoint(id).await);
     assert_eq!(status, 409, "{text}");
     for (id, node) in [(plain, "gpu001"), (id, "gpu002")] {
-        bed.assign(id, &[node]).await;
-        bed.begins(id, node).await;
+        fixture.assign(id, &[node]).await;
+        fixture.begins(id, node).await;
     }
     let (status, field, text) = refused(alice.suspend_after_checkpoint(plain).await);
     assert_eq!((status, field.as_deref()), (400, Some("checkpoint")));
     assert!(text.contains("without a checkpoint mode"), "{text}");
     for (who, status) in [("bob", 403), ("eye", 403), ("diver", 404)] {
-        let other = bed.client(who);
+        let other = fixture.client(who);
         let refused = refused(other.suspend_after_checkpoint(id).await);
         assert_eq!(refused.0, status, "{who}");
     }
     let path = format!("allocations/{id}/suspend?checkpoint=maybe");
-    let (status, told) = ask(&bed, "alice", Method::POST, &path, Value::Null).await;
+    let (status, told) = ask(&fixture, "alice", Method::POST, &path, Value::Null).await;
     assert_eq!(status, 400, "{told}");
     assert!(told.to_string().contains("checkpoint"), "{told}");
     let writes = alice.suspend_after_checkpoint(id).await.unwrap();
@@ -431,13 +437,13 @@ async fn running_work_is_suspended_after_a_checkpoint() {
     assert_eq!(writing.directory, format!("/scratch/alice/{id}"));
     assert_eq!(writing.makes_room.as_deref(), Some("suspended by alice"));
     // Through gRPC an operator says it again.
-    let mut client = AllocationsClient::new(channel(&bed).await);
+    let mut client = AllocationsClient::new(channel(&fixture).await);
     let message = v1::SuspendRequest {
         id: id.0,
         idempotency_key: None,
         checkpoint: true,
     };
-    let told = client.suspend(by(&bed, "op", message)).await.unwrap();
+    let told = client.suspend(by(&fixture, "op", message)).await.unwrap();
     assert_eq!(told.into_inner().state, "checkpointing");
     let outcome = CheckpointOutcome::Written {
         at: UnixMillis(1),
@@ -445,7 +451,8 @@ async fn running_work_is_suspended_after_a_checkpoint() {
         took_ms: 1,
     };
     let of = RankCheckpoint { number: 1, outcome };
-    bed.reports(id, "gpu002", RankReport::Checkpoint { of })
+    fixture
+        .reports(id, "gpu002", RankReport::Checkpoint { of })
         .await;
     let goes = alice.allocation(id).await.unwrap();
     let expected = "suspended by alice, after checkpoint 1";
@@ -453,11 +460,11 @@ async fn running_work_is_suspended_after_a_checkpoint() {
         (goes.state.as_str(), goes.stop.as_deref()),
         ("stopping", Some(expected))
     );
-    bed.ends(id, "gpu002", RankExit::Stopped).await;
+    fixture.ends(id, "gpu002", RankExit::Stopped).await;
     assert_eq!(alice.allocation(id).await.unwrap().state, "suspended");
     // What is suspended without a checkpoint is not said to have one.
     alice.suspend(plain).await.unwrap();
-    bed.ends(plain, "gpu001", RankExit::Stopped).await;
+    fixture.ends(plain, "gpu001", RankExit::Stopped).await;
     let (status, field, text) = refused(alice.suspend_after_checkpoint(plain).await);
     assert_eq!(
         (status, field.as_deref()),
@@ -471,15 +478,15 @@ async fn running_work_is_suspended_after_a_checkpoint() {
 
 #[tokio::test]
 async fn a_checkpoint_is_asked_for_by_its_user_and_shown() {
-    let bed = Bed::furnished().await;
-    let (alice, op) = (bed.client("alice"), bed.client("op"));
+    let fixture = ApiFixture::furnished().await;
+    let (alice, op) = (fixture.client("alice"), fixture.client("op"));
     let saves = saves();
-    let plain = bed.submit("alice", "atlas/web", 1).await;
-    let id = submit(&bed, "alice", &saves).await;
+    let plain = fixture.submit("alice", "atlas/web", 1).await;
+    let id = submit(&fixture, "alice", &saves).await;
     let asked = CheckpointRequest::default();
     for (id, node) in [(plain, "gpu001"), (id, "gpu002")] {
-        bed.assign(id, &[node]).await;
-        bed.begins(id, node).await;
+        fixture.assign(id, &[node]).await;
+        fixture.begins(id, node).await;
     }
     let (status, field, text) = refused(op.checkpoint(plain, &asked).await);
     assert_eq!(
@@ -488,7 +495,7 @@ async fn a_checkpoint_is_asked_for_by_its_user_and_shown() {
         "{text}"
     );
     assert_eq!(
-        refused(bed.client("bob").checkpoint(id, &asked).await).0,
+        refused(fixture.client("bob").checkpoint(id, &asked).await).0,
         403
     );
     let bad = CheckpointRequest {

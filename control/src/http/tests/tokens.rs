@@ -1,6 +1,6 @@
 //! Join tokens.
 
-use super::bed::Bed;
+use super::fixture::ApiFixture;
 use lattice_client::{ClientError, TokenRequest};
 use lattice_mesh::{Clock as _, JoinToken, Role, SystemClock};
 use lattice_quorum_types::{Command, Refusal, UnixMillis, command::IssuedCertificate};
@@ -35,17 +35,18 @@ fn enrolment(token: &JoinToken, name: &str, role: Role, from: &str) -> Command {
 
 #[tokio::test]
 async fn a_token_is_good_for_what_was_asked_and_no_more() {
-    let bed = Bed::empty().await;
-    let made = bed.client("root").create_token(&request("agent")).await;
+    let fixture = ApiFixture::empty().await;
+    let made = fixture.client("root").create_token(&request("agent")).await;
     let made = made.unwrap();
     assert_eq!(made.uses, 1);
     // What an agent reads out of the text it is given.
     let read: JoinToken = made.token.parse().unwrap();
     assert_eq!(
         (read.role(), read.pins()),
-        (Role::Agent, &[bed.authority][..])
+        (Role::Agent, &[fixture.authority][..])
     );
-    let enrol = |name: &str, role| bed.service_answer(enrolment(&read, name, role, "127.0.0.1"));
+    let enrol =
+        |name: &str, role| fixture.service_answer(enrolment(&read, name, role, "127.0.0.1"));
     for (name, role) in [("gpu103", Role::Agent), ("gpu101", Role::Control)] {
         let refused = enrol(name, role).unwrap_err();
         assert!(matches!(refused, Refusal::TokenRefused { .. }), "{refused}");
@@ -57,8 +58,8 @@ async fn a_token_is_good_for_what_was_asked_and_no_more() {
 
 #[tokio::test]
 async fn two_requests_are_two_tokens() {
-    let bed = Bed::empty().await;
-    let root = bed.client("root");
+    let fixture = ApiFixture::empty().await;
+    let root = fixture.client("root");
     let mut hashes = Vec::new();
     for role in ["control", "control", "quorum"] {
         let made = root.create_token(&request(role)).await.unwrap();
@@ -73,23 +74,23 @@ async fn two_requests_are_two_tokens() {
 
 #[tokio::test]
 async fn only_administrators_of_everything_make_tokens() {
-    let bed = Bed::empty().await;
-    let before = bed.store.revision();
+    let fixture = ApiFixture::empty().await;
+    let before = fixture.store.revision();
     for who in ["eye", "alice", "op", "warden"] {
-        let denied = bed.client(who).create_token(&request("agent")).await;
+        let denied = fixture.client(who).create_token(&request("agent")).await;
         let denied = denied.unwrap_err();
         assert!(matches!(denied, ClientError::NotAllowed(_)), "{denied:?}");
         assert_eq!(denied.problem().unwrap().status, 403);
     }
-    let viewer = bed.client("eye").create_token(&request("agent")).await;
+    let viewer = fixture.client("eye").create_token(&request("agent")).await;
     let told = viewer.unwrap_err().to_string();
     assert!(told.contains("role admin"), "{told}");
-    assert_eq!(bed.store.revision(), before);
+    assert_eq!(fixture.store.revision(), before);
 }
 
 #[tokio::test]
 async fn a_request_that_cannot_be_read_is_refused_by_its_field() {
-    let bed = Bed::empty().await;
+    let fixture = ApiFixture::empty().await;
     for (body, field) in [
         (r#"{"role":"agent","ttl":"8d"}"#, "ttl"),
         (r#"{"role":"king","ttl":"1h"}"#, "role"),
@@ -106,8 +107,8 @@ async fn a_request_that_cannot_be_read_is_refused_by_its_field() {
         ),
         (r#"{"role":"agent","ttl":"1h","name":"gpu1"}"#, "name"),
     ] {
-        let post = bed.raw().post(bed.url("/api/v1/tokens"));
-        let post = post.bearer_auth(bed.token("root"));
+        let post = fixture.raw().post(fixture.url("/api/v1/tokens"));
+        let post = post.bearer_auth(fixture.token("root"));
         let post = post.header("content-type", "application/json").body(body);
         let problem: lattice_client::Problem = post.send().await.unwrap().json().await.unwrap();
         assert_eq!(problem.status, 400, "{body}: {problem:?}");
@@ -117,8 +118,8 @@ async fn a_request_that_cannot_be_read_is_refused_by_its_field() {
 
 #[tokio::test]
 async fn a_token_is_listed_with_what_is_left_of_it_and_withdrawn_by_its_id() {
-    let bed = Bed::empty().await;
-    let root = bed.client("root");
+    let fixture = ApiFixture::empty().await;
+    let root = fixture.client("root");
     let wide = TokenRequest {
         uses: 3,
         cidrs: vec!["10.1.0.0/16".to_owned(), "fd00::/8".to_owned()],
@@ -131,10 +132,11 @@ async fn a_token_is_listed_with_what_is_left_of_it_and_withdrawn_by_its_id() {
     };
     root.create_token(&short).await.unwrap();
     let read: JoinToken = made.token.parse().unwrap();
-    let outside = bed.service_answer(enrolment(&read, "gpu101", Role::Agent, "10.2.0.1"));
+    let outside = fixture.service_answer(enrolment(&read, "gpu101", Role::Agent, "10.2.0.1"));
     let outside = outside.unwrap_err().to_string();
     assert!(outside.contains("10.2.0.1"), "{outside}");
-    bed.service_answer(enrolment(&read, "gpu101", Role::Agent, "10.1.9.9"))
+    fixture
+        .service_answer(enrolment(&read, "gpu101", Role::Agent, "10.1.9.9"))
         .unwrap();
     let list = root.tokens().await.unwrap();
     assert_eq!(list.len(), 2);
@@ -149,7 +151,7 @@ async fn a_token_is_listed_with_what_is_left_of_it_and_withdrawn_by_its_id() {
     assert!(!serde_json::to_string(&list).unwrap().contains(&read.hash()));
     root.revoke_token(&made.id, None).await.unwrap();
     assert_eq!(root.tokens().await.unwrap().len(), 1);
-    let used = bed.service_answer(enrolment(&read, "gpu102", Role::Agent, "10.1.9.9"));
+    let used = fixture.service_answer(enrolment(&read, "gpu102", Role::Agent, "10.1.9.9"));
     assert!(matches!(used.unwrap_err(), Refusal::TokenRefused { .. }));
     let again = root.revoke_token(&made.id, None).await.unwrap_err();
     assert_eq!(again.exit_code(), 4, "{again}");

@@ -1,6 +1,6 @@
 //! What was used, and what tenants are meant to use, through REST and gRPC.
 
-use super::bed::{Bed, PATIENCE};
+use super::fixture::{ApiFixture, PATIENCE};
 use crate::books;
 use lattice_client::api::{amount::Hours, tenant::TenantUpdate};
 use lattice_quorum_types::{allocation::RankExit, limit::Patch};
@@ -8,29 +8,29 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-async fn counted() -> Bed {
-    let bed = Bed::furnished().await;
-    tokio::spawn(books::follow(bed.core.clone()));
+async fn counted() -> ApiFixture {
+    let fixture = ApiFixture::furnished().await;
+    tokio::spawn(books::follow(fixture.core.clone()));
     let read = async {
-        while bed.core.books.ask(|_| ()).is_none() {
+        while fixture.core.books.ask(|_| ()).is_none() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
     tokio::time::timeout(PATIENCE, read).await.unwrap();
-    bed
+    fixture
 }
 
 async fn ask(
-    bed: &Bed,
+    fixture: &ApiFixture,
     who: &str,
     method: Method,
     path: &str,
     body: Option<Value>,
 ) -> (u16, Value) {
-    let mut request = bed
+    let mut request = fixture
         .raw()
-        .request(method, bed.url(&format!("/api/v1/{path}")))
-        .bearer_auth(bed.token(who));
+        .request(method, fixture.url(&format!("/api/v1/{path}")))
+        .bearer_auth(fixture.token(who));
     if let Some(body) = body {
         request = request.json(&body);
     }
@@ -41,9 +41,9 @@ async fn ask(
 /// The document's own request, word for word.
 #[tokio::test]
 async fn a_tenant_is_updated_in_the_form_of_the_document_and_what_is_left_out_stays() {
-    let bed = counted().await;
+    let fixture = counted().await;
     let body = json!({"id": "physics", "max_nodes": 1, "gpu_hours_budget": 100000});
-    let (status, made) = ask(&bed, "root", Method::POST, "tenants", Some(body)).await;
+    let (status, made) = ask(&fixture, "root", Method::POST, "tenants", Some(body)).await;
     assert_eq!(
         (status, &made["gpu_hours_budget"]),
         (201, &json!(100_000.0)),
@@ -55,11 +55,11 @@ async fn a_tenant_is_updated_in_the_form_of_the_document_and_what_is_left_out_st
         "gpu_hours_budget": 150000,
         "node_hours_budget": 500000,
     });
-    let (status, made) = ask(&bed, "root", Method::PUT, "tenants/physics", Some(body)).await;
+    let (status, made) = ask(&fixture, "root", Method::PUT, "tenants/physics", Some(body)).await;
     assert_eq!(status, 200, "{made}");
     assert_eq!(made["gpu_hours_budget"], 150_000.0);
     let body = json!({"fair_share_target": 0.15, "burst_allowance": 1.5});
-    let (status, made) = ask(&bed, "root", Method::PUT, "tenants/physics", Some(body)).await;
+    let (status, made) = ask(&fixture, "root", Method::PUT, "tenants/physics", Some(body)).await;
     assert_eq!(status, 200, "{made}");
     assert_eq!(
         (
@@ -70,7 +70,7 @@ async fn a_tenant_is_updated_in_the_form_of_the_document_and_what_is_left_out_st
         (&json!(250), &json!(500_000.0), &json!(0.15))
     );
     let body = json!({"gpu_hours_budget": null});
-    let (_, made) = ask(&bed, "root", Method::PUT, "tenants/physics", Some(body)).await;
+    let (_, made) = ask(&fixture, "root", Method::PUT, "tenants/physics", Some(body)).await;
     assert_eq!(
         (&made["gpu_hours_budget"], &made["burst_allowance"]),
         (&Value::Null, &json!(1.5))
@@ -83,23 +83,32 @@ async fn a_tenant_is_updated_in_the_form_of_the_document_and_what_is_left_out_st
         (json!({"gpu_hours_budget": -1}), "gpu_hours_budget"),
         (json!({"gpu_hours": 1}), "gpu_hours"),
     ] {
-        let (status, no) = ask(&bed, "root", Method::PUT, "tenants/physics", Some(body)).await;
+        let (status, no) = ask(&fixture, "root", Method::PUT, "tenants/physics", Some(body)).await;
         assert!((400..500).contains(&status), "{no}");
         assert!(no.to_string().contains(field), "{no}");
     }
-    let (status, _) = ask(&bed, "op", Method::PUT, "tenants/physics", Some(json!({}))).await;
+    let (status, _) = ask(
+        &fixture,
+        "op",
+        Method::PUT,
+        "tenants/physics",
+        Some(json!({})),
+    )
+    .await;
     assert_eq!(status, 403);
 }
 
 #[tokio::test]
 async fn what_ran_is_told_to_its_user_and_its_tenant_and_not_to_others() {
-    let bed = counted().await;
-    let id = bed.submit("alice", "atlas/web", 1).await;
-    bed.assign(id, &["gpu001"]).await;
-    bed.begins(id, "gpu001").await;
+    let fixture = counted().await;
+    let id = fixture.submit("alice", "atlas/web", 1).await;
+    fixture.assign(id, &["gpu001"]).await;
+    fixture.begins(id, "gpu001").await;
     tokio::time::sleep(Duration::from_millis(50)).await;
-    bed.ends(id, "gpu001", RankExit::Exited { code: 0 }).await;
-    let alice = bed.client("alice");
+    fixture
+        .ends(id, "gpu001", RankExit::Exited { code: 0 })
+        .await;
+    let alice = fixture.client("alice");
     let own = async {
         loop {
             let own = alice.own_usage(90).await.unwrap();
@@ -113,7 +122,7 @@ async fn what_ran_is_told_to_its_user_and_its_tenant_and_not_to_others() {
     assert!(own.node_hours_used >= Hours(50), "{own:?}");
     assert_eq!((own.user.as_str(), own.days), ("alice", 90));
     assert_eq!(own.tenants[0].tenant, "atlas");
-    let root = bed.client("root");
+    let root = fixture.client("root");
     let of_tenant = root.tenant_usage("atlas", 90).await.unwrap();
     assert_eq!(of_tenant.node_hours_used, own.node_hours_used);
     assert_eq!(
@@ -146,17 +155,25 @@ async fn what_ran_is_told_to_its_user_and_its_tenant_and_not_to_others() {
         (0.05, "ledger")
     );
     // Nothing is refused for it.
-    bed.submit("alice", "atlas/web", 1).await;
+    fixture.submit("alice", "atlas/web", 1).await;
 
-    let forbidden = bed.client("bob").user_usage("alice", 90).await.unwrap_err();
+    let forbidden = fixture
+        .client("bob")
+        .user_usage("alice", 90)
+        .await
+        .unwrap_err();
     assert_eq!(forbidden.exit_code(), 5, "{forbidden}");
-    let hidden = bed
+    let hidden = fixture
         .client("diver")
         .tenant_usage("atlas", 90)
         .await
         .unwrap_err();
     assert_eq!(hidden.exit_code(), 4, "{hidden}");
-    let filtered = bed.client("diver").user_usage("alice", 90).await.unwrap();
+    let filtered = fixture
+        .client("diver")
+        .user_usage("alice", 90)
+        .await
+        .unwrap();
     assert_eq!(
         (filtered.tenants.len(), filtered.node_hours_used),
         (0, Hours(0))
@@ -166,7 +183,7 @@ async fn what_ran_is_told_to_its_user_and_its_tenant_and_not_to_others() {
         "usage?days=367",
         "usage?day=3",
     ] {
-        let (status, no) = ask(&bed, "root", Method::GET, wrong, None).await;
+        let (status, no) = ask(&fixture, "root", Method::GET, wrong, None).await;
         assert_eq!(status, 400, "{no}");
     }
 }
@@ -174,16 +191,16 @@ async fn what_ran_is_told_to_its_user_and_its_tenant_and_not_to_others() {
 /// Off is what is left out: nothing of accounting is there, and whoever asks is told so.
 #[tokio::test]
 async fn without_accounting_there_is_none() {
-    let bed = counted().await;
-    assert!(bed.core.accounting().is_none());
-    let (status, said) = ask(&bed, "op", Method::GET, "accounting/status", None).await;
+    let fixture = counted().await;
+    assert!(fixture.core.accounting().is_none());
+    let (status, said) = ask(&fixture, "op", Method::GET, "accounting/status", None).await;
     assert_eq!(
         (status, &said["enabled"], &said["provider"]),
         (200, &json!(false), &Value::Null)
     );
     let window = json!({"since": "2026-03-01", "until": "2026-03-02"});
     let (status, said) = ask(
-        &bed,
+        &fixture,
         "root",
         Method::POST,
         "accounting/reconcile",
@@ -196,7 +213,7 @@ async fn without_accounting_there_is_none() {
         "{said}"
     );
     let (status, _) = ask(
-        &bed,
+        &fixture,
         "op",
         Method::POST,
         "accounting/reconcile",
@@ -204,19 +221,19 @@ async fn without_accounting_there_is_none() {
     )
     .await;
     assert_eq!(status, 403);
-    let (status, _) = ask(&bed, "alice", Method::GET, "accounting/status", None).await;
+    let (status, _) = ask(&fixture, "alice", Method::GET, "accounting/status", None).await;
     assert_eq!(status, 403);
-    let hook = bed
+    let hook = fixture
         .raw()
-        .post(bed.url("/api/v1/accounting/hook/anything"))
+        .post(fixture.url("/api/v1/accounting/hook/anything"))
         .send()
         .await
         .unwrap();
     assert_eq!(hook.status(), 404);
-    let metrics = bed
+    let metrics = fixture
         .raw()
-        .get(bed.url("/metrics"))
-        .bearer_auth(bed.token("op"))
+        .get(fixture.url("/metrics"))
+        .bearer_auth(fixture.token("op"))
         .send();
     let metrics = metrics.await.unwrap().text().await.unwrap();
     assert!(!metrics.contains("lattice_accounting"), "{metrics}");

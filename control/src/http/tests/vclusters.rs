@@ -1,6 +1,6 @@
 //! vClusters: for whom they are and whose nodes are whose, on both faces.
 
-use super::bed::{Bed, ask, job};
+use super::fixture::{ApiFixture, ask, job};
 use crate::tasks::{lease::Lease, schedule::Schedule};
 use lattice_api::{
     Problem,
@@ -32,8 +32,8 @@ fn nodes(list: &str, from: Option<&str>) -> VclusterNodesRequest {
 
 #[tokio::test]
 async fn one_is_defined_given_nodes_used_and_taken_down() {
-    let bed = Bed::furnished().await;
-    let root = bed.client("root");
+    let fixture = ApiFixture::furnished().await;
+    let root = fixture.client("root");
     let [default] = root.vclusters().await.unwrap().try_into().unwrap();
     assert_eq!(
         (default.name.as_str(), default.version, default.node_count),
@@ -49,7 +49,7 @@ async fn one_is_defined_given_nodes_used_and_taken_down() {
     let made = root.set_vcluster("night", &request, None).await.unwrap();
     assert_eq!((made.tenants, made.version), (None, 1));
     let body = json!({"tenants": ["atlas"]});
-    let (status, told) = ask(&bed, "root", Method::PUT, "vclusters/night", body).await;
+    let (status, told) = ask(&fixture, "root", Method::PUT, "vclusters/night", body).await;
     assert_eq!((status, &told["tenants"]), (200, &json!(["atlas"])));
     assert_eq!(
         (&told["description"], &told["version"]),
@@ -73,7 +73,7 @@ async fn one_is_defined_given_nodes_used_and_taken_down() {
 
     let mut work = job("atlas/web", 1);
     work.vcluster = Some("night".to_owned());
-    let alice = bed.client("alice");
+    let alice = fixture.client("alice");
     let made = alice.submit(&work, SubmitOptions::default()).await.unwrap();
     let shown = alice.allocation(made.id.unwrap()).await.unwrap();
     assert_eq!(shown.vcluster, "night");
@@ -86,7 +86,14 @@ async fn one_is_defined_given_nodes_used_and_taken_down() {
         "{refused}"
     );
 
-    let (status, told) = ask(&bed, "root", Method::DELETE, "vclusters/night", Value::Null).await;
+    let (status, told) = ask(
+        &fixture,
+        "root",
+        Method::DELETE,
+        "vclusters/night",
+        Value::Null,
+    )
+    .await;
     assert_eq!((status, &told["code"]), (409, &json!("vcluster_in_use")));
     assert!(told["detail"].as_str().unwrap().contains("gpu[003-004]"));
     root.set_vcluster("default", &VclusterRequest::default(), None)
@@ -102,10 +109,17 @@ async fn one_is_defined_given_nodes_used_and_taken_down() {
 /// Settings alone make no vCluster out of a mistyped name, and say nothing of whose the nodes are.
 #[tokio::test]
 async fn settings_of_a_scheduler_alone_define_none() {
-    let bed = Bed::furnished().await;
-    let root = bed.client("root");
+    let fixture = ApiFixture::furnished().await;
+    let root = fixture.client("root");
     let weight = json!({"scheduler": {"weights": {"energy": 0.1}}});
-    let (status, told) = ask(&bed, "root", Method::PUT, "vclusters/mll", weight.clone()).await;
+    let (status, told) = ask(
+        &fixture,
+        "root",
+        Method::PUT,
+        "vclusters/mll",
+        weight.clone(),
+    )
+    .await;
     assert_eq!((status, &told["code"]), (404, &json!("unknown_vcluster")));
     let detail = told["detail"].as_str().unwrap();
     assert!(
@@ -114,7 +128,7 @@ async fn settings_of_a_scheduler_alone_define_none() {
     );
     assert_eq!(root.vclusters().await.unwrap().len(), 1);
 
-    let (status, told) = ask(&bed, "root", Method::PUT, "vclusters/default", weight).await;
+    let (status, told) = ask(&fixture, "root", Method::PUT, "vclusters/default", weight).await;
     assert_eq!((status, &told["version"]), (200, &json!(0)));
     assert_eq!(told["scheduler"]["weights"]["energy"], json!(0.1));
     let request = VclusterRequest::default();
@@ -136,7 +150,7 @@ async fn settings_of_a_scheduler_alone_define_none() {
     root.delete_vcluster("default", Some(1), None)
         .await
         .unwrap();
-    bed.settled().await;
+    fixture.settled().await;
     let default = root.vcluster("default").await.unwrap();
     assert_eq!((default.version, default.node_count), (0, 0));
     assert_eq!(root.vclusters().await.unwrap().len(), 2);
@@ -146,23 +160,23 @@ async fn settings_of_a_scheduler_alone_define_none() {
 /// what another said since.
 #[tokio::test]
 async fn what_was_said_is_answered_without_another_question() {
-    let bed = Bed::furnished().await;
-    let root = bed.client("root");
-    bed.store.set_unreadable(true);
+    let fixture = ApiFixture::furnished().await;
+    let root = fixture.client("root");
+    fixture.store.set_unreadable(true);
     let request = for_tenants(&["atlas"]);
     let set = root.set_vcluster("default", &request, None).await.unwrap();
     assert_eq!((set.version, set.node_count), (1, 24));
     assert_eq!(set.tenants, Some(vec!["atlas".to_owned()]));
     assert!(root.vcluster("default").await.is_err());
-    bed.store.set_unreadable(false);
+    fixture.store.set_unreadable(false);
     assert_eq!(root.vcluster("default").await.unwrap(), set);
 }
 
 /// A mistyped name is refused at once, and work whose vCluster has no nodes says which that is.
 #[tokio::test]
 async fn work_for_a_vcluster_that_is_not_there_is_refused_and_what_has_no_nodes_says_so() {
-    let bed = Bed::furnished().await;
-    let (root, alice) = (bed.client("root"), bed.client("alice"));
+    let fixture = ApiFixture::furnished().await;
+    let (root, alice) = (fixture.client("root"), fixture.client("alice"));
     let mut work = job("atlas/web", 1);
     work.vcluster = Some("night".to_owned());
     let refused = alice.submit(&work, SubmitOptions::default()).await;
@@ -175,9 +189,9 @@ async fn work_for_a_vcluster_that_is_not_there_is_refused_and_what_has_no_nodes_
     root.set_vcluster("night", &request, None).await.unwrap();
     let made = alice.submit(&work, SubmitOptions::default()).await.unwrap();
     root.delete_vcluster("night", None, None).await.unwrap();
-    bed.settled().await;
+    fixture.settled().await;
     let lease = LeaseName::new("schedule.night").unwrap();
-    let acquired = bed.service_answer(Command::AcquireLease {
+    let acquired = fixture.service_answer(Command::AcquireLease {
         lease: lease.clone(),
         holder: "c1".to_owned(),
         ttl_ms: 60_000,
@@ -186,7 +200,11 @@ async fn work_for_a_vcluster_that_is_not_there_is_refused_and_what_has_no_nodes_
         panic!("not leased");
     };
     let held = Lease::new(lease.clone(), "c1".to_owned());
-    let mut schedule = Schedule::new(bed.core.clone(), held, VclusterName::new("night").unwrap());
+    let mut schedule = Schedule::new(
+        fixture.core.clone(),
+        held,
+        VclusterName::new("night").unwrap(),
+    );
     schedule.reconcile(Fence { lease, epoch }).await;
     let shown = alice.allocation(made.id.unwrap()).await.unwrap();
     let reason = shown.reason.unwrap();
@@ -198,8 +216,8 @@ async fn work_for_a_vcluster_that_is_not_there_is_refused_and_what_has_no_nodes_
 
 #[tokio::test]
 async fn what_is_wrong_is_named_by_its_field_and_nothing_is_moved() {
-    let bed = Bed::furnished().await;
-    let root = bed.client("root");
+    let fixture = ApiFixture::furnished().await;
+    let root = fixture.client("root");
     for name in ["left", "right"] {
         let request = VclusterRequest::default();
         root.set_vcluster(name, &request, None).await.unwrap();
@@ -207,7 +225,7 @@ async fn what_is_wrong_is_named_by_its_field_and_nothing_is_moved() {
     root.assign_vcluster("left", &nodes("gpu[001-002]", None), None)
         .await
         .unwrap();
-    let before = bed.store.revision();
+    let before = fixture.store.revision();
     let put = |path: &'static str, body: Value| (Method::PUT, path, body);
     let post = |body: Value| (Method::POST, "vclusters/right/nodes", body);
     for ((method, path, body), status, field) in [
@@ -284,12 +302,12 @@ async fn what_is_wrong_is_named_by_its_field_and_nothing_is_moved() {
             json!("from"),
         ),
     ] {
-        let (is, told) = ask(&bed, "root", method, path, body).await;
+        let (is, told) = ask(&fixture, "root", method, path, body).await;
         assert_eq!((is, &told["field"]), (status, &field), "{path}");
     }
     let taken = json!({"nodes": "gpu[001-003]"});
     let (status, told) = ask(
-        &bed,
+        &fixture,
         "root",
         Method::POST,
         "vclusters/right/nodes",
@@ -303,16 +321,16 @@ async fn what_is_wrong_is_named_by_its_field_and_nothing_is_moved() {
         assert!(detail.contains(&part), "{detail}");
     }
     assert!(!detail.contains("gpu003"), "{detail}");
-    assert_eq!(bed.store.revision(), before, "nothing was changed");
+    assert_eq!(fixture.store.revision(), before, "nothing was changed");
 
     // The other face says the same.
-    let mut admin = AdminServiceClient::new(super::grpc::channel(&bed).await);
+    let mut admin = AdminServiceClient::new(super::grpc::channel(&fixture).await);
     let request = v1::AssignVclusterRequest {
         name: "right".to_owned(),
         nodes: "gpu[001-003]".to_owned(),
         ..Default::default()
     };
-    let refused = admin.assign_vcluster(super::grpc::by(&bed, "root", request));
+    let refused = admin.assign_vcluster(super::grpc::by(&fixture, "root", request));
     let refused = refused.await.unwrap_err();
     assert_eq!(refused.code(), Code::FailedPrecondition);
     let problem = Problem::from_grpc(&refused).unwrap();
@@ -321,8 +339,8 @@ async fn what_is_wrong_is_named_by_its_field_and_nothing_is_moved() {
 
 #[tokio::test]
 async fn both_faces_tell_the_same_and_no_tenant_of_another() {
-    let bed = Bed::furnished().await;
-    let root = bed.client("root");
+    let fixture = ApiFixture::furnished().await;
+    let root = fixture.client("root");
     let ocean = super::projects::request("ocean", Some(9));
     root.create_project(&ocean, None).await.unwrap();
     let both = for_tenants(&["atlas", "ocean"]);
@@ -330,11 +348,11 @@ async fn both_faces_tell_the_same_and_no_tenant_of_another() {
     root.assign_vcluster("night", &nodes("gpu001", None), None)
         .await
         .unwrap();
-    lend(&bed, "gpu002", "night").await;
+    lend(&fixture, "gpu002", "night").await;
 
-    let mut admin = AdminServiceClient::new(super::grpc::channel(&bed).await);
+    let mut admin = AdminServiceClient::new(super::grpc::channel(&fixture).await);
     for (who, tenants) in [("eye", &["atlas", "ocean"][..]), ("diver", &["ocean"])] {
-        let client = bed.client(who);
+        let client = fixture.client(who);
         let one = client.vcluster("night").await.unwrap();
         assert_eq!(one.tenants.as_ref().unwrap(), tenants);
         assert_eq!(
@@ -342,7 +360,7 @@ async fn both_faces_tell_the_same_and_no_tenant_of_another() {
             ("gpu001", "gpu002")
         );
         let name = "night".to_owned();
-        let asked = super::grpc::by(&bed, who, v1::GetVclusterRequest { name });
+        let asked = super::grpc::by(&fixture, who, v1::GetVclusterRequest { name });
         let told = admin.get_vcluster(asked).await.unwrap().into_inner();
         assert_eq!(told, v1::Vcluster::from(one));
         let list = client.vclusters().await.unwrap();
@@ -352,7 +370,7 @@ async fn both_faces_tell_the_same_and_no_tenant_of_another() {
             limit: 1,
             cursor: list[0].name.clone(),
         };
-        let page = admin.list_vclusters(super::grpc::by(&bed, who, request));
+        let page = admin.list_vclusters(super::grpc::by(&fixture, who, request));
         let page = page.await.unwrap().into_inner();
         assert_eq!(page.items, [v1::Vcluster::from(list[1].clone())]);
         assert_eq!(page.next_cursor, None);
@@ -362,7 +380,7 @@ async fn both_faces_tell_the_same_and_no_tenant_of_another() {
     for (tenants, usable) in [(&["atlas"][..], true), (&[], false)] {
         let request = for_tenants(tenants);
         root.set_vcluster("night", &request, None).await.unwrap();
-        let told = bed.client("diver").vcluster("night").await.unwrap();
+        let told = fixture.client("diver").vcluster("night").await.unwrap();
         assert_eq!((told.tenants, told.usable), (Some(vec![]), usable));
     }
 
@@ -375,7 +393,7 @@ async fn both_faces_tell_the_same_and_no_tenant_of_another() {
         }),
         ..Default::default()
     };
-    let set = admin.set_vcluster(super::grpc::by(&bed, "root", request));
+    let set = admin.set_vcluster(super::grpc::by(&fixture, "root", request));
     let set = set.await.unwrap().into_inner();
     assert!(set.all_tenants && set.tenants.is_empty(), "{set:?}");
     let all = v1::Reservations::from(ReservationsView::All(AllReservations::All));
@@ -385,7 +403,7 @@ async fn both_faces_tell_the_same_and_no_tenant_of_another() {
         checkpoint_gb_s: Some(200.0),
         ..Default::default()
     };
-    let scheduler = schedule(&bed, &mut admin, scheduler).await.unwrap();
+    let scheduler = schedule(&fixture, &mut admin, scheduler).await.unwrap();
     assert_eq!(scheduler.weights.unwrap().wait_time, 0.3);
     assert_eq!(scheduler.reservations, Some(all));
     assert_eq!(scheduler.checkpoint_gb_s, Some(200.0));
@@ -393,7 +411,7 @@ async fn both_faces_tell_the_same_and_no_tenant_of_another() {
         no_checkpoint_gb_s: true,
         ..Default::default()
     };
-    let scheduler = schedule(&bed, &mut admin, taken_back).await.unwrap();
+    let scheduler = schedule(&fixture, &mut admin, taken_back).await.unwrap();
     assert_eq!(scheduler.checkpoint_gb_s, None);
     for (field, change) in [
         (
@@ -412,7 +430,7 @@ async fn both_faces_tell_the_same_and_no_tenant_of_another() {
             },
         ),
     ] {
-        let refused = schedule(&bed, &mut admin, change).await.unwrap_err();
+        let refused = schedule(&fixture, &mut admin, change).await.unwrap_err();
         assert_eq!(refused.code(), Code::InvalidArgument);
         let problem = Problem::from_grpc(&refused).unwrap();
         assert_eq!(problem.field.as_deref(), Some(field));
@@ -424,13 +442,13 @@ async fn both_faces_tell_the_same_and_no_tenant_of_another() {
         name: "night".to_owned(),
         ..Default::default()
     };
-    let refused = admin.delete_vcluster(super::grpc::by(&bed, "root", request));
+    let refused = admin.delete_vcluster(super::grpc::by(&fixture, "root", request));
     assert_eq!(refused.await.unwrap_err().code(), Code::FailedPrecondition);
 }
 
 /// Changes the scheduler of `night`.
 async fn schedule(
-    bed: &Bed,
+    fixture: &ApiFixture,
     admin: &mut AdminServiceClient<Channel>,
     change: v1::SchedulerChange,
 ) -> Result<v1::Scheduler, Status> {
@@ -439,14 +457,14 @@ async fn schedule(
         scheduler: Some(change),
         ..Default::default()
     };
-    let set = admin.set_vcluster(super::grpc::by(bed, "root", request));
+    let set = admin.set_vcluster(super::grpc::by(fixture, "root", request));
     Ok(set.await?.into_inner().scheduler.unwrap())
 }
 
 /// What the reconciler that lends does.
-async fn lend(bed: &Bed, node: &str, to: &str) {
+async fn lend(fixture: &ApiFixture, node: &str, to: &str) {
     let lease = LeaseName::new("borrow").unwrap();
-    let acquired = bed.service_answer(Command::AcquireLease {
+    let acquired = fixture.service_answer(Command::AcquireLease {
         lease: lease.clone(),
         holder: "c1".to_owned(),
         ttl_ms: 60_000,
@@ -454,50 +472,57 @@ async fn lend(bed: &Bed, node: &str, to: &str) {
     let Outcome::Leased { epoch, .. } = acquired.unwrap().outcome else {
         panic!("not leased");
     };
-    bed.settled().await;
+    fixture.settled().await;
     let node = NodeId::new(node).unwrap();
-    let view = bed.core.view();
+    let view = fixture.core.view();
     let record = view.node(&node).unwrap().record.clone().unwrap();
     let command = Command::LendNode {
         node,
         to: VclusterName::new(to).unwrap(),
         version: record.version,
     };
-    bed.fenced(Fence { lease, epoch }, command);
-    bed.settled().await;
+    fixture.fenced(Fence { lease, epoch }, command);
+    fixture.settled().await;
 }
 
 /// Two who change different weights at once both do; what waits is ordered by them from the next plan on.
 #[tokio::test]
 async fn weights_are_changed_one_by_one_and_shown_with_the_reason() {
-    let bed = Bed::furnished().await;
-    let root = bed.client("root");
+    let fixture = ApiFixture::furnished().await;
+    let root = fixture.client("root");
     let shown = root.vcluster("default").await.unwrap().scheduler;
     assert_eq!((shown.weights.topology, shown.weights_sum), (0.15, 1.0));
     let body = json!({"scheduler": {"profile": "ml-training", "reservations": 64}});
-    let (status, told) = ask(&bed, "root", Method::PUT, "vclusters/default", body).await;
+    let (status, told) = ask(&fixture, "root", Method::PUT, "vclusters/default", body).await;
     assert_eq!(status, 200);
     assert_eq!(told["scheduler"]["weights"]["topology"], json!(0.25));
     let weight = |name: &str, weight: f64| json!({"scheduler": {"weights": {name: weight}}});
     let (energy, class) = (weight("energy", 0.4), weight("priority", 0.7));
     let (one, other) = tokio::join!(
-        ask(&bed, "root", Method::PUT, "vclusters/default", energy),
-        ask(&bed, "root", Method::PUT, "vclusters/default", class),
+        ask(&fixture, "root", Method::PUT, "vclusters/default", energy),
+        ask(&fixture, "root", Method::PUT, "vclusters/default", class),
     );
     assert_eq!((one.0, other.0), (200, 200));
     let now = root.vcluster("default").await.unwrap().scheduler;
     assert_eq!((now.weights.energy, now.weights.priority), (0.4, 0.7));
     assert_eq!(now.weights.topology, 0.25, "as the profile has it");
     assert_eq!(now.reservations, ReservationsView::First(64));
-    let (status, _) = ask(&bed, "alice", Method::PUT, "vclusters/default", json!({})).await;
+    let (status, _) = ask(
+        &fixture,
+        "alice",
+        Method::PUT,
+        "vclusters/default",
+        json!({}),
+    )
+    .await;
     assert_eq!(status, 403);
 }
 
 /// Both faces take the same settings and show the same; what is set stays beside what is set later.
 #[tokio::test]
 async fn how_work_is_moved_is_set_shown_and_taken_back() {
-    let bed = Bed::furnished().await;
-    let root = bed.client("root");
+    let fixture = ApiFixture::furnished().await;
+    let root = fixture.client("root");
     let usual = root.vcluster("default").await.unwrap().movement;
     assert_eq!((usual.set.len(), usual.unread.len()), (0, 0));
     assert_eq!(usual.preemption.near_completion_threshold_s, 300.0);
@@ -505,7 +530,7 @@ async fn how_work_is_moved_is_set_shown_and_taken_back() {
         "preemption": {"patience_s": 0.25, "max_victims": 2},
         "sharing": {"lending_limit": 24, "return_grace_s": 1.5},
     }});
-    let (status, told) = ask(&bed, "root", Method::PUT, "vclusters/default", body).await;
+    let (status, told) = ask(&fixture, "root", Method::PUT, "vclusters/default", body).await;
     assert_eq!((status, &told["version"]), (200, &json!(0)));
     assert_eq!(told["movement"]["preemption"]["patience_s"], json!(0.25));
     let set = [
@@ -518,16 +543,16 @@ async fn how_work_is_moved_is_set_shown_and_taken_back() {
         assert!(told.contains(&json!(name)), "{name}: {told:?}");
     }
     // It is what schedulers go by.
-    bed.settled().await;
+    fixture.settled().await;
     let name = VclusterName::new("default").unwrap();
-    let rules = bed.core.view().movement_of(&name);
+    let rules = fixture.core.view().movement_of(&name);
     assert_eq!(
         (rules.room.patience_ms, rules.room.policy.max_victims),
         (250, 2)
     );
     assert_eq!(rules.lend.return_grace_ms, 1500);
 
-    let mut admin = AdminServiceClient::new(super::grpc::channel(&bed).await);
+    let mut admin = AdminServiceClient::new(super::grpc::channel(&fixture).await);
     let request = v1::SetVclusterRequest {
         name: "default".to_owned(),
         movement: Some(v1::MovementChange {
@@ -540,7 +565,7 @@ async fn how_work_is_moved_is_set_shown_and_taken_back() {
         }),
         ..Default::default()
     };
-    let set = admin.set_vcluster(super::grpc::by(&bed, "root", request));
+    let set = admin.set_vcluster(super::grpc::by(&fixture, "root", request));
     let set = set.await.unwrap().into_inner();
     let shown = root.vcluster("default").await.unwrap();
     assert_eq!(v1::Vcluster::from(shown.clone()), set);
@@ -556,9 +581,9 @@ async fn how_work_is_moved_is_set_shown_and_taken_back() {
 
 #[tokio::test]
 async fn settings_that_do_not_fit_are_refused_by_name_on_both_faces() {
-    let bed = Bed::furnished().await;
-    let root = bed.client("root");
-    let before = bed.store.revision();
+    let fixture = ApiFixture::furnished().await;
+    let root = fixture.client("root");
+    let before = fixture.store.revision();
     for (group, field, value, words) in [
         (
             "sharing",
@@ -597,14 +622,14 @@ async fn settings_that_do_not_fit_are_refused_by_name_on_both_faces() {
         ("scaling", "evaluation_s", json!(0), "at least 1"),
     ] {
         let body = json!({"movement": {group: {field: value}}});
-        let (status, told) = ask(&bed, "root", Method::PUT, "vclusters/default", body).await;
+        let (status, told) = ask(&fixture, "root", Method::PUT, "vclusters/default", body).await;
         assert_eq!((status, &told["code"]), (400, &json!("invalid")));
         assert_eq!(told["field"], json!(format!("movement.{group}.{field}")));
         let detail = told["detail"].as_str().unwrap();
         assert!(detail.contains(words), "{detail}");
     }
     // The other face, with what JSON cannot say, and a name of nothing.
-    let mut admin = AdminServiceClient::new(super::grpc::channel(&bed).await);
+    let mut admin = AdminServiceClient::new(super::grpc::channel(&fixture).await);
     for (movement, field, words) in [
         (
             v1::MovementChange {
@@ -631,7 +656,7 @@ async fn settings_that_do_not_fit_are_refused_by_name_on_both_faces() {
             movement: Some(movement),
             ..Default::default()
         };
-        let refused = admin.set_vcluster(super::grpc::by(&bed, "root", request));
+        let refused = admin.set_vcluster(super::grpc::by(&fixture, "root", request));
         let refused = refused.await.unwrap_err();
         assert_eq!(refused.code(), Code::InvalidArgument);
         let problem = Problem::from_grpc(&refused).unwrap();
@@ -639,7 +664,7 @@ async fn settings_that_do_not_fit_are_refused_by_name_on_both_faces() {
         let detail = problem.detail.clone();
         assert!(detail.contains(words), "{detail}");
     }
-    assert_eq!(bed.store.revision(), before, "nothing was changed");
+    assert_eq!(fixture.store.revision(), before, "nothing was changed");
 
     // Nodes for sensitive work are not lent, whichever is said last.
     let sensitive = json!({"scheduler": {"profile": "sensitive"}});
@@ -647,9 +672,23 @@ async fn settings_that_do_not_fit_are_refused_by_name_on_both_faces() {
     for (first, second) in [(&sensitive, &lends), (&lends, &sensitive)] {
         let request = VclusterRequest::default();
         root.set_vcluster("ward", &request, None).await.unwrap();
-        let (status, _) = ask(&bed, "root", Method::PUT, "vclusters/ward", first.clone()).await;
+        let (status, _) = ask(
+            &fixture,
+            "root",
+            Method::PUT,
+            "vclusters/ward",
+            first.clone(),
+        )
+        .await;
         assert_eq!(status, 200);
-        let (status, told) = ask(&bed, "root", Method::PUT, "vclusters/ward", second.clone()).await;
+        let (status, told) = ask(
+            &fixture,
+            "root",
+            Method::PUT,
+            "vclusters/ward",
+            second.clone(),
+        )
+        .await;
         assert_eq!(status, 400);
         assert_eq!(told["field"], json!("movement.sharing.allow_lending"));
         root.delete_vcluster("ward", None, None).await.unwrap();
@@ -666,8 +705,8 @@ async fn settings_that_do_not_fit_are_refused_by_name_on_both_faces() {
 /// Another control may have stored it: it is told, and nothing stands still for it.
 #[tokio::test]
 async fn what_is_stored_and_of_no_use_is_told() {
-    let bed = Bed::furnished().await;
-    let root = bed.client("root");
+    let fixture = ApiFixture::furnished().await;
+    let root = fixture.client("root");
     let settings = [("preemption.patience_ms", "soon"), ("scale.threshold", "2")];
     let own = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
     let stored = Command::SetScheduler {
@@ -676,10 +715,11 @@ async fn what_is_stored_and_of_no_use_is_told() {
         settings: settings.map(own).into(),
         expected_version: None,
     };
-    bed.store
-        .apply(&super::bed::admin_envelope(stored))
+    fixture
+        .store
+        .apply(&super::fixture::admin_envelope(stored))
         .unwrap();
-    bed.settled().await;
+    fixture.settled().await;
     let movement = root.vcluster("default").await.unwrap().movement;
     assert_eq!(movement.preemption.patience_s, 60.0);
     assert_eq!(movement.scaling.threshold, 0.5);
@@ -693,6 +733,6 @@ async fn what_is_stored_and_of_no_use_is_told() {
     // Another setting is taken; the one that does not fit is mended by who sets it.
     let body =
         json!({"movement": {"preemption": {"patience_s": 5}, "scaling": {"threshold": null}}});
-    let (status, told) = ask(&bed, "root", Method::PUT, "vclusters/default", body).await;
+    let (status, told) = ask(&fixture, "root", Method::PUT, "vclusters/default", body).await;
     assert_eq!((status, &told["movement"]["unread"]), (200, &json!([])));
 }

@@ -40,7 +40,7 @@ fn settings(waldur: &FakeWaldur, folder: &TempDir) -> Settings {
     }
 }
 
-struct Bed {
+struct AccountsFixture {
     world: World,
     waldur: FakeWaldur,
     desk: Arc<Desk>,
@@ -48,7 +48,7 @@ struct Bed {
     _folder: TempDir,
 }
 
-impl Bed {
+impl AccountsFixture {
     async fn new() -> Self {
         let world = World::new();
         let waldur = FakeWaldur::builder()
@@ -91,29 +91,29 @@ impl Bed {
 /// From a rank's word that it runs, through quorum, ledger and accountant, to Waldur; and back.
 #[tokio::test]
 async fn what_ran_stands_in_waldur_and_what_waldur_says_reaches_the_quorum() {
-    let mut bed = Bed::new().await;
-    let key = bed.world.runs_under("b1");
+    let mut fixture = AccountsFixture::new().await;
+    let key = fixture.world.runs_under("b1");
     tokio::time::sleep(Duration::from_millis(60)).await;
-    bed.world.service(Command::Report {
+    fixture.world.service(Command::Report {
         id: key.allocation,
         attempt: key.attempt,
         node: NodeId::new(NODE).unwrap(),
         report: RankReport::Ended {
-            at: bed.world.core.now(),
+            at: fixture.world.core.now(),
             exit: RankExit::Exited { code: 0 },
             fault: None,
         },
     });
-    bed.counted(2).await;
-    let project = bed.world.allocation(key.allocation).spec.project;
-    let status = bed.pass().await;
+    fixture.counted(2).await;
+    let project = fixture.world.allocation(key.allocation).spec.project;
+    let status = fixture.pass().await;
     assert_eq!((status.failure, status.parked.len()), (None, 0));
     assert_eq!((status.last, status.acknowledged), (2, 2));
     // A few milliseconds are no hundredth of an hour: nothing is made for it.
-    assert_eq!(bed.waldur.snapshot().resources.len(), 0);
+    assert_eq!(fixture.waldur.snapshot().resources.len(), 0);
 
     // What is idle for a day, and bills for it, is the same way with more hours in it: see `accounting/tests`.
-    let site = bed.accounts.site.clone();
+    let site = fixture.accounts.site.clone();
     site.set_limits(
         &project.tenant(),
         LimitPatch {
@@ -123,7 +123,7 @@ async fn what_ran_stands_in_waldur_and_what_waldur_says_reaches_the_quorum() {
     )
     .await
     .unwrap();
-    bed.world.fold();
+    fixture.world.fold();
     assert_eq!(site.limits(&project.tenant()).unwrap().max_nodes, Some(77));
     let machine = site.machine(&NodeId::new(NODE).unwrap());
     assert_eq!(machine.gpus, 1, "nobody knows");
@@ -133,55 +133,55 @@ async fn what_ran_stands_in_waldur_and_what_waldur_says_reaches_the_quorum() {
 /// A reconciliation runs in the accountant's own pass, and one that does not act any more answers nobody.
 #[tokio::test]
 async fn who_asks_for_a_reconciliation_waits_for_the_accountant() {
-    let mut bed = Bed::new().await;
-    bed.counted(0).await;
-    let now = bed.world.core.now();
-    let desk = bed.desk.clone();
+    let mut fixture = AccountsFixture::new().await;
+    fixture.counted(0).await;
+    let now = fixture.world.core.now();
+    let desk = fixture.desk.clone();
     let asking = tokio::spawn(async move { desk.reconcile(UnixMillis(0), now, false).await });
-    bed.accounts.wakes().await;
-    bed.pass().await;
+    fixture.accounts.wakes().await;
+    fixture.pass().await;
     assert_eq!(asking.await.unwrap(), Ok(Vec::new()));
 
-    let desk = bed.desk.clone();
+    let desk = fixture.desk.clone();
     let asking = tokio::spawn(async move { desk.reconcile(UnixMillis(0), now, true).await });
-    bed.accounts.wakes().await;
-    bed.accounts.forget();
+    fixture.accounts.wakes().await;
+    fixture.accounts.forget();
     let refused = asking.await.unwrap().unwrap_err().to_string();
     assert!(refused.contains("another control acts"), "{refused}");
 }
 
 #[tokio::test]
 async fn only_the_hook_with_the_secret_is_known() {
-    let bed = Bed::new().await;
-    assert!(bed.desk.knows_hook("a-long-secret-of-the-hook").await);
+    let fixture = AccountsFixture::new().await;
+    assert!(fixture.desk.knows_hook("a-long-secret-of-the-hook").await);
     for wrong in ["", "a-long-secret-of-the-hoo", "another"] {
-        assert!(!bed.desk.knows_hook(wrong).await, "{wrong}");
+        assert!(!fixture.desk.knows_hook(wrong).await, "{wrong}");
     }
 }
 
 /// A node of which nobody knows yet what it has counts one GPU only when it has not said so for long.
 #[tokio::test]
 async fn no_total_is_told_before_nodes_have_said_what_they_have() {
-    let mut bed = Bed::new().await;
-    bed.accounts = Accounts::new(bed.world.core.clone(), bed.desk.clone());
-    bed.world.runs_under("b1");
-    bed.counted(1).await;
-    let status = bed.pass().await;
+    let mut fixture = AccountsFixture::new().await;
+    fixture.accounts = Accounts::new(fixture.world.core.clone(), fixture.desk.clone());
+    fixture.world.runs_under("b1");
+    fixture.counted(1).await;
+    let status = fixture.pass().await;
     assert_eq!((status.last, status.acknowledged), (1, 0));
-    let site = bed.accounts.site.clone();
-    assert_eq!(site.totals(UnixMillis(0), bed.world.core.now()), None);
+    let site = fixture.accounts.site.clone();
+    assert_eq!(site.totals(UnixMillis(0), fixture.world.core.now()), None);
 }
 
 /// Waldur says nothing wrong of a quorum that is away, and nothing is acknowledged that was not committed.
 #[tokio::test]
 async fn a_fence_that_is_over_acknowledges_nothing() {
-    let mut bed = Bed::new().await;
-    bed.world.runs_under("b1");
-    bed.counted(1).await;
-    let stale = bed.world.fence.clone();
-    bed.world.is_succeeded();
-    bed.accounts.pass(stale).await;
-    let failure = bed.desk.status().failure.unwrap();
+    let mut fixture = AccountsFixture::new().await;
+    fixture.world.runs_under("b1");
+    fixture.counted(1).await;
+    let stale = fixture.world.fence.clone();
+    fixture.world.is_succeeded();
+    fixture.accounts.pass(stale).await;
+    let failure = fixture.desk.status().failure.unwrap();
     assert!(failure.contains("quorum"), "{failure}");
-    assert_eq!(bed.desk.status().acknowledged, 0);
+    assert_eq!(fixture.desk.status().acknowledged, 0);
 }

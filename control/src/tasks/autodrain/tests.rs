@@ -29,13 +29,13 @@ fn nic(firmware: &str) -> ClassRecord {
     record
 }
 
-struct Bed {
+struct AutodrainFixture {
     world: World,
     judges: Conformance,
     task: AutoDrain,
 }
 
-impl Bed {
+impl AutodrainFixture {
     fn new(policy: Policy) -> Self {
         let world = World::new();
         world.is_read();
@@ -95,10 +95,11 @@ impl Bed {
 
 #[tokio::test]
 async fn a_node_that_differs_is_drained_on_its_own_word_and_comes_back_when_it_conforms() {
-    let mut bed = Bed::new(Policy::Drain);
-    bed.has(&nic("28.39"), Some(&nic("28.39"))).await;
+    let mut fixture = AutodrainFixture::new(Policy::Drain);
+    fixture.has(&nic("28.39"), Some(&nic("28.39"))).await;
     assert!(
-        bed.world
+        fixture
+            .world
             .core
             .view()
             .node(&id(NODE))
@@ -106,57 +107,57 @@ async fn a_node_that_differs_is_drained_on_its_own_word_and_comes_back_when_it_c
             .facts()
             .deprioritised
     );
-    assert_eq!(bed.pass().await.drained, 1);
-    let [(owner, reason)] = &bed.reasons()[..] else {
-        panic!("{:?}", bed.reasons())
+    assert_eq!(fixture.pass().await.drained, 1);
+    let [(owner, reason)] = &fixture.reasons()[..] else {
+        panic!("{:?}", fixture.reasons())
     };
     assert_eq!(owner, Cause::Conformance.owner());
     assert_eq!(
         reason,
         "differs from baseline fw v1: nic.0.firmware is 28.39, not 28.41"
     );
-    assert_eq!(bed.world.node().lifecycle, Lifecycle::Drained);
+    assert_eq!(fixture.world.node().lifecycle, Lifecycle::Drained);
     // It stays so while it differs, and is not written again.
-    let revision = bed.world.node().revision;
-    assert_eq!(bed.pass().await, AutoDrainReport::default());
-    assert_eq!(bed.world.node().revision, revision);
+    let revision = fixture.world.node().revision;
+    assert_eq!(fixture.pass().await, AutoDrainReport::default());
+    assert_eq!(fixture.world.node().revision, revision);
     // What is gossiped does not bring it back: it says itself that it still differs.
-    bed.has(&nic("28.41"), Some(&nic("28.39"))).await;
-    assert_eq!(bed.pass().await.cleared, 0);
+    fixture.has(&nic("28.41"), Some(&nic("28.39"))).await;
+    assert_eq!(fixture.pass().await.cleared, 0);
     // Nor while its health gate says no.
-    bed.has(&nic("28.41"), Some(&nic("28.41"))).await;
-    bed.world.says.lock().unwrap().gate = Err(GateFailed {
+    fixture.has(&nic("28.41"), Some(&nic("28.41"))).await;
+    fixture.world.says.lock().unwrap().gate = Err(GateFailed {
         reason: "exit code 1".to_owned(),
     });
-    assert_eq!(bed.pass().await.cleared, 0);
-    bed.world.says.lock().unwrap().gate = Ok(());
-    assert_eq!(bed.pass().await.cleared, 1);
-    assert!(bed.world.node().is_assignable());
+    assert_eq!(fixture.pass().await.cleared, 0);
+    fixture.world.says.lock().unwrap().gate = Ok(());
+    assert_eq!(fixture.pass().await.cleared, 1);
+    assert!(fixture.world.node().is_assignable());
 }
 
 #[tokio::test]
 async fn what_the_node_does_not_confirm_drains_nobody() {
-    let mut bed = Bed::new(Policy::Drain);
+    let mut fixture = AutodrainFixture::new(Policy::Drain);
     let mut unread = nic("28.41");
     unread.put("nic.0.firmware", Reading::<&str>::denied("no permission"));
-    let probed = |bed: &Bed| bed.world.says.lock().unwrap().probed;
+    let probed = |fixture: &AutodrainFixture| fixture.world.says.lock().unwrap().probed;
     for told in [Some(nic("28.41")), Some(unread), None] {
-        bed.has(&nic("28.39"), told.as_ref()).await;
-        let before = probed(&bed);
-        let report = bed.pass().await;
+        fixture.has(&nic("28.39"), told.as_ref()).await;
+        let before = probed(&fixture);
+        let report = fixture.pass().await;
         assert_eq!((report.drained, report.unconfirmed), (0, 1), "{told:?}");
-        assert!(probed(&bed) > before, "it was asked itself");
-        assert!(bed.reasons().is_empty());
+        assert!(probed(&fixture) > before, "it was asked itself");
+        assert!(fixture.reasons().is_empty());
     }
 }
 
 #[tokio::test]
 async fn other_policies_drain_nobody() {
     for policy in [Policy::Warn, Policy::Deprioritise] {
-        let mut bed = Bed::new(policy);
-        bed.has(&nic("28.39"), Some(&nic("28.39"))).await;
-        assert_eq!(bed.pass().await, AutoDrainReport::default());
-        let entry = bed.world.core.view().node(&id(NODE)).unwrap().clone();
+        let mut fixture = AutodrainFixture::new(policy);
+        fixture.has(&nic("28.39"), Some(&nic("28.39"))).await;
+        assert_eq!(fixture.pass().await, AutoDrainReport::default());
+        let entry = fixture.world.core.view().node(&id(NODE)).unwrap().clone();
         assert!(entry.no_sensitive().is_some());
         assert_eq!(entry.facts().deprioritised, policy == Policy::Deprioritise);
     }
@@ -164,68 +165,68 @@ async fn other_policies_drain_nobody() {
 
 #[tokio::test]
 async fn another_owners_reason_stays_and_a_deleted_baseline_lets_go() {
-    let mut bed = Bed::new(Policy::Drain);
-    bed.has(&nic("28.39"), Some(&nic("28.39"))).await;
-    bed.pass().await;
-    bed.world.admin(Command::Drain {
+    let mut fixture = AutodrainFixture::new(Policy::Drain);
+    fixture.has(&nic("28.39"), Some(&nic("28.39"))).await;
+    fixture.pass().await;
+    fixture.world.admin(Command::Drain {
         node: id(NODE),
         reason: Some("a fan".to_owned()),
         expected: None,
     });
-    bed.world.admin(Command::DeleteBaseline {
+    fixture.world.admin(Command::DeleteBaseline {
         name: BaselineName::new("fw").unwrap(),
         expected_version: None,
     });
-    bed.world.fold();
-    bed.judges.reconcile().await;
-    assert_eq!(bed.pass().await.cleared, 1);
-    assert_eq!(bed.reasons(), [("root".to_owned(), "a fan".to_owned())]);
-    assert_eq!(bed.world.node().lifecycle, Lifecycle::Drained);
+    fixture.world.fold();
+    fixture.judges.reconcile().await;
+    assert_eq!(fixture.pass().await.cleared, 1);
+    assert_eq!(fixture.reasons(), [("root".to_owned(), "a fan".to_owned())]);
+    assert_eq!(fixture.world.node().lifecycle, Lifecycle::Drained);
 }
 
 #[tokio::test]
 async fn beyond_the_brake_nobody_is_drained_until_a_person_says_so() {
-    let mut bed = Bed::new(Policy::Drain);
-    bed.has(&nic("28.39"), Some(&nic("28.39"))).await;
+    let mut fixture = AutodrainFixture::new(Policy::Drain);
+    fixture.has(&nic("28.39"), Some(&nic("28.39"))).await;
     assert_eq!(
-        bed.pass().await.drained,
+        fixture.pass().await.drained,
         1,
         "one node is what may be drained of one"
     );
-    bed.has(&nic("28.41"), Some(&nic("28.41"))).await;
-    assert_eq!(bed.pass().await.cleared, 1);
-    bed.has(&nic("28.39"), Some(&nic("28.39"))).await;
-    let report = bed.pass().await;
+    fixture.has(&nic("28.41"), Some(&nic("28.41"))).await;
+    assert_eq!(fixture.pass().await.cleared, 1);
+    fixture.has(&nic("28.39"), Some(&nic("28.39"))).await;
+    let report = fixture.pass().await;
     assert_eq!((report.drained, report.braked), (0, true));
-    let held = bed.world.core.view().brake.clone().unwrap();
+    let held = fixture.world.core.view().brake.clone().unwrap();
     assert!(
         held.reason.contains("1 of 1 nodes differ"),
         "{}",
         held.reason
     );
-    let before = bed.world.says.lock().unwrap().probed;
-    assert_eq!(bed.pass().await, AutoDrainReport::default());
+    let before = fixture.world.says.lock().unwrap().probed;
+    assert_eq!(fixture.pass().await, AutoDrainReport::default());
     assert_eq!(
-        bed.world.says.lock().unwrap().probed,
+        fixture.world.says.lock().unwrap().probed,
         before,
         "nobody is even asked"
     );
     // Another control that takes over is held as well.
-    bed.task.forget();
-    assert_eq!(bed.pass().await.drained, 0);
-    bed.world.admin(Command::ReleaseBrake {
+    fixture.task.forget();
+    assert_eq!(fixture.pass().await.drained, 0);
+    fixture.world.admin(Command::ReleaseBrake {
         reason: "one flapping card".to_owned(),
     });
-    bed.world.fold();
-    bed.judges.reconcile().await;
-    assert_eq!(bed.pass().await.drained, 1);
+    fixture.world.fold();
+    fixture.judges.reconcile().await;
+    assert_eq!(fixture.pass().await.drained, 1);
 }
 
 #[tokio::test]
 async fn a_lease_that_is_over_drains_nobody() {
-    let mut bed = Bed::new(Policy::Drain);
-    bed.has(&nic("28.39"), Some(&nic("28.39"))).await;
-    bed.world.fence.epoch += 1;
-    assert_eq!(bed.pass().await.drained, 0);
-    assert!(bed.reasons().is_empty());
+    let mut fixture = AutodrainFixture::new(Policy::Drain);
+    fixture.has(&nic("28.39"), Some(&nic("28.39"))).await;
+    fixture.world.fence.epoch += 1;
+    assert_eq!(fixture.pass().await.drained, 0);
+    assert!(fixture.reasons().is_empty());
 }

@@ -119,7 +119,7 @@ fn submitted(world: &World, class: u8, metric: Metric) -> AllocationId {
 }
 
 /// A service on the node `a`, and who scales it.
-struct Bed {
+struct ScaleFixture {
     world: World,
     scale: Scale,
     service: AllocationId,
@@ -127,7 +127,7 @@ struct Bed {
     settings: &'static str,
 }
 
-impl Bed {
+impl ScaleFixture {
     /// These nodes are free beside `a`, each with its home.
     fn of(metric: Metric, nodes: &[(&'static str, &str)]) -> Self {
         Self::of_class(5, metric, nodes)
@@ -148,15 +148,15 @@ impl Bed {
         world.assign(service, "b1");
         let lease = Lease::new(LeaseName::of_scheduler(&vcluster()), "c1".to_owned());
         let scale = Scale::new(world.core.clone(), lease, vcluster());
-        let mut bed = Self {
+        let mut fixture = Self {
             world,
             scale,
             service,
             settings: SETTINGS,
         };
-        bed.starts(NODE);
-        bed.folds();
-        bed
+        fixture.starts(NODE);
+        fixture.folds();
+        fixture
     }
 
     /// The view shows what is committed; every node answers and is well.
@@ -294,46 +294,48 @@ fn asks(query: &str) -> Metric {
 
 #[tokio::test]
 async fn a_service_grows_under_load_and_drains_a_node_when_that_is_over() {
-    let mut bed = Bed::of(query(), &[("b", "default")]);
-    let prometheus = Prometheus::of(&bed.world).await;
+    let mut fixture = ScaleFixture::of(query(), &[("b", "default")]);
+    let prometheus = Prometheus::of(&fixture.world).await;
     prometheus.says("0.9");
-    bed.until("it grows", |report| report.grown == 1).await;
-    assert_eq!(bed.nodes(), ["a", "b"]);
-    assert_eq!(bed.phase("b"), RankPhase::Assigned);
+    fixture.until("it grows", |report| report.grown == 1).await;
+    assert_eq!(fixture.nodes(), ["a", "b"]);
+    assert_eq!(fixture.phase("b"), RankPhase::Assigned);
     let shown = "lattice_autoscaling_metric{vcluster=\"default\",allocation=\"1\"} 0.9\n";
-    assert!(bed.shown().contains(shown), "{}", bed.shown());
-    bed.starts("b");
-    bed.folds();
+    assert!(fixture.shown().contains(shown), "{}", fixture.shown());
+    fixture.starts("b");
+    fixture.folds();
     prometheus.says("0.1");
-    bed.until("it shrinks", |report| report.shrunk == 1).await;
+    fixture
+        .until("it shrinks", |report| report.shrunk == 1)
+        .await;
     // It is drained first: the node is held until its processes are gone.
-    assert!(matches!(bed.phase("b"), RankPhase::Leaving { .. }));
-    bed.stays_for(3).await;
-    assert_eq!(bed.nodes(), ["a", "b"]);
-    let (at, exit) = (bed.world.core.now(), RankExit::Signaled { signal: 15 });
+    assert!(matches!(fixture.phase("b"), RankPhase::Leaving { .. }));
+    fixture.stays_for(3).await;
+    assert_eq!(fixture.nodes(), ["a", "b"]);
+    let (at, exit) = (fixture.world.core.now(), RankExit::Signaled { signal: 15 });
     let fault = None;
-    bed.reports("b", RankReport::Ended { at, exit, fault });
-    assert_eq!(bed.nodes(), ["a"]);
-    bed.folds();
+    fixture.reports("b", RankReport::Ended { at, exit, fault });
+    assert_eq!(fixture.nodes(), ["a"]);
+    fixture.folds();
     // It has no more than it must have.
-    bed.stays_for(3).await;
-    assert_eq!(bed.record().state, AllocationState::Running);
+    fixture.stays_for(3).await;
+    assert_eq!(fixture.record().state, AllocationState::Running);
 }
 
 #[tokio::test]
 async fn nobody_scales_on_what_is_not_known() {
-    let mut bed = Bed::of(query(), &[("b", "default")]);
-    bed.stays_for(1).await;
+    let mut fixture = ScaleFixture::of(query(), &[("b", "default")]);
+    fixture.stays_for(1).await;
     let failures =
         "lattice_autoscaling_metric_query_failures_total{vcluster=\"default\"}".to_owned();
     assert!(
-        bed.shown().contains(&format!("{failures} 1\n")),
+        fixture.shown().contains(&format!("{failures} 1\n")),
         "no source"
     );
-    let prometheus = Prometheus::of(&bed.world).await;
+    let prometheus = Prometheus::of(&fixture.world).await;
     prometheus.says("NaN");
-    bed.stays_for(3).await;
-    let shown = bed.shown();
+    fixture.stays_for(3).await;
+    let shown = fixture.shown();
     assert!(shown.contains(&format!("{failures} 4\n")), "{shown}");
     let alert =
         "lattice_autoscaling_alerts_total{vcluster=\"default\",alert=\"metric_missing\"} 1\n";
@@ -341,17 +343,17 @@ async fn nobody_scales_on_what_is_not_known() {
     let target = "lattice_autoscaling_target{vcluster=\"default\",allocation=\"1\"} 0.5\n";
     assert!(shown.contains(target), "{shown}");
     assert!(!shown.contains("lattice_autoscaling_metric{"), "{shown}");
-    assert_eq!(bed.nodes(), ["a"]);
+    assert_eq!(fixture.nodes(), ["a"]);
     prometheus.says("0.9");
-    bed.until("it grows", |report| report.grown == 1).await;
-    bed.scale.forget();
-    assert!(!bed.shown().contains("allocation="));
+    fixture.until("it grows", |report| report.grown == 1).await;
+    fixture.scale.forget();
+    assert!(!fixture.shown().contains("allocation="));
 }
 
 #[tokio::test]
 async fn without_room_under_its_limits_it_stays_and_nothing_is_proposed() {
-    let mut bed = Bed::of(query(), &[("b", "default")]);
-    let prometheus = Prometheus::of(&bed.world).await;
+    let mut fixture = ScaleFixture::of(query(), &[("b", "default")]);
+    let prometheus = Prometheus::of(&fixture.world).await;
     prometheus.says("0.9");
     let limit = |max| {
         let path = lattice_quorum_types::ProjectPath::new("atlas").unwrap();
@@ -364,26 +366,26 @@ async fn without_room_under_its_limits_it_stays_and_nothing_is_proposed() {
             changes: vec![change],
         }
     };
-    bed.world.admin(limit(1));
-    bed.folds();
-    let before = bed.world.commands();
-    bed.stays_for(4).await;
-    assert_eq!(bed.world.commands(), before);
-    bed.world.admin(limit(2));
-    bed.folds();
-    bed.until("it grows", |report| report.grown == 1).await;
+    fixture.world.admin(limit(1));
+    fixture.folds();
+    let before = fixture.world.commands();
+    fixture.stays_for(4).await;
+    assert_eq!(fixture.world.commands(), before);
+    fixture.world.admin(limit(2));
+    fixture.folds();
+    fixture.until("it grows", |report| report.grown == 1).await;
 }
 
 #[tokio::test]
 async fn what_the_plan_keeps_for_others_is_left_to_them_as_long_as_they_wait() {
-    let mut bed = Bed::of(query(), &[("b", "default"), ("c", "default")]);
-    let prometheus = Prometheus::of(&bed.world).await;
+    let mut fixture = ScaleFixture::of(query(), &[("b", "default"), ("c", "default")]);
+    let prometheus = Prometheus::of(&fixture.world).await;
     prometheus.says("0.9");
-    let other = bed.world.waits(Requeue::Never);
-    bed.folds();
+    let other = fixture.world.waits(Requeue::Never);
+    fixture.folds();
     let reservation = Reservation {
         id: other,
-        starts_at: bed.world.core.now().after(3_600_000),
+        starts_at: fixture.world.core.now().after(3_600_000),
         nodes: vec![id("b")],
         layout: Layout {
             groups: Vec::new(),
@@ -392,7 +394,7 @@ async fn what_the_plan_keeps_for_others_is_left_to_them_as_long_as_they_wait() {
             conformance: 1.0,
         },
     };
-    bed.world.core.publish(Wakes::Readers, |view| {
+    fixture.world.core.publish(Wakes::Readers, |view| {
         let plan = Plan {
             reservations: vec![reservation],
             ..Plan::default()
@@ -406,43 +408,44 @@ async fn what_the_plan_keeps_for_others_is_left_to_them_as_long_as_they_wait() {
         Arc::make_mut(&mut view.plan).set(vcluster(), Arc::new(planned));
         Some(Vec::new())
     });
-    bed.until("it grows", |report| report.grown == 1).await;
-    assert_eq!(bed.nodes(), ["a", "c"]);
+    fixture.until("it grows", |report| report.grown == 1).await;
+    assert_eq!(fixture.nodes(), ["a", "c"]);
     // There is no other: that is tried four times, and then let be for a while.
-    bed.starts("c");
-    bed.folds();
-    bed.until("it is refused", |report| report.refused == 1)
+    fixture.starts("c");
+    fixture.folds();
+    fixture
+        .until("it is refused", |report| report.refused == 1)
         .await;
-    assert_eq!(bed.nodes(), ["a", "c"]);
+    assert_eq!(fixture.nodes(), ["a", "c"]);
     // The plan is as old as before, and names who is gone.
-    bed.world.admin(Command::Cancel { id: other });
-    bed.folds();
-    bed.until("it grows", |report| report.grown == 1).await;
-    assert_eq!(bed.nodes(), ["a", "c", "b"]);
+    fixture.world.admin(Command::Cancel { id: other });
+    fixture.folds();
+    fixture.until("it grows", |report| report.grown == 1).await;
+    assert_eq!(fixture.nodes(), ["a", "c", "b"]);
 }
 
 /// The node `b` of `night`, to `default`.
-fn is_lent(bed: &mut Bed) {
+fn is_lent(fixture: &mut ScaleFixture) {
     let define = |name: &str| Command::SetVcluster {
         vcluster: VclusterName::new(name).unwrap(),
         change: Box::new(VclusterPatch::default()),
         expected_version: None,
     };
-    bed.world.admin(define("night"));
-    bed.world.admin(define("default"));
+    fixture.world.admin(define("night"));
+    fixture.world.admin(define("default"));
     let to = vcluster();
-    let (node, lent) = (id("b"), version(bed));
-    bed.world.service(Command::LendNode {
+    let (node, lent) = (id("b"), version(fixture));
+    fixture.world.service(Command::LendNode {
         node,
         to,
         version: lent,
     });
-    bed.folds();
+    fixture.folds();
 }
 
 /// Of the node `b`.
-fn version(bed: &Bed) -> u64 {
-    let view = bed.world.core.view();
+fn version(fixture: &ScaleFixture) -> u64 {
+    let view = fixture.world.core.view();
     let entry = view.node(&id("b")).unwrap();
     entry.record.as_ref().unwrap().version
 }
@@ -451,12 +454,12 @@ fn version(bed: &Bed) -> u64 {
 #[tokio::test]
 async fn a_service_that_nobody_may_stop_grows_on_no_borrowed_node() {
     for (class, grown) in [(10, 0), (7, 0), (6, 1)] {
-        let mut bed = Bed::of_class(class, query(), &[("b", "night")]);
-        is_lent(&mut bed);
-        let prometheus = Prometheus::of(&bed.world).await;
+        let mut fixture = ScaleFixture::of_class(class, query(), &[("b", "night")]);
+        is_lent(&mut fixture);
+        let prometheus = Prometheus::of(&fixture.world).await;
         prometheus.says("0.9");
         let said = |report: &ScaleReport| report.grown + report.refused > 0;
-        let report = bed.until("it is decided", said).await;
+        let report = fixture.until("it is decided", said).await;
         assert_eq!(
             (report.grown, report.refused),
             (grown, 1 - grown),
@@ -467,26 +470,26 @@ async fn a_service_that_nobody_may_stop_grows_on_no_borrowed_node() {
 
 #[tokio::test]
 async fn what_its_owner_wants_back_goes_at_once_whatever_the_metric_says() {
-    let mut bed = Bed::of(query(), &[("b", "night")]);
-    is_lent(&mut bed);
-    let prometheus = Prometheus::of(&bed.world).await;
+    let mut fixture = ScaleFixture::of(query(), &[("b", "night")]);
+    is_lent(&mut fixture);
+    let prometheus = Prometheus::of(&fixture.world).await;
     prometheus.says("0.9");
-    bed.until("it grows", |report| report.grown == 1).await;
-    assert_eq!(bed.nodes(), ["a", "b"]);
-    bed.starts("b");
-    bed.folds();
-    let (node, held) = (id("b"), version(&bed));
-    bed.world.service(Command::RecallNode {
+    fixture.until("it grows", |report| report.grown == 1).await;
+    assert_eq!(fixture.nodes(), ["a", "b"]);
+    fixture.starts("b");
+    fixture.folds();
+    let (node, held) = (id("b"), version(&fixture));
+    fixture.world.service(Command::RecallNode {
         node,
         wanted: true,
         version: held,
     });
-    bed.folds();
+    fixture.folds();
     // Nor is its metric waited for, which is to be read by then.
     prometheus.says(NEVER);
     tokio::time::sleep(Duration::from_millis(150)).await;
-    let service = bed.service;
-    let Bed { world, scale, .. } = &mut bed;
+    let service = fixture.service;
+    let ScaleFixture { world, scale, .. } = &mut fixture;
     let goes = async {
         let stays = |rank: &Rank| rank.phase.stays();
         while world.allocation(service).ranks.iter().all(stays) {
@@ -498,78 +501,79 @@ async fn what_its_owner_wants_back_goes_at_once_whatever_the_metric_says() {
         report = scale.reconcile(&fence) => panic!("its metric was read first: {report:?}"),
         () = goes => {}
     }
-    assert!(matches!(bed.phase("b"), RankPhase::Leaving { .. }));
-    assert!(matches!(bed.phase("a"), RankPhase::Running { .. }));
+    assert!(matches!(fixture.phase("b"), RankPhase::Leaving { .. }));
+    assert!(matches!(fixture.phase("a"), RankPhase::Running { .. }));
 }
 
 #[tokio::test]
 async fn the_processors_of_its_nodes_are_asked_for() {
-    let mut bed = Bed::of(Metric::Cpu, &[("b", "default")]);
-    bed.world.says.lock().unwrap().works_ppm = 750_000;
-    bed.until("it grows", |report| report.grown == 1).await;
+    let mut fixture = ScaleFixture::of(Metric::Cpu, &[("b", "default")]);
+    fixture.world.says.lock().unwrap().works_ppm = 750_000;
+    fixture.until("it grows", |report| report.grown == 1).await;
     let shown = "lattice_autoscaling_metric{vcluster=\"default\",allocation=\"1\"} 0.75\n";
-    assert!(bed.shown().contains(shown), "{}", bed.shown());
+    assert!(fixture.shown().contains(shown), "{}", fixture.shown());
     // What does not run yet is not asked; and of what runs all must say.
-    bed.world.says.lock().unwrap().works_ppm = 400_000;
-    bed.stays_for(1).await;
-    let read = bed.until("it is read", |report| report.read == 1).await;
+    fixture.world.says.lock().unwrap().works_ppm = 400_000;
+    fixture.stays_for(1).await;
+    let read = fixture.until("it is read", |report| report.read == 1).await;
     assert_eq!(read.missing, 0);
-    bed.starts("b");
-    bed.folds();
-    let read = bed.until("it is read", |report| report.read == 1).await;
+    fixture.starts("b");
+    fixture.folds();
+    let read = fixture.until("it is read", |report| report.read == 1).await;
     assert_eq!(read.missing, 1, "nobody answers for b");
 }
 
 /// It was not asked for, so it is not missing: the next pass asks.
 #[tokio::test]
 async fn whose_time_comes_while_others_are_read_is_read_next() {
-    let mut bed = Bed::of(query(), &[("b", "default")]);
-    bed.settings = "scale.evaluate_ms=2000\n";
-    bed.folds();
-    let prometheus = Prometheus::of(&bed.world).await;
+    let mut fixture = ScaleFixture::of(query(), &[("b", "default")]);
+    fixture.settings = "scale.evaluate_ms=2000\n";
+    fixture.folds();
+    let prometheus = Prometheus::of(&fixture.world).await;
     prometheus.says("0.5");
-    let late = submitted(&bed.world, 5, asks(LATE));
+    let late = submitted(&fixture.world, 5, asks(LATE));
     let node = ExpectedNode {
         node: id("b"),
-        version: version(&bed),
+        version: version(&fixture),
         boot: Some("b1".to_owned()),
     };
-    bed.world.service(Command::Assign {
+    fixture.world.service(Command::Assign {
         id: late,
         nodes: vec![node],
     });
-    bed.folds();
-    bed.until("it is read", |report| report.read == 1).await;
-    let at = bed.world.core.now();
-    bed.reports_of(late, "b", RankReport::Started { at });
-    bed.folds();
+    fixture.folds();
+    fixture.until("it is read", |report| report.read == 1).await;
+    let at = fixture.world.core.now();
+    fixture.reports_of(late, "b", RankReport::Started { at });
+    fixture.folds();
     let answers = async {
         tokio::time::sleep(Duration::from_millis(2_100)).await;
         prometheus.says_more();
     };
-    let (report, ()) = tokio::join!(bed.pass(), answers);
+    let (report, ()) = tokio::join!(fixture.pass(), answers);
     assert_eq!(report.read, 1, "the late one's");
-    assert_eq!(bed.pass().await.read, 1);
+    assert_eq!(fixture.pass().await.read, 1);
 }
 
 /// Somebody was faster: the node is another's by now.
 #[tokio::test]
 async fn a_refused_proposal_is_made_again() {
-    let mut bed = Bed::of(query(), &[("b", "default"), ("c", "default")]);
-    let prometheus = Prometheus::of(&bed.world).await;
+    let mut fixture = ScaleFixture::of(query(), &[("b", "default"), ("c", "default")]);
+    let prometheus = Prometheus::of(&fixture.world).await;
     prometheus.says("0.9");
-    bed.until("the window is full but for one", |report| report.read == 1)
+    fixture
+        .until("the window is full but for one", |report| report.read == 1)
         .await;
     // Not shown in the view yet.
-    bed.world.admin(Command::Drain {
+    fixture.world.admin(Command::Drain {
         node: id("b"),
         reason: Some("a fan".to_owned()),
         expected: None,
     });
-    let fence = bed.world.fence.clone();
+    let fence = fixture.world.fence.clone();
     let since = Instant::now();
     let refused = loop {
-        let report = bed.scale.reconcile(&fence).await;
+        let report = fixture.scale.reconcile(&fence).await;
         if report.refused + report.grown > 0 {
             break report;
         }
@@ -577,9 +581,9 @@ async fn a_refused_proposal_is_made_again() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     };
     assert_eq!((refused.refused, refused.grown), (1, 0));
-    bed.folds();
-    bed.until("it grows", |report| report.grown == 1).await;
-    assert_eq!(bed.nodes(), ["a", "c"]);
+    fixture.folds();
+    fixture.until("it grows", |report| report.grown == 1).await;
+    assert_eq!(fixture.nodes(), ["a", "c"]);
 }
 
 #[test]

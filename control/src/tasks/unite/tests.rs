@@ -75,7 +75,7 @@ fn same() -> Looked {
     }
 }
 
-struct Bed {
+struct UniteFixture {
     world: World,
     unites: Unite,
     judges: Conformance,
@@ -83,26 +83,26 @@ struct Bed {
     looks: Arc<Mutex<(usize, Looked)>>,
 }
 
-impl Bed {
+impl UniteFixture {
     async fn new() -> Self {
         let world = World::new();
         world.is_read();
-        let mut bed = Self {
+        let mut fixture = Self {
             unites: Unite::new(world.core.clone()),
             judges: Conformance::new(world.core.clone()),
             looks: Arc::new(Mutex::new((0, same()))),
             world,
         };
-        let looks = bed.looks.clone();
-        bed.world.core.bmc.answers(id(NODE), move || {
+        let looks = fixture.looks.clone();
+        fixture.world.core.bmc.answers(id(NODE), move || {
             let mut looks = looks.lock().unwrap();
             looks.0 += 1;
             looks.1.clone()
         });
-        bed.agent_says(Some(dmi("2.1.0")));
-        bed.bmc_says(on());
-        bed.settle().await;
-        bed
+        fixture.agent_says(Some(dmi("2.1.0")));
+        fixture.bmc_says(on());
+        fixture.settle().await;
+        fixture
     }
 
     /// What the agent gossips and answers; nothing of the class at all.
@@ -197,12 +197,15 @@ impl Bed {
 
 #[tokio::test]
 async fn a_baseline_that_was_made_of_both_parts_holds_for_both() {
-    let mut bed = Bed::new().await;
-    bed.baseline().await;
-    assert_eq!((bed.drifted(), bed.unknown()), (Vec::new(), Vec::new()));
-    assert_eq!(bed.no_sensitive(), None);
+    let mut fixture = UniteFixture::new().await;
+    fixture.baseline().await;
+    assert_eq!(
+        (fixture.drifted(), fixture.unknown()),
+        (Vec::new(), Vec::new())
+    );
+    assert_eq!(fixture.no_sensitive(), None);
     // Neither half alone is what it asks.
-    let view = bed.world.core.view();
+    let view = fixture.world.core.view();
     let kept = view.baselines.all().next().unwrap();
     let rule = &kept.record.definition.classes["bios"].rule;
     let lattice_quorum_types::baseline::Rule::Exact { digest, .. } = rule else {
@@ -212,18 +215,18 @@ async fn a_baseline_that_was_made_of_both_parts_holds_for_both() {
     assert_eq!(digest, &whole.0);
     assert_ne!(Some(whole), dmi("2.1.0").state().digest());
     assert_ne!(Some(whole), on().state().digest());
-    assert_eq!(bed.drains().await, Vec::<String>::new());
+    assert_eq!(fixture.drains().await, Vec::<String>::new());
 }
 
 #[tokio::test]
 async fn what_agent_and_bmc_say_otherwise_of_one_thing_is_found_in_the_whole() {
-    let mut bed = Bed::new().await;
+    let mut fixture = UniteFixture::new().await;
     for (told, codes) in [("2.1.0", &[][..]), ("2.2.4", &["bios_version_mismatch"])] {
         let mut bios = on();
         bios.require("bios.redfish.version", Reading::Present(told));
-        bed.bmc_says(bios);
-        bed.settle().await;
-        let core = &bed.world.core;
+        fixture.bmc_says(bios);
+        fixture.settle().await;
+        let core = &fixture.world.core;
         let whole = core.inventory(&id(NODE), Look::Last).await.unwrap();
         let found: Vec<&str> = whole.findings.iter().map(|found| &*found.code).collect();
         assert_eq!(found, codes, "{told}");
@@ -232,95 +235,103 @@ async fn what_agent_and_bmc_say_otherwise_of_one_thing_is_found_in_the_whole() {
 
 #[tokio::test]
 async fn either_part_may_drift_and_come_back() {
-    let mut bed = Bed::new().await;
-    bed.baseline().await;
-    bed.agent_says(Some(dmi("2.2.0")));
-    bed.settle().await;
-    let told = |bed: &Bed| -> Vec<(String, String, String)> {
-        let drifted = bed.drifted().into_iter();
+    let mut fixture = UniteFixture::new().await;
+    fixture.baseline().await;
+    fixture.agent_says(Some(dmi("2.2.0")));
+    fixture.settle().await;
+    let told = |fixture: &UniteFixture| -> Vec<(String, String, String)> {
+        let drifted = fixture.drifted().into_iter();
         drifted.map(|d| (d.key, d.expected, d.found)).collect()
     };
     let row = |key: &str, expected: &str, found: &str| {
         vec![(key.to_owned(), expected.to_owned(), found.to_owned())]
     };
-    assert_eq!(told(&bed), row("bios.version", "2.1.0", "2.2.0"));
-    assert!(bed.no_sensitive().is_some());
-    bed.agent_says(Some(dmi("2.1.0")));
-    bed.bmc_says(settings(Reading::Present("Disabled")));
-    bed.settle().await;
+    assert_eq!(told(&fixture), row("bios.version", "2.1.0", "2.2.0"));
+    assert!(fixture.no_sensitive().is_some());
+    fixture.agent_says(Some(dmi("2.1.0")));
+    fixture.bmc_says(settings(Reading::Present("Disabled")));
+    fixture.settle().await;
     let setting = "bios.setting.LogicalProc";
-    assert_eq!(told(&bed), row(setting, "Enabled", "Disabled"));
-    assert!(bed.no_sensitive().is_some());
+    assert_eq!(told(&fixture), row(setting, "Enabled", "Disabled"));
+    assert!(fixture.no_sensitive().is_some());
     // What differs by the node's word, or by its BMC that this control reads itself, drains.
-    let reasons = bed.drains().await;
+    let reasons = fixture.drains().await;
     assert_eq!(reasons.len(), 1, "{reasons:?}");
     assert!(reasons[0].contains(setting), "{reasons:?}");
-    bed.bmc_says(on());
-    bed.settle().await;
-    assert_eq!((bed.drifted(), bed.unknown()), (Vec::new(), Vec::new()));
-    assert_eq!(bed.drains().await, Vec::<String>::new());
+    fixture.bmc_says(on());
+    fixture.settle().await;
+    assert_eq!(
+        (fixture.drifted(), fixture.unknown()),
+        (Vec::new(), Vec::new())
+    );
+    assert_eq!(fixture.drains().await, Vec::<String>::new());
 }
 
 #[tokio::test]
 async fn where_one_source_is_silent_nothing_is_known_and_nobody_is_drained() {
-    let mut bed = Bed::new().await;
-    bed.baseline().await;
-    bed.bmc_says(settings(Reading::Timeout { after_ms: 1 }));
-    bed.settle().await;
-    bed.is_unknown("the BMC is silent").await;
-    bed.bmc_says(on());
-    bed.agent_says(None);
-    bed.settle().await;
-    bed.is_unknown("the agent says nothing of the class").await;
+    let mut fixture = UniteFixture::new().await;
+    fixture.baseline().await;
+    fixture.bmc_says(settings(Reading::Timeout { after_ms: 1 }));
+    fixture.settle().await;
+    fixture.is_unknown("the BMC is silent").await;
+    fixture.bmc_says(on());
+    fixture.agent_says(None);
+    fixture.settle().await;
+    fixture
+        .is_unknown("the agent says nothing of the class")
+        .await;
     let mut unread = dmi("2.1.0");
     unread.require("bios.version", Reading::<&str>::denied("no permission"));
-    bed.agent_says(Some(unread));
-    bed.settle().await;
-    bed.is_unknown("the agent cannot read its half").await;
+    fixture.agent_says(Some(unread));
+    fixture.settle().await;
+    fixture.is_unknown("the agent cannot read its half").await;
     // Even where the other half differs as well, both at a time.
-    bed.bmc_says(settings(Reading::Timeout { after_ms: 1 }));
-    bed.settle().await;
-    bed.is_unknown("neither is known").await;
-    bed.agent_says(Some(dmi("2.1.0")));
-    bed.bmc_says(on());
-    bed.settle().await;
-    assert_eq!((bed.drifted(), bed.unknown()), (Vec::new(), Vec::new()));
-    assert_eq!(bed.no_sensitive(), None);
+    fixture.bmc_says(settings(Reading::Timeout { after_ms: 1 }));
+    fixture.settle().await;
+    fixture.is_unknown("neither is known").await;
+    fixture.agent_says(Some(dmi("2.1.0")));
+    fixture.bmc_says(on());
+    fixture.settle().await;
+    assert_eq!(
+        (fixture.drifted(), fixture.unknown()),
+        (Vec::new(), Vec::new())
+    );
+    assert_eq!(fixture.no_sensitive(), None);
 }
 
 /// What a BMC told at its usual time may be hours old.
 #[tokio::test]
 async fn who_waits_for_a_repair_has_the_bmc_looked_at_and_a_node_that_joins_does_not() {
-    let mut bed = Bed::new().await;
-    let core = bed.world.core.clone();
+    let mut fixture = UniteFixture::new().await;
+    let core = fixture.world.core.clone();
     let passes = async |freshness: &Freshness| {
         let passed = gate::check(&core, &id(NODE), freshness).await;
         passed.map_err(|error| error.to_string())
     };
-    let looked = |bed: &Bed| bed.looks.lock().unwrap().0;
+    let looked = |fixture: &UniteFixture| fixture.looks.lock().unwrap().0;
     let by = Some("olga".to_owned());
     let now = Freshness::Now { by };
     passes(&now).await.unwrap();
-    assert_eq!(looked(&bed), 0, "nothing asks for what it tells");
-    bed.baseline().await;
+    assert_eq!(looked(&fixture), 0, "nothing asks for what it tells");
+    fixture.baseline().await;
     passes(&now).await.unwrap();
-    assert_eq!(looked(&bed), 1);
+    assert_eq!(looked(&fixture), 1);
     passes(&Freshness::Recent).await.unwrap();
-    assert_eq!(looked(&bed), 1);
-    bed.looks.lock().unwrap().1 = Looked::Silent {
+    assert_eq!(looked(&fixture), 1);
+    fixture.looks.lock().unwrap().1 = Looked::Silent {
         why: "no answer".to_owned(),
     };
     let silent = passes(&now).await.unwrap_err();
     assert!(silent.contains("not known: bios: its BMC tells nothing now: no answer"));
     assert!(silent.contains(" min ago)"), "and how old it is: {silent}");
     // A setting that changed counts once it is read twice.
-    bed.looks.lock().unwrap().1 = Looked::Read {
+    fixture.looks.lock().unwrap().1 = Looked::Read {
         differs: vec![Class::Bios],
     };
     let once = passes(&now).await.unwrap_err();
     assert!(once.contains("not known: bios: its BMC tells otherwise than before"));
     // The second time is told with this very look.
-    let (readings, looks) = (core.bmc.clone(), bed.looks.clone());
+    let (readings, looks) = (core.bmc.clone(), fixture.looks.clone());
     core.bmc.answers(id(NODE), move || {
         let bios = settings(Reading::Present("Disabled"));
         readings.put_parts(id(NODE), parts(bios));
@@ -336,17 +347,17 @@ async fn who_waits_for_a_repair_has_the_bmc_looked_at_and_a_node_that_joins_does
 /// The agent signs its half; control says the whole, and what it was made of.
 #[tokio::test]
 async fn sensitive_work_rests_on_the_whole_made_of_what_the_node_claims() {
-    let mut bed = Bed::new().await;
-    bed.baseline().await;
+    let mut fixture = UniteFixture::new().await;
+    fixture.baseline().await;
     let nodes = vec![ExpectedNode {
         node: id(NODE),
-        version: bed.world.node().version,
+        version: fixture.world.node().version,
         boot: Some("b1".to_owned()),
     }];
-    let mut claims = Claims::new(bed.world.core.clone());
-    assert!(claims.confirm(&bed.world.core.view(), &nodes).is_none());
+    let mut claims = Claims::new(fixture.world.core.clone());
+    assert!(claims.confirm(&fixture.world.core.view(), &nodes).is_none());
     claims.answered().await;
-    let confirmed = claims.confirm(&bed.world.core.view(), &nodes).unwrap();
+    let confirmed = claims.confirm(&fixture.world.core.view(), &nodes).unwrap();
     let proof = &confirmed[0].proof;
     let claim_of = |record: &ClassRecord| {
         let ClassMark::Complete { schema, digest } = record.state().mark() else {
@@ -363,21 +374,22 @@ async fn sensitive_work_rests_on_the_whole_made_of_what_the_node_claims() {
     let base = proof.completed["bios"].base.unwrap();
     assert_eq!(base.now.digest, claim_of(&half).digest);
     assert_eq!(proof.completed["bios"].whole.now, claim_of(&whole));
-    let waits = bed.world.waits(Requeue::Never);
+    let waits = fixture.world.waits(Requeue::Never);
     let spec = AllocationSpec {
         sensitive: true,
-        ..bed.world.allocation(waits).spec
+        ..fixture.world.allocation(waits).spec
     };
     let spec = Box::new(spec);
-    let Outcome::Submitted { id } = bed.world.admin(Command::Submit { spec }) else {
+    let Outcome::Submitted { id } = fixture.world.admin(Command::Submit { spec }) else {
         panic!("not submitted")
     };
-    bed.world.admin(Command::AssignSensitive {
+    fixture.world.admin(Command::AssignSensitive {
         id,
         nodes: confirmed,
     });
     assert!(
-        bed.world
+        fixture
+            .world
             .node()
             .holder
             .is_some_and(|holder| holder.allocation == id)
@@ -398,11 +410,11 @@ fn keys_of_two_schemas_make_no_record() {
 }
 
 /// What the agent reads of its whole node, whatever it announces.
-fn agent_reads(bed: &Bed, bios: ClassRecord) {
+fn agent_reads(fixture: &UniteFixture, bios: ClassRecord) {
     let off = |class| (class, ClassRecord::disabled(class, "not probed"));
     let mut records: BTreeMap<Class, ClassRecord> = Class::ALL.map(off).into();
     records.insert(Class::Bios, bios);
-    bed.world.says.lock().unwrap().inventory = Some(Inventory {
+    fixture.world.says.lock().unwrap().inventory = Some(Inventory {
         records,
         ..Inventory::default()
     });
@@ -410,15 +422,15 @@ fn agent_reads(bed: &Bed, bios: ClassRecord) {
 
 #[tokio::test]
 async fn an_inventory_is_of_the_whole_node_and_each_class_the_one_that_is_announced() {
-    let mut bed = Bed::new().await;
-    let core = &bed.world.core.clone();
+    let mut fixture = UniteFixture::new().await;
+    let core = &fixture.world.core.clone();
     let announced = || {
         let view = core.view();
         view.node(&id(NODE)).unwrap().marks()[&Class::Bios]
     };
     // What it read last is announced, or was read once and is not announced yet.
     for reads in ["2.1.0", "2.2.0"] {
-        agent_reads(&bed, dmi(reads));
+        agent_reads(&fixture, dmi(reads));
         let found = core.inventory(&id(NODE), Look::Last).await.unwrap();
         let bios = &found.records[&Class::Bios];
         for (key, value) in [
@@ -432,8 +444,8 @@ async fn an_inventory_is_of_the_whole_node_and_each_class_the_one_that_is_announ
     // What its agent alone reads of the class is something else.
     assert_ne!(dmi("2.1.0").state().mark(), announced());
     // While the BMC is silent the class is not the agent's half.
-    bed.bmc_says(settings(Reading::failed("401 Unauthorized")));
-    bed.settle().await;
+    fixture.bmc_says(settings(Reading::failed("401 Unauthorized")));
+    fixture.settle().await;
     let found = core.inventory(&id(NODE), Look::Last).await.unwrap();
     let mark = found.records[&Class::Bios].state().mark();
     assert_eq!(mark, ClassMark::Incomplete);
@@ -441,8 +453,8 @@ async fn an_inventory_is_of_the_whole_node_and_each_class_the_one_that_is_announ
 
 #[tokio::test]
 async fn a_reading_that_is_made_now_prints_the_fingerprint_that_everybody_shows() {
-    let bed = Bed::new().await;
-    let core = &bed.world.core;
+    let fixture = UniteFixture::new().await;
+    let core = &fixture.world.core;
     let operator = Caller {
         name: "olga".into(),
         role: Role::Operator,
@@ -454,17 +466,17 @@ async fn a_reading_that_is_made_now_prints_the_fingerprint_that_everybody_shows(
         let fingerprint = view.node(&id(NODE)).unwrap().fingerprint();
         fingerprint.map(|digest| digest.to_string())
     };
-    agent_reads(&bed, dmi("2.1.0"));
+    agent_reads(&fixture, dmi("2.1.0"));
     let read = nodes::reprobe(core, &operator, NODE).await.unwrap();
     assert!(read.fingerprint.is_some());
     assert_eq!(read.fingerprint, shown());
     assert_eq!(read.differs, Vec::<String>::new());
-    agent_reads(&bed, dmi("2.2.0"));
+    agent_reads(&fixture, dmi("2.2.0"));
     let read = nodes::reprobe(core, &operator, NODE).await.unwrap();
     assert_ne!(read.fingerprint, shown(), "it is another one now");
     assert_eq!(read.differs, ["bios"]);
     // Without its BMC's part it has none, here as everywhere.
-    bed.bmc_says(settings(Reading::failed("401 Unauthorized")));
+    fixture.bmc_says(settings(Reading::failed("401 Unauthorized")));
     let read = nodes::reprobe(core, &operator, NODE).await.unwrap();
     assert_eq!(read.fingerprint, None);
 }

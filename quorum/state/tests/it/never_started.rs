@@ -15,12 +15,12 @@ use lattice_quorum_types::{
 
 const EVIDENCE: &str = "boot 1 was over before anything was sent";
 
-struct Bed {
+struct DispatcherFixture {
     c: Cluster,
     fence: Fence,
 }
 
-impl Bed {
+impl DispatcherFixture {
     fn new() -> Self {
         let mut c = Cluster::default();
         c.create("atlas", Some(limits(8))).unwrap();
@@ -113,9 +113,9 @@ impl Bed {
 #[test]
 fn what_never_ran_waits_again_whatever_its_policy() {
     for requeue in [Requeue::Never, Requeue::Once, Requeue::Always] {
-        let mut bed = Bed::new();
-        let id = bed.submit(1, requeue);
-        let applied = bed.never_started(id, 0).unwrap();
+        let mut fixture = DispatcherFixture::new();
+        let id = fixture.submit(1, requeue);
+        let applied = fixture.never_started(id, 0).unwrap();
         assert!(applied.events.iter().any(|event| matches!(
             &event.kind,
             EventKind::Allocation {
@@ -123,35 +123,41 @@ fn what_never_ran_waits_again_whatever_its_policy() {
                 ..
             }
         )));
-        let waits = bed.c.state.allocation(id).unwrap().clone();
+        let waits = fixture.c.state.allocation(id).unwrap().clone();
         assert_eq!((waits.state, waits.attempt), (Pending, 1), "{requeue:?}");
         let RankPhase::Ended { exit, .. } = &waits.ranks[0].phase else {
             panic!("{waits:?}")
         };
         assert_eq!(exit.to_string(), format!("lost: never started: {EVIDENCE}"));
-        assert!(bed.c.state.nodes().all(|node| node.holder.is_none()));
-        let used = bed.c.state.project(&path("atlas")).unwrap().total().nodes;
+        assert!(fixture.c.state.nodes().all(|node| node.holder.is_none()));
+        let used = fixture
+            .c
+            .state
+            .project(&path("atlas"))
+            .unwrap()
+            .total()
+            .nodes;
         assert_eq!(used, 0);
     }
 }
 
 #[test]
 fn it_is_not_counted_against_once_before_or_after_it_was_spent() {
-    let mut bed = Bed::new();
-    let id = bed.submit(1, Requeue::Once);
-    bed.never_started(id, 0).unwrap();
+    let mut fixture = DispatcherFixture::new();
+    let id = fixture.submit(1, Requeue::Once);
+    fixture.never_started(id, 0).unwrap();
     // The second attempt is the first that counts.
-    bed.c.assign(id).unwrap();
-    bed.starts(id, 0);
-    bed.is_lost(id);
-    assert_eq!(bed.state(id), Pending);
-    bed.c.assign(id).unwrap();
-    bed.never_started(id, 0).unwrap();
-    assert_eq!(bed.state(id), Pending);
-    bed.c.assign(id).unwrap();
-    bed.starts(id, 0);
-    bed.is_lost(id);
-    let ended = bed.c.state.allocation(id).unwrap();
+    fixture.c.assign(id).unwrap();
+    fixture.starts(id, 0);
+    fixture.is_lost(id);
+    assert_eq!(fixture.state(id), Pending);
+    fixture.c.assign(id).unwrap();
+    fixture.never_started(id, 0).unwrap();
+    assert_eq!(fixture.state(id), Pending);
+    fixture.c.assign(id).unwrap();
+    fixture.starts(id, 0);
+    fixture.is_lost(id);
+    let ended = fixture.c.state.allocation(id).unwrap();
     assert_eq!((ended.state, ended.attempt), (Failed, 4));
 }
 
@@ -159,43 +165,43 @@ fn it_is_not_counted_against_once_before_or_after_it_was_spent() {
 /// that it never did.
 #[test]
 fn what_may_have_run_is_lost_and_counts() {
-    let mut bed = Bed::new();
+    let mut fixture = DispatcherFixture::new();
     for (requeue, wanted) in [(Requeue::Never, Failed), (Requeue::Once, Pending)] {
-        let id = bed.submit(1, requeue);
-        bed.is_lost(id);
-        assert_eq!(bed.state(id), wanted);
+        let id = fixture.submit(1, requeue);
+        fixture.is_lost(id);
+        assert_eq!(fixture.state(id), wanted);
     }
 }
 
 #[test]
 fn one_rank_that_ran_makes_the_attempt_count() {
-    let mut bed = Bed::new();
-    let id = bed.submit(2, Requeue::Never);
-    bed.starts(id, 0);
-    bed.never_started(id, 1).unwrap();
-    assert_eq!(bed.state(id), Stopping);
-    bed.report(id, 0, RankExit::Stopped);
-    assert_eq!(bed.state(id), Failed);
+    let mut fixture = DispatcherFixture::new();
+    let id = fixture.submit(2, Requeue::Never);
+    fixture.starts(id, 0);
+    fixture.never_started(id, 1).unwrap();
+    assert_eq!(fixture.state(id), Stopping);
+    fixture.report(id, 0, RankExit::Stopped);
+    assert_eq!(fixture.state(id), Failed);
     // Nor is it certain of one that only its agent's word ended before it was seen to start.
-    let id = bed.submit(2, Requeue::Never);
-    bed.never_started(id, 1).unwrap();
-    bed.report(id, 0, RankExit::Stopped);
-    assert_eq!(bed.state(id), Failed);
-    let id = bed.submit(2, Requeue::Never);
+    let id = fixture.submit(2, Requeue::Never);
+    fixture.never_started(id, 1).unwrap();
+    fixture.report(id, 0, RankExit::Stopped);
+    assert_eq!(fixture.state(id), Failed);
+    let id = fixture.submit(2, Requeue::Never);
     for rank in [0, 1] {
-        bed.never_started(id, rank).unwrap();
+        fixture.never_started(id, rank).unwrap();
     }
-    assert_eq!(bed.state(id), Pending);
+    assert_eq!(fixture.state(id), Pending);
 }
 
 #[test]
 fn an_agents_word_that_it_runs_outweighs_it() {
-    let mut bed = Bed::new();
-    let id = bed.submit(1, Requeue::Never);
-    bed.starts(id, 0);
-    assert_eq!(bed.state(id), Running);
-    bed.never_started(id, 0).unwrap();
-    let ended = bed.c.state.allocation(id).unwrap();
+    let mut fixture = DispatcherFixture::new();
+    let id = fixture.submit(1, Requeue::Never);
+    fixture.starts(id, 0);
+    assert_eq!(fixture.state(id), Running);
+    fixture.never_started(id, 0).unwrap();
+    let ended = fixture.c.state.allocation(id).unwrap();
     assert_eq!(ended.state, Failed);
     let node = ended.ranks[0].node.clone();
     assert_eq!(ended.stop, Some(StopCause::NodeLost { node }));
@@ -203,65 +209,66 @@ fn an_agents_word_that_it_runs_outweighs_it() {
 
 #[test]
 fn what_goes_back_for_nothing_does_so_five_times() {
-    let mut bed = Bed::new();
-    let id = bed.submit(1, Requeue::Never);
+    let mut fixture = DispatcherFixture::new();
+    let id = fixture.submit(1, Requeue::Never);
     for _ in 0..5 {
-        bed.never_started(id, 0).unwrap();
-        assert_eq!(bed.state(id), Pending);
-        bed.c.assign(id).unwrap();
+        fixture.never_started(id, 0).unwrap();
+        assert_eq!(fixture.state(id), Pending);
+        fixture.c.assign(id).unwrap();
     }
-    bed.never_started(id, 0).unwrap();
-    assert_eq!(bed.state(id), Failed);
+    fixture.never_started(id, 0).unwrap();
+    assert_eq!(fixture.state(id), Failed);
 }
 
 #[test]
 fn only_the_dispatcher_under_its_lease_says_so() {
-    let mut bed = Bed::new();
-    let id = bed.submit(1, Requeue::Never);
-    let refused = bed.says(id, 0, None).unwrap_err();
+    let mut fixture = DispatcherFixture::new();
+    let id = fixture.submit(1, Requeue::Never);
+    let refused = fixture.says(id, 0, None).unwrap_err();
     assert!(matches!(refused, Refusal::Forbidden { .. }), "{refused}");
     let stale = Fence {
-        epoch: bed.fence.epoch + 1,
-        ..bed.fence.clone()
+        epoch: fixture.fence.epoch + 1,
+        ..fixture.fence.clone()
     };
-    let refused = bed.says(id, 0, Some(stale)).unwrap_err();
+    let refused = fixture.says(id, 0, Some(stale)).unwrap_err();
     assert!(matches!(refused, Refusal::StaleEpoch { .. }), "{refused}");
-    assert_eq!(bed.state(id), Starting);
+    assert_eq!(fixture.state(id), Starting);
 }
 
 #[test]
 fn a_cancel_meanwhile_holds() {
-    let mut bed = Bed::new();
-    let id = bed.submit(2, Requeue::Never);
-    bed.never_started(id, 0).unwrap();
-    assert_eq!(bed.state(id), Stopping);
-    bed.c.admin(Command::Cancel { id }).unwrap();
-    bed.never_started(id, 1).unwrap();
-    assert_eq!(bed.state(id), Cancelled);
+    let mut fixture = DispatcherFixture::new();
+    let id = fixture.submit(2, Requeue::Never);
+    fixture.never_started(id, 0).unwrap();
+    assert_eq!(fixture.state(id), Stopping);
+    fixture.c.admin(Command::Cancel { id }).unwrap();
+    fixture.never_started(id, 1).unwrap();
+    assert_eq!(fixture.state(id), Cancelled);
 }
 
 #[test]
 fn what_is_known_of_it_outlives_a_restart_and_ends_with_the_allocation() {
-    let mut bed = Bed::new();
-    let empty = bed.c.state.snapshot().len();
-    let id = bed.submit(2, Requeue::Once);
-    bed.never_started(id, 0).unwrap();
-    bed.c.state = State::restore(&bed.c.state.snapshot()).unwrap();
-    bed.never_started(id, 1).unwrap();
-    assert_eq!(bed.state(id), Pending);
-    bed.c.state = State::restore(&bed.c.state.snapshot()).unwrap();
-    bed.c.assign(id).unwrap();
-    bed.c.start_all(id);
-    let node: NodeId = bed.c.nodes_of(id).remove(1);
-    let (at, fault) = (bed.c.now(), None);
+    let mut fixture = DispatcherFixture::new();
+    let empty = fixture.c.state.snapshot().len();
+    let id = fixture.submit(2, Requeue::Once);
+    fixture.never_started(id, 0).unwrap();
+    fixture.c.state = State::restore(&fixture.c.state.snapshot()).unwrap();
+    fixture.never_started(id, 1).unwrap();
+    assert_eq!(fixture.state(id), Pending);
+    fixture.c.state = State::restore(&fixture.c.state.snapshot()).unwrap();
+    fixture.c.assign(id).unwrap();
+    fixture.c.start_all(id);
+    let node: NodeId = fixture.c.nodes_of(id).remove(1);
+    let (at, fault) = (fixture.c.now(), None);
     let evidence = "node rebooted".to_owned();
     let exit = RankExit::Lost { evidence };
-    bed.c
+    fixture
+        .c
         .report(id, &node, RankReport::Ended { at, exit, fault })
         .unwrap();
-    bed.report(id, 0, RankExit::Stopped);
-    assert_eq!(bed.state(id), Pending, "the first that counts");
-    bed.c.admin(Command::Cancel { id }).unwrap();
-    assert_eq!(bed.state(id), Cancelled);
-    assert!(bed.c.state.snapshot().len() > empty);
+    fixture.report(id, 0, RankExit::Stopped);
+    assert_eq!(fixture.state(id), Pending, "the first that counts");
+    fixture.c.admin(Command::Cancel { id }).unwrap();
+    assert_eq!(fixture.state(id), Cancelled);
+    assert!(fixture.c.state.snapshot().len() > empty);
 }

@@ -3,7 +3,7 @@
 //! on under its own certificate: to control they are a member's, and they claim to be n2's.
 
 use super::{
-    bed::{Bed, CELL, CLUSTER, authority, credentials},
+    fixture::{CELL, CLUSTER, ClusterFixture, authority, credentials},
     names::member,
 };
 use lattice_cluster::LOOPBACK;
@@ -50,7 +50,7 @@ struct Relay {
 }
 
 impl Relay {
-    async fn start(bed: &Bed) -> Self {
+    async fn start(cluster: &ClusterFixture) -> Self {
         let theirs = authority();
         let bind = |role, id| {
             let own = credentials(&theirs, CLUSTER, role, id);
@@ -58,8 +58,8 @@ impl Relay {
         };
         let (stranger, inner) = (bind(Role::Agent, "n2"), bind(Role::Control, "relay"));
         // The only thing of ours: a certificate of n1.
-        let outer = member(bed, Role::Agent, "n1");
-        let to_control = outer.peer(bed.control.mesh_addr(), Expect::role(Role::Control));
+        let outer = member(cluster, Role::Agent, "n1");
+        let to_control = outer.peer(cluster.control.mesh_addr(), Expect::role(Role::Control));
         let to_stranger = inner.peer(stranger.local_addr(), Expect::role(Role::Agent));
         let members: &[Role] = &[Role::Agent, Role::Control];
         let out = Router::new().messages(MESSAGE_KIND, members, move |_, bytes| {
@@ -103,26 +103,26 @@ impl Relay {
 
 /// Control comes to hear the lie. A job that holds n2 goes on holding it and a new one is sent to
 /// the real n2; n2 is alive, ready and not drained.
-pub async fn what_gossip_claims_of_another_moves_nothing(bed: &Bed) {
+pub async fn what_gossip_claims_of_another_moves_nothing(cluster: &ClusterFixture) {
     let (go, ran) = (
-        bed.folder().join("forged-go"),
-        bed.folder().join("forged-ran"),
+        cluster.folder().join("forged-go"),
+        cluster.folder().join("forged-ran"),
     );
     let script = format!(
         "echo \"$LATTICE_NODE\" >> {}; until [ -e {} ]; do sleep 0.05; done; exit 7",
         ran.display(),
         go.display()
     );
-    let before = bed.node("n2").await;
-    let held = bed.job_on("n2", &script).await;
+    let before = cluster.node("n2").await;
+    let held = cluster.job_on("n2", &script).await;
     let reaches = |id, wanted| async move {
-        let found = bed.allocation(id).await;
+        let found = cluster.allocation(id).await;
         (found.state == wanted).then_some(found)
     };
     eventually("the job runs", || reaches(held, AllocationState::Running)).await;
 
-    let relay = Relay::start(bed).await;
-    let (core, n2) = (bed.core(), super::bed::node("n2"));
+    let relay = Relay::start(cluster).await;
+    let (core, n2) = (cluster.core(), super::fixture::node("n2"));
     let hears_it = || async {
         let view = core.view();
         let seen = view.node(&n2)?.seen.as_ref()?;
@@ -145,7 +145,7 @@ pub async fn what_gossip_claims_of_another_moves_nothing(bed: &Bed) {
         if machine.may_blame(Instant::now()) {
             assert_eq!(view.node(&n2).unwrap().liveness, Liveness::Alive);
         }
-        let node = bed.node("n2").await;
+        let node = cluster.node("n2").await;
         assert_eq!(
             (node.lifecycle, &node.drain),
             (Lifecycle::Ready, &before.drain)
@@ -157,7 +157,7 @@ pub async fn what_gossip_claims_of_another_moves_nothing(bed: &Bed) {
     eventually("the job ends", || reaches(held, AllocationState::Failed)).await;
 
     // That a node gets no work on a lie is what a hint may cost; where it goes is not.
-    let next = bed.job_on("n2", &script).await;
+    let next = cluster.job_on("n2", &script).await;
     relay.cell.publish(&lies(Verdict::Healthy)).unwrap();
     let next = eventually("the next one ends too", || {
         reaches(next, AllocationState::Failed)

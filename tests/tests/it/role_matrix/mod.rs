@@ -3,13 +3,13 @@
 //!
 //! `cargo test -p lattice-tests --test it role_matrix:: -- --nocapture` prints the matrix.
 
-mod bed;
+mod fixture;
 mod forged;
 mod names;
 mod raw;
 mod spec;
 
-use bed::{Bed, CLUSTER, authority, credentials, valid};
+use fixture::{CLUSTER, ClusterFixture, authority, credentials, valid};
 use lattice_mesh::{Clock as _, Credentials, Mesh, Role, SystemClock, Validity};
 use lattice_quorum_types::{Command, UnixMillis};
 use lattice_tests::{
@@ -89,25 +89,25 @@ fn name_of(role: Role, caller: Caller) -> String {
 }
 
 impl Cards {
-    fn print(bed: &Bed) -> Self {
+    fn print(cluster: &ClusterFixture) -> Self {
         let foreign = authority();
         let now = SystemClock.now().0;
         let past = Validity {
             not_before: UnixMillis(now - 7_200_000),
             not_after: UnixMillis(now - 3_600_000),
         };
-        let earlier = Validity::from_now(UnixMillis(now - 60_000), bed::DAY);
+        let earlier = Validity::from_now(UnixMillis(now - 60_000), fixture::DAY);
         let mut cards = BTreeMap::new();
         for caller in Caller::ALL {
             for role in Role::ALL {
                 let name = name_of(role, caller);
                 let card = match caller {
                     Caller::Nobody => continue,
-                    Caller::Is(_) => credentials(&bed.authority, CLUSTER, role, &name),
+                    Caller::Is(_) => credentials(&cluster.authority, CLUSTER, role, &name),
                     // Of a minute ago: it is void from the moment it is declared so.
-                    Caller::Revoked => valid(&bed.authority, CLUSTER, role, &name, earlier),
-                    Caller::Expired => valid(&bed.authority, CLUSTER, role, &name, past),
-                    Caller::OtherCluster => credentials(&bed.authority, "other", role, &name),
+                    Caller::Revoked => valid(&cluster.authority, CLUSTER, role, &name, earlier),
+                    Caller::Expired => valid(&cluster.authority, CLUSTER, role, &name, past),
+                    Caller::OtherCluster => credentials(&cluster.authority, "other", role, &name),
                     Caller::OtherAuthority => credentials(&foreign, CLUSTER, role, &name),
                 };
                 cards.insert((caller, role), card);
@@ -126,21 +126,21 @@ impl Cards {
     }
 }
 
-fn mesh(bed: &Bed, server: Server) -> &Mesh {
+fn mesh(cluster: &ClusterFixture, server: Server) -> &Mesh {
     match server {
-        Server::Quorum => bed.quorum.mesh(),
-        Server::Control => bed.control.mesh(),
-        Server::Agent => bed.agents[0].mesh(),
+        Server::Quorum => cluster.quorum.mesh(),
+        Server::Control => cluster.control.mesh(),
+        Server::Agent => cluster.agents[0].mesh(),
     }
 }
 
 /// Callers of every role, connected to every daemon and let in while they were trusted.
-async fn connected(bed: &Bed, cards: &Cards) -> Vec<(Server, Role, Line)> {
+async fn connected(cluster: &ClusterFixture, cards: &Cards) -> Vec<(Server, Role, Line)> {
     let mut lines = Vec::new();
     for server in [Server::Quorum, Server::Control, Server::Agent] {
         for role in Role::ALL {
             let card = &cards.cards[&(Caller::Revoked, role)];
-            let line = Line::open(Some(card), mesh(bed, server).local_addr()).await;
+            let line = Line::open(Some(card), mesh(cluster, server).local_addr()).await;
             // Everybody may ask that of everybody.
             assert_eq!(line.ask("mesh.trust").await, Answer::LetIn);
             lines.push((server, role, line));
@@ -150,18 +150,18 @@ async fn connected(bed: &Bed, cards: &Cards) -> Vec<(Server, Role, Line)> {
 }
 
 /// Declares the certificates of `Caller::Revoked` void, and waits until every daemon knows.
-async fn revoke(bed: &Bed) {
+async fn revoke(cluster: &ClusterFixture) {
     for role in Role::ALL {
         let revoke = Command::RevokeCertificates {
             name: name_of(role, Caller::Revoked),
             role,
             reason: "for the test".to_owned(),
         };
-        bed.propose(revoke).await.unwrap();
+        cluster.propose(revoke).await.unwrap();
     }
     for server in [Server::Quorum, Server::Control, Server::Agent] {
         let knows = || {
-            let bundle = mesh(bed, server).bundle();
+            let bundle = mesh(cluster, server).bundle();
             bundle.is_some_and(|signed| signed.peek().unwrap().revoked.len() == Role::ALL.len())
         };
         until(&format!("{server:?} knows who is revoked"), knows).await;
@@ -169,10 +169,10 @@ async fn revoke(bed: &Bed) {
 }
 
 /// What the daemons serve is what the specification names, with the same callers.
-fn the_specification_is_complete(bed: &Bed) {
+fn the_specification_is_complete(cluster: &ClusterFixture) {
     let sorted = |callers: &[Role]| callers.iter().copied().collect::<BTreeSet<Role>>();
     for server in [Server::Quorum, Server::Control, Server::Agent] {
-        let served: BTreeMap<_, _> = mesh(bed, server)
+        let served: BTreeMap<_, _> = mesh(cluster, server)
             .served()
             .into_iter()
             .map(|served| (served.method, sorted(served.callers)))
@@ -186,7 +186,7 @@ fn the_specification_is_complete(bed: &Bed) {
             served, meant,
             "{server:?}: left is served, right is specified"
         );
-        let taken: Vec<_> = mesh(bed, server)
+        let taken: Vec<_> = mesh(cluster, server)
             .messages_taken()
             .into_iter()
             .map(|(kind, callers)| (kind, sorted(callers)))
@@ -220,7 +220,7 @@ fn named(rule: &Rule) -> &'static str {
 }
 
 /// Every cell, asked; a line for each that is not as specified.
-async fn ask_all(bed: &Bed, cards: &Cards) -> (Matrix, Vec<String>) {
+async fn ask_all(cluster: &ClusterFixture, cards: &Cards) -> (Matrix, Vec<String>) {
     let titles = Caller::ALL.map(Caller::title);
     let head = ["served by", "method"].into_iter().chain(titles);
     let mut matrix = Matrix::new(head.chain(["another's name"]));
@@ -238,7 +238,7 @@ async fn ask_all(bed: &Bed, cards: &Cards) -> (Matrix, Vec<String>) {
             let line = match lines.entry(key) {
                 Entry::Occupied(open) => open.into_mut(),
                 Entry::Vacant(free) => {
-                    let to = mesh(bed, rule.server).local_addr();
+                    let to = mesh(cluster, rule.server).local_addr();
                     free.insert(Line::open(cards.card(caller, rule), to).await)
                 }
             };
@@ -262,12 +262,12 @@ async fn ask_all(bed: &Bed, cards: &Cards) -> (Matrix, Vec<String>) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn everybody_may_call_what_is_specified_and_nothing_else() {
-    let bed = Bed::found().await;
-    bed.is_ready().await;
-    the_specification_is_complete(&bed);
-    let cards = Cards::print(&bed);
-    let lines = connected(&bed, &cards).await;
-    revoke(&bed).await;
+    let cluster = ClusterFixture::found().await;
+    cluster.is_ready().await;
+    the_specification_is_complete(&cluster);
+    let cards = Cards::print(&cluster);
+    let lines = connected(&cluster, &cards).await;
+    revoke(&cluster).await;
     for (server, role, line) in &lines {
         // A daemon closes what is open a moment after it knows who is revoked.
         let answer = eventually("a connection of before is closed", || async {
@@ -281,26 +281,26 @@ async fn everybody_may_call_what_is_specified_and_nothing_else() {
         );
         assert!(matches!(answer, Answer::Refused(_)), "{answer:?}");
     }
-    let before = bed.hot().await;
-    let (matrix, wrong) = ask_all(&bed, &cards).await;
-    let after = bed.hot().await;
+    let before = cluster.hot().await;
+    let (matrix, wrong) = ask_all(&cluster, &cards).await;
+    let after = cluster.hot().await;
     println!("{matrix}");
     assert!(wrong.is_empty(), "{wrong:#?}");
     assert_eq!(before.nodes, after.nodes);
     assert_eq!(before.allocations, after.allocations);
     assert_eq!(before.projects, after.projects);
     bless::check("role-matrix.txt", &matrix.to_string());
-    bed.stop().await;
+    cluster.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_speaks_for_another() {
-    let bed = Bed::found().await;
-    bed.is_ready().await;
-    names::a_report_of_anothers_rank_changes_nothing(&bed).await;
-    names::a_renewal_gives_the_callers_own_name(&bed).await;
-    names::a_taken_name_is_not_given_again(&bed).await;
-    names::a_member_proposes_no_more_than_an_enrolment(&bed).await;
-    forged::what_gossip_claims_of_another_moves_nothing(&bed).await;
-    bed.stop().await;
+    let cluster = ClusterFixture::found().await;
+    cluster.is_ready().await;
+    names::a_report_of_anothers_rank_changes_nothing(&cluster).await;
+    names::a_renewal_gives_the_callers_own_name(&cluster).await;
+    names::a_taken_name_is_not_given_again(&cluster).await;
+    names::a_member_proposes_no_more_than_an_enrolment(&cluster).await;
+    forged::what_gossip_claims_of_another_moves_nothing(&cluster).await;
+    cluster.stop().await;
 }

@@ -1,6 +1,6 @@
 //! Callers that name somebody else.
 
-use super::bed::{Bed, CLUSTER, credentials};
+use super::fixture::{CLUSTER, ClusterFixture, credentials};
 use lattice_cluster::LOOPBACK;
 use lattice_mesh::{
     CallError, EnrolError, EnrolRefused, Expect, Identity, JoinToken, Mesh, MeshConfig, Renew,
@@ -19,23 +19,23 @@ use std::time::Duration;
 const SOON: Duration = Duration::from_secs(20);
 
 /// A member of this name, which need not be a daemon.
-pub fn member(bed: &Bed, role: Role, id: &str) -> Mesh {
-    let own = credentials(&bed.authority, CLUSTER, role, id);
+pub fn member(cluster: &ClusterFixture, role: Role, id: &str) -> Mesh {
+    let own = credentials(&cluster.authority, CLUSTER, role, id);
     Mesh::bind(LOOPBACK, own, MeshConfig::default()).unwrap()
 }
 
 /// n1's certificate, and a report of the rank that runs on n2.
-pub async fn a_report_of_anothers_rank_changes_nothing(bed: &Bed) {
-    let go = bed.folder().join("go");
+pub async fn a_report_of_anothers_rank_changes_nothing(cluster: &ClusterFixture) {
+    let go = cluster.folder().join("go");
     let script = format!("until [ -e {} ]; do sleep 0.05; done; exit 7", go.display());
-    let id = bed.job_on("n2", &script).await;
+    let id = cluster.job_on("n2", &script).await;
     let state = |wanted| async move {
-        let found = bed.allocation(id).await;
+        let found = cluster.allocation(id).await;
         (found.state == wanted).then_some(found)
     };
     let before = eventually("the job runs", || state(AllocationState::Running)).await;
-    let n1 = member(bed, Role::Agent, "n1");
-    let control = n1.peer(bed.control.mesh_addr(), Expect::role(Role::Control));
+    let n1 = member(cluster, Role::Agent, "n1");
+    let control = n1.peer(cluster.control.mesh_addr(), Expect::role(Role::Control));
     let at = UnixMillis(before.started_at.unwrap().0 + 1);
     for exit in [
         RankExit::Exited { code: 0 },
@@ -60,10 +60,10 @@ pub async fn a_report_of_anothers_rank_changes_nothing(bed: &Bed) {
         };
         println!("n1 reports of n2's rank: {reason}");
     }
-    assert_eq!(bed.allocation(id).await, before);
-    assert_eq!(bed.node("n2").await.holder.unwrap().allocation, id);
-    assert_eq!(bed.node("n1").await.drain, []);
-    assert_eq!(bed.node("n2").await.drain, []);
+    assert_eq!(cluster.allocation(id).await, before);
+    assert_eq!(cluster.node("n2").await.holder.unwrap().allocation, id);
+    assert_eq!(cluster.node("n1").await.drain, []);
+    assert_eq!(cluster.node("n2").await.drain, []);
     std::fs::write(&go, "").unwrap();
     let ended = eventually("the job ends", || state(AllocationState::Failed)).await;
     let text = format!("{:?}", ended.ranks[0].phase);
@@ -73,10 +73,10 @@ pub async fn a_report_of_anothers_rank_changes_nothing(bed: &Bed) {
 
 /// The request carries a key and, if it likes, any name; the certificate that comes back carries
 /// the caller's.
-pub async fn a_renewal_gives_the_callers_own_name(bed: &Bed) {
+pub async fn a_renewal_gives_the_callers_own_name(cluster: &ClusterFixture) {
     for (role, id) in [(Role::Agent, "n1"), (Role::Control, "desk2")] {
-        let caller = member(bed, role, id);
-        let quorum = caller.peer(bed.quorum.addr(), Expect::role(Role::Quorum));
+        let caller = member(cluster, role, id);
+        let quorum = caller.peer(cluster.quorum.addr(), Expect::role(Role::Quorum));
         let key = rcgen::KeyPair::generate().unwrap();
         let mut params = rcgen::CertificateParams::default();
         let wanted = Identity::new(CLUSTER, Role::Agent, "n2").unwrap().uri();
@@ -96,8 +96,8 @@ pub async fn a_renewal_gives_the_callers_own_name(bed: &Bed) {
     }
 }
 
-async fn token(bed: &Bed, replace: bool) -> JoinToken {
-    let token = JoinToken::generate(Role::Agent, bed.authority.pin());
+async fn token(cluster: &ClusterFixture, replace: bool) -> JoinToken {
+    let token = JoinToken::generate(Role::Agent, cluster.authority.pin());
     let grant = TokenGrant {
         hash: token.hash(),
         role: Role::Agent,
@@ -107,21 +107,24 @@ async fn token(bed: &Bed, replace: bool) -> JoinToken {
         replace,
         expires_at: UnixMillis(u64::MAX / 2),
     };
-    bed.propose(Command::CreateToken { grant }).await.unwrap();
+    cluster
+        .propose(Command::CreateToken { grant })
+        .await
+        .unwrap();
     token
 }
 
 /// Only a token that permits it, together with an agent that asks for it, takes a name over; then
 /// the certificates before it hold no more.
-pub async fn a_taken_name_is_not_given_again(bed: &Bed) {
-    let addr = bed.quorum.addr();
+pub async fn a_taken_name_is_not_given_again(cluster: &ClusterFixture) {
+    let addr = cluster.quorum.addr();
     let config = MeshConfig::default();
-    let first = token(bed, false).await;
+    let first = token(cluster, false).await;
     let first = enrol_with(addr, &first, "n3", false, &config)
         .await
         .unwrap();
     for (permits, asks) in [(false, false), (false, true), (true, false)] {
-        let token = token(bed, permits).await;
+        let token = token(cluster, permits).await;
         let refused = enrol_with(addr, &token, "n3", asks, &config)
             .await
             .unwrap_err();
@@ -142,7 +145,7 @@ pub async fn a_taken_name_is_not_given_again(bed: &Bed) {
         .connect(addr, Expect::role(Role::Quorum))
         .await
         .unwrap();
-    let good = token(bed, true).await;
+    let good = token(cluster, true).await;
     enrol_with(addr, &good, "n3", true, &config).await.unwrap();
     eventually("the first certificate of n3 holds no more", || async {
         quorum.connected().await.is_err().then_some(())
@@ -152,16 +155,16 @@ pub async fn a_taken_name_is_not_given_again(bed: &Bed) {
 }
 
 /// A quorum member's certificate is not an administrator's.
-pub async fn a_member_proposes_no_more_than_an_enrolment(bed: &Bed) {
-    let member = member(bed, Role::Quorum, "9");
-    let quorum = member.peer(bed.quorum.addr(), Expect::role(Role::Quorum));
+pub async fn a_member_proposes_no_more_than_an_enrolment(cluster: &ClusterFixture) {
+    let member = member(cluster, Role::Quorum, "9");
+    let quorum = member.peer(cluster.quorum.addr(), Expect::role(Role::Quorum));
     let command = Command::Drain {
-        node: super::bed::node("n1"),
+        node: super::fixture::node("n1"),
         reason: Some("a member says so".to_owned()),
         expected: None,
     };
     let propose = Propose {
-        envelopes: vec![bed.envelope(command, None)],
+        envelopes: vec![cluster.envelope(command, None)],
     };
     let refused = quorum.call(&propose, SOON).await.unwrap_err();
     println!("a member proposes a drain: {refused}");
@@ -169,6 +172,6 @@ pub async fn a_member_proposes_no_more_than_an_enrolment(bed: &Bed) {
         matches!(refused, CallError::HandlerFailed { .. }),
         "{refused}"
     );
-    assert_eq!(bed.node("n1").await.drain, []);
+    assert_eq!(cluster.node("n1").await.drain, []);
     member.shutdown(Duration::ZERO).await;
 }

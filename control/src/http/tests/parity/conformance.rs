@@ -1,7 +1,7 @@
 //! What is asked of nodes, conformance and projects, on both faces: the same callers, the same
 //! refusals, the same answers.
 
-use super::{super::bed::Bed, Said, WHO, said};
+use super::{super::fixture::ApiFixture, Said, WHO, said};
 use futures::{FutureExt, future::BoxFuture};
 use lattice_api::{Problem, v1};
 use lattice_quorum_types::AllocationId;
@@ -242,16 +242,16 @@ fn others() -> Vec<Case> {
     ]
 }
 
-pub(super) async fn channel(bed: &Bed) -> Channel {
-    let tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(&bed.ca_pem));
-    let endpoint = Channel::from_shared(bed.url("")).unwrap();
+pub(super) async fn channel(fixture: &ApiFixture) -> Channel {
+    let tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(&fixture.ca_pem));
+    let endpoint = Channel::from_shared(fixture.url("")).unwrap();
     endpoint.tls_config(tls).unwrap().connect().await.unwrap()
 }
 
-async fn rest(bed: &Bed, who: &str, case: &Case) -> Said {
-    let url = bed.url(&format!("/api/v1/{}", case.path));
-    let request = bed.raw().request(case.method.clone(), url);
-    let request = request.bearer_auth(bed.token(who));
+async fn rest(fixture: &ApiFixture, who: &str, case: &Case) -> Said {
+    let url = fixture.url(&format!("/api/v1/{}", case.path));
+    let request = fixture.raw().request(case.method.clone(), url);
+    let request = request.bearer_auth(fixture.token(who));
     let request = match &case.body {
         Value::Null => request,
         body => request.json(body),
@@ -263,8 +263,8 @@ async fn rest(bed: &Bed, who: &str, case: &Case) -> Said {
     }
 }
 
-async fn grpc(bed: &Bed, who: &str, case: &Case) -> Said {
-    let status = (case.call)(channel(bed).await, &bed.token(who))
+async fn grpc(fixture: &ApiFixture, who: &str, case: &Case) -> Said {
+    let status = (case.call)(channel(fixture).await, &fixture.token(who))
         .await
         .err()?;
     let problem: Problem = Problem::from_grpc(&status).unwrap();
@@ -272,11 +272,11 @@ async fn grpc(bed: &Bed, who: &str, case: &Case) -> Said {
 }
 
 /// With an allocation of alice's that waits.
-async fn furnished() -> Bed {
-    let bed = Bed::furnished().await;
-    let id = bed.submit("alice", "atlas/web", 1).await;
+async fn furnished() -> ApiFixture {
+    let fixture = ApiFixture::furnished().await;
+    let id = fixture.submit("alice", "atlas/web", 1).await;
     assert_eq!(id, AllocationId(1));
-    bed
+    fixture
 }
 
 #[tokio::test]
@@ -321,10 +321,10 @@ async fn both_faces_say_the_same_of_nodes_conformance_and_projects() {
 
 #[tokio::test]
 async fn both_faces_tell_the_same_of_a_baseline_of_groups_and_of_drift() {
-    let bed = furnished().await;
-    let (op, eye) = (bed.token("op"), bed.client("eye"));
+    let fixture = furnished().await;
+    let (op, eye) = (fixture.token("op"), fixture.client("eye"));
     let op = op.as_str();
-    let mut client = ConformanceClient::new(channel(&bed).await);
+    let mut client = ConformanceClient::new(channel(&fixture).await);
     let set = kernel(text("6.8.0"));
     let set = client.set_baseline(by(op, set)).await.unwrap().into_inner();
     assert_eq!((set.version, set.classes), (1, vec!["kernel".to_owned()]));

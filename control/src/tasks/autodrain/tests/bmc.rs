@@ -10,33 +10,33 @@ use crate::tasks::{
 use lattice_placement::Health;
 
 struct Beside {
-    bed: Bed,
+    fixture: AutodrainFixture,
     bmc: Bmc,
 }
 
 impl Beside {
     /// A node that says itself that it is sound, with its BMC.
     async fn new(checks: &str) -> Self {
-        let bed = Bed::new(Policy::Warn);
-        bed.finds(&[]);
-        let bmc = Bmc::of(&bed.world, checks).await;
-        bmc.is_looked_at(&bed.world).await;
-        Self { bed, bmc }
+        let fixture = AutodrainFixture::new(Policy::Warn);
+        fixture.finds(&[]);
+        let bmc = Bmc::of(&fixture.world, checks).await;
+        bmc.is_looked_at(&fixture.world).await;
+        Self { fixture, bmc }
     }
 
     /// What the usual look at the BMC finds.
     async fn is_called(&self, health: &str) {
         self.bmc.calls_it(health);
-        self.bmc.is_looked_at(&self.bed.world).await;
+        self.bmc.is_looked_at(&self.fixture.world).await;
     }
 
     async fn is_drained(&mut self) {
         self.is_called("Critical").await;
-        assert_eq!(self.bed.pass().await.drained, 1);
+        assert_eq!(self.fixture.pass().await.drained, 1);
     }
 
     fn reasons(&self) -> Vec<String> {
-        let reasons = self.bed.reasons().into_iter();
+        let reasons = self.fixture.reasons().into_iter();
         reasons
             .map(|(owner, why)| format!("{owner}: {why}"))
             .collect()
@@ -46,21 +46,25 @@ impl Beside {
 #[tokio::test]
 async fn what_its_bmc_names_drains_a_node_by_a_new_look_and_its_end_brings_it_back() {
     let mut it = Beside::new(CRITICAL_DRAINS).await;
-    assert_eq!(it.bed.pass().await, AutoDrainReport::default());
+    assert_eq!(it.fixture.pass().await, AutoDrainReport::default());
     it.is_called("Critical").await;
     let before = it.bmc.looks();
-    assert_eq!(it.bed.pass().await.drained, 1);
+    assert_eq!(it.fixture.pass().await.drained, 1);
     assert!(it.bmc.looks() > before, "it was looked at for this");
     assert_eq!(it.reasons(), [format!("service:health: {NAMED}")]);
-    assert_eq!(it.bed.world.node().lifecycle, Lifecycle::Drained);
-    let revision = it.bed.world.node().revision;
-    assert_eq!(it.bed.pass().await, AutoDrainReport::default());
-    assert_eq!(it.bed.world.node().revision, revision, "it is written once");
+    assert_eq!(it.fixture.world.node().lifecycle, Lifecycle::Drained);
+    let revision = it.fixture.world.node().revision;
+    assert_eq!(it.fixture.pass().await, AutoDrainReport::default());
+    assert_eq!(
+        it.fixture.world.node().revision,
+        revision,
+        "it is written once"
+    );
     // The part was replaced. Nobody has looked since.
     it.bmc.calls_it("OK");
-    assert_eq!(it.bed.pass().await.cleared, 1);
-    assert!(it.bed.world.node().is_assignable());
-    assert_eq!(it.bed.pass().await, AutoDrainReport::default());
+    assert_eq!(it.fixture.pass().await.cleared, 1);
+    assert!(it.fixture.world.node().is_assignable());
+    assert_eq!(it.fixture.pass().await, AutoDrainReport::default());
 }
 
 #[tokio::test]
@@ -74,11 +78,11 @@ async fn what_a_new_look_does_not_see_drains_nobody() {
         it.bmc.answers();
         it.is_called("Critical").await;
         then(&it.bmc);
-        let report = it.bed.pass().await;
+        let report = it.fixture.pass().await;
         assert_eq!((report.drained, report.unconfirmed), (0, 1));
         assert_eq!(it.reasons(), Vec::<String>::new());
         assert_eq!(
-            it.bed.pass().await,
+            it.fixture.pass().await,
             AutoDrainReport::default(),
             "nobody is asked again"
         );
@@ -88,7 +92,7 @@ async fn what_a_new_look_does_not_see_drains_nobody() {
     it.is_called("OK").await;
     it.bmc.is_flashed("iLO 5 v9.99");
     it.is_called("Critical").await;
-    let report = it.bed.pass().await;
+    let report = it.fixture.pass().await;
     assert_eq!((report.drained, report.unconfirmed), (0, 1));
 }
 
@@ -102,12 +106,16 @@ async fn by_a_table_that_only_watches_nobody_is_drained_and_no_bmc_is_asked() {
         let mut it = Beside::new(checks).await;
         it.is_called("Critical").await;
         let before = it.bmc.looks();
-        assert_eq!(it.bed.pass().await, AutoDrainReport::default(), "{checks}");
+        assert_eq!(
+            it.fixture.pass().await,
+            AutoDrainReport::default(),
+            "{checks}"
+        );
         // A fault of the node's own comes and goes without a word of its BMC.
-        it.bed.breaks();
-        assert_eq!(it.bed.pass().await.drained, 1);
-        it.bed.is_mended();
-        assert_eq!(it.bed.pass().await.cleared, 1);
+        it.fixture.breaks();
+        assert_eq!(it.fixture.pass().await.drained, 1);
+        it.fixture.is_mended();
+        assert_eq!(it.fixture.pass().await.cleared, 1);
         assert_eq!(it.bmc.looks(), before, "{checks}");
     }
 }
@@ -117,20 +125,20 @@ async fn what_it_named_stands_while_it_is_silent_also_over_a_restart() {
     let mut it = Beside::new(CRITICAL_DRAINS).await;
     it.is_drained().await;
     it.bmc.is_silent();
-    assert_eq!(it.bed.pass().await.cleared, 0);
+    assert_eq!(it.fixture.pass().await.cleared, 0);
     // Who reads it next has never heard what it named; but it is written down.
-    it.bmc.is_read_anew(&it.bed.world);
-    it.bmc.is_looked_at(&it.bed.world).await;
-    assert_eq!(it.bed.pass().await.cleared, 0);
+    it.bmc.is_read_anew(&it.fixture.world);
+    it.bmc.is_looked_at(&it.fixture.world).await;
+    assert_eq!(it.fixture.pass().await.cleared, 0);
     assert_eq!(it.reasons(), [format!("service:health: {NAMED}")]);
     // It answers, and does not tell how the machine is.
     it.bmc.answers();
     it.bmc.calls_it(serde_json::Value::Null);
     let before = it.bmc.looks();
-    assert_eq!(it.bed.pass().await.cleared, 0);
+    assert_eq!(it.fixture.pass().await.cleared, 0);
     assert!(it.bmc.looks() > before, "it was looked at for this");
     assert_eq!(it.reasons(), [format!("service:health: {NAMED}")]);
-    let core = &it.bed.world.core;
+    let core = &it.fixture.world.core;
     let refused = gate::check(core, &id(NODE), &Freshness::NOW).await;
     assert_eq!(
         refused.unwrap_err().to_string(),
@@ -140,7 +148,7 @@ async fn what_it_named_stands_while_it_is_silent_also_over_a_restart() {
         )
     );
     it.bmc.calls_it("OK");
-    assert_eq!(it.bed.pass().await.cleared, 1);
+    assert_eq!(it.fixture.pass().await.cleared, 1);
 }
 
 #[tokio::test]
@@ -151,13 +159,13 @@ async fn an_end_told_with_another_firmware_counts_once_that_is_read_twice() {
     it.bmc.calls_it("OK");
     for _ in 0..2 {
         let before = it.bmc.looks();
-        assert_eq!(it.bed.pass().await.cleared, 0);
+        assert_eq!(it.fixture.pass().await.cleared, 0);
         assert!(it.bmc.looks() > before, "it was looked at for this");
         assert_eq!(it.reasons(), [format!("service:health: {NAMED}")]);
     }
     // That was garbage, but this is not.
     it.bmc.is_flashed(FIRMWARE);
-    assert_eq!(it.bed.pass().await.cleared, 1);
+    assert_eq!(it.fixture.pass().await.cleared, 1);
 }
 
 #[tokio::test]
@@ -165,13 +173,13 @@ async fn so_it_does_for_a_control_that_never_heard_what_it_named() {
     let mut it = Beside::new(CRITICAL_DRAINS).await;
     it.is_drained().await;
     it.bmc.calls_it(serde_json::Value::Null);
-    it.bmc.is_read_anew(&it.bed.world);
-    it.bmc.is_looked_at(&it.bed.world).await;
+    it.bmc.is_read_anew(&it.fixture.world);
+    it.bmc.is_looked_at(&it.fixture.world).await;
     it.bmc.is_flashed("iLO 5 v9.99");
     it.bmc.calls_it("OK");
-    assert_eq!(it.bed.pass().await.cleared, 0);
+    assert_eq!(it.fixture.pass().await.cleared, 0);
     it.bmc.is_flashed(FIRMWARE);
-    assert_eq!(it.bed.pass().await.cleared, 1);
+    assert_eq!(it.fixture.pass().await.cleared, 1);
 }
 
 #[tokio::test]
@@ -180,18 +188,18 @@ async fn what_a_bmc_never_tells_keeps_out_nobody_who_was_drained_for_something_e
     let mut it = Beside::new(&checks).await;
     it.bmc.tells_nothing_of_parts();
     it.is_drained().await;
-    it.bmc.is_read_anew(&it.bed.world);
-    it.bmc.is_looked_at(&it.bed.world).await;
+    it.bmc.is_read_anew(&it.fixture.world);
+    it.bmc.is_looked_at(&it.fixture.world).await;
     it.bmc.calls_it("OK");
-    assert_eq!(it.bed.pass().await.cleared, 1);
+    assert_eq!(it.fixture.pass().await.cleared, 1);
 }
 
 #[tokio::test]
 async fn the_bmc_of_another_machine_drains_as_listed_and_the_reason_says_whose_it_may_be() {
     let mut it = Beside::new(CRITICAL_DRAINS).await;
-    it.bmc.is_of_another(&it.bed.world);
+    it.bmc.is_of_another(&it.fixture.world);
     it.is_called("OK").await;
-    assert_eq!(it.bed.pass().await, AutoDrainReport::default());
+    assert_eq!(it.fixture.pass().await, AutoDrainReport::default());
     it.is_drained().await;
     let said = "; but it may be another machine's BMC: the host is Dell Inc. PowerEdge XE9680, \
                 the BMC's system 1 is ";
@@ -203,56 +211,56 @@ async fn the_bmc_of_another_machine_drains_as_listed_and_the_reason_says_whose_i
         "{reason}"
     );
     it.bmc.calls_it("OK");
-    assert_eq!(it.bed.pass().await.cleared, 1);
+    assert_eq!(it.fixture.pass().await.cleared, 1);
 }
 
 #[tokio::test]
 async fn a_bmc_that_named_nothing_keeps_no_node_out_by_its_silence() {
     let mut it = Beside::new(CRITICAL_DRAINS).await;
     it.bmc.is_silent();
-    it.bmc.is_looked_at(&it.bed.world).await;
-    assert_eq!(it.bed.pass().await, AutoDrainReport::default());
-    it.bed.breaks();
-    assert_eq!(it.bed.pass().await.drained, 1);
-    it.bed.is_mended();
-    assert_eq!(it.bed.pass().await.cleared, 1);
+    it.bmc.is_looked_at(&it.fixture.world).await;
+    assert_eq!(it.fixture.pass().await, AutoDrainReport::default());
+    it.fixture.breaks();
+    assert_eq!(it.fixture.pass().await.drained, 1);
+    it.fixture.is_mended();
+    assert_eq!(it.fixture.pass().await.cleared, 1);
 }
 
 #[tokio::test]
 async fn either_is_enough_and_neither_waits_for_the_other() {
     let mut it = Beside::new(CRITICAL_DRAINS).await;
-    it.bed.world.says.lock().unwrap().hangs = true;
+    it.fixture.world.says.lock().unwrap().hangs = true;
     it.is_called("Critical").await;
-    let pass = tokio::time::timeout(std::time::Duration::from_secs(15), it.bed.pass());
+    let pass = tokio::time::timeout(std::time::Duration::from_secs(15), it.fixture.pass());
     assert_eq!(
         pass.await.unwrap().drained,
         1,
         "its own checks never answer"
     );
-    it.bed.world.says.lock().unwrap().hangs = false;
+    it.fixture.world.says.lock().unwrap().hangs = false;
     // Its card fails meanwhile, and its fan is replaced: one reason, until nothing is left of both.
-    it.bed.breaks();
+    it.fixture.breaks();
     it.bmc.calls_it("OK");
-    assert_eq!(it.bed.pass().await.cleared, 0);
+    assert_eq!(it.fixture.pass().await.cleared, 0);
     it.is_called("Critical").await;
-    it.bed.is_mended();
-    assert_eq!(it.bed.pass().await.cleared, 0);
+    it.fixture.is_mended();
+    assert_eq!(it.fixture.pass().await.cleared, 0);
     assert_eq!(it.reasons().len(), 1);
     it.bmc.calls_it("OK");
-    assert_eq!(it.bed.pass().await.cleared, 1);
+    assert_eq!(it.fixture.pass().await.cleared, 1);
 }
 
 #[tokio::test]
 async fn one_brake_counts_all() {
     let mut it = Beside::new(CRITICAL_DRAINS).await;
-    it.bed.breaks();
-    assert_eq!(it.bed.pass().await.drained, 1);
-    it.bed.is_mended();
-    assert_eq!(it.bed.pass().await.cleared, 1);
+    it.fixture.breaks();
+    assert_eq!(it.fixture.pass().await.drained, 1);
+    it.fixture.is_mended();
+    assert_eq!(it.fixture.pass().await.cleared, 1);
     it.is_called("Critical").await;
-    let report = it.bed.pass().await;
+    let report = it.fixture.pass().await;
     assert_eq!((report.drained, report.braked), (0, true));
-    let held = it.bed.world.core.view().brake.clone().unwrap();
+    let held = it.fixture.world.core.view().brake.clone().unwrap();
     assert!(
         held.reason
             .starts_with("1 of 1 nodes are faulty by their own checks or their BMC's word;"),
@@ -260,7 +268,7 @@ async fn one_brake_counts_all() {
         held.reason
     );
     let before = it.bmc.looks();
-    assert_eq!(it.bed.pass().await, AutoDrainReport::default());
+    assert_eq!(it.fixture.pass().await, AutoDrainReport::default());
     assert_eq!(it.bmc.looks(), before, "nobody is even asked");
 }
 
@@ -268,32 +276,32 @@ async fn one_brake_counts_all() {
 async fn a_node_that_gossip_calls_faulty_is_not_drained_for_its_bmcs_silence() {
     let mut it = Beside::new(CRITICAL_DRAINS).await;
     it.bmc.is_silent();
-    it.bed.is_called(Health::Faulty, &["gpu.xid.79"]);
-    let report = it.bed.pass().await;
+    it.fixture.is_called(Health::Faulty, &["gpu.xid.79"]);
+    let report = it.fixture.pass().await;
     assert_eq!((report.drained, report.unconfirmed), (0, 1));
 }
 
 #[tokio::test]
 async fn what_its_bmc_names_stops_new_work_at_once_also_while_the_brake_is_held() {
     let mut it = Beside::new(CRITICAL_DRAINS).await;
-    let core = it.bed.world.core.clone();
+    let core = it.fixture.world.core.clone();
     let named = NameFaults::new(core.clone());
     let placed = || {
         named.reconcile();
         core.view().node(&id(NODE)).unwrap().facts().health
     };
     assert_eq!(placed(), Health::Healthy);
-    it.bed.world.service(Command::HoldBrake {
+    it.fixture.world.service(Command::HoldBrake {
         reason: "too many".to_owned(),
     });
-    it.bed.world.fold();
+    it.fixture.world.fold();
     it.is_called("Critical").await;
-    assert_eq!(it.bed.pass().await, AutoDrainReport::default());
+    assert_eq!(it.fixture.pass().await, AutoDrainReport::default());
     assert_eq!(it.reasons(), Vec::<String>::new(), "nobody drained it");
     assert_eq!(placed(), Health::Faulty);
     // It falls silent: what it named stands, and of itself its silence stops nothing.
     it.bmc.is_silent();
-    it.bmc.is_looked_at(&it.bed.world).await;
+    it.bmc.is_looked_at(&it.fixture.world).await;
     assert_eq!(placed(), Health::Faulty);
     it.bmc.answers();
     it.is_called("Warning").await;
@@ -301,6 +309,6 @@ async fn what_its_bmc_names_stops_new_work_at_once_also_while_the_brake_is_held(
     it.is_called("OK").await;
     assert_eq!(placed(), Health::Healthy);
     it.bmc.is_silent();
-    it.bmc.is_looked_at(&it.bed.world).await;
+    it.bmc.is_looked_at(&it.fixture.world).await;
     assert_eq!(placed(), Health::Healthy);
 }

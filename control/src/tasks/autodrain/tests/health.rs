@@ -25,7 +25,7 @@ fn off_the_bus() -> Reason {
     reason(XID, Severity::Faulty, Action::Reboot)
 }
 
-impl Bed {
+impl AutodrainFixture {
     /// What is gossiped of the node's health, whatever it says itself.
     pub(super) fn is_called(&self, health: Health, codes: &[&str]) {
         self.world.verdict_is(health, codes);
@@ -68,45 +68,49 @@ impl Bed {
 
 #[tokio::test]
 async fn a_faulty_node_is_drained_on_its_own_word_and_comes_back_when_that_is_verified() {
-    let mut bed = Bed::new(Policy::Warn);
-    bed.is_called(Health::Faulty, &[XID]);
-    bed.finds(&[
+    let mut fixture = AutodrainFixture::new(Policy::Warn);
+    fixture.is_called(Health::Faulty, &[XID]);
+    fixture.finds(&[
         off_the_bus(),
         reason("gpu.gone", Severity::Faulty, Action::Reboot),
     ]);
-    assert_eq!(bed.pass().await.drained, 1);
-    assert_eq!(bed.looked(), 1, "by a pass that was made for this");
+    assert_eq!(fixture.pass().await.drained, 1);
+    assert_eq!(fixture.looked(), 1, "by a pass that was made for this");
     assert_eq!(
-        bed.reasons(),
+        fixture.reasons(),
         [(
             "service:health".to_owned(),
             "gpu.xid.79 on gpu.1: fallen off the bus; reboot the node; and 1 more".to_owned()
         )]
     );
-    assert_eq!(bed.world.node().lifecycle, Lifecycle::Drained);
-    let revision = bed.world.node().revision;
-    assert_eq!(bed.pass().await, AutoDrainReport::default());
-    assert_eq!(bed.world.node().revision, revision, "it is written once");
+    assert_eq!(fixture.world.node().lifecycle, Lifecycle::Drained);
+    let revision = fixture.world.node().revision;
+    assert_eq!(fixture.pass().await, AutoDrainReport::default());
+    assert_eq!(
+        fixture.world.node().revision,
+        revision,
+        "it is written once"
+    );
     // Gossip alone brings nothing back.
-    bed.is_called(Health::Healthy, &[]);
-    assert_eq!(bed.pass().await.cleared, 0);
+    fixture.is_called(Health::Healthy, &[]);
+    assert_eq!(fixture.pass().await.cleared, 0);
     // Nor does a node whose checks see nothing, one that cannot look, or one whose gate says no.
     let mut blind = world::health(&[]);
     blind["blind"] = serde_json::json!(["probe.gpu.hung"]);
     for told in [Ok(blind), Err("the probes have not answered".to_owned())] {
-        bed.world.says.lock().unwrap().health = told;
-        assert_eq!(bed.pass().await.cleared, 0);
+        fixture.world.says.lock().unwrap().health = told;
+        assert_eq!(fixture.pass().await.cleared, 0);
     }
-    bed.finds(&[]);
-    bed.world.says.lock().unwrap().gate = Err(GateFailed {
+    fixture.finds(&[]);
+    fixture.world.says.lock().unwrap().gate = Err(GateFailed {
         reason: "exit code 1".to_owned(),
     });
-    assert_eq!(bed.pass().await.cleared, 0);
-    bed.world.says.lock().unwrap().gate = Ok(());
-    let before = bed.looked();
-    assert_eq!(bed.pass().await.cleared, 1);
-    assert!(bed.looked() > before, "verified by a pass of its own");
-    assert!(bed.world.node().is_assignable());
+    assert_eq!(fixture.pass().await.cleared, 0);
+    fixture.world.says.lock().unwrap().gate = Ok(());
+    let before = fixture.looked();
+    assert_eq!(fixture.pass().await.cleared, 1);
+    assert!(fixture.looked() > before, "verified by a pass of its own");
+    assert!(fixture.world.node().is_assignable());
 }
 
 #[tokio::test]
@@ -134,178 +138,178 @@ async fn what_the_node_does_not_say_itself_drains_nobody() {
         Ok(serde_json::json!("nonsense")),
         Err("the probes have not answered".to_owned()),
     ];
-    let mut bed = Bed::new(Policy::Warn);
+    let mut fixture = AutodrainFixture::new(Policy::Warn);
     for told in told {
-        bed.is_called(Health::Faulty, &[XID]);
-        bed.world.says.lock().unwrap().health = told.clone();
-        let before = bed.looked();
-        let report = bed.pass().await;
+        fixture.is_called(Health::Faulty, &[XID]);
+        fixture.world.says.lock().unwrap().health = told.clone();
+        let before = fixture.looked();
+        let report = fixture.pass().await;
         assert_eq!((report.drained, report.unconfirmed), (0, 1), "{told:?}");
-        assert!(bed.looked() > before, "it was asked itself");
-        assert!(bed.reasons().is_empty(), "{told:?}");
+        assert!(fixture.looked() > before, "it was asked itself");
+        assert!(fixture.reasons().is_empty(), "{told:?}");
     }
     // Nor does what is only degraded, whatever the node would say.
-    bed.finds(&[off_the_bus()]);
-    bed.is_called(Health::Degraded, &["nic.link_downed"]);
+    fixture.finds(&[off_the_bus()]);
+    fixture.is_called(Health::Degraded, &["nic.link_downed"]);
     // A fault of the executor is the dispatcher's matter.
-    let before = bed.looked();
-    assert_eq!(bed.pass().await, AutoDrainReport::default());
-    bed.is_called(Health::Faulty, &["executor.journal"]);
-    assert_eq!(bed.pass().await, AutoDrainReport::default());
-    assert_eq!(bed.looked(), before, "nobody is asked");
+    let before = fixture.looked();
+    assert_eq!(fixture.pass().await, AutoDrainReport::default());
+    fixture.is_called(Health::Faulty, &["executor.journal"]);
+    assert_eq!(fixture.pass().await, AutoDrainReport::default());
+    assert_eq!(fixture.looked(), before, "nobody is asked");
 }
 
 #[tokio::test]
 async fn gossip_that_flaps_writes_nothing_while_the_node_says_one_thing() {
-    let mut bed = Bed::new(Policy::Warn);
-    bed.breaks();
-    assert_eq!(bed.pass().await.drained, 1);
-    let before = bed.world.commands();
+    let mut fixture = AutodrainFixture::new(Policy::Warn);
+    fixture.breaks();
+    assert_eq!(fixture.pass().await.drained, 1);
+    let before = fixture.world.commands();
     for _ in 0..3 {
-        bed.is_called(Health::Healthy, &[]);
-        assert_eq!(bed.pass().await.cleared, 0);
-        bed.is_called(Health::Faulty, &[XID]);
-        assert_eq!(bed.pass().await.drained, 0);
+        fixture.is_called(Health::Healthy, &[]);
+        assert_eq!(fixture.pass().await.cleared, 0);
+        fixture.is_called(Health::Faulty, &[XID]);
+        assert_eq!(fixture.pass().await.drained, 0);
     }
-    assert_eq!(bed.world.commands(), before);
+    assert_eq!(fixture.world.commands(), before);
 }
 
 #[tokio::test]
 async fn a_persons_reason_stays_and_a_fault_beside_it_is_not_braked() {
-    let mut bed = Bed::new(Policy::Warn);
-    bed.breaks();
-    bed.pass().await;
-    bed.drained_by_root(Some("its card is swapped"));
-    bed.is_mended();
-    assert_eq!(bed.pass().await.cleared, 1);
-    assert_eq!(bed.owners(), ["root"]);
-    assert_eq!(bed.world.node().lifecycle, Lifecycle::Drained);
+    let mut fixture = AutodrainFixture::new(Policy::Warn);
+    fixture.breaks();
+    fixture.pass().await;
+    fixture.drained_by_root(Some("its card is swapped"));
+    fixture.is_mended();
+    assert_eq!(fixture.pass().await.cleared, 1);
+    assert_eq!(fixture.owners(), ["root"]);
+    assert_eq!(fixture.world.node().lifecycle, Lifecycle::Drained);
     // One node of one was drained just now. This one is out of service anyway.
-    bed.breaks();
-    let report = bed.pass().await;
+    fixture.breaks();
+    let report = fixture.pass().await;
     assert_eq!((report.drained, report.braked), (1, false));
-    assert_eq!(bed.owners(), ["root", "service:health"]);
+    assert_eq!(fixture.owners(), ["root", "service:health"]);
     // Nor does the person's leave take the node back.
-    bed.drained_by_root(None);
-    assert_eq!(bed.owners(), ["service:health"]);
-    assert_eq!(bed.world.node().lifecycle, Lifecycle::Drained);
+    fixture.drained_by_root(None);
+    assert_eq!(fixture.owners(), ["service:health"]);
+    assert_eq!(fixture.world.node().lifecycle, Lifecycle::Drained);
 }
 
 #[tokio::test]
 async fn both_causes_have_a_reason_of_their_own_and_neither_clears_the_others() {
-    let mut bed = Bed::new(Policy::Drain);
-    bed.has(&nic("28.39"), Some(&nic("28.39"))).await;
-    bed.breaks();
+    let mut fixture = AutodrainFixture::new(Policy::Drain);
+    fixture.has(&nic("28.39"), Some(&nic("28.39"))).await;
+    fixture.breaks();
     // The second is written on what the first has made of the node.
-    let first = bed.pass().await;
-    let second = bed.pass().await;
+    let first = fixture.pass().await;
+    let second = fixture.pass().await;
     assert_eq!((first.drained, second.drained), (1, 1));
     assert!(!first.braked && !second.braked, "it is one node");
-    let owners: BTreeSet<String> = bed.owners().into_iter().collect();
+    let owners: BTreeSet<String> = fixture.owners().into_iter().collect();
     let both = Cause::ALL.map(|cause| cause.owner().to_owned());
     assert_eq!(owners, both.into());
     // Its firmware is flashed; its card is not.
-    bed.has(&nic("28.41"), Some(&nic("28.41"))).await;
-    bed.is_called(Health::Faulty, &[XID]);
-    assert_eq!(bed.pass().await.cleared, 1);
-    assert_eq!(bed.owners(), ["service:health"]);
+    fixture.has(&nic("28.41"), Some(&nic("28.41"))).await;
+    fixture.is_called(Health::Faulty, &[XID]);
+    assert_eq!(fixture.pass().await.cleared, 1);
+    assert_eq!(fixture.owners(), ["service:health"]);
     // The other way round: the last reason goes only when nothing of either is left.
-    bed.has(&nic("28.39"), Some(&nic("28.39"))).await;
-    bed.is_mended();
-    assert_eq!(bed.pass().await.cleared, 0);
-    assert!(bed.owners().contains(&"service:health".to_owned()));
-    assert!(!bed.world.node().is_assignable());
-    bed.has(&nic("28.41"), Some(&nic("28.41"))).await;
-    while !bed.owners().is_empty() {
-        assert!(bed.pass().await.cleared > 0, "{:?}", bed.reasons());
+    fixture.has(&nic("28.39"), Some(&nic("28.39"))).await;
+    fixture.is_mended();
+    assert_eq!(fixture.pass().await.cleared, 0);
+    assert!(fixture.owners().contains(&"service:health".to_owned()));
+    assert!(!fixture.world.node().is_assignable());
+    fixture.has(&nic("28.41"), Some(&nic("28.41"))).await;
+    while !fixture.owners().is_empty() {
+        assert!(fixture.pass().await.cleared > 0, "{:?}", fixture.reasons());
     }
-    assert!(bed.world.node().is_assignable());
+    assert!(fixture.world.node().is_assignable());
 }
 
 #[tokio::test]
 async fn both_causes_share_one_brake() {
-    let mut bed = Bed::new(Policy::Drain);
-    bed.has(&nic("28.39"), Some(&nic("28.39"))).await;
-    assert_eq!(bed.pass().await.drained, 1);
-    bed.has(&nic("28.41"), Some(&nic("28.41"))).await;
-    assert_eq!(bed.pass().await.cleared, 1);
-    bed.breaks();
-    let report = bed.pass().await;
+    let mut fixture = AutodrainFixture::new(Policy::Drain);
+    fixture.has(&nic("28.39"), Some(&nic("28.39"))).await;
+    assert_eq!(fixture.pass().await.drained, 1);
+    fixture.has(&nic("28.41"), Some(&nic("28.41"))).await;
+    assert_eq!(fixture.pass().await.cleared, 1);
+    fixture.breaks();
+    let report = fixture.pass().await;
     assert_eq!((report.drained, report.braked), (0, true));
-    let held = bed.world.core.view().brake.clone().unwrap();
+    let held = fixture.world.core.view().brake.clone().unwrap();
     assert_eq!(
         held.reason,
         "1 of 1 nodes are faulty by their own checks or their BMC's word; no more than 1 are drained in 5 minutes \
          without a person"
     );
-    let before = bed.looked();
-    assert_eq!(bed.pass().await, AutoDrainReport::default());
-    assert_eq!(bed.looked(), before, "nobody is even asked");
-    bed.world.admin(Command::ReleaseBrake {
+    let before = fixture.looked();
+    assert_eq!(fixture.pass().await, AutoDrainReport::default());
+    assert_eq!(fixture.looked(), before, "nobody is even asked");
+    fixture.world.admin(Command::ReleaseBrake {
         reason: "one card".to_owned(),
     });
-    bed.world.fold();
-    assert_eq!(bed.pass().await.drained, 1);
-    assert_eq!(bed.owners(), ["service:health"]);
+    fixture.world.fold();
+    assert_eq!(fixture.pass().await.drained, 1);
+    assert_eq!(fixture.owners(), ["service:health"]);
 }
 
 #[tokio::test]
 async fn what_others_gossip_of_a_mended_node_does_not_keep_it_out() {
-    let mut bed = Bed::new(Policy::Warn);
-    bed.breaks();
-    assert_eq!(bed.pass().await.drained, 1);
+    let mut fixture = AutodrainFixture::new(Policy::Warn);
+    fixture.breaks();
+    assert_eq!(fixture.pass().await.drained, 1);
     // Forged, or by a table that calls faulty what drains nobody.
-    bed.finds(&[reason(
+    fixture.finds(&[reason(
         "site.own",
         Severity::Faulty,
         Action::RestartApplication,
     )]);
-    assert_eq!(bed.pass().await.cleared, 1);
-    assert!(bed.owners().is_empty());
-    let report = bed.pass().await;
+    assert_eq!(fixture.pass().await.cleared, 1);
+    assert!(fixture.owners().is_empty());
+    let report = fixture.pass().await;
     assert_eq!((report.drained, report.unconfirmed), (0, 1));
 }
 
 #[tokio::test]
 async fn a_node_that_was_asked_is_left_alone_for_a_while_unless_gossip_says_that_it_is_mended() {
-    let mut bed = Bed::new(Policy::Warn);
-    let fence = bed.world.fence.clone();
-    bed.breaks();
-    assert_eq!(bed.task.reconcile(fence.clone()).await.drained, 1);
-    bed.world.fold();
-    let asked = bed.looked();
+    let mut fixture = AutodrainFixture::new(Policy::Warn);
+    let fence = fixture.world.fence.clone();
+    fixture.breaks();
+    assert_eq!(fixture.task.reconcile(fence.clone()).await.drained, 1);
+    fixture.world.fold();
+    let asked = fixture.looked();
     for _ in 0..3 {
-        bed.task.reconcile(fence.clone()).await;
+        fixture.task.reconcile(fence.clone()).await;
     }
-    assert_eq!(bed.looked(), asked, "it has just said so");
-    bed.is_called(Health::Healthy, &[]);
+    assert_eq!(fixture.looked(), asked, "it has just said so");
+    fixture.is_called(Health::Healthy, &[]);
     for _ in 0..3 {
-        assert_eq!(bed.task.reconcile(fence.clone()).await.cleared, 0);
+        assert_eq!(fixture.task.reconcile(fence.clone()).await.cleared, 0);
     }
-    assert_eq!(bed.looked(), asked + 1, "there was news once");
+    assert_eq!(fixture.looked(), asked + 1, "there was news once");
 }
 
 #[tokio::test]
 async fn a_silent_question_holds_up_no_other() {
-    let mut bed = Bed::new(Policy::Drain);
-    bed.has(&nic("28.39"), Some(&nic("28.39"))).await;
-    bed.breaks();
-    bed.world.says.lock().unwrap().hangs = true;
-    let fence = bed.world.fence.clone();
+    let mut fixture = AutodrainFixture::new(Policy::Drain);
+    fixture.has(&nic("28.39"), Some(&nic("28.39"))).await;
+    fixture.breaks();
+    fixture.world.says.lock().unwrap().hangs = true;
+    let fence = fixture.world.fence.clone();
     let drained = async {
         loop {
-            bed.task.pass(fence.clone()).await;
-            if !bed.owners().is_empty() {
+            fixture.task.pass(fence.clone()).await;
+            if !fixture.owners().is_empty() {
                 return;
             }
-            bed.task.wakes().await;
+            fixture.task.wakes().await;
         }
     };
     let drained = tokio::time::timeout(std::time::Duration::from_secs(15), drained);
     drained.await.unwrap();
-    assert_eq!(bed.owners(), ["service:conformance"]);
+    assert_eq!(fixture.owners(), ["service:conformance"]);
     assert_eq!(
-        bed.task.asking.under_way(),
+        fixture.task.asking.under_way(),
         1,
         "its health is still asked for"
     );
@@ -313,89 +317,93 @@ async fn a_silent_question_holds_up_no_other() {
 
 #[tokio::test]
 async fn a_node_that_is_given_work_while_it_is_asked_is_drained_all_the_same() {
-    let mut bed = Bed::new(Policy::Warn);
-    bed.breaks();
-    bed.task.ask();
-    bed.task.asking.hear().await;
-    let asked_at = bed.world.node().revision;
-    bed.world.runs_under("b1");
-    assert!(bed.world.node().revision > asked_at && bed.world.node().holder.is_some());
-    let fence = bed.world.fence.clone();
-    assert_eq!(bed.task.act(&fence).await.drained, 1);
-    bed.world.fold();
-    assert_eq!(bed.owners(), [Cause::Health.owner()]);
-    assert_eq!(bed.world.node().lifecycle, Lifecycle::Draining);
+    let mut fixture = AutodrainFixture::new(Policy::Warn);
+    fixture.breaks();
+    fixture.task.ask();
+    fixture.task.asking.hear().await;
+    let asked_at = fixture.world.node().revision;
+    fixture.world.runs_under("b1");
+    assert!(fixture.world.node().revision > asked_at && fixture.world.node().holder.is_some());
+    let fence = fixture.world.fence.clone();
+    assert_eq!(fixture.task.act(&fence).await.drained, 1);
+    fixture.world.fold();
+    assert_eq!(fixture.owners(), [Cause::Health.owner()]);
+    assert_eq!(fixture.world.node().lifecycle, Lifecycle::Draining);
 }
 
 #[tokio::test]
 async fn a_node_that_is_retired_while_it_is_asked_is_left_alone() {
-    let mut bed = Bed::new(Policy::Warn);
-    bed.breaks();
-    bed.task.ask();
-    bed.task.asking.hear().await;
-    bed.world.admin(Command::SetLifecycle {
+    let mut fixture = AutodrainFixture::new(Policy::Warn);
+    fixture.breaks();
+    fixture.task.ask();
+    fixture.task.asking.hear().await;
+    fixture.world.admin(Command::SetLifecycle {
         node: id(NODE),
         lifecycle: Lifecycle::Retired,
     });
-    bed.world.fold();
-    let fence = bed.world.fence.clone();
-    assert_eq!(bed.task.act(&fence).await, AutoDrainReport::default());
-    assert!(bed.owners().is_empty());
+    fixture.world.fold();
+    let fence = fixture.world.fence.clone();
+    assert_eq!(fixture.task.act(&fence).await, AutoDrainReport::default());
+    assert!(fixture.owners().is_empty());
 }
 
 #[tokio::test]
 async fn the_brake_is_not_held_for_what_nobody_asks_for_any_more() {
-    let mut bed = Bed::new(Policy::Drain);
-    bed.has(&nic("28.39"), Some(&nic("28.39"))).await;
-    assert_eq!(bed.pass().await.drained, 1);
-    bed.has(&nic("28.41"), Some(&nic("28.41"))).await;
-    assert_eq!(bed.pass().await.cleared, 1);
-    bed.has(&nic("28.39"), Some(&nic("28.39"))).await;
-    bed.task.asking.forget_pauses();
-    bed.task.ask();
-    bed.task.asking.hear().await;
+    let mut fixture = AutodrainFixture::new(Policy::Drain);
+    fixture.has(&nic("28.39"), Some(&nic("28.39"))).await;
+    assert_eq!(fixture.pass().await.drained, 1);
+    fixture.has(&nic("28.41"), Some(&nic("28.41"))).await;
+    assert_eq!(fixture.pass().await.cleared, 1);
+    fixture.has(&nic("28.39"), Some(&nic("28.39"))).await;
+    fixture.task.asking.forget_pauses();
+    fixture.task.ask();
+    fixture.task.asking.hear().await;
     // While they are asked a person sees that the baseline was wrong.
-    bed.world.admin(Command::DeleteBaseline {
+    fixture.world.admin(Command::DeleteBaseline {
         name: BaselineName::new("fw").unwrap(),
         expected_version: None,
     });
-    bed.world.fold();
-    let fence = bed.world.fence.clone();
-    assert_eq!(bed.task.act(&fence).await, AutoDrainReport::default());
-    assert!(bed.world.core.view().brake.is_none());
+    fixture.world.fold();
+    let fence = fixture.world.fence.clone();
+    assert_eq!(fixture.task.act(&fence).await, AutoDrainReport::default());
+    assert!(fixture.world.core.view().brake.is_none());
 }
 
 /// Nobody forgets a pause here: what is known anew ends it.
 #[tokio::test]
 async fn a_node_that_was_cleared_and_breaks_again_is_drained_at_once() {
-    let mut bed = Bed::new(Policy::Warn);
-    bed.breaks();
-    assert_eq!(bed.at_once().await.drained, 1);
-    bed.drained_by_root(Some("its riser is swapped"));
-    bed.is_mended();
-    assert_eq!(bed.at_once().await.cleared, 1);
+    let mut fixture = AutodrainFixture::new(Policy::Warn);
+    fixture.breaks();
+    assert_eq!(fixture.at_once().await.drained, 1);
+    fixture.drained_by_root(Some("its riser is swapped"));
+    fixture.is_mended();
+    assert_eq!(fixture.at_once().await.cleared, 1);
     // By a view that does not show it yet the reason is there, and is cleared already.
-    let looked = bed.looked();
-    assert_eq!(bed.at_once().await, AutoDrainReport::default());
-    assert_eq!(bed.looked(), looked, "nobody is asked about what is gone");
-    bed.world.fold();
-    assert_eq!(bed.owners(), ["root"]);
-    assert_eq!(bed.at_once().await, AutoDrainReport::default());
-    bed.breaks();
-    assert_eq!(bed.at_once().await.drained, 1);
-    bed.world.fold();
-    assert_eq!(bed.owners(), ["root", Cause::Health.owner()]);
+    let looked = fixture.looked();
+    assert_eq!(fixture.at_once().await, AutoDrainReport::default());
+    assert_eq!(
+        fixture.looked(),
+        looked,
+        "nobody is asked about what is gone"
+    );
+    fixture.world.fold();
+    assert_eq!(fixture.owners(), ["root"]);
+    assert_eq!(fixture.at_once().await, AutoDrainReport::default());
+    fixture.breaks();
+    assert_eq!(fixture.at_once().await.drained, 1);
+    fixture.world.fold();
+    assert_eq!(fixture.owners(), ["root", Cause::Health.owner()]);
 }
 
 #[tokio::test]
 async fn who_did_not_confirm_is_asked_again_once_there_is_news_and_not_before() {
-    let mut bed = Bed::new(Policy::Warn);
-    bed.is_called(Health::Faulty, &[XID]);
-    bed.finds(&[]);
-    assert_eq!(bed.at_once().await.unconfirmed, 1);
-    assert_eq!(bed.at_once().await, AutoDrainReport::default());
-    bed.is_mended();
-    assert_eq!(bed.at_once().await, AutoDrainReport::default());
-    bed.breaks();
-    assert_eq!(bed.at_once().await.drained, 1);
+    let mut fixture = AutodrainFixture::new(Policy::Warn);
+    fixture.is_called(Health::Faulty, &[XID]);
+    fixture.finds(&[]);
+    assert_eq!(fixture.at_once().await.unconfirmed, 1);
+    assert_eq!(fixture.at_once().await, AutoDrainReport::default());
+    fixture.is_mended();
+    assert_eq!(fixture.at_once().await, AutoDrainReport::default());
+    fixture.breaks();
+    assert_eq!(fixture.at_once().await.drained, 1);
 }

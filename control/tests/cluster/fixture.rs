@@ -50,7 +50,7 @@ pub fn node(name: &str) -> NodeId {
     NodeId::new(name).unwrap()
 }
 
-pub struct Bed {
+pub struct ClusterFixture {
     pub founder: ClusterFounder,
     folder: TempDir,
     quorum: Vec<lattice_quorum::App>,
@@ -68,7 +68,7 @@ pub struct Bed {
     started: BTreeMap<NodeId, (String, SocketAddr)>,
 }
 
-impl Bed {
+impl ClusterFixture {
     /// A quorum and one control; no agents yet.
     pub async fn found() -> Self {
         let lifetime = Duration::from_secs(86_400);
@@ -86,7 +86,7 @@ impl Bed {
         open_to_others(folder.path());
         let certificate = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
         let key = certificate.signing_key.serialize_pem();
-        let mut bed = Self {
+        let mut cluster = Self {
             https: (certificate.cert.pem(), key),
             founder,
             folder,
@@ -98,14 +98,14 @@ impl Bed {
             agents: BTreeMap::new(),
             started: BTreeMap::new(),
         };
-        let members = bed
+        let members = cluster
             .founder
-            .start_members(3, bed.folder.path(), |_| {})
+            .start_members(3, cluster.folder.path(), |_| {})
             .await;
-        bed.quorum = members.unwrap();
-        bed.control = Some(bed.new_control("c1", LOOPBACK).await);
-        bed.spare = Some(bed.bind_control("c2", LOOPBACK).await);
-        bed
+        cluster.quorum = members.unwrap();
+        cluster.control = Some(cluster.new_control("c1", LOOPBACK).await);
+        cluster.spare = Some(cluster.bind_control("c2", LOOPBACK).await);
+        cluster
     }
 
     /// Stops the member that leads, for good.
@@ -200,7 +200,7 @@ impl Bed {
         self.start_agent_with(name, edit, |_| {}).await;
     }
 
-    /// As [`Bed::start_agent`], also with another surrounding.
+    /// As [`ClusterFixture::start_agent`], also with another surrounding.
     pub async fn start_agent_with(
         &mut self,
         name: &str,

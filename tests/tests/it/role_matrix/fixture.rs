@@ -53,7 +53,7 @@ pub fn authority() -> Arc<Authority> {
     Arc::new(Authority::create(CLUSTER, validity).unwrap())
 }
 
-pub struct Bed {
+pub struct ClusterFixture {
     pub authority: Arc<Authority>,
     pub quorum: lattice_quorum::App,
     pub control: lattice_control::App,
@@ -64,7 +64,7 @@ pub struct Bed {
     folder: tempfile::TempDir,
 }
 
-impl Bed {
+impl ClusterFixture {
     pub async fn found() -> Self {
         let authority = authority();
         let folder = tempfile::tempdir().unwrap();

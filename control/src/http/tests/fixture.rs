@@ -62,7 +62,7 @@ pub(super) const MAX_DAG_SIZE: usize = 50;
 pub(super) const OUTPUT: &str = "hello from rank 0\n";
 
 /// A control's interfaces, with somebody to ask.
-pub(super) struct Bed {
+pub(super) struct ApiFixture {
     pub(super) core: Arc<Core>,
     pub(super) store: OneCopy,
     pub(super) addr: SocketAddr,
@@ -88,13 +88,13 @@ pub(super) struct Bed {
     issuer: Option<Arc<Issuer>>,
 }
 
-/// See [`Bed::meanwhile`].
+/// See [`ApiFixture::meanwhile`].
 type Meanwhile = Arc<Mutex<Option<Envelope>>>;
 
-/// See [`Bed::inventory`].
+/// See [`ApiFixture::inventory`].
 type Inventoried = Arc<Mutex<Inventory>>;
 
-/// See [`Bed::health`].
+/// See [`ApiFixture::health`].
 type Told = Arc<Mutex<serde_json::Value>>;
 
 /// Of checks that find nothing.
@@ -105,10 +105,10 @@ fn sound() -> Told {
     Arc::new(Mutex::new(sound))
 }
 
-/// See [`Bed::gate`].
+/// See [`ApiFixture::gate`].
 type Gate = Arc<Mutex<Option<String>>>;
 
-impl Drop for Bed {
+impl Drop for ApiFixture {
     fn drop(&mut self) {
         self.stop.cancel();
         self.folding.abort();
@@ -186,14 +186,17 @@ pub(super) fn server_tls() -> (Arc<rustls::ServerConfig>, String) {
 
 /// Status and body of one question.
 pub(super) async fn ask(
-    bed: &Bed,
+    fixture: &ApiFixture,
     who: &str,
     method: reqwest::Method,
     path: &str,
     body: Value,
 ) -> (u16, Value) {
-    let url = bed.url(&format!("/api/v1/{path}"));
-    let mut request = bed.raw().request(method, url).bearer_auth(bed.token(who));
+    let url = fixture.url(&format!("/api/v1/{path}"));
+    let mut request = fixture
+        .raw()
+        .request(method, url)
+        .bearer_auth(fixture.token(who));
     if body != Value::Null {
         request = request.json(&body);
     }
@@ -204,7 +207,7 @@ pub(super) async fn ask(
     (status, told)
 }
 
-impl Bed {
+impl ApiFixture {
     /// Serving, without projects and nodes.
     pub(super) async fn empty() -> Self {
         let today = Validity::from_now(SystemClock.now(), Duration::from_secs(3_600));
@@ -232,7 +235,7 @@ impl Bed {
         let port = TcpSocket::new_v4().unwrap();
         port.set_reuseaddr(true).unwrap();
         port.bind("127.0.0.1:0".parse().unwrap()).unwrap();
-        let mut bed = Self {
+        let mut fixture = Self {
             folding: tokio::spawn(fold::follow(core.clone())),
             core,
             store,
@@ -251,8 +254,8 @@ impl Bed {
             meanwhile,
             issuer: None,
         };
-        bed.open();
-        bed
+        fixture.open();
+        fixture
     }
 
     /// The tree atlas 120 / physics 20 / simulation 10, web 50, and `gpu[001-024]`.
@@ -262,16 +265,16 @@ impl Bed {
 
     /// The same, and the tokens of an issuer are taken beside those of the file.
     pub(super) async fn trusting(issuer: Arc<Issuer>) -> Self {
-        let mut bed = Self::empty().await;
-        bed.issuer = Some(issuer);
-        bed.close().await;
-        bed.open();
-        bed.furnish().await
+        let mut fixture = Self::empty().await;
+        fixture.issuer = Some(issuer);
+        fixture.close().await;
+        fixture.open();
+        fixture.furnish().await
     }
 
     async fn furnish(self) -> Self {
-        let bed = self;
-        let root = bed.client("root");
+        let fixture = self;
+        let root = fixture.client("root");
         for (path, nodes) in [
             ("atlas", 120),
             ("atlas/physics", 20),
@@ -283,11 +286,11 @@ impl Bed {
                 .unwrap();
         }
         for n in 1..=24 {
-            bed.add_node(&format!("gpu{n:03}"));
+            fixture.add_node(&format!("gpu{n:03}"));
         }
-        bed.gossip();
-        bed.settled().await;
-        bed
+        fixture.gossip();
+        fixture.settled().await;
+        fixture
     }
 
     /// Opens the port, which stays the same.
@@ -596,7 +599,7 @@ fn service_envelope(fence: Option<Fence>, command: Command) -> Envelope {
     }
 }
 
-/// Trusts the bed's certificate alone.
+/// Trusts the fixture's certificate alone.
 pub(super) fn client_tls(ca_pem: &str, alpn: &[&str]) -> rustls::ClientConfig {
     let mut roots = rustls::RootCertStore::empty();
     let certificate = CertificateDer::from_pem_slice(ca_pem.as_bytes()).unwrap();
