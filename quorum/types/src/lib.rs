@@ -35,6 +35,7 @@ pub mod refusal;
 pub mod reservation;
 pub mod rpc;
 pub mod scale;
+pub mod scheduler;
 pub mod spec;
 pub mod tenure;
 pub mod terms;
