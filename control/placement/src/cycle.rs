@@ -208,7 +208,7 @@ impl<'a> Cycle<'a> {
 
     fn may_reserve(&self) -> bool {
         let made = self.reservations.len();
-        self.given.policy.reservations.allows(made)
+        self.given.policy.reserves(made)
     }
 
     fn eligible(&self, set: usize) -> &'a Eligible {

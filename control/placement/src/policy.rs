@@ -1,7 +1,8 @@
 //! What a vCluster may tune: the weights of the nine factors, and how many blocked jobs get a
 //! reservation.
 
-use lattice_quorum_types::vcluster::WEIGHTS;
+pub use lattice_quorum_types::scheduler::Reservations;
+use lattice_quorum_types::{scheduler::WorkloadKind, vcluster::WEIGHTS};
 use serde::{Deserialize, Serialize};
 
 /// How a planner decides.
@@ -30,30 +31,12 @@ impl Default for Policy {
     }
 }
 
-/// Which blocked jobs get nodes held back from a time on. None of them is ever delayed by what starts
-/// before it out of turn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Reservations {
-    /// The first so many of the queue. 0: whatever fits starts, and a large job may wait for ever; 1: EASY.
-    First(u32),
-    /// Every one (conservative backfill).
-    All,
-}
-
-impl Default for Reservations {
-    /// EASY.
-    fn default() -> Self {
-        Self::First(1)
-    }
-}
-
-impl Reservations {
-    /// Whether another one is made when there are `made` already.
-    pub(crate) fn allows(self, made: usize) -> bool {
-        match self {
-            Self::First(most) => made < most as usize,
-            Self::All => true,
+impl Policy {
+    /// Whether another reservation is made when there are `made` already.
+    pub(crate) fn reserves(&self, made: usize) -> bool {
+        match self.reservations {
+            Reservations::First(most) => made < most as usize,
+            Reservations::All => true,
         }
     }
 }
@@ -125,13 +108,7 @@ impl Profile {
 
     /// Its name where people write it.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::HpcBatch => "hpc-batch",
-            Self::MlTraining => "ml-training",
-            Self::Service => "service",
-            Self::Sensitive => "sensitive",
-            Self::Interactive => "interactive",
-        }
+        WorkloadKind::from(self).name()
     }
 
     /// Its weights, verbatim.
@@ -143,6 +120,27 @@ impl Profile {
             Self::Sensitive => [0.90, 0.00, 0.00, 0.00, 0.00, 0.00, 0.00, 0.00, 0.10],
             Self::Interactive => [0.10, 0.30, 0.10, 0.00, 0.05, 0.15, 0.00, 0.00, 0.30],
         })
+    }
+}
+
+impl From<Profile> for WorkloadKind {
+    fn from(profile: Profile) -> Self {
+        match profile {
+            Profile::HpcBatch => Self::HpcBatch,
+            Profile::MlTraining => Self::MlTraining,
+            Profile::Service => Self::Service,
+            Profile::Sensitive => Self::Sensitive,
+            Profile::Interactive => Self::Interactive,
+        }
+    }
+}
+
+impl From<WorkloadKind> for Weights {
+    fn from(kind: WorkloadKind) -> Self {
+        let mut profiles = Profile::ALL.into_iter();
+        let profile = profiles.find(|profile| WorkloadKind::from(*profile) == kind);
+        // `balanced` has no profile.
+        profile.map_or_else(Weights::default, Profile::weights)
     }
 }
 

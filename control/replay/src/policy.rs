@@ -1,11 +1,10 @@
 //! How a scheduler decides, as files and command lines say it: a profile by name, single weights, reservations.
 
-use lattice_placement::{InvalidWeight, Policy, Profile, RawWeights, Reservations, Weights};
+use lattice_placement::{InvalidWeight, Policy, RawWeights, Reservations, Weights};
+use lattice_quorum_types::scheduler::WorkloadKind;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, path::Path};
 
-/// The weights that are none of the document's five profiles.
-const BALANCED: &str = "balanced";
 /// No factor counts: first come, first served.
 const NONE: &str = "none";
 const ALL: &str = "all";
@@ -95,8 +94,8 @@ pub enum PolicyError {
 
 /// Names of all profiles.
 pub fn profiles() -> String {
-    let named = Profile::ALL.into_iter().map(Profile::name);
-    named.chain([BALANCED, NONE]).collect::<Vec<_>>().join(", ")
+    let named = WorkloadKind::ALL.into_iter().map(WorkloadKind::name);
+    named.chain([NONE]).collect::<Vec<_>>().join(", ")
 }
 
 /// The weights of a profile by name.
@@ -104,19 +103,13 @@ pub fn profiles() -> String {
 /// # Errors
 /// When there is none.
 pub fn profile(name: &str) -> Result<Weights, PolicyError> {
-    match name {
-        BALANCED => return Ok(Weights::default()),
-        NONE => return Ok(Weights::new(RawWeights::from([0.0; Weights::NAMES.len()]))?),
-        _ => {}
+    if name == NONE {
+        return Ok(Weights::new(RawWeights::from([0.0; Weights::NAMES.len()]))?);
     }
-    let named = Profile::ALL
-        .into_iter()
-        .find(|profile| profile.name() == name);
-    named
-        .map(Profile::weights)
-        .ok_or_else(|| PolicyError::Profile {
-            name: name.to_owned(),
-        })
+    let kind = WorkloadKind::named(name);
+    kind.map(Weights::from).ok_or_else(|| PolicyError::Profile {
+        name: name.to_owned(),
+    })
 }
 
 impl PolicyText {

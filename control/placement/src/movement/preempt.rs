@@ -18,6 +18,8 @@ pub use answer::{NoVictims, Victim, Victims};
 pub use cost::{Cost, Saves, value};
 pub use guard::Protection;
 pub(super) use guard::by_nature;
+/// Most victims of one job, whatever a policy has.
+pub use lattice_quorum_types::scheduler::MAX_VICTIMS as MOST_VICTIMS;
 
 use crate::{
     policy::Policy as Solver,
@@ -29,10 +31,6 @@ use search::{Candidate, Goal, Set};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use what_if::WhatIf;
-
-/// Most victims of one job, whatever a policy says: a job for which more than three others must go is not
-/// made room for, it clears the machine.
-pub const MOST_VICTIMS: u32 = 3;
 
 /// Whom a vCluster lets be preempted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
