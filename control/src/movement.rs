@@ -8,13 +8,18 @@ pub(crate) use lattice_view::{Home, Movement, is_least_of_service};
 use lattice_api::{
     movement::{
         CheckpointSettingsView, MovementChange, MovementView, PreemptionView, ScalingView,
-        SharingView, Value, wrong,
+        SharingView, wrong,
     },
     problem::FieldError,
 };
-use lattice_placement::{UNBOUNDED_WALLTIME_MS, movement::preempt::MOST_VICTIMS};
-use lattice_view::movement::{LENDING_LIMIT, Misfit, MovementReader, key_of};
-use std::collections::BTreeMap;
+use lattice_placement::UNBOUNDED_WALLTIME_MS;
+use lattice_quorum_types::scheduler::{
+    CheckpointPatch, InvalidSetting, PartsPerMillion, PreemptionPatch, ScalingPatch,
+    SchedulerPatch, SchedulerSettings, Setting, SharingPatch,
+};
+use lattice_view::movement::{
+    LENDING_LIMIT, Misfit, check_lending, damping_of, in_force, misfits, movement_of,
+};
 
 /// What is asked for, in milliseconds of one GPU. A node whose number of GPUs is not given counts as one.
 pub(crate) fn asked_gpu_ms(
@@ -27,15 +32,14 @@ pub(crate) fn asked_gpu_ms(
     u128::from(nodes) * gpus * walltime
 }
 
-/// What is stored, as people see it.
-pub(crate) fn shown(profile: &str) -> MovementView {
-    let mut said = MovementReader::new(profile);
+/// The settings in force.
+pub(crate) fn shown(settings: &SchedulerSettings) -> MovementView {
     let Movement {
         room,
         lend,
         checkpoint,
-    } = said.movement();
-    let scale = said.scale();
+    } = movement_of(settings);
+    let scale = damping_of(settings);
     let (ordinary, sensitive) = (checkpoint.ordinary, checkpoint.sensitive);
     MovementView {
         preemption: PreemptionView {
@@ -76,8 +80,8 @@ pub(crate) fn shown(profile: &str) -> MovementView {
             oscillation_alert: scale.oscillation_alert,
             calm_s: seconds(scale.calm_ms),
         },
-        set: said.set(),
-        unread: said.unread(),
+        set: in_force(settings),
+        unread: misfits(settings).iter().map(Misfit::to_string).collect(),
     }
 }
 
@@ -85,59 +89,114 @@ fn seconds(millis: u64) -> f64 {
     millis as f64 / 1000.0
 }
 
-/// The settings that a change asks for.
+/// Adds the movement settings that a request changes.
 ///
 /// # Errors
-/// The first field that is not as it must be.
-pub(crate) fn asked(change: &MovementChange) -> Result<BTreeMap<String, String>, FieldError> {
+/// The first invalid field.
+pub(crate) fn patch(change: &MovementChange, patch: &mut SchedulerPatch) -> Result<(), FieldError> {
     change.check()?;
-    let given = change.given().into_iter().map(|(name, value)| {
-        let text = match value {
-            // Without a value it is taken back.
-            None | Some(Value::Limit(None)) => String::new(),
-            Some(Value::Flag(yes)) => yes.to_string(),
-            Some(Value::Count(count) | Value::Limit(Some(count))) => count.to_string(),
-            Some(Value::Seconds(seconds)) => ((seconds * 1000.0).round() as u64).to_string(),
-            Some(Value::Part(part)) => format!("{part:?}"),
+    let MovementChange {
+        preemption,
+        sharing,
+        checkpoint,
+        scaling,
+    } = *change;
+    if let Some(change) = preemption {
+        patch.preemption = PreemptionPatch {
+            enabled: change.enabled.into(),
+            max_victims: change.max_victims.into(),
+            patience_ms: millis(change.patience_s),
+            near_completion_ms: millis(change.near_completion_threshold_s),
+            thrash_interval_ms: millis(change.thrash_interval_s),
+            thrash_count: change.thrash_count.into(),
+            only_borrowed: change.only_borrowed.into(),
         };
-        (key_of(name).to_owned(), text)
-    });
-    Ok(given.collect())
+    }
+    if let Some(change) = sharing {
+        patch.sharing = SharingPatch {
+            allow_lending: change.allow_lending.into(),
+            lending_limit: change.lending_limit.into(),
+            allow_borrowing: change.allow_borrowing.into(),
+            borrowing_limit: change.borrowing_limit.into(),
+            return_grace_ms: millis(change.return_grace_s),
+        };
+    }
+    if let Some(change) = checkpoint {
+        patch.checkpoint = CheckpointPatch {
+            timeout_ms: millis(change.timeout_s),
+            min_interval_ms: millis(change.min_interval_s),
+            max_interval_ms: millis(change.max_interval_s),
+            sensitive_timeout_ms: millis(change.sensitive_timeout_s),
+            sensitive_min_interval_ms: millis(change.sensitive_min_interval_s),
+            sensitive_max_interval_ms: millis(change.sensitive_max_interval_s),
+            max_deferral_ms: millis(change.max_deferral_s),
+            max_deferrals: change.max_deferral_count.into(),
+        };
+    }
+    if let Some(change) = scaling {
+        patch.scaling = ScalingPatch {
+            threshold: threshold(change.threshold)?,
+            evaluate_ms: millis(change.evaluation_s),
+            up_window_ms: millis(change.up_window_s),
+            down_window_ms: millis(change.down_window_s),
+            cooldown_ms: millis(change.cooldown_s),
+            missing_alert: change.missing_alert.into(),
+            retries: change.retries.into(),
+            backoff_cooldowns: change.backoff_cooldowns.into(),
+            oscillation_alert: change.oscillation_alert.into(),
+            calm_ms: millis(change.calm_s),
+        };
+    }
+    Ok(())
 }
 
-/// Checks what a vCluster with so many nodes of its own would have: whether it fits together.
+/// Seconds in range as milliseconds.
+fn millis(seconds: Option<Option<f64>>) -> Setting<u64> {
+    let millis = |seconds: f64| (seconds * 1000.0).round() as u64;
+    seconds.map(|seconds| seconds.map(millis)).into()
+}
+
+/// # Errors
+/// The threshold is negative.
+fn threshold(part: Option<Option<f64>>) -> Result<Setting<PartsPerMillion>, FieldError> {
+    let Some(Some(part)) = part else {
+        return Ok(part.map(|_| None).into());
+    };
+    let parts = PartsPerMillion::rounded(part).ok_or_else(|| {
+        let reason = format!("it is {part}; it must be above 0 and below 1");
+        wrong("scaling.threshold", reason)
+    })?;
+    Ok(Setting::Set(parts))
+}
+
+/// Checks the settings of a vCluster with so many nodes of its own: each value, and whether they fit together.
 ///
 /// # Errors
-/// The first field that does not, and what would do.
-pub(crate) fn check(profile: &str, owned: u32) -> Result<(), FieldError> {
-    let mut said = MovementReader::new(profile);
-    let movement = said.movement();
-    said.scale();
-    fits(&said)?;
-    let victims = movement.room.policy.max_victims;
-    if !(1..=MOST_VICTIMS).contains(&victims) {
-        let reason = format!(
-            "it is {victims}; it must be from 1 to {MOST_VICTIMS} (preemption.enabled=false: nobody makes room)"
-        );
-        return Err(wrong("preemption.max_victims", reason));
+/// The first invalid field.
+pub(crate) fn check(settings: &SchedulerSettings, owned: u32) -> Result<(), FieldError> {
+    settings.check().map_err(invalid)?;
+    if let Some(found) = misfits(settings).first() {
+        return Err(misfit(found));
     }
-    let lent = movement.lend.check(owned);
+    let lent = movement_of(settings).lend.check(owned);
     lent.map_err(|error| wrong(LENDING_LIMIT, error.to_string()))
 }
 
-/// Checks whether a vCluster may lend its nodes, where it is set to.
+/// Checks whether a vCluster may lend its nodes, if it is set to.
 ///
 /// # Errors
 /// It is for sensitive work.
-pub(crate) fn check_kind(profile: &str) -> Result<(), FieldError> {
-    let mut said = MovementReader::new(profile);
-    said.lend();
-    fits(&said)
+pub(crate) fn check_kind(settings: &SchedulerSettings) -> Result<(), FieldError> {
+    check_lending(settings).map_err(|found| misfit(&found))
 }
 
-/// # Errors
-/// The first setting that does not fit the others or the vCluster.
-fn fits(read: &MovementReader<'_>) -> Result<(), FieldError> {
-    let field = |misfit: &Misfit| wrong(&misfit.setting, misfit.reason.clone());
-    read.misfit().map(field).map_or(Ok(()), Err)
+fn invalid(error: InvalidSetting) -> FieldError {
+    FieldError {
+        field: error.setting.to_owned(),
+        reason: error.reason,
+    }
+}
+
+fn misfit(misfit: &Misfit) -> FieldError {
+    wrong(&misfit.setting, misfit.reason.clone())
 }

@@ -1,31 +1,30 @@
-//! How a vCluster's scheduler decides: its settings as the quorum keeps them, as people see them, and as
-//! the planner takes them.
+//! Scheduler settings of a vCluster in the API: shown, and changed.
 
 use lattice_api::{
     problem::FieldError,
     scheduler::{
-        AllReservations, ReservationsView, SchedulerChange, SchedulerView, WeightsView, wrong,
+        AllReservations, ReservationsView, SchedulerChange, SchedulerView, WeightsChange,
+        WeightsView,
     },
 };
-use lattice_placement::{Profile, Reservations, Weights};
-use lattice_quorum_types::vcluster::settings;
-use lattice_view::scheduler::{
-    ALL, CHECKPOINT, PROFILE, REFERENCE_WAIT, RESERVATIONS, policy, weight_setting,
+use lattice_placement::Weights;
+use lattice_quorum_types::scheduler::{
+    PartsPerMillion, Reservations, SchedulerPatch, SchedulerSettings, Setting, WeightPatch,
+    WorkloadKind,
 };
-use std::collections::BTreeMap;
+use lattice_view::scheduler::policy;
 
-/// The name of the weights that are none of the five profiles.
-const BALANCED: &str = "balanced";
+#[cfg(test)]
+mod tests;
+
 const GB: f64 = 1e9;
 
-/// What is stored, as people see it.
-pub(crate) fn shown(profile: &str) -> SchedulerView {
-    let policy = policy(profile);
+/// The settings in force.
+pub(crate) fn shown(settings: &SchedulerSettings) -> SchedulerView {
+    let policy = policy(settings);
     let w = policy.weights.get();
     SchedulerView {
-        profile: settings(profile)
-            .get(PROFILE)
-            .map(|kind| (*kind).to_owned()),
+        profile: settings.kind.map(|kind| kind.name().to_owned()),
         weights: WeightsView {
             priority: w.priority,
             wait_time: w.wait_time,
@@ -48,191 +47,64 @@ pub(crate) fn shown(profile: &str) -> SchedulerView {
     }
 }
 
-/// The settings that a change asks for.
+/// The settings that a request changes.
 ///
 /// # Errors
-/// The first field that is not as it must be.
-pub(crate) fn asked(change: &SchedulerChange) -> Result<BTreeMap<String, String>, FieldError> {
+/// The first invalid field.
+pub(crate) fn patch(change: &SchedulerChange) -> Result<SchedulerPatch, FieldError> {
     change.check()?;
-    let mut asked = BTreeMap::new();
-    if let Some(kind) = &change.profile {
-        let weights = profile(kind)?.to_array();
-        for (name, weight) in Weights::NAMES.into_iter().zip(weights) {
-            asked.insert(weight_setting(name), written(weight));
-        }
-        asked.insert(PROFILE.to_owned(), kind.clone());
+    let mut patch = SchedulerPatch::default();
+    if let Some(kind) = change.profile.as_deref().and_then(WorkloadKind::named) {
+        patch.kind = Setting::Set(kind);
+        set_weights(&mut patch.weights, &all_of(kind));
     }
-    for (name, weight) in change.weights.iter().flat_map(|weights| weights.given()) {
-        asked.insert(weight_setting(name), written(weight));
+    if let Some(weights) = &change.weights {
+        set_weights(&mut patch.weights, weights);
     }
     if let Some(seconds) = change.reference_wait_s {
-        let millis = (seconds * 1000.0).round() as u64;
-        asked.insert(REFERENCE_WAIT.to_owned(), millis.to_string());
+        patch.reference_wait_ms = Setting::Set((seconds * 1000.0).round() as u64);
     }
-    match change.reservations {
-        None => {}
-        Some(ReservationsView::All(AllReservations::All)) => {
-            asked.insert(RESERVATIONS.to_owned(), ALL.to_owned());
-        }
-        Some(ReservationsView::First(count)) => {
-            asked.insert(RESERVATIONS.to_owned(), count.to_string());
-        }
+    if let Some(reservations) = change.reservations {
+        patch.reservations = Setting::Set(match reservations {
+            ReservationsView::All(AllReservations::All) => Reservations::All,
+            ReservationsView::First(count) => Reservations::First(count),
+        });
     }
-    match change.checkpoint_gb_s {
-        None => {}
-        // Without a value it is taken back.
-        Some(None) => {
-            asked.insert(CHECKPOINT.to_owned(), String::new());
-        }
-        Some(Some(gb_s)) => {
-            let bytes = (gb_s * GB).round() as u64;
-            asked.insert(CHECKPOINT.to_owned(), bytes.to_string());
-        }
-    }
-    Ok(asked)
+    let bytes_s = |gb_s: Option<f64>| gb_s.map(|gb_s| (gb_s * GB).round() as u64);
+    patch.checkpoint_bytes_s = change.checkpoint_gb_s.map(bytes_s).into();
+    Ok(patch)
 }
 
-/// With an exponent where it needs one: without, a small one has more digits than a setting may have.
-fn written(weight: f64) -> String {
-    format!("{weight:?}")
+/// All weights of a kind of work.
+fn all_of(kind: WorkloadKind) -> WeightsChange {
+    let weights = Weights::from(kind);
+    let w = weights.get();
+    WeightsChange {
+        priority: Some(w.priority),
+        wait_time: Some(w.wait_time),
+        fair_share: Some(w.fair_share),
+        topology: Some(w.topology),
+        data_ready: Some(w.data_ready),
+        backlog: Some(w.backlog),
+        energy: Some(w.energy),
+        checkpoint: Some(w.checkpoint),
+        conformance: Some(w.conformance),
+    }
 }
 
-fn profile(name: &str) -> Result<Weights, FieldError> {
-    if name == BALANCED {
-        return Ok(Weights::default());
-    }
-    let named = Profile::ALL
-        .into_iter()
-        .find(|profile| profile.name() == name);
-    named
-        .map(Profile::weights)
-        .ok_or_else(|| wrong("profile", format!("{name:?} has no weights")))
-}
-
-#[cfg(test)]
-mod tests {
-    #![expect(clippy::unwrap_used, reason = "tests")]
-    use super::*;
-    use lattice_api::scheduler::{PROFILES, WeightsChange};
-    use lattice_placement::{Policy, RawWeights};
-    use lattice_quorum_types::vcluster::with_settings;
-    use lattice_view::scheduler::{Read, read};
-
-    #[test]
-    fn people_and_the_planner_have_the_same_names() {
-        let profiles = Profile::ALL.into_iter().map(Profile::name);
-        assert!(profiles.chain([BALANCED]).eq(PROFILES));
-        for name in PROFILES {
-            profile(name).unwrap();
+fn set_weights(patch: &mut WeightPatch, change: &WeightsChange) {
+    let set = |setting: &mut Setting<PartsPerMillion>, weight: Option<f64>| {
+        if let Some(parts) = weight.and_then(PartsPerMillion::rounded) {
+            *setting = Setting::Set(parts);
         }
-    }
-
-    fn set(profile: &str, change: SchedulerChange) -> String {
-        with_settings(profile, &asked(&change).unwrap()).unwrap()
-    }
-
-    #[test]
-    fn what_is_set_is_what_is_planned_by() {
-        let ml = SchedulerChange {
-            profile: Some("ml-training".to_owned()),
-            reservations: Some(ReservationsView::First(64)),
-            ..SchedulerChange::default()
-        };
-        let text = set("", ml);
-        assert_eq!(policy(&text).weights, Profile::MlTraining.weights());
-        let change = SchedulerChange {
-            weights: Some(WeightsChange {
-                energy: Some(0.5),
-                ..WeightsChange::default()
-            }),
-            reference_wait_s: Some(7200.0),
-            checkpoint_gb_s: Some(Some(200.0)),
-            ..SchedulerChange::default()
-        };
-        let text = set(&text, change);
-        let found = policy(&text);
-        let wanted = RawWeights {
-            energy: 0.5,
-            ..*Profile::MlTraining.weights().get()
-        };
-        assert_eq!(*found.weights.get(), wanted);
-        assert_eq!(found.reservations, Reservations::First(64));
-        assert_eq!(found.reference_wait_ms, 7_200_000);
-        assert_eq!(found.checkpoint_bytes_s, Some(200_000_000_000));
-        let taken_back = SchedulerChange {
-            checkpoint_gb_s: Some(None),
-            ..SchedulerChange::default()
-        };
-        let without = policy(&set(&text, taken_back));
-        let wanted = Policy {
-            checkpoint_bytes_s: None,
-            ..found
-        };
-        assert_eq!(without, wanted);
-        assert_eq!(policy(""), Policy::default());
-    }
-
-    #[test]
-    fn what_nobody_can_read_is_as_by_default() {
-        let text =
-            "reservations=many\nweights.energy=-3\nreference_wait_ms=\nlater=1\nno setting\n";
-        let Read { policy, unread } = read(text);
-        assert_eq!(policy, Policy::default());
-        let [weights, wait, reservations] = &unread[..] else {
-            panic!("{unread:?}")
-        };
-        assert!(weights.contains("energy"), "{weights}");
-        assert_eq!(
-            (&wait[..], &reservations[..]),
-            ("reference_wait_ms=", "reservations=many")
-        );
-    }
-
-    #[test]
-    fn a_field_that_is_not_as_it_must_be_is_named() {
-        let weight = |energy| SchedulerChange {
-            weights: Some(WeightsChange {
-                energy: Some(energy),
-                ..WeightsChange::default()
-            }),
-            ..SchedulerChange::default()
-        };
-        let wait = |seconds| SchedulerChange {
-            reference_wait_s: Some(seconds),
-            ..SchedulerChange::default()
-        };
-        let checkpoint = |gb_s| SchedulerChange {
-            checkpoint_gb_s: Some(Some(gb_s)),
-            ..SchedulerChange::default()
-        };
-        let named = SchedulerChange {
-            profile: Some("HPC".to_owned()),
-            ..SchedulerChange::default()
-        };
-        for (change, field, words) in [
-            (weight(-0.1), "scheduler.weights.energy", "from 0"),
-            (weight(f64::NAN), "scheduler.weights.energy", "from 0"),
-            (weight(1e300), "scheduler.weights.energy", "to 1000000"),
-            (wait(0.0), "scheduler.reference_wait_s", "a millisecond"),
-            (
-                wait(f64::INFINITY),
-                "scheduler.reference_wait_s",
-                "to a year",
-            ),
-            (
-                checkpoint(1e10),
-                "scheduler.checkpoint_gb_s",
-                "from 0 to 1000000000",
-            ),
-            (named, "scheduler.profile", "ml-training"),
-        ] {
-            let error = asked(&change).unwrap_err();
-            assert_eq!(error.field, field);
-            assert!(error.reason.contains(words), "{error}");
-        }
-        // As small as a number can be it is still a setting.
-        for least in [0.0, f64::MIN_POSITIVE] {
-            assert_eq!(policy(&set("", weight(least))).weights.get().energy, least);
-        }
-    }
+    };
+    set(&mut patch.priority, change.priority);
+    set(&mut patch.wait_time, change.wait_time);
+    set(&mut patch.fair_share, change.fair_share);
+    set(&mut patch.topology, change.topology);
+    set(&mut patch.data_ready, change.data_ready);
+    set(&mut patch.backlog, change.backlog);
+    set(&mut patch.energy, change.energy);
+    set(&mut patch.checkpoint, change.checkpoint);
+    set(&mut patch.conformance, change.conformance);
 }

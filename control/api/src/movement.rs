@@ -14,7 +14,7 @@ use utoipa::ToSchema;
 mod tests;
 
 /// Longest time of any setting, seconds: a year.
-pub const MAX_S: f64 = 366.0 * 86_400.0;
+pub const MAX_S: f64 = lattice_quorum_types::scheduler::MAX_TIME_MS as f64 / 1e3;
 
 /// What a setting is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -165,7 +165,7 @@ macro_rules! settings {
             $( $(#[$about])* pub $group: $view, )*
             /// Those that somebody has set, as `preemption.patience_s`. All others are as by default.
             pub set: Vec<String>,
-            /// What is stored and cannot be read, or does not fit together, and why. The defaults hold for it.
+            /// Stored settings that do not fit together, and why. The defaults hold for them.
             pub unread: Vec<String>,
         }
 

@@ -5,27 +5,32 @@ use crate::{
     problem::FieldError,
     vcluster::given,
 };
+use lattice_quorum_types::scheduler::{
+    MAX_CHECKPOINT_BYTES_S, MAX_TIME_MS, MAX_WEIGHT as MAX_WEIGHT_PARTS, WorkloadKind,
+};
 pub use lattice_quorum_types::vcluster::WEIGHTS;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 /// Kinds of work that have weights of their own; the last is none of them, and what a vCluster begins with.
 pub const PROFILES: [&str; 6] = [
-    "hpc-batch",
-    "ml-training",
-    "service",
-    "sensitive",
-    "interactive",
-    "balanced",
+    WorkloadKind::HpcBatch.name(),
+    WorkloadKind::MlTraining.name(),
+    WorkloadKind::Service.name(),
+    WorkloadKind::Sensitive.name(),
+    WorkloadKind::Interactive.name(),
+    WorkloadKind::Balanced.name(),
 ];
 /// Longest reference wait, a year.
-const MAX_REFERENCE_WAIT_S: f64 = 366.0 * 86_400.0;
-/// Largest weight: they are relative, and the sum of nine stays a number.
-const MAX_WEIGHT: f64 = 1e6;
+const MAX_REFERENCE_WAIT_S: f64 = MAX_TIME_MS as f64 / 1e3;
+/// Largest weight.
+const MAX_WEIGHT: f64 = MAX_WEIGHT_PARTS.0 as f64 / 1e6;
+/// Resolution of weights: the smallest above 0.
+const MIN_WEIGHT: f64 = 1e-6;
 /// Largest bandwidth of checkpoints, GB/s.
-const MAX_CHECKPOINT_GB_S: f64 = 1e9;
+const MAX_CHECKPOINT_GB_S: f64 = MAX_CHECKPOINT_BYTES_S as f64 / 1e9;
 
-/// Weights of the nine factors. They are relative: they need not add up to 1.
+/// Weights of the nine factors. They are relative: they need not add up to 1. Their resolution is 0.000001.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WeightsView {
@@ -224,6 +229,10 @@ impl SchedulerChange {
         for (name, weight) in self.weights.iter().flat_map(WeightsChange::given) {
             if !(0.0..=MAX_WEIGHT).contains(&weight) {
                 let reason = format!("it is {weight:?}; it must be from 0 to {MAX_WEIGHT}");
+                return Err(wrong(&format!("weights.{name}"), reason));
+            }
+            if weight > 0.0 && weight < MIN_WEIGHT {
+                let reason = format!("it is {weight:?}; it must be 0 or at least 0.000001");
                 return Err(wrong(&format!("weights.{name}"), reason));
             }
         }

@@ -110,7 +110,6 @@ impl VclusterRequest {
         Ok(VclusterPatch {
             description: self.description,
             tenants,
-            profile: None,
         })
     }
 }

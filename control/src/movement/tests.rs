@@ -1,19 +1,16 @@
-//! What is stored, what is shown of it, and what is refused before it is.
+//! Movement settings through the API: changed, shown, and refused.
 #![expect(clippy::unwrap_used, reason = "tests")]
 use super::*;
-use lattice_api::movement::SETTINGS;
-use lattice_placement::movement::{checkpoint, lend, preempt, scale::Damping};
-use lattice_quorum_types::vcluster::with_settings;
-use lattice_view::movement::{KEYS, unread};
-use std::collections::BTreeSet;
-
-fn read(profile: &str) -> Movement {
-    MovementReader::new(profile).movement()
-}
-
-fn damping(profile: &str) -> Damping {
-    MovementReader::new(profile).scale()
-}
+use lattice_api::movement::{SETTINGS, Value};
+use lattice_api::scheduler::{
+    AllReservations, ReservationsView, SchedulerChange, WEIGHTS, WeightsChange,
+};
+use lattice_placement::{
+    Policy, Reservations, Weights,
+    movement::{checkpoint, lend, preempt, scale::Damping},
+};
+use lattice_quorum_types::scheduler::WorkloadKind;
+use lattice_view::scheduler::policy;
 
 fn change(settings: &[(&str, &str)]) -> MovementChange {
     let mut change = MovementChange::default();
@@ -23,47 +20,28 @@ fn change(settings: &[(&str, &str)]) -> MovementChange {
     change
 }
 
-/// The text once these are set on top of it.
-fn set(profile: &str, settings: &[(&str, &str)]) -> String {
-    with_settings(profile, &asked(&change(settings)).unwrap()).unwrap()
+/// These settings with a change.
+fn set(
+    settings: &SchedulerSettings,
+    change: &MovementChange,
+) -> Result<SchedulerSettings, FieldError> {
+    let mut next = SchedulerPatch::default();
+    patch(change, &mut next)?;
+    Ok(next.applied_to(settings))
 }
 
-#[test]
-fn what_is_not_said_is_as_by_default() {
-    let usual = read("");
-    assert_eq!(usual.room.policy, preempt::Policy::default());
-    assert_eq!(usual.room.timeout_ms, 600_000);
-    assert_eq!(usual.lend, lend::Policy::default());
-    assert_eq!(usual.checkpoint, checkpoint::Policy::default());
-    assert_eq!(damping(""), Damping::default());
-    assert_eq!(read("preemption.max_victims=many\nsharing=1\n"), usual);
+/// Default settings with these set.
+fn with(settings: &[(&str, &str)]) -> SchedulerSettings {
+    set(&SchedulerSettings::default(), &change(settings)).unwrap()
 }
 
+/// Every setting is stored alone, shown as set, and cleared.
 #[test]
-fn what_is_said_is_taken() {
-    let said = read(
-        "checkpoint.timeout_ms=2000\npreemption.enabled=false\npreemption.patience_ms=0\n\
-         sharing.lending_limit=50\nsharing.return_grace_ms=1000\n",
-    );
-    assert!(!said.room.policy.enabled);
-    assert_eq!((said.room.patience_ms, said.room.timeout_ms), (0, 2000));
-    assert_eq!(said.lend.lending_limit, Some(50));
-    assert_eq!(said.lend.return_grace_ms, 1000);
-    let quick = damping("scale.evaluate_ms=500\nscale.up_window_ms=1000\nscale.threshold=0.8\n");
-    assert_eq!((quick.evaluation_ms, quick.up_window_ms), (500, 1000));
-    assert_eq!(quick.threshold.to_string(), "0.8");
-    assert_eq!(quick.cooldown_ms, Damping::default().cooldown_ms);
-}
-
-#[test]
-fn people_and_the_quorum_have_the_same_settings() {
-    let names = SETTINGS.iter().map(|(name, _)| *name);
-    assert!(names.eq(KEYS.iter().map(|(name, _)| *name)));
-    let keys: BTreeSet<_> = KEYS.iter().map(|(_, key)| *key).collect();
-    assert_eq!(keys.len(), KEYS.len());
-    // Each is stored under its key, read from there, shown as it was said, and taken back.
-    let usual = shown("");
+fn each_setting_is_stored_shown_and_cleared() {
+    let usual = shown(&SchedulerSettings::default());
     assert_eq!((usual.set.len(), usual.unread.len()), (0, 0));
+    let names = usual.named().into_iter().map(|(name, _)| name);
+    assert!(names.eq(SETTINGS.iter().map(|(name, _)| *name)));
     for (at, (name, default)) in usual.named().into_iter().enumerate() {
         let other = match default {
             Value::Flag(yes) => (!yes).to_string(),
@@ -73,9 +51,10 @@ fn people_and_the_quorum_have_the_same_settings() {
             Value::Seconds(seconds) => (seconds + 0.125).to_string(),
             Value::Part(part) => (part / 2.0).to_string(),
         };
-        let text = set("", &[(name, &other)]);
-        assert!(text.starts_with(&format!("{}=", key_of(name))), "{text}");
-        let now = shown(&text);
+        let settings = with(&[(name, &other)]);
+        let stored: Vec<_> = settings.names().collect();
+        assert_eq!(stored, [format!("movement.{name}")]);
+        let now = shown(&settings);
         assert_eq!(
             (now.set.as_slice(), now.unread.len()),
             (&[name.to_owned()][..], 0)
@@ -87,146 +66,248 @@ fn people_and_the_quorum_have_the_same_settings() {
         assert_eq!(now.named()[at].1.to_string(), other, "{name}");
         let mut back = MovementChange::default();
         back.put(name, None).unwrap();
-        let back = with_settings(&text, &asked(&back).unwrap()).unwrap();
-        assert_eq!(back, "", "{name}");
+        let back = set(&settings, &back).unwrap();
+        assert_eq!(back, SchedulerSettings::default(), "{name}");
     }
 }
 
-/// An older control, or another, may have written it: it decides nothing, and is told.
+/// A value of its own for each of the settings, through the API to what the solver takes.
 #[test]
-fn what_is_stored_and_of_no_use_is_told_and_the_defaults_hold() {
-    let bad = "checkpoint.max_interval_ms=1\ncheckpoint.min_interval_ms=9\n\
-               preemption.max_victims=many\npreemption.patience_ms=-5\nscale.cooldown_ms=1000\n\
-               scale.threshold=NaN\nsharing.lending_limit=1e9\nsharing.return_grace_ms=500\n";
-    let (said, usual) = (read(bad), read(""));
-    assert_eq!(said.room, usual.room);
-    assert_eq!(said.checkpoint, usual.checkpoint);
-    assert_eq!(said.lend.lending_limit, None);
-    assert_eq!(said.lend.return_grace_ms, 500);
-    assert_eq!(damping(bad), Damping::default());
-    let told = shown(bad);
-    assert_eq!(told.set, ["sharing.return_grace_s"]);
+fn every_setting_reaches_the_solver() {
+    let weights = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9];
+    let given = WEIGHTS.into_iter().zip(weights);
+    let given = given.map(|(name, weight)| (name.to_owned(), weight.into()));
+    let given: serde_json::Map<String, serde_json::Value> = given.collect();
+    let scheduler = SchedulerChange {
+        profile: Some("service".to_owned()),
+        weights: Some(serde_json::from_value::<WeightsChange>(given.into()).unwrap()),
+        reference_wait_s: Some(7200.5),
+        reservations: Some(ReservationsView::All(AllReservations::All)),
+        checkpoint_gb_s: Some(Some(0.25)),
+    };
+    let values = [
+        ("preemption.enabled", "false"),
+        ("preemption.max_victims", "2"),
+        ("preemption.patience_s", "0.001"),
+        ("preemption.near_completion_threshold_s", "0.002"),
+        ("preemption.thrash_interval_s", "0.003"),
+        ("preemption.thrash_count", "4"),
+        ("preemption.only_borrowed", "false"),
+        ("sharing.allow_lending", "false"),
+        ("sharing.lending_limit", "5"),
+        ("sharing.allow_borrowing", "false"),
+        ("sharing.borrowing_limit", "6"),
+        ("sharing.return_grace_s", "0.007"),
+        ("checkpoint.timeout_s", "0.008"),
+        ("checkpoint.min_interval_s", "0.009"),
+        ("checkpoint.max_interval_s", "0.010"),
+        ("checkpoint.sensitive_timeout_s", "0.011"),
+        ("checkpoint.sensitive_min_interval_s", "0.012"),
+        ("checkpoint.sensitive_max_interval_s", "0.013"),
+        ("checkpoint.max_deferral_s", "0.014"),
+        ("checkpoint.max_deferral_count", "15"),
+        ("scaling.threshold", "0.16"),
+        ("scaling.evaluation_s", "0.017"),
+        ("scaling.up_window_s", "0.018"),
+        ("scaling.down_window_s", "0.019"),
+        ("scaling.cooldown_s", "0.020"),
+        ("scaling.missing_alert", "21"),
+        ("scaling.retries", "22"),
+        ("scaling.backoff_cooldowns", "23"),
+        ("scaling.oscillation_alert", "24"),
+        ("scaling.calm_s", "0.025"),
+    ];
+    assert!(
+        values
+            .iter()
+            .map(|(name, _)| *name)
+            .eq(SETTINGS.iter().map(|(name, _)| *name))
+    );
+    let mut all = crate::scheduler::patch(&scheduler).unwrap();
+    patch(&change(&values), &mut all).unwrap();
+    let settings = all.applied_to(&SchedulerSettings::default());
+    check(&settings, 5).unwrap();
+
+    let scheduler = Policy {
+        weights: Weights::new(weights.into()).unwrap(),
+        reference_wait_ms: 7_200_500,
+        reservations: Reservations::All,
+        checkpoint_bytes_s: Some(250_000_000),
+    };
+    assert_eq!(policy(&settings), scheduler);
+    assert_eq!(settings.kind, Some(WorkloadKind::Service));
+    let movement = movement_of(&settings);
+    let room = preempt::Policy {
+        enabled: false,
+        max_victims: 2,
+        near_completion_ms: 2,
+        thrash_interval_ms: 3,
+        thrash_count: 4,
+        only_borrowed: false,
+    };
+    assert_eq!(movement.room.policy, room);
     assert_eq!(
-        told.unread,
-        [
-            "preemption.max_victims=many",
-            "preemption.patience_ms=-5",
-            "sharing.lending_limit=1e9",
-            "movement.checkpoint.min_interval_s: in milliseconds it is 9; it must be at most \
-             max_interval_s (1)",
-            "movement.scaling.threshold: it is NaN; it must be a number above 0 and below 1",
-        ]
+        (movement.room.patience_ms, movement.room.timeout_ms),
+        (1, 8)
     );
-    assert_eq!(unread(bad), told.unread);
-    // It keeps nobody from setting something else.
-    let next = set(
-        "preemption.max_victims=many\n",
-        &[("preemption.patience_s", "1")],
-    );
-    check(&next, 0).unwrap();
+    let lend = lend::Policy {
+        allow_lending: false,
+        lending_limit: Some(5),
+        allow_borrowing: false,
+        borrowing_limit: Some(6),
+        return_grace_ms: 7,
+    };
+    assert_eq!(movement.lend, lend);
+    let checkpoint = checkpoint::Policy {
+        ordinary: checkpoint::Bounds {
+            timeout_ms: 8,
+            min_interval_ms: 9,
+            max_interval_ms: 10,
+        },
+        sensitive: checkpoint::Bounds {
+            timeout_ms: 11,
+            min_interval_ms: 12,
+            max_interval_ms: 13,
+        },
+        max_deferral_ms: 14,
+        max_deferrals: 15,
+        ..checkpoint::Policy::default()
+    };
+    assert_eq!(movement.checkpoint, checkpoint);
+    let damping = Damping {
+        threshold: 0.16,
+        evaluation_ms: 17,
+        up_window_ms: 18,
+        down_window_ms: 19,
+        cooldown_ms: 20,
+        missing_alert: 21,
+        retries: 22,
+        backoff_cooldowns: 23,
+        oscillation_alert: 24,
+        calm_ms: 25,
+    };
+    assert_eq!(damping_of(&settings), damping);
 }
 
 #[test]
 fn the_whole_must_fit_together() {
+    let interval = SchedulerSettings {
+        checkpoint: lattice_quorum_types::scheduler::CheckpointSettings {
+            max_interval_ms: Some(400_000),
+            ..Default::default()
+        },
+        ..SchedulerSettings::default()
+    };
+    let sensitive = SchedulerSettings {
+        kind: Some(WorkloadKind::Sensitive),
+        ..SchedulerSettings::default()
+    };
+    let usual = SchedulerSettings::default();
     for (before, settings, field, words) in [
         (
-            "",
+            usual,
             &[("sharing.lending_limit", "5")][..],
             "sharing.lending_limit",
             "lending_limit is 5, and the vCluster has 4 nodes; say at most 4",
         ),
         (
-            "",
+            usual,
             &[("preemption.max_victims", "4")],
             "preemption.max_victims",
             "it is 4; it must be from 1 to 3",
         ),
         (
-            "",
+            usual,
             &[("preemption.max_victims", "0")],
             "preemption.max_victims",
-            "preemption.enabled=false",
+            "it is 0; it must be from 1 to 3",
         ),
         (
-            "checkpoint.max_interval_ms=400000\n",
+            interval,
             &[("checkpoint.min_interval_s", "500")],
             "checkpoint.min_interval_s",
-            "it is 500000; it must be at most max_interval_s (400000)",
+            "it is 500000 ms; it must be at most the longest interval, 400000 ms",
         ),
         (
-            "",
+            usual,
             &[("checkpoint.sensitive_max_interval_s", "1")],
             "checkpoint.sensitive_min_interval_s",
             "at most sensitive_max_interval_s (1000)",
         ),
         (
-            "",
+            usual,
             &[("checkpoint.timeout_s", "0")],
             "checkpoint.timeout_s",
-            "at least 1",
+            "it is 0 ms; it must be from 1 to 86400000 ms",
         ),
-        // The quorum takes none that is longer.
         (
-            "",
+            usual,
             &[("checkpoint.timeout_s", "86400.001")],
             "checkpoint.timeout_s",
-            "at most a day (86400000)",
+            "it is 86400001 ms; it must be from 1 to 86400000 ms",
         ),
         (
-            "",
+            usual,
             &[("checkpoint.max_deferral_s", "86400")],
             "checkpoint.max_deferral_s",
             "half of the timeout",
         ),
         (
-            "",
+            usual,
             &[("scaling.threshold", "1")],
             "scaling.threshold",
-            "a number above 0 and below 1",
+            "it is 1.0; it must be from 1e-6 to 0.999999",
         ),
         (
-            "",
+            usual,
             &[("scaling.down_window_s", "864000")],
             "scaling.down_window_s",
             "at most 1440 times evaluation_s",
         ),
         (
-            "profile=sensitive\n",
+            sensitive,
             &[("sharing.allow_lending", "true")],
             "sharing.allow_lending",
             "such nodes are not lent",
         ),
     ] {
-        let error = check(&set(before, settings), 4).unwrap_err();
+        let next = set(&before, &change(settings)).unwrap();
+        let error = check(&next, 4).unwrap_err();
         assert_eq!(error.field, format!("movement.{field}"), "{error}");
         assert!(error.reason.contains(words), "{error}");
     }
-    let together = set(
-        "",
-        &[
-            ("checkpoint.min_interval_s", "0.5"),
-            ("checkpoint.max_interval_s", "1"),
-            ("checkpoint.timeout_s", "57600"),
-            ("sharing.lending_limit", "4"),
-        ],
+    let negative = set(&usual, &change(&[("scaling.threshold", "-0.1")])).unwrap_err();
+    assert_eq!(
+        negative.to_string(),
+        "movement.scaling.threshold: it is -0.1; it must be above 0 and below 1"
     );
+    let together = with(&[
+        ("checkpoint.min_interval_s", "0.5"),
+        ("checkpoint.max_interval_s", "1"),
+        ("checkpoint.timeout_s", "57600"),
+        ("sharing.lending_limit", "4"),
+    ]);
     check(&together, 4).unwrap();
-    assert_eq!(read(&together).checkpoint.ordinary.min_interval_ms, 500);
+    assert_eq!(
+        movement_of(&together).checkpoint.ordinary.min_interval_ms,
+        500
+    );
 }
 
 #[test]
-fn nodes_of_a_vcluster_for_sensitive_work_are_not_lent() {
-    let sensitive = "profile=sensitive\nweights.energy=0.5\n";
-    assert!(!read(sensitive).lend.allow_lending);
-    assert!(read("profile=service\n").lend.allow_lending);
-    let asked = format!("{sensitive}sharing.allow_lending=true\nsharing.lending_limit=2\n");
-    let said = read(&asked);
-    assert_eq!(
-        (said.lend.allow_lending, said.lend.lending_limit),
-        (false, Some(2))
-    );
-    assert_eq!(shown(&asked).set, ["sharing.lending_limit"]);
-    assert!(check_kind(&asked).is_err());
-    check_kind(sensitive).unwrap();
-    check_kind("sharing.allow_lending=true\nsharing.lending_limit=2\n").unwrap();
+fn lending_is_refused_for_sensitive_work() {
+    let lends = with(&[
+        ("sharing.allow_lending", "true"),
+        ("sharing.lending_limit", "2"),
+    ]);
+    check_kind(&lends).unwrap();
+    let sensitive = SchedulerSettings {
+        kind: Some(WorkloadKind::Sensitive),
+        ..lends
+    };
+    assert!(check_kind(&sensitive).is_err());
+    let view = shown(&sensitive);
+    assert_eq!(view.set, ["sharing.lending_limit"]);
+    assert!(!view.sharing.allow_lending);
+    assert_eq!(view.unread.len(), 1);
 }

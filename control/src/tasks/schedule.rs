@@ -23,7 +23,12 @@ use lattice_quorum_types::{
     weight,
     wire::MAX_COMMAND_BYTES,
 };
-use lattice_view::{changes, delta, waiting, whole};
+use lattice_view::{
+    changes, delta,
+    movement::{Misfit, misfits, movement_of},
+    scheduler::policy,
+    waiting, whole,
+};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -103,8 +108,8 @@ pub(crate) struct Schedule {
     promised_refused: Refused,
     /// Something was set aside: others may have its nodes at once.
     is_due: bool,
-    /// Settings that nobody can read, as the log has them.
-    unread: Vec<String>,
+    /// Settings that do not fit together, as logged last.
+    misfits: Vec<Misfit>,
 }
 
 impl Reconciler for Schedule {
@@ -154,7 +159,7 @@ impl Schedule {
             unassigned: Unassigned::default(),
             promised_refused: Refused::default(),
             is_due: false,
-            unread: Vec::new(),
+            misfits: Vec::new(),
         }
     }
 
@@ -345,13 +350,13 @@ impl Schedule {
         let turn = core.planning.clone().acquire_owned().await.ok()?;
         let asides = self.unassigned.asides();
         let settings = view.settings_of(&vcluster);
-        let rules = view.movement_of(&vcluster).room;
-        self.tell_unread(settings.unread);
+        let rules = movement_of(&settings).room;
+        self.report_misfits(misfits(&settings));
         // Where this is stopped meanwhile, the next one begins cold.
         let warm = self.warm.take();
         let planning = tokio::task::spawn_blocking(move || {
             let (now, age_ms) = (core.now(), core.view_age_ms().unwrap_or(0));
-            let policy = settings.policy;
+            let policy = policy(&settings);
             let is_kept = core.decisions.is_kept();
             let mut heard = None;
             let (mut planner, mut turns, rests) = match warm {
@@ -432,13 +437,14 @@ impl Schedule {
         }
     }
 
-    /// Writes down which settings are taken as by default, where that is news.
-    fn tell_unread(&mut self, unread: Vec<String>) {
-        if unread != self.unread && !unread.is_empty() {
-            let (vcluster, settings) = (&self.vcluster, unread.join(", "));
-            tracing::warn!(%vcluster, settings, "settings that nobody can read; they are as by default");
+    /// Logs settings that do not fit together, when they change.
+    fn report_misfits(&mut self, misfits: Vec<Misfit>) {
+        if misfits != self.misfits && !misfits.is_empty() {
+            let settings: Vec<String> = misfits.iter().map(Misfit::to_string).collect();
+            let (vcluster, settings) = (&self.vcluster, settings.join(", "));
+            tracing::warn!(%vcluster, settings, "settings do not fit together; defaults apply");
         }
-        self.unread = unread;
+        self.misfits = misfits;
     }
 
     /// Puts the plan where people find it.

@@ -14,6 +14,7 @@ use lattice_quorum_types::{
     course::MoveReason,
     dag::{DagSpec, DagState, Edge, MemberSpec},
     id::DagId,
+    scheduler::{CheckpointPatch, PreemptionPatch, SchedulerPatch, Setting, SharingPatch},
     spec::{AllocationSpec, Requeue},
     terms::{CheckpointTerms, CheckpointTrigger, Condition, Dependency},
     vcluster::VclusterPatch,
@@ -67,20 +68,29 @@ async fn furnish(cluster: &mut ClusterFixture) {
     }
     cluster.create_project("atlas", 100).await;
     cluster.create_project("atlas/web", 100).await;
-    let settings = [
-        ("preemption.patience_ms", "0"),
-        ("preemption.near_completion_ms", "0"),
-        ("preemption.thrash_interval_ms", "0"),
-        ("checkpoint.timeout_ms", "30000"),
-        // A node that nobody uses goes home after as long: the longest of all vClusters'.
-        ("sharing.return_grace_ms", "500"),
-    ];
-    let own = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+    let settings = SchedulerPatch {
+        preemption: PreemptionPatch {
+            patience_ms: Setting::Set(0),
+            near_completion_ms: Setting::Set(0),
+            thrash_interval_ms: Setting::Set(0),
+            ..PreemptionPatch::default()
+        },
+        checkpoint: CheckpointPatch {
+            timeout_ms: Setting::Set(30_000),
+            ..CheckpointPatch::default()
+        },
+        // An unused node goes home after as long: the longest of all vClusters'.
+        sharing: SharingPatch {
+            return_grace_ms: Setting::Set(500),
+            ..SharingPatch::default()
+        },
+        ..SchedulerPatch::default()
+    };
     cluster
         .admin(Command::SetScheduler {
             vcluster: VclusterName::new("default").unwrap(),
             change: Box::default(),
-            settings: settings.map(own).into(),
+            settings: Box::new(settings),
             expected_version: None,
         })
         .await;
@@ -345,16 +355,19 @@ async fn preempted(cluster: &ClusterFixture, mode: CheckpointMode) {
 
 /// With a least interval of a second and a longest of two, one is soon due.
 async fn pays(cluster: &ClusterFixture) {
-    let settings = [
-        ("checkpoint.min_interval_ms", "500"),
-        ("checkpoint.max_interval_ms", "1000"),
-    ];
-    let own = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+    let settings = SchedulerPatch {
+        checkpoint: CheckpointPatch {
+            min_interval_ms: Setting::Set(500),
+            max_interval_ms: Setting::Set(1000),
+            ..CheckpointPatch::default()
+        },
+        ..SchedulerPatch::default()
+    };
     cluster
         .admin(Command::SetScheduler {
             vcluster: VclusterName::new("default").unwrap(),
             change: Box::default(),
-            settings: settings.map(own).into(),
+            settings: Box::new(settings),
             expected_version: None,
         })
         .await;
@@ -400,14 +413,23 @@ fn whose(cluster: &ClusterFixture) -> Vec<(String, String)> {
 /// One vCluster has all nodes, the other all the work: it borrows, and gives back when the first has work
 /// of its own. What ran there goes on later, on nodes that are lent again.
 async fn lent(cluster: &ClusterFixture) {
-    let settings = [
-        ("sharing.return_grace_ms", "500"),
-        ("preemption.near_completion_ms", "0"),
-        ("preemption.enabled", "false"),
-        ("checkpoint.timeout_ms", "30000"),
-    ];
+    let settings = SchedulerPatch {
+        preemption: PreemptionPatch {
+            enabled: Setting::Set(false),
+            near_completion_ms: Setting::Set(0),
+            ..PreemptionPatch::default()
+        },
+        sharing: SharingPatch {
+            return_grace_ms: Setting::Set(500),
+            ..SharingPatch::default()
+        },
+        checkpoint: CheckpointPatch {
+            timeout_ms: Setting::Set(30_000),
+            ..CheckpointPatch::default()
+        },
+        ..SchedulerPatch::default()
+    };
     for name in ["owner", "guest"] {
-        let own = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
         let described = VclusterPatch {
             description: Some("shares".to_owned()),
             ..VclusterPatch::default()
@@ -416,7 +438,7 @@ async fn lent(cluster: &ClusterFixture) {
             .admin(Command::SetScheduler {
                 vcluster: VclusterName::new(name).unwrap(),
                 change: Box::new(described),
-                settings: settings.map(own).into(),
+                settings: Box::new(settings),
                 expected_version: None,
             })
             .await;

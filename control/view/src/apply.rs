@@ -58,7 +58,8 @@ impl<N: ViewNode> BaseView<N> {
             }
             EventKind::System { record } => self.system = *record,
             EventKind::Vcluster { record } => {
-                Arc::make_mut(&mut self.vclusters).insert(record.name.clone(), record.clone());
+                let record = (**record).clone();
+                Arc::make_mut(&mut self.vclusters).insert(record.name.clone(), record);
             }
             EventKind::VclusterDeleted { vcluster } => {
                 Arc::make_mut(&mut self.vclusters).remove(vcluster);

@@ -16,7 +16,10 @@ impl Home {
     /// By the settings of these vClusters.
     pub fn of(vclusters: &BTreeMap<VclusterName, Vcluster>) -> Self {
         let all = vclusters.values();
-        let near = all.map(|known| movement_of(known).room.policy.near_completion_ms);
+        let near = all.map(|known| {
+            let movement = movement_of(&known.definition.scheduler);
+            movement.room.policy.near_completion_ms
+        });
         Self {
             near_completion_ms: near.max().unwrap_or(0),
         }

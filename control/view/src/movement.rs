@@ -1,76 +1,29 @@
-//! Movement settings of a vCluster: preemption, lending, checkpoints and scaling, as the quorum stores them. A setting
-//! that is absent, or cannot be read, has its default.
+//! Movement settings of a vCluster as the solver takes them: preemption, lending, checkpoints and scaling.
+//!
+//! A setting that is not set has its default. The quorum checks each value; settings that do not fit together, or do
+//! not fit their vCluster, are a [`Misfit`], and defaults apply in their place.
 
 use crate::{BaseView, ViewNode, scheduler};
 use lattice_placement::movement::{checkpoint, lend, preempt, scale::Damping};
 use lattice_quorum_types::{
     VclusterName,
     checkpoint::MAX_TIMEOUT_MS,
-    vcluster::{Vcluster, settings},
+    scheduler::{PartsPerMillion, SchedulerSettings},
 };
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt,
-    str::FromStr,
-};
+use std::fmt;
+
+#[cfg(test)]
+mod tests;
 
 /// How long a job waits before others make room for it, milliseconds: what can be had by waiting, or be
 /// borrowed, is had by then.
 const PATIENCE_MS: u64 = 60_000;
 
-/// Names of settings in the API, and as the quorum stores them: times in milliseconds there.
-pub const KEYS: [(&str, &str); 30] = [
-    ("preemption.enabled", "preemption.enabled"),
-    ("preemption.max_victims", "preemption.max_victims"),
-    ("preemption.patience_s", "preemption.patience_ms"),
-    (
-        "preemption.near_completion_threshold_s",
-        "preemption.near_completion_ms",
-    ),
-    (
-        "preemption.thrash_interval_s",
-        "preemption.thrash_interval_ms",
-    ),
-    ("preemption.thrash_count", "preemption.thrash_count"),
-    ("preemption.only_borrowed", "preemption.only_borrowed"),
-    (ALLOW_LENDING, "sharing.allow_lending"),
-    (LENDING_LIMIT, "sharing.lending_limit"),
-    ("sharing.allow_borrowing", "sharing.allow_borrowing"),
-    ("sharing.borrowing_limit", "sharing.borrowing_limit"),
-    ("sharing.return_grace_s", "sharing.return_grace_ms"),
-    ("checkpoint.timeout_s", "checkpoint.timeout_ms"),
-    ("checkpoint.min_interval_s", "checkpoint.min_interval_ms"),
-    ("checkpoint.max_interval_s", "checkpoint.max_interval_ms"),
-    (
-        "checkpoint.sensitive_timeout_s",
-        "checkpoint.sensitive_timeout_ms",
-    ),
-    (
-        "checkpoint.sensitive_min_interval_s",
-        "checkpoint.sensitive_min_interval_ms",
-    ),
-    (
-        "checkpoint.sensitive_max_interval_s",
-        "checkpoint.sensitive_max_interval_ms",
-    ),
-    ("checkpoint.max_deferral_s", "checkpoint.max_deferral_ms"),
-    ("checkpoint.max_deferral_count", "checkpoint.max_deferrals"),
-    ("scaling.threshold", "scale.threshold"),
-    ("scaling.evaluation_s", "scale.evaluate_ms"),
-    ("scaling.up_window_s", "scale.up_window_ms"),
-    ("scaling.down_window_s", "scale.down_window_ms"),
-    ("scaling.cooldown_s", "scale.cooldown_ms"),
-    ("scaling.missing_alert", "scale.missing_alert"),
-    ("scaling.retries", "scale.retries"),
-    ("scaling.backoff_cooldowns", "scale.backoff_cooldowns"),
-    ("scaling.oscillation_alert", "scale.oscillation_alert"),
-    ("scaling.calm_s", "scale.calm_ms"),
-];
 /// API name of the setting that allows lending.
 pub const ALLOW_LENDING: &str = "sharing.allow_lending";
 /// API name of the limit of lending.
 pub const LENDING_LIMIT: &str = "sharing.lending_limit";
-/// The only group of which one setting may be of no use while the others hold.
+/// Group of which a single setting may not fit while the others apply.
 const SHARING: &str = "sharing";
 
 /// How one vCluster's work is moved.
@@ -117,25 +70,59 @@ fn misfit(setting: &str, reason: impl Into<String>) -> Misfit {
     }
 }
 
-/// How the work of a vCluster is moved.
-pub fn movement_of(vcluster: &Vcluster) -> Movement {
-    MovementReader::new(&vcluster.definition.profile).movement()
+/// How the work of a vCluster with these settings is moved.
+pub fn movement_of(settings: &SchedulerSettings) -> Movement {
+    let checkpoint = checkpoint_of(settings).unwrap_or_default();
+    Movement {
+        room: room_of(settings, &checkpoint),
+        lend: lending_of(settings),
+        checkpoint,
+    }
+}
+
+/// How quickly the services of a vCluster with these settings follow their metrics.
+pub fn damping_of(settings: &SchedulerSettings) -> Damping {
+    scaling_of(settings).unwrap_or_default()
+}
+
+/// Settings that do not fit together or do not fit their vCluster, and for which defaults apply.
+pub fn misfits(settings: &SchedulerSettings) -> Vec<Misfit> {
+    let lending = check_lending(settings).err();
+    let all = [
+        checkpoint_of(settings).err(),
+        scaling_of(settings).err(),
+        lending,
+    ];
+    all.into_iter().flatten().collect()
+}
+
+/// API names, below `movement`, of the settings that are set and in force.
+pub fn in_force(settings: &SchedulerSettings) -> Vec<String> {
+    let group = |name: &str| name.split('.').next().map(str::to_owned);
+    let misfits = misfits(settings);
+    let is_unfit = |name: &str| {
+        misfits.iter().any(|misfit| {
+            let is_of_group = group(name) == group(&misfit.setting);
+            is_of_group && (group(name).as_deref() != Some(SHARING) || name == misfit.setting)
+        })
+    };
+    let names = settings.names();
+    let names = names.filter_map(|name| name.strip_prefix("movement."));
+    names
+        .filter(|name| !is_unfit(name))
+        .map(str::to_owned)
+        .collect()
 }
 
 impl<N: ViewNode> BaseView<N> {
     /// How the work of a vCluster is moved.
     pub fn movement_of(&self, vcluster: &VclusterName) -> Movement {
-        self.movement_reader(vcluster).movement()
+        movement_of(&self.settings_of(vcluster))
     }
 
     /// How quickly the services of a vCluster follow their metrics.
     pub fn damping_of(&self, vcluster: &VclusterName) -> Damping {
-        self.movement_reader(vcluster).scale()
-    }
-
-    fn movement_reader(&self, vcluster: &VclusterName) -> MovementReader<'_> {
-        let known = self.vclusters.get(vcluster);
-        MovementReader::new(known.map_or("", |known| &known.definition.profile))
+        damping_of(&self.settings_of(vcluster))
     }
 
     /// How many nodes a vCluster has of its own.
@@ -146,221 +133,126 @@ impl<N: ViewNode> BaseView<N> {
     }
 }
 
-/// Settings for which the default holds, and why.
-pub fn unread(profile: &str) -> Vec<String> {
-    let mut reader = MovementReader::new(profile);
-    reader.movement();
-    reader.scale();
-    reader.unread()
-}
-
-/// The name under which the quorum stores a setting of the API.
-pub fn key_of(name: &str) -> &str {
-    let known = KEYS.iter().find(|(known, _)| *known == name);
-    known.map_or(name, |(_, key)| key)
-}
-
-fn name_of(key: &str) -> &str {
-    let known = KEYS.iter().find(|(_, known)| *known == key);
-    known.map_or(key, |(name, _)| name)
-}
-
-/// Reads the movement settings of a vCluster, and records which of them cannot be used.
-#[derive(Debug)]
-pub struct MovementReader<'a> {
-    said: BTreeMap<&'a str, &'a str>,
-    /// Keys with a value that cannot be read.
-    unread: BTreeSet<&'a str>,
-    /// Groups, as the quorum has them, with settings that do not fit together or do not fit the vCluster.
-    unfit: BTreeMap<&'static str, Vec<Misfit>>,
-}
-
-impl<'a> MovementReader<'a> {
-    /// Of a vCluster's settings as the quorum stores them.
-    pub fn new(profile: &'a str) -> Self {
-        Self {
-            said: settings(profile),
-            unread: BTreeSet::new(),
-            unfit: BTreeMap::new(),
-        }
-    }
-
-    /// The first setting that does not fit the others or the vCluster.
-    pub fn misfit(&self) -> Option<&Misfit> {
-        self.unfit.values().flatten().next()
-    }
-
-    /// The value under a key, if it has one that can be read.
-    fn some<T: FromStr>(&mut self, key: &str) -> Option<T> {
-        let (key, text) = self.said.get_key_value(key)?;
-        let value = text.parse().ok();
-        if value.is_none() {
-            self.unread.insert(*key);
-        }
-        value
-    }
-
-    fn or<T: FromStr>(&mut self, key: &str, default: T) -> T {
-        self.some(key).unwrap_or(default)
-    }
-
-    /// The settings of a group if they fit together, and the usual ones otherwise.
-    fn fit<T>(&mut self, group: &'static str, fault: Option<Misfit>, (read, usual): (T, T)) -> T {
-        let Some(fault) = fault else {
-            return read;
-        };
-        self.unfit.entry(group).or_default().push(fault);
-        usual
-    }
-
-    /// API names of the settings that were set and are in force.
-    pub fn set(&self) -> Vec<String> {
-        let in_force = |key: &str| {
-            let is_unfit = |(group, faults): (&&str, &Vec<Misfit>)| {
-                let is_of_group = key.split('.').next() == Some(*group);
-                let is_named = || {
-                    faults
-                        .iter()
-                        .any(|fault| fault.setting.ends_with(name_of(key)))
-                };
-                is_of_group && (*group != SHARING || is_named())
-            };
-            self.said.contains_key(key)
-                && !self.unread.contains(key)
-                && !self.unfit.iter().any(is_unfit)
-        };
-        let set = KEYS.iter().filter(|(_, key)| in_force(key));
-        set.map(|(name, _)| (*name).to_owned()).collect()
-    }
-
-    /// Settings for which the default holds, and why.
-    pub fn unread(&self) -> Vec<String> {
-        let unread = self.unread.iter().map(|key| {
-            let text = self.said.get(key).copied().unwrap_or_default();
-            format!("{key}={text}")
-        });
-        let unfit = self.unfit.values().flatten().map(Misfit::to_string);
-        unread.chain(unfit).collect()
-    }
-
-    /// How the vCluster's work is moved.
-    pub fn movement(&mut self) -> Movement {
-        let checkpoint = self.checkpoint();
-        Movement {
-            room: self.room(&checkpoint),
-            lend: self.lend(),
-            checkpoint,
-        }
-    }
-
-    fn room(&mut self, checkpoint: &checkpoint::Policy) -> Rules {
-        let usual = preempt::Policy::default();
-        // A service makes room on borrowed nodes only, unless it is set otherwise.
-        let for_services = scheduler::is_for_services(&self.said);
-        Rules {
-            policy: preempt::Policy {
-                enabled: self.or("preemption.enabled", usual.enabled),
-                max_victims: self.or("preemption.max_victims", usual.max_victims),
-                near_completion_ms: self
-                    .or("preemption.near_completion_ms", usual.near_completion_ms),
-                thrash_interval_ms: self
-                    .or("preemption.thrash_interval_ms", usual.thrash_interval_ms),
-                thrash_count: self.or("preemption.thrash_count", usual.thrash_count),
-                only_borrowed: self.or("preemption.only_borrowed", for_services),
-            },
-            patience_ms: self.or("preemption.patience_ms", PATIENCE_MS),
-            timeout_ms: checkpoint.ordinary.timeout_ms,
-        }
-    }
-
-    /// Lending policy. Nodes of a vCluster for sensitive work are not lent, whatever is stored.
-    pub fn lend(&mut self) -> lend::Policy {
-        let usual = lend::Policy::default();
-        let for_sensitive = scheduler::is_for_sensitive(&self.said);
-        let asked = self.some("sharing.allow_lending");
-        let fault = (for_sensitive && asked == Some(true)).then(|| {
-            let reason = "the vCluster has the weights of sensitive work, and such nodes are not lent; set it to \
-                          false, take it back, or give the vCluster another scheduler.profile";
-            misfit(ALLOW_LENDING, reason)
-        });
-        let allow_lending = asked.unwrap_or(usual.allow_lending && !for_sensitive);
-        lend::Policy {
-            allow_lending: self.fit(SHARING, fault, (allow_lending, false)),
-            lending_limit: self.some("sharing.lending_limit").or(usual.lending_limit),
-            allow_borrowing: self.or("sharing.allow_borrowing", usual.allow_borrowing),
-            borrowing_limit: self
-                .some("sharing.borrowing_limit")
-                .or(usual.borrowing_limit),
-            return_grace_ms: self.or("sharing.return_grace_ms", usual.return_grace_ms),
-        }
-    }
-
-    /// How quickly its services follow their metrics.
-    pub fn scale(&mut self) -> Damping {
-        let usual = Damping::default();
-        let read = Damping {
-            threshold: self.or("scale.threshold", usual.threshold),
-            evaluation_ms: self.or("scale.evaluate_ms", usual.evaluation_ms),
-            up_window_ms: self.or("scale.up_window_ms", usual.up_window_ms),
-            down_window_ms: self.or("scale.down_window_ms", usual.down_window_ms),
-            cooldown_ms: self.or("scale.cooldown_ms", usual.cooldown_ms),
-            missing_alert: self.or("scale.missing_alert", usual.missing_alert),
-            retries: self.or("scale.retries", usual.retries),
-            backoff_cooldowns: self.or("scale.backoff_cooldowns", usual.backoff_cooldowns),
-            oscillation_alert: self.or("scale.oscillation_alert", usual.oscillation_alert),
-            calm_ms: self.or("scale.calm_ms", usual.calm_ms),
-        };
-        let fault = read.check().err();
-        let fault = fault.map(|fault| unfit("scaling", fault.field, &fault.found, &fault.must));
-        self.fit("scale", fault, (read, usual))
-    }
-
-    fn checkpoint(&mut self) -> checkpoint::Policy {
-        let usual = checkpoint::Policy::default();
-        let mut bounds = |kind: &str, usual: checkpoint::Bounds| {
-            let mut or = |name: &str, usual| self.or(&format!("checkpoint.{kind}{name}_ms"), usual);
-            checkpoint::Bounds {
-                min_interval_ms: or("min_interval", usual.min_interval_ms),
-                max_interval_ms: or("max_interval", usual.max_interval_ms),
-                timeout_ms: or("timeout", usual.timeout_ms),
-            }
-        };
-        let read = checkpoint::Policy {
-            ordinary: bounds("", usual.ordinary),
-            sensitive: bounds("sensitive_", usual.sensitive),
-            max_deferral_ms: self.or("checkpoint.max_deferral_ms", usual.max_deferral_ms),
-            max_deferrals: self.or("checkpoint.max_deferrals", usual.max_deferrals),
-            ..usual.clone()
-        };
-        let fault = read.check().err().map(|fault| {
-            let value = fault.value.to_string();
-            unfit("checkpoint", fault.field, &value, &fault.must)
-        });
-        let fault = fault.or_else(|| too_long(&read));
-        self.fit("checkpoint", fault, (read, usual))
+fn room_of(settings: &SchedulerSettings, checkpoint: &checkpoint::Policy) -> Rules {
+    let set = &settings.preemption;
+    let default = preempt::Policy::default();
+    // Services make room on borrowed nodes only, unless the setting is set.
+    let for_services = scheduler::is_for_services(settings);
+    Rules {
+        policy: preempt::Policy {
+            enabled: set.enabled.unwrap_or(default.enabled),
+            max_victims: set.max_victims.unwrap_or(default.max_victims),
+            near_completion_ms: set.near_completion_ms.unwrap_or(default.near_completion_ms),
+            thrash_interval_ms: set.thrash_interval_ms.unwrap_or(default.thrash_interval_ms),
+            thrash_count: set.thrash_count.unwrap_or(default.thrash_count),
+            only_borrowed: set.only_borrowed.unwrap_or(for_services),
+        },
+        patience_ms: set.patience_ms.unwrap_or(PATIENCE_MS),
+        timeout_ms: checkpoint.ordinary.timeout_ms,
     }
 }
 
-/// A checkpoint that is given more time than the quorum gives any would never be asked for.
+/// Checks whether a vCluster with these settings may lend its nodes, if it is set to.
+///
+/// # Errors
+/// It is for sensitive work.
+pub fn check_lending(settings: &SchedulerSettings) -> Result<(), Misfit> {
+    let is_set = settings.sharing.allow_lending == Some(true);
+    if !is_set || !scheduler::is_for_sensitive(settings) {
+        return Ok(());
+    }
+    let reason = "the vCluster has the weights of sensitive work, and such nodes are not lent; set it to \
+                  false, take it back, or give the vCluster another scheduler.profile";
+    Err(misfit(ALLOW_LENDING, reason))
+}
+
+/// Lending policy. A vCluster for sensitive work lends no nodes, whatever is set.
+fn lending_of(settings: &SchedulerSettings) -> lend::Policy {
+    let set = &settings.sharing;
+    let default = lend::Policy::default();
+    let allow_lending = set.allow_lending.unwrap_or(default.allow_lending);
+    lend::Policy {
+        allow_lending: allow_lending && !scheduler::is_for_sensitive(settings),
+        lending_limit: set.lending_limit.or(default.lending_limit),
+        allow_borrowing: set.allow_borrowing.unwrap_or(default.allow_borrowing),
+        borrowing_limit: set.borrowing_limit.or(default.borrowing_limit),
+        return_grace_ms: set.return_grace_ms.unwrap_or(default.return_grace_ms),
+    }
+}
+
+/// # Errors
+/// The first setting that does not fit the others.
+fn scaling_of(settings: &SchedulerSettings) -> Result<Damping, Misfit> {
+    let set = &settings.scaling;
+    let default = Damping::default();
+    let damping = Damping {
+        threshold: set
+            .threshold
+            .map_or(default.threshold, PartsPerMillion::get),
+        evaluation_ms: set.evaluate_ms.unwrap_or(default.evaluation_ms),
+        up_window_ms: set.up_window_ms.unwrap_or(default.up_window_ms),
+        down_window_ms: set.down_window_ms.unwrap_or(default.down_window_ms),
+        cooldown_ms: set.cooldown_ms.unwrap_or(default.cooldown_ms),
+        missing_alert: set.missing_alert.unwrap_or(default.missing_alert),
+        retries: set.retries.unwrap_or(default.retries),
+        backoff_cooldowns: set.backoff_cooldowns.unwrap_or(default.backoff_cooldowns),
+        oscillation_alert: set.oscillation_alert.unwrap_or(default.oscillation_alert),
+        calm_ms: set.calm_ms.unwrap_or(default.calm_ms),
+    };
+    match damping.check() {
+        Ok(()) => Ok(damping),
+        Err(error) => Err(unfit("scaling", error.field, &error.found, &error.must)),
+    }
+}
+
+/// # Errors
+/// The first setting that does not fit the others.
+fn checkpoint_of(settings: &SchedulerSettings) -> Result<checkpoint::Policy, Misfit> {
+    let set = &settings.checkpoint;
+    let default = checkpoint::Policy::default();
+    let (ordinary, sensitive) = (default.ordinary, default.sensitive);
+    let policy = checkpoint::Policy {
+        ordinary: checkpoint::Bounds {
+            min_interval_ms: set.min_interval_ms.unwrap_or(ordinary.min_interval_ms),
+            max_interval_ms: set.max_interval_ms.unwrap_or(ordinary.max_interval_ms),
+            timeout_ms: set.timeout_ms.unwrap_or(ordinary.timeout_ms),
+        },
+        sensitive: checkpoint::Bounds {
+            min_interval_ms: set
+                .sensitive_min_interval_ms
+                .unwrap_or(sensitive.min_interval_ms),
+            max_interval_ms: set
+                .sensitive_max_interval_ms
+                .unwrap_or(sensitive.max_interval_ms),
+            timeout_ms: set.sensitive_timeout_ms.unwrap_or(sensitive.timeout_ms),
+        },
+        max_deferral_ms: set.max_deferral_ms.unwrap_or(default.max_deferral_ms),
+        max_deferrals: set.max_deferrals.unwrap_or(default.max_deferrals),
+        ..default
+    };
+    if let Err(error) = policy.check() {
+        let value = error.value.to_string();
+        return Err(unfit("checkpoint", error.field, &value, &error.must));
+    }
+    match too_long(&policy) {
+        Some(misfit) => Err(misfit),
+        None => Ok(policy),
+    }
+}
+
+/// The quorum limits each extension of a checkpoint to a day. Slow work gets half of its timeout at once, and deferred
+/// work that and the deferral.
 fn too_long(policy: &checkpoint::Policy) -> Option<Misfit> {
-    let must = format!("at most a day ({MAX_TIMEOUT_MS})");
-    let timeouts = [
-        ("timeout_ms", policy.ordinary.timeout_ms),
-        ("sensitive_timeout_ms", policy.sensitive.timeout_ms),
-    ];
-    let late = timeouts.into_iter().find(|(_, ms)| *ms > MAX_TIMEOUT_MS);
-    let fault = |(field, ms): (&str, u64)| unfit("checkpoint", field, &ms.to_string(), &must);
-    late.map(fault).or_else(|| {
-        // What is slow, or was put off, is given that at once.
-        let more_ms = |sensitive| {
-            let deadlines = policy.deadlines(sensitive);
-            deadlines.longest_ms().saturating_sub(deadlines.timeout_ms)
-        };
-        let more_ms = more_ms(false).max(more_ms(true));
-        let must = format!("so short that half of the timeout and it are {must}");
-        let deferral = policy.max_deferral_ms.to_string();
-        (more_ms > MAX_TIMEOUT_MS).then(|| unfit("checkpoint", "max_deferral_ms", &deferral, &must))
-    })
+    let extension_ms = |sensitive| {
+        let deadlines = policy.deadlines(sensitive);
+        deadlines.longest_ms().saturating_sub(deadlines.timeout_ms)
+    };
+    let extension_ms = extension_ms(false).max(extension_ms(true));
+    let must =
+        format!("so short that half of the timeout and it are at most a day ({MAX_TIMEOUT_MS})");
+    let deferral = policy.max_deferral_ms.to_string();
+    let is_too_long = extension_ms > MAX_TIMEOUT_MS;
+    is_too_long.then(|| unfit("checkpoint", "max_deferral_ms", &deferral, &must))
 }
 
 /// A setting that does not fit the others, by its name in a policy.

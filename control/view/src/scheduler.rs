@@ -1,124 +1,72 @@
-//! Scheduler settings of a vCluster, as the quorum stores them and as the planner takes them.
+//! Scheduler settings of a vCluster as the planner takes them: stored values, and defaults for the rest.
 
-use crate::{BaseView, movement};
-use lattice_placement::{Policy, Profile, Reservations, Weights};
-use lattice_quorum_types::{VclusterName, vcluster::settings};
-use std::{collections::BTreeMap, str::FromStr};
+use crate::BaseView;
+use lattice_placement::{Policy, Profile, RawWeights, Weights};
+use lattice_quorum_types::{
+    VclusterName,
+    scheduler::{PartsPerMillion, SchedulerSettings, WeightSettings, WorkloadKind},
+};
 
-/// Stored name of the reference wait.
-pub const REFERENCE_WAIT: &str = "reference_wait_ms";
-/// Stored name of the number of reservations.
-pub const RESERVATIONS: &str = "reservations";
-/// Stored name of the checkpoint bandwidth.
-pub const CHECKPOINT: &str = "checkpoint_bytes_s";
-/// Stored value for any number of reservations.
-pub const ALL: &str = "all";
-/// Stored name of the kind of work that gave the weights last.
-pub const PROFILE: &str = "profile";
+#[cfg(test)]
+mod tests;
 
-/// Stored name of a weight.
-pub fn weight_setting(name: &str) -> String {
-    format!("weights.{name}")
-}
-
-/// Whether a vCluster is for sensitive work: it was given the weights of that kind last. Where only single
-/// weights were set, it is one that has exactly those.
-pub fn is_for_sensitive(said: &BTreeMap<&str, &str>) -> bool {
-    let sensitive = Profile::Sensitive;
-    match said.get(PROFILE) {
-        Some(kind) => *kind == sensitive.name(),
-        None => policy_of(said, &mut Vec::new()).weights == sensitive.weights(),
+/// Whether a vCluster is for sensitive work: its last kind of weights is that one. Without a kind, its weights are
+/// exactly those of sensitive work.
+pub fn is_for_sensitive(settings: &SchedulerSettings) -> bool {
+    match settings.kind {
+        Some(kind) => kind == WorkloadKind::Sensitive,
+        None => weights(&settings.weights) == Profile::Sensitive.weights(),
     }
 }
 
-/// Whether a vCluster is for services: it was given the weights of that kind last.
-pub fn is_for_services(said: &BTreeMap<&str, &str>) -> bool {
-    said.get(PROFILE) == Some(&Profile::Service.name())
+/// Whether a vCluster is for services: its last kind of weights is that one.
+pub fn is_for_services(settings: &SchedulerSettings) -> bool {
+    settings.kind == Some(WorkloadKind::Service)
 }
 
-/// What a text of settings stands for.
-#[derive(Debug, Default)]
-pub struct Read {
-    /// A setting that is absent or cannot be read has its default: a queue must be served by some policy.
-    pub policy: Policy,
-    /// Settings that cannot be read, and why: a newer control may have written them.
-    pub unread: Vec<String>,
-}
-
-/// The policy that a text of settings stands for.
-pub fn policy(profile: &str) -> Policy {
-    read(profile).policy
-}
-
-/// Reads a text of settings.
-pub fn read(profile: &str) -> Read {
-    let mut unread = Vec::new();
-    let policy = policy_of(&settings(profile), &mut unread);
-    Read { policy, unread }
-}
-
-fn policy_of(said: &BTreeMap<&str, &str>, unread: &mut Vec<String>) -> Policy {
-    let mut policy = Policy::default();
-    let mut row = policy.weights.to_array();
-    for (weight, name) in row.iter_mut().zip(Weights::NAMES) {
-        read_into(said, &weight_setting(name), weight, unread);
+/// The policy of these settings.
+pub fn policy(settings: &SchedulerSettings) -> Policy {
+    let default = Policy::default();
+    Policy {
+        weights: weights(&settings.weights),
+        reference_wait_ms: settings
+            .reference_wait_ms
+            .unwrap_or(default.reference_wait_ms),
+        reservations: settings.reservations.unwrap_or(default.reservations),
+        checkpoint_bytes_s: settings.checkpoint_bytes_s,
     }
-    match Weights::new(row.into()) {
-        Ok(weights) => policy.weights = weights,
-        Err(error) => unread.push(error.to_string()),
-    }
-    let wait = &mut policy.reference_wait_ms;
-    read_into(said, REFERENCE_WAIT, wait, unread);
-    policy.reservations = match said.get(RESERVATIONS) {
-        Some(&ALL) => Reservations::All,
-        _ => match read_one(said, RESERVATIONS, unread) {
-            Some(depth) => Reservations::First(depth),
-            None => policy.reservations,
-        },
+}
+
+fn weights(settings: &WeightSettings) -> Weights {
+    let default = Weights::default();
+    let d = default.get();
+    let or = |set: Option<PartsPerMillion>, default| set.map_or(default, PartsPerMillion::get);
+    let raw = RawWeights {
+        priority: or(settings.priority, d.priority),
+        wait_time: or(settings.wait_time, d.wait_time),
+        fair_share: or(settings.fair_share, d.fair_share),
+        topology: or(settings.topology, d.topology),
+        data_ready: or(settings.data_ready, d.data_ready),
+        backlog: or(settings.backlog, d.backlog),
+        energy: or(settings.energy, d.energy),
+        checkpoint: or(settings.checkpoint, d.checkpoint),
+        conformance: or(settings.conformance, d.conformance),
     };
-    policy.checkpoint_bytes_s = read_one(said, CHECKPOINT, unread);
-    policy
-}
-
-fn read_into<T: FromStr>(
-    said: &BTreeMap<&str, &str>,
-    name: &str,
-    into: &mut T,
-    unread: &mut Vec<String>,
-) {
-    if let Some(value) = read_one(said, name, unread) {
-        *into = value;
-    }
-}
-
-fn read_one<T: FromStr>(
-    said: &BTreeMap<&str, &str>,
-    name: &str,
-    unread: &mut Vec<String>,
-) -> Option<T> {
-    let text = said.get(name)?;
-    let value = text.parse().ok();
-    if value.is_none() {
-        unread.push(format!("{name}={text}"));
-    }
-    value
+    // Parts per million are finite and at least 0.
+    Weights::new(raw).unwrap_or(default)
 }
 
 impl<N> BaseView<N> {
-    /// How the scheduler of a vCluster decides.
-    pub fn policy_of(&self, vcluster: &VclusterName) -> Policy {
+    /// Scheduler settings of a vCluster; of an unknown one, the defaults.
+    pub fn settings_of(&self, vcluster: &VclusterName) -> SchedulerSettings {
         let known = self.vclusters.get(vcluster);
-        known.map_or_else(Policy::default, |known| policy(&known.definition.profile))
+        known.map_or_else(SchedulerSettings::default, |known| {
+            known.definition.scheduler
+        })
     }
 
-    /// The same, with the settings that cannot be read, movement settings included.
-    pub fn settings_of(&self, vcluster: &VclusterName) -> Read {
-        let known = self.vclusters.get(vcluster);
-        known.map_or_else(Read::default, |known| {
-            let profile = &known.definition.profile;
-            let mut found = read(profile);
-            found.unread.extend(movement::unread(profile));
-            found
-        })
+    /// The policy of a vCluster's scheduler.
+    pub fn policy_of(&self, vcluster: &VclusterName) -> Policy {
+        policy(&self.settings_of(vcluster))
     }
 }

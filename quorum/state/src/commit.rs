@@ -198,7 +198,7 @@ impl State {
             Change::Vcluster(mut record) => {
                 record.revision = revision;
                 self.vclusters.set((*record).clone());
-                events.push(EventKind::Vcluster { record: *record });
+                events.push(EventKind::Vcluster { record });
             }
             Change::DeleteVcluster(vcluster) => {
                 self.vclusters.delete(&vcluster);

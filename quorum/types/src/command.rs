@@ -13,6 +13,7 @@ use crate::{
     node::Lifecycle,
     reservation::ReservationSpec,
     rpc::Role,
+    scheduler::SchedulerPatch,
     spec::AllocationSpec,
     tenure::WipeOutcome,
     vcluster::VclusterPatch,
@@ -406,16 +407,16 @@ pub enum Command {
         /// At least one.
         changes: Vec<LimitChange>,
     },
-    /// As [`Command::SetVcluster`], with settings of its scheduler, which are merged into those that it
-    /// has: two who set different ones at once both do. Settings alone are taken only for a vCluster that
+    /// As [`Command::SetVcluster`], with settings of its scheduler. A change keeps the settings that it does not name, so
+    /// that concurrent changes of different settings both apply. Settings alone are taken only for a vCluster that
     /// is there (defined, `default`, or one that nodes serve), and define none.
     SetScheduler {
         /// Which.
         vcluster: VclusterName,
-        /// What of it is to be another beside the settings; its `profile` must not be.
+        /// Change of its definition.
         change: Box<VclusterPatch>,
-        /// Settings by name; an empty value takes one back.
-        settings: BTreeMap<String, String>,
+        /// Change of its scheduler settings.
+        settings: Box<SchedulerPatch>,
         /// See [`Command::SetVcluster`].
         expected_version: Option<u32>,
     },

@@ -164,7 +164,7 @@ pub enum EventKind {
     /// What a vCluster is was said.
     Vcluster {
         /// As it is now.
-        record: Vcluster,
+        record: Box<Vcluster>,
     },
     /// What was said of a vCluster holds no more.
     VclusterDeleted {

@@ -13,6 +13,7 @@ mod refusals;
 mod runner;
 mod scaling;
 mod services;
+mod settings;
 mod steps;
 mod world;
 

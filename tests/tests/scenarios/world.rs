@@ -239,7 +239,7 @@ impl World {
         read().await.unwrap_or_default()
     }
 
-    /// Settings of a vCluster, as its profile has them; an empty value takes one back.
+    /// Scheduler settings of a vCluster, by their audit names; an empty value clears one.
     pub async fn set(&mut self, vcluster: &str, settings: Vec<(String, String)>) {
         let names = settings.iter().map(|(name, _)| name.clone());
         let given = self.settings.entry(vcluster.to_owned()).or_default();
@@ -247,7 +247,7 @@ impl World {
         self.command(Command::SetScheduler {
             vcluster: VclusterName::new(vcluster).unwrap(),
             change: Box::new(VclusterPatch::default()),
-            settings: settings.into_iter().collect(),
+            settings: Box::new(crate::settings::patch(&settings)),
             expected_version: None,
         })
         .await;

@@ -1425,8 +1425,7 @@ class MovementView(Model):
     sharing: SharingView
     """What it lends and borrows."""
     unread: list[str]
-    """What is stored and cannot be read, or does not fit together, and why. The defaults hold
-    for it."""
+    """Stored settings that do not fit together, and why. The defaults hold for them."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -2545,7 +2544,8 @@ class WaitsForView(Model):
 
 @dataclass(frozen=True, repr=False)
 class WeightsView(Model):
-    """Weights of the nine factors. They are relative: they need not add up to 1."""
+    """Weights of the nine factors. They are relative: they need not add up to 1. Their
+    resolution is 0.000001."""
 
     backlog: float
     """Backlog."""

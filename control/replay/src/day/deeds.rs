@@ -11,10 +11,10 @@ use lattice_quorum_types::{
     allocation::RankExit,
     command::{Power, RankReport},
     node::Lifecycle,
+    scheduler::{SchedulerPatch, Setting},
     vcluster::VclusterPatch,
     wire::AttemptKey,
 };
-use std::collections::BTreeMap;
 
 const ADMIN: &str = "root";
 /// Silence after which control suspects a node, and after which it calls it unreachable, milliseconds.
@@ -65,7 +65,7 @@ impl Inner {
             self.must(Command::SetScheduler {
                 vcluster: part.name.clone(),
                 change: Box::new(change),
-                settings: part.settings,
+                settings: Box::new(part.settings),
                 expected_version: None,
             });
             for node in part.nodes {
@@ -145,22 +145,25 @@ impl Inner {
             }),
             Deed::StorageOut { told } => {
                 if told {
-                    self.storage("0");
+                    self.storage(Setting::Set(0));
                 }
             }
-            Deed::StorageBack => self.storage(""),
+            Deed::StorageBack => self.storage(Setting::Clear),
             Deed::EndServices => self.end_services(),
         }
     }
 
-    /// What the settings say of the storage's bandwidth.
-    fn storage(&mut self, bytes_s: &str) {
+    /// Sets the bandwidth of checkpoint storage.
+    fn storage(&mut self, bytes_s: Setting<u64>) {
+        let settings = SchedulerPatch {
+            checkpoint_bytes_s: bytes_s,
+            ..SchedulerPatch::default()
+        };
         for part in self.scene.parts.clone() {
-            let setting = ("checkpoint_bytes_s".to_owned(), bytes_s.to_owned());
             self.must(Command::SetScheduler {
                 vcluster: part.name,
                 change: Box::default(),
-                settings: BTreeMap::from([setting]),
+                settings: Box::new(settings),
                 expected_version: None,
             });
         }

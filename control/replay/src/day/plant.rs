@@ -1,6 +1,7 @@
 //! Bugs on purpose, of who decides or of what is committed: a check that finds none of them checks nothing.
 
 use super::scene::{SENSITIVE, Scene};
+use lattice_quorum_types::scheduler::Setting;
 
 /// One of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,19 +69,17 @@ impl Plant {
 
     /// The settings that are wrong with it, whatever the scene says.
     pub(super) fn settings(self, scene: &mut Scene) {
-        let setting = match self {
-            Self::ThrashAllowed => ("preemption.thrash_interval_ms", "0"),
-            Self::NearEndTaken => ("preemption.near_completion_ms", "0"),
-            Self::SensitiveLent => ("sharing.allow_lending", "true"),
-            Self::NoGrace => ("sharing.return_grace_ms", "0"),
-            _ => return,
-        };
-        let all = scene.parts.iter_mut();
-        let meant =
-            all.filter(|part| self != Self::SensitiveLent || part.name.as_str() == SENSITIVE);
-        for part in meant {
-            let (name, value) = setting;
-            part.settings.insert(name.to_owned(), value.to_owned());
+        for part in &mut scene.parts {
+            let (preemption, sharing) = (&mut part.settings.preemption, &mut part.settings.sharing);
+            match self {
+                Self::ThrashAllowed => preemption.thrash_interval_ms = Setting::Set(0),
+                Self::NearEndTaken => preemption.near_completion_ms = Setting::Set(0),
+                Self::SensitiveLent if part.name.as_str() == SENSITIVE => {
+                    sharing.allow_lending = Setting::Set(true);
+                }
+                Self::NoGrace => sharing.return_grace_ms = Setting::Set(0),
+                _ => {}
+            }
         }
     }
 }

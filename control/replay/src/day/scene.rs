@@ -11,14 +11,12 @@ use lattice_quorum_types::{
     limit::Limits,
     reservation::ReservationSpec,
     scale::{Metric, Pace, Scale},
+    scheduler::{PreemptionPatch, SchedulerPatch, Setting, SharingPatch},
     spec::{AllocationSpec, Requeue},
     terms::{CheckpointTerms, CheckpointTrigger, Condition, Terms},
 };
 use lattice_rng::Rng;
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    f64::consts::TAU,
-};
+use std::{collections::BTreeSet, f64::consts::TAU};
 
 /// Nine in the morning of the simulated day.
 pub const START: UnixMillis = UnixMillis(1_700_006_400_000);
@@ -59,7 +57,7 @@ pub struct Part {
     /// Its name.
     pub name: VclusterName,
     /// Settings of how its work is moved.
-    pub settings: BTreeMap<String, String>,
+    pub settings: SchedulerPatch,
     /// What belongs to it.
     pub nodes: Vec<NodeId>,
 }
@@ -326,28 +324,36 @@ fn outage(seed: u64) -> (UnixMillis, UnixMillis) {
 
 fn parts(seed: u64) -> Vec<Part> {
     let mut rng = Rng::new(seed, "parts");
-    let mut part = |name_of: &str, nodes: std::ops::Range<u64>, settings: &[(&str, &str)]| {
+    let mut part = |name_of: &str, nodes: std::ops::Range<u64>, settings: SchedulerPatch| {
         let count = rng.range(nodes.start, nodes.end);
         let node = |n| name(NodeId::new(format!("{name_of}{n:02}")));
-        let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
         Part {
             name: name(VclusterName::new(name_of)),
-            settings: settings.iter().map(owned).collect(),
+            settings,
             nodes: (0..count).map(node).collect(),
         }
     };
+    let usual = SchedulerPatch::default;
+    let services = SchedulerPatch {
+        preemption: PreemptionPatch {
+            only_borrowed: Setting::Set(true),
+            ..PreemptionPatch::default()
+        },
+        ..usual()
+    };
+    let sensitive = SchedulerPatch {
+        sharing: SharingPatch {
+            allow_lending: Setting::Set(false),
+            allow_borrowing: Setting::Set(false),
+            ..SharingPatch::default()
+        },
+        ..usual()
+    };
     vec![
-        part(OWNER, 8..12, &[]),
-        part(BORROWER, 6..10, &[]),
-        part(SERVICES, 3..5, &[("preemption.only_borrowed", "true")]),
-        part(
-            SENSITIVE,
-            3..4,
-            &[
-                ("sharing.allow_lending", "false"),
-                ("sharing.allow_borrowing", "false"),
-            ],
-        ),
+        part(OWNER, 8..12, usual()),
+        part(BORROWER, 6..10, usual()),
+        part(SERVICES, 3..5, services),
+        part(SENSITIVE, 3..4, sensitive),
     ]
 }
 

@@ -18,7 +18,8 @@ use lattice_quorum_types::{
     event::EventKind,
     hostlist,
     id::LeaseName,
-    vcluster::{DEFAULT_VCLUSTER, Vcluster, with_settings},
+    scheduler::{SchedulerPatch, Setting},
+    vcluster::{DEFAULT_VCLUSTER, Vcluster},
     view::{Answer, LeaseView, Query},
 };
 use std::collections::BTreeMap;
@@ -105,8 +106,8 @@ fn shown(caller: &Caller, name: &VclusterName, known: Known<'_>) -> VclusterView
         .as_ref()
         .map_or((0, Revision(0)), |said| (said.version, said.revision));
     let definition = said.map(|said| said.definition).unwrap_or_default();
-    let scheduler = scheduler::shown(&definition.profile);
-    let movement = movement::shown(&definition.profile);
+    let scheduler = scheduler::shown(&definition.scheduler);
+    let movement = movement::shown(&definition.scheduler);
     let tenants = definition.tenants.as_ref();
     let usable = tenants.is_none_or(|tenants| !tenants.is_empty());
     let tenants = tenants.map(|tenants| {
@@ -159,39 +160,40 @@ pub(crate) async fn get(core: &Core, caller: &Caller, text: &str) -> Result<Vclu
     }
 }
 
-/// The settings that a request asks for, if the vCluster's would fit together with them. Two who ask at once
-/// may still say what does not: then the defaults hold for it, and that is told.
-async fn settings_asked(
+/// The settings that a request changes, if those of the vCluster would fit together. Concurrent requests may still
+/// store settings that do not: defaults apply in their place, and the vCluster's view reports them.
+async fn settings_changed(
     core: &Core,
     vcluster: &VclusterName,
     request: &VclusterRequest,
-) -> Result<Option<BTreeMap<String, String>>, Problem> {
+) -> Result<Option<SchedulerPatch>, Problem> {
     if request.scheduler.is_none() && request.movement.is_none() {
         return Ok(None);
     }
     let scheduler = request.scheduler.as_ref();
-    let mut settings = scheduler
-        .map(scheduler::asked)
+    let mut patch = scheduler
+        .map(scheduler::patch)
         .transpose()?
         .unwrap_or_default();
     let moves = request.movement.as_ref();
-    settings.extend(moves.map(movement::asked).transpose()?.unwrap_or_default());
+    if let Some(change) = moves {
+        movement::patch(change, &mut patch)?;
+    }
     // Weights of another kind of work decide whether nodes may be lent.
-    let changes_kind = scheduler.is_some_and(|change| change.profile.is_some());
+    let changes_kind = patch.kind != Setting::Unchanged;
     if moves.is_some() || changes_kind {
-        let Answer::Vclusters(said) = read(core, Query::Vclusters).await? else {
+        let Answer::Vclusters(all) = read(core, Query::Vclusters).await? else {
             return Err(unexpected());
         };
-        let known = said.into_iter().find(|known| known.name == *vcluster);
-        let profile = known.map_or_else(String::new, |known| known.definition.profile);
-        let next = with_settings(&profile, &settings)
-            .map_err(|error| Problem::field("scheduler", error.to_string()))?;
+        let known = all.into_iter().find(|known| known.name == *vcluster);
+        let present = known.map(|known| known.definition.scheduler);
+        let next = patch.applied_to(&present.unwrap_or_default());
         match moves {
             Some(_) => movement::check(&next, core.view().owned_by(vcluster))?,
             None => movement::check_kind(&next)?,
         }
     }
-    Ok(Some(settings))
+    Ok(Some(patch))
 }
 
 /// Says what one is, the first time too.
@@ -205,7 +207,7 @@ pub(crate) async fn set(
     caller.check_whole(Role::Admin, "saying what a vCluster is")?;
     let expected_version = request.expected_version;
     let vcluster = name("name", text)?;
-    let settings = settings_asked(core, &vcluster, &request).await?;
+    let settings = settings_changed(core, &vcluster, &request).await?;
     let change = Box::new(request.change()?);
     let command = match settings {
         None => Command::SetVcluster {
@@ -216,7 +218,7 @@ pub(crate) async fn set(
         Some(settings) => Command::SetScheduler {
             vcluster: vcluster.clone(),
             change,
-            settings,
+            settings: Box::new(settings),
             expected_version,
         },
     };
@@ -225,7 +227,7 @@ pub(crate) async fn set(
         .events
         .into_iter()
         .find_map(|event| match event.kind {
-            EventKind::Vcluster { record } if record.name == vcluster => Some(record),
+            EventKind::Vcluster { record } if record.name == vcluster => Some(*record),
             _ => None,
         });
     // A repeat, and what changed nothing, have no events.

@@ -9,7 +9,12 @@ use lattice_api::{
     vcluster::{VclusterNodesRequest, VclusterRequest},
 };
 use lattice_client::{ClientError, SubmitOptions};
-use lattice_quorum_types::{Command, NodeId, Outcome, VclusterName, command::Fence, id::LeaseName};
+use lattice_quorum_types::{
+    Command, NodeId, Outcome, VclusterName,
+    command::Fence,
+    id::LeaseName,
+    scheduler::{ScalingPatch, SchedulerPatch, Setting},
+};
 use reqwest::Method;
 use serde_json::{Value, json};
 use tonic::{Code, Status, transport::Channel};
@@ -278,6 +283,14 @@ async fn what_is_wrong_is_named_by_its_field_and_nothing_is_moved() {
             put(
                 "vclusters/left",
                 json!({"scheduler": {"weights": {"energy": 1e300}}}),
+            ),
+            400,
+            json!("scheduler.weights.energy"),
+        ),
+        (
+            put(
+                "vclusters/left",
+                json!({"scheduler": {"weights": {"energy": 1e-9}}}),
             ),
             400,
             json!("scheduler.weights.energy"),
@@ -617,9 +630,9 @@ async fn settings_that_do_not_fit_are_refused_by_name_on_both_faces() {
             json!(30_000),
             "at most max_interval_s (21600000)",
         ),
-        ("checkpoint", "timeout_s", json!(100_000), "at most a day"),
-        ("scaling", "threshold", json!(1), "above 0 and below 1"),
-        ("scaling", "evaluation_s", json!(0), "at least 1"),
+        ("checkpoint", "timeout_s", json!(100_000), "to 86400000 ms"),
+        ("scaling", "threshold", json!(1), "from 1e-6 to 0.999999"),
+        ("scaling", "evaluation_s", json!(0), "from 1 to"),
     ] {
         let body = json!({"movement": {group: {field: value}}});
         let (status, told) = ask(&fixture, "root", Method::PUT, "vclusters/default", body).await;
@@ -702,17 +715,22 @@ async fn settings_that_do_not_fit_are_refused_by_name_on_both_faces() {
     assert_eq!(ward.scheduler.profile.as_deref(), Some("sensitive"));
 }
 
-/// Another control may have stored it: it is told, and nothing stands still for it.
+/// Concurrent requests may store settings that do not fit together: the view reports them, and defaults apply.
 #[tokio::test]
-async fn what_is_stored_and_of_no_use_is_told() {
+async fn reports_stored_settings_that_do_not_fit() {
     let fixture = ApiFixture::furnished().await;
     let root = fixture.client("root");
-    let settings = [("preemption.patience_ms", "soon"), ("scale.threshold", "2")];
-    let own = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+    let settings = SchedulerPatch {
+        scaling: ScalingPatch {
+            evaluate_ms: Setting::Set(1),
+            ..ScalingPatch::default()
+        },
+        ..SchedulerPatch::default()
+    };
     let stored = Command::SetScheduler {
         vcluster: VclusterName::new("default").unwrap(),
         change: Box::default(),
-        settings: settings.map(own).into(),
+        settings: Box::new(settings),
         expected_version: None,
     };
     fixture
@@ -721,18 +739,18 @@ async fn what_is_stored_and_of_no_use_is_told() {
         .unwrap();
     fixture.settled().await;
     let movement = root.vcluster("default").await.unwrap().movement;
-    assert_eq!(movement.preemption.patience_s, 60.0);
-    assert_eq!(movement.scaling.threshold, 0.5);
+    assert_eq!(movement.scaling.evaluation_s, 60.0);
+    assert_eq!(movement.set, [""; 0]);
     assert_eq!(
         movement.unread,
         [
-            "preemption.patience_ms=soon",
-            "movement.scaling.threshold: it is 2; it must be a number above 0 and below 1"
+            "movement.scaling.up_window_s: in milliseconds it is 120000; it must be at most 1440 times \
+             evaluation_s (1440)"
         ]
     );
-    // Another setting is taken; the one that does not fit is mended by who sets it.
+    // A change of another group is checked with it, and one that makes it fit is accepted.
     let body =
-        json!({"movement": {"preemption": {"patience_s": 5}, "scaling": {"threshold": null}}});
-    let (status, told) = ask(&fixture, "root", Method::PUT, "vclusters/default", body).await;
-    assert_eq!((status, &told["movement"]["unread"]), (200, &json!([])));
+        json!({"movement": {"preemption": {"patience_s": 5}, "scaling": {"evaluation_s": null}}});
+    let (status, changed) = ask(&fixture, "root", Method::PUT, "vclusters/default", body).await;
+    assert_eq!((status, &changed["movement"]["unread"]), (200, &json!([])));
 }

@@ -14,14 +14,34 @@ use lattice_quorum_types::{
     course::RankCheckpoint,
     node::Lifecycle,
     scale::{Metric, Pace, Scale},
+    scheduler::{CheckpointPatch, SchedulerPatch, Setting, SharingPatch},
     spec::{AllocationSpec, Constraints, Requeue, Workload},
     terms::{CheckpointTerms, CheckpointTrigger, Terms},
     vcluster::VclusterPatch,
     view::{Answer, Query},
 };
 
-/// Of the owner: it gives a little grace, and its checkpoints may take a minute.
-const PROFILE: &str = "sharing.return_grace_ms=200\ncheckpoint.timeout_ms=60000\n";
+/// Settings of the owner: a short grace, and a minute for a checkpoint.
+fn owner_settings() -> SchedulerPatch {
+    SchedulerPatch {
+        sharing: SharingPatch {
+            return_grace_ms: Setting::Set(200),
+            ..SharingPatch::default()
+        },
+        ..checkpoint_timeout(60_000)
+    }
+}
+
+fn checkpoint_timeout(ms: u64) -> SchedulerPatch {
+    SchedulerPatch {
+        checkpoint: CheckpointPatch {
+            timeout_ms: Setting::Set(ms),
+            ..CheckpointPatch::default()
+        },
+        ..SchedulerPatch::default()
+    }
+}
+
 const GRACE: Duration = Duration::from_millis(200);
 
 /// The view follows the state, also in which vClusters there are.
@@ -41,15 +61,18 @@ fn name(text: &str) -> VclusterName {
 
 /// This node becomes one of `home` that is lent to `default`.
 fn is_lent(world: &World, node: &str) {
-    for (vcluster, profile) in [("home", PROFILE), ("default", "")] {
+    for (vcluster, settings) in [
+        ("home", owner_settings()),
+        ("default", SchedulerPatch::default()),
+    ] {
         let change = VclusterPatch {
             description: Some("x".to_owned()),
-            profile: Some(profile.to_owned()),
             ..VclusterPatch::default()
         };
-        world.admin(Command::SetVcluster {
+        world.admin(Command::SetScheduler {
             vcluster: name(vcluster),
             change: Box::new(change),
+            settings: Box::new(settings),
             expected_version: None,
         });
     }
@@ -198,12 +221,10 @@ async fn an_owner_waits_for_a_checkpoint_no_longer_than_its_borrower_gives_one()
     let world = World::new();
     let runs = lent(&world);
     waits_in(&world, "home").await;
-    world.admin(Command::SetVcluster {
+    world.admin(Command::SetScheduler {
         vcluster: name("default"),
-        change: Box::new(VclusterPatch {
-            profile: Some("checkpoint.timeout_ms=20000\n".to_owned()),
-            ..VclusterPatch::default()
-        }),
+        change: Box::default(),
+        settings: Box::new(checkpoint_timeout(20_000)),
         expected_version: None,
     });
     fold(&world).await;
@@ -338,11 +359,10 @@ async fn what_nobody_has_defined_neither_lends_nor_borrows() {
         let mut borrow = Borrow::new(world.core.clone());
         let nothing = BorrowReport::default();
         assert_eq!(borrow.reconcile(&world.fence).await, nothing);
-        let settings = [("weight.energy".to_owned(), "0.2".to_owned())];
         world.admin(Command::SetScheduler {
             vcluster: name("default"),
             change: Box::default(),
-            settings: settings.into(),
+            settings: Box::new(checkpoint_timeout(60_000)),
             expected_version: None,
         });
         fold(&world).await;

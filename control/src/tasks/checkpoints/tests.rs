@@ -10,6 +10,7 @@ use lattice_placement::movement::preempt::Saves;
 use lattice_quorum_types::{
     AllocationState, Revision, VclusterName,
     checkpoint::CheckpointMode,
+    scheduler::{CheckpointSettings, SchedulerSettings},
     terms::{CheckpointTerms, CheckpointTrigger, Terms},
     vcluster::{Vcluster, VclusterDefinition},
     wire::WriteCheckpoint,
@@ -42,11 +43,18 @@ fn agent(can_write: Arc<AtomicBool>) -> Router {
 /// Work that can write checkpoints, and runs; one is due whenever a millisecond has passed.
 fn saver(world: &World) -> AllocationId {
     let name = VclusterName::new("default").unwrap();
-    let profile = "checkpoint.min_interval_ms=1\ncheckpoint.max_interval_ms=1\n";
+    let scheduler = SchedulerSettings {
+        checkpoint: CheckpointSettings {
+            min_interval_ms: Some(1),
+            max_interval_ms: Some(1),
+            ..CheckpointSettings::default()
+        },
+        ..SchedulerSettings::default()
+    };
     let known = Vcluster {
         name: name.clone(),
         definition: VclusterDefinition {
-            profile: profile.to_owned(),
+            scheduler,
             ..VclusterDefinition::default()
         },
         version: 1,

@@ -23,6 +23,7 @@ use lattice_quorum_types::{
     limit::{LimitPatch, Patch},
     node::Lifecycle,
     scale::{Metric, Pace as OfScale, Scale as Terms},
+    scheduler::{ScalingSettings, SchedulerSettings},
     spec::{AllocationSpec, Requeue, Workload},
     vcluster::{Vcluster, VclusterDefinition, VclusterPatch},
 };
@@ -31,8 +32,20 @@ use tokio::{net::TcpListener, sync::Notify, time::Instant};
 use tokio_util::task::AbortOnDropHandle;
 
 const PATIENCE: Duration = Duration::from_secs(60);
-const SETTINGS: &str = "scale.evaluate_ms=100\nscale.up_window_ms=80\nscale.down_window_ms=80\n\
-                          scale.cooldown_ms=1\n";
+
+/// Decisions within a second.
+fn quick() -> SchedulerSettings {
+    SchedulerSettings {
+        scaling: ScalingSettings {
+            evaluate_ms: Some(100),
+            up_window_ms: Some(80),
+            down_window_ms: Some(80),
+            cooldown_ms: Some(1),
+            ..ScalingSettings::default()
+        },
+        ..SchedulerSettings::default()
+    }
+}
 
 /// Said by a server that does not answer.
 const NEVER: &str = "never";
@@ -124,7 +137,7 @@ struct ScaleFixture {
     scale: Scale,
     service: AllocationId,
     /// Of its vCluster.
-    settings: &'static str,
+    settings: SchedulerSettings,
 }
 
 impl ScaleFixture {
@@ -152,7 +165,7 @@ impl ScaleFixture {
             world,
             scale,
             service,
-            settings: SETTINGS,
+            settings: quick(),
         };
         fixture.starts(NODE);
         fixture.folds();
@@ -196,7 +209,7 @@ impl ScaleFixture {
         observe::liveness(core, &names.iter().map(found).collect());
         core.publish(Wakes::Readers, |view| {
             let definition = VclusterDefinition {
-                profile: (*settings).to_owned(),
+                scheduler: *settings,
                 ..VclusterDefinition::default()
             };
             let (name, version, revision) = (vcluster(), 1, Revision(1));
@@ -527,7 +540,13 @@ async fn the_processors_of_its_nodes_are_asked_for() {
 #[tokio::test]
 async fn whose_time_comes_while_others_are_read_is_read_next() {
     let mut fixture = ScaleFixture::of(query(), &[("b", "default")]);
-    fixture.settings = "scale.evaluate_ms=2000\n";
+    fixture.settings = SchedulerSettings {
+        scaling: ScalingSettings {
+            evaluate_ms: Some(2000),
+            ..ScalingSettings::default()
+        },
+        ..SchedulerSettings::default()
+    };
     fixture.folds();
     let prometheus = Prometheus::of(&fixture.world).await;
     prometheus.says("0.5");

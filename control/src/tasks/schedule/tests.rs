@@ -480,17 +480,27 @@ async fn nothing_is_planned_again_while_nothing_changes_but_the_time_and_the_lea
     assert!(plans(&mut schedule, &next).await, "taken anew");
 }
 
-/// A newer control may have written it, before a downgrade: each plan meets it again, many a second.
+/// Every plan derives the misfits again, many times a second.
 #[tokio::test]
-async fn settings_that_nobody_can_read_are_written_down_when_they_change() {
+async fn logs_settings_that_do_not_fit_when_they_change() {
     use crate::tasks::testing::world::World;
-    use lattice_quorum_types::vcluster::{Vcluster, VclusterDefinition};
+    use lattice_quorum_types::{
+        scheduler::{CheckpointSettings, SchedulerSettings},
+        vcluster::{Vcluster, VclusterDefinition},
+    };
     let world = World::new();
-    let define = |profile: &str| {
+    let define = |max_interval_ms| {
+        let checkpoint = CheckpointSettings {
+            max_interval_ms: Some(max_interval_ms),
+            ..CheckpointSettings::default()
+        };
         let record = Vcluster {
             name: vcluster(),
             definition: VclusterDefinition {
-                profile: profile.to_owned(),
+                scheduler: SchedulerSettings {
+                    checkpoint,
+                    ..SchedulerSettings::default()
+                },
                 ..VclusterDefinition::default()
             },
             version: 1,
@@ -516,16 +526,19 @@ async fn settings_that_nobody_can_read_are_written_down_when_they_change() {
         let written = log.0.lock().unwrap();
         let lines = written
             .lines()
-            .filter(|line| line.contains("nobody can read"));
+            .filter(|line| line.contains("do not fit together"));
         lines.map(str::to_owned).collect::<Vec<_>>()
     };
-    define("reservations=some");
+    define(1);
     let first = lines().await;
     assert_eq!(first.len(), 1, "{first:?}");
-    assert!(first[0].contains("reservations=some"), "{first:?}");
-    define("reservations=few");
+    assert!(
+        first[0].contains("movement.checkpoint.min_interval_s"),
+        "{first:?}"
+    );
+    define(2);
     assert_eq!(lines().await.len(), 2);
-    define("reservations=7");
+    define(600_000);
     assert_eq!(lines().await.len(), 2);
 }
 

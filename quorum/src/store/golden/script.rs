@@ -20,6 +20,10 @@ use lattice_quorum_types::{
     node::Lifecycle,
     reservation::ReservationSpec,
     rpc::Role,
+    scheduler::{
+        CheckpointPatch, PartsPerMillion, PreemptionPatch, Reservations, ScalingPatch,
+        SchedulerPatch, Setting, SharingPatch, WeightPatch, WorkloadKind,
+    },
     spec::{AllocationSpec, Workload},
     terms::{CheckpointTerms, CheckpointTrigger, Condition, Dependency},
     vcluster::VclusterPatch,
@@ -34,6 +38,41 @@ pub(super) const BOUNDS: Bounds = Bounds {
     rows: 4,
     bytes: 1 << 20,
 };
+
+/// Some settings of every group, of every type.
+fn night_settings() -> SchedulerPatch {
+    SchedulerPatch {
+        kind: Setting::Set(WorkloadKind::MlTraining),
+        weights: WeightPatch {
+            topology: Setting::Set(PartsPerMillion(250_000)),
+            energy: Setting::Clear,
+            ..WeightPatch::default()
+        },
+        reference_wait_ms: Setting::Set(7_200_000),
+        reservations: Setting::Set(Reservations::First(50)),
+        checkpoint_bytes_s: Setting::Set(200_000_000_000),
+        preemption: PreemptionPatch {
+            enabled: Setting::Set(true),
+            max_victims: Setting::Set(2),
+            ..PreemptionPatch::default()
+        },
+        sharing: SharingPatch {
+            allow_lending: Setting::Set(false),
+            borrowing_limit: Setting::Set(4),
+            ..SharingPatch::default()
+        },
+        checkpoint: CheckpointPatch {
+            timeout_ms: Setting::Set(300_000),
+            max_deferrals: Setting::Set(1),
+            ..CheckpointPatch::default()
+        },
+        scaling: ScalingPatch {
+            threshold: Setting::Set(PartsPerMillion(800_000)),
+            cooldown_ms: Setting::Set(60_000),
+            ..ScalingPatch::default()
+        },
+    }
+}
 
 struct Script {
     state: State,
@@ -269,7 +308,7 @@ impl Script {
         self.admin(Command::SetScheduler {
             vcluster: vcluster("night"),
             change: Box::new(change),
-            settings: [("backfill.depth".to_owned(), "50".to_owned())].into(),
+            settings: Box::new(night_settings()),
             expected_version: None,
         });
         let constraint = Constraint {

@@ -7,10 +7,11 @@ use lattice_quorum_types::{
     audit::AuditAction,
     id::LeaseName,
     node::Node,
+    scheduler::SchedulerPatch,
     tenure::{Taken, TakenBy},
     vcluster::{
-        DEFAULT_VCLUSTER, MAX_TENANTS, MAX_TEXT_BYTES, Vcluster, VclusterDefinition, VclusterPatch,
-        with_settings,
+        DEFAULT_VCLUSTER, MAX_DESCRIPTION_BYTES, MAX_TENANTS, Vcluster, VclusterDefinition,
+        VclusterPatch,
     },
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,43 +27,57 @@ pub(super) fn set(
     expected: Option<u32>,
 ) -> Result<Verdict, Refusal> {
     check_version(name, expected, version_of(case, name))?;
-    store(case, name, change, Says::What)
+    store(
+        case,
+        name,
+        definition_of(case, name, change),
+        Scope::Definition,
+    )
 }
 
-/// What a command says of a vCluster.
+/// Part of a vCluster that a command changes.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Says {
-    /// What it is.
-    What,
-    /// That, and settings of its scheduler.
-    WhatWithSettings,
-    /// Those alone, of one that nobody has defined.
+enum Scope {
+    /// Its definition.
+    Definition,
+    /// Its definition and its scheduler settings.
+    DefinitionAndSettings,
+    /// Its scheduler settings; the vCluster is not defined and stays so.
     SettingsAlone,
 }
 
-impl Says {
-    /// What the audit has of it.
-    fn told(self, definition: &VclusterDefinition, is_defined: bool) -> Vec<String> {
-        let mut told = match is_defined {
+impl Scope {
+    /// Lines of the audit.
+    fn lines(self, definition: &VclusterDefinition, is_defined: bool) -> Vec<String> {
+        let mut all = match is_defined {
             true => lines(definition),
             false => Vec::new(),
         };
-        if self != Self::What {
-            told.extend(definition.profile.lines().map(str::to_owned));
+        if self != Self::Definition {
+            let settings = definition.scheduler.listed().into_iter();
+            all.extend(settings.map(|(name, value)| format!("{name}={value}")));
         }
-        told
+        all
     }
+}
+
+fn definition_of(
+    case: Case<'_>,
+    name: &VclusterName,
+    change: &VclusterPatch,
+) -> VclusterDefinition {
+    let present = case.state.vclusters.get(name);
+    change.applied_to(present.map(|present| &present.definition))
 }
 
 fn store(
     case: Case<'_>,
     name: &VclusterName,
-    change: &VclusterPatch,
-    says: Says,
+    definition: VclusterDefinition,
+    scope: Scope,
 ) -> Result<Verdict, Refusal> {
-    let defines = says != Says::SettingsAlone;
+    let defines = scope != Scope::SettingsAlone;
     let present = case.state.vclusters.get(name);
-    let definition = change.applied_to(present.map(|present| &present.definition));
     check(case, &definition)?;
     let is_same = match present {
         Some(present) => present.definition == definition && present.is_defined() == defines,
@@ -82,9 +97,9 @@ fn store(
     let action = AuditAction::VclusterSet {
         vcluster: name.clone(),
         before: present.map_or_else(Vec::new, |present| {
-            says.told(&present.definition, present.is_defined())
+            scope.lines(&present.definition, present.is_defined())
         }),
-        after: says.told(&definition, defines),
+        after: scope.lines(&definition, defines),
     };
     let record = Vcluster {
         name: name.clone(),
@@ -110,31 +125,21 @@ pub(super) fn set_scheduler(
     case: Case<'_>,
     name: &VclusterName,
     change: &VclusterPatch,
-    settings: &BTreeMap<String, String>,
+    settings: &SchedulerPatch,
     expected: Option<u32>,
 ) -> Result<Verdict, Refusal> {
-    if change.profile.is_some() {
-        let reason = "with settings, the text that holds them must be left out";
-        return Err(invalid("profile", reason.to_owned()));
-    }
-    let present = case.state.vclusters.get(name);
     check_version(name, expected, version_of(case, name))?;
     let is_alone = *change == VclusterPatch::default() && !is_defined(case, name);
-    let says = match is_alone {
-        true => Says::SettingsAlone,
-        false => Says::WhatWithSettings,
+    let scope = match is_alone {
+        true => Scope::SettingsAlone,
+        false => Scope::DefinitionAndSettings,
     };
     if is_alone {
         check_is_there(case, name)?;
     }
-    let profile = present.map_or("", |present| &present.definition.profile);
-    let profile =
-        with_settings(profile, settings).map_err(|e| invalid("settings", e.to_string()))?;
-    let change = VclusterPatch {
-        profile: Some(profile),
-        ..change.clone()
-    };
-    store(case, name, &change, says)
+    let mut definition = definition_of(case, name, change);
+    definition.scheduler = settings.applied_to(&definition.scheduler);
+    store(case, name, definition, scope)
 }
 
 /// 0: nobody has defined it.
@@ -204,14 +209,15 @@ fn check(case: Case<'_>, definition: &VclusterDefinition) -> Result<(), Refusal>
     let VclusterDefinition {
         description,
         tenants,
-        profile,
+        scheduler,
     } = definition;
-    for (field, text) in [("description", description), ("profile", profile)] {
-        if text.len() > MAX_TEXT_BYTES {
-            let reason = format!("it has {} bytes; at most {MAX_TEXT_BYTES} fit", text.len());
-            return Err(invalid(field, reason));
-        }
+    if description.len() > MAX_DESCRIPTION_BYTES {
+        let bytes = description.len();
+        let reason = format!("it has {bytes} bytes; at most {MAX_DESCRIPTION_BYTES} fit");
+        return Err(invalid("description", reason));
     }
+    let settings = scheduler.check();
+    settings.map_err(|error| invalid(error.setting, error.reason))?;
     let Some(tenants) = tenants else {
         return Ok(());
     };
@@ -237,10 +243,8 @@ fn lines(definition: &VclusterDefinition) -> Vec<String> {
             names.join(", ")
         }
     };
-    let digest = blake3::hash(definition.profile.as_bytes()).to_hex();
     vec![
         format!("tenants: {tenants}"),
-        format!("profile: blake3 {}", &digest[..12]),
         format!("description: {}", definition.description),
     ]
 }

@@ -8,6 +8,9 @@ use lattice_quorum_types::{
     command::{Fence, Power},
     event::EventKind,
     id::LeaseName,
+    scheduler::{
+        PartsPerMillion, Reservations, SchedulerPatch, SchedulerSettings, Setting, WeightPatch,
+    },
     spec::AllocationSpec,
     vcluster::{TenantsPatch, VclusterPatch},
     view::{Answer, LeaseView, Query},
@@ -120,21 +123,20 @@ fn vc(name: &str) -> VclusterName {
     VclusterName::new(name).unwrap()
 }
 
-fn settings(vcluster: &str, settings: &[(&str, &str)], expected: Option<u32>) -> Command {
-    said(vcluster, VclusterPatch::default(), settings, expected)
+fn settings(vcluster: &str, settings: SchedulerPatch, expected: Option<u32>) -> Command {
+    with_definition(vcluster, VclusterPatch::default(), settings, expected)
 }
 
-fn said(
+fn with_definition(
     vcluster: &str,
     change: VclusterPatch,
-    settings: &[(&str, &str)],
+    settings: SchedulerPatch,
     expected_version: Option<u32>,
 ) -> Command {
-    let text = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
     Command::SetScheduler {
         vcluster: vc(vcluster),
         change: Box::new(change),
-        settings: settings.iter().map(text).collect(),
+        settings: Box::new(settings),
         expected_version,
     }
 }
@@ -160,14 +162,22 @@ fn nodes(c: &Cluster, count: usize) -> Vec<NodeId> {
     c.state.nodes().take(count).map(|n| n.id.clone()).collect()
 }
 
-const ENERGY: &[(&str, &str)] = &[("weights.energy", "0.1")];
+fn energy() -> SchedulerPatch {
+    SchedulerPatch {
+        weights: WeightPatch {
+            energy: Setting::Set(PartsPerMillion(100_000)),
+            ..WeightPatch::default()
+        },
+        ..SchedulerPatch::default()
+    }
+}
 
 /// A mistyped name would be a vCluster with a scheduler, open to every tenant.
 #[test]
 fn settings_alone_make_no_vcluster() {
     let mut c = furnished();
     for expected in [None, Some(0)] {
-        let refused = c.admin(settings("mll", ENERGY, expected)).unwrap_err();
+        let refused = c.admin(settings("mll", energy(), expected)).unwrap_err();
         assert_eq!(
             refused.to_string(),
             "nobody has defined vCluster \"mll\"; `lattice admin vcluster list` shows those there are, \
@@ -186,7 +196,9 @@ fn settings_alone_make_no_vcluster() {
         tenants: TenantsPatch::Only([].into()),
         ..VclusterPatch::default()
     };
-    let made = c.admin(said("mll", closed, ENERGY, Some(0))).unwrap();
+    let made = c
+        .admin(with_definition("mll", closed, energy(), Some(0)))
+        .unwrap();
     assert_eq!(made.outcome, Outcome::VclusterSet { version: 1 });
     let refused = c.submit(work).unwrap_err();
     assert!(
@@ -202,14 +214,15 @@ fn settings_of_what_nobody_defined_do_not_define_it() {
     let mut c = furnished();
     for name in ["default", "main"] {
         for _ in 0..2 {
-            let set = c.admin(settings(name, ENERGY, Some(0))).unwrap();
+            let set = c.admin(settings(name, energy(), Some(0))).unwrap();
             assert_eq!(set.outcome, Outcome::VclusterSet { version: 0 }, "{name}");
         }
         let is = c.state.vcluster(&vc(name)).unwrap();
-        assert_eq!(is.definition.profile, "weights.energy=0.1\n");
+        let expected = energy().applied_to(&SchedulerSettings::default());
+        assert_eq!(is.definition.scheduler, expected);
     }
     assert!(
-        c.admin(settings("default", &[], None))
+        c.admin(settings("default", SchedulerPatch::default(), None))
             .unwrap()
             .events
             .is_empty()
@@ -221,10 +234,11 @@ fn settings_of_what_nobody_defined_do_not_define_it() {
     let made = c.admin(set("main")).unwrap();
     assert_eq!(made.outcome, Outcome::VclusterSet { version: 1 });
     let record = made.events.iter().find_map(|event| match &event.kind {
-        EventKind::Vcluster { record } => Some(record.definition.profile.as_str()),
+        EventKind::Vcluster { record } => Some(record.definition.scheduler),
         _ => None,
     });
-    assert_eq!(record, Some("weights.energy=0.1\n"), "its settings stay");
+    let expected = energy().applied_to(&SchedulerSettings::default());
+    assert_eq!(record, Some(expected), "its settings stay");
     let told = made.events.iter().find_map(|event| match &event.kind {
         EventKind::Audit { entry } => match &entry.action {
             AuditAction::VclusterSet { before, after, .. } => Some((before.len(), after.len())),
@@ -232,11 +246,15 @@ fn settings_of_what_nobody_defined_do_not_define_it() {
         },
         _ => None,
     });
-    assert_eq!(told, Some((0, 3)));
+    assert_eq!(told, Some((0, 2)));
     let refused = c.admin(move_to("other", None, all.clone())).unwrap_err();
     assert!(matches!(refused, Refusal::NodesTaken { .. }), "{refused}");
     let version = |c: &Cluster, name| c.state.vcluster(&vc(name)).unwrap().version;
-    let more = settings("main", &[("reservations", "all")], Some(1));
+    let more = SchedulerPatch {
+        reservations: Setting::Set(Reservations::All),
+        ..SchedulerPatch::default()
+    };
+    let more = settings("main", more, Some(1));
     c.admin(more).unwrap();
     assert_eq!(version(&c, "main"), 2);
     c.admin(move_to("other", Some("main"), all)).unwrap();
@@ -253,7 +271,7 @@ fn settings_of_what_nobody_defined_do_not_define_it() {
 #[test]
 fn what_has_settings_alone_is_gone_with_its_last_node() {
     let mut c = furnished();
-    c.admin(settings("main", ENERGY, None)).unwrap();
+    c.admin(settings("main", energy(), None)).unwrap();
     let work = || AllocationSpec {
         vcluster: vc("main"),
         ..spec("atlas", 1)
@@ -262,7 +280,10 @@ fn what_has_settings_alone_is_gone_with_its_last_node() {
     let lease = take(&mut c, "main").lease;
     let all = nodes(&c, 2);
     c.admin(move_to("other", None, all)).unwrap();
-    for again in [settings("main", &[], None), submit(work())] {
+    for again in [
+        settings("main", SchedulerPatch::default(), None),
+        submit(work()),
+    ] {
         let refused = c.admin(again).unwrap_err();
         let is_unknown = matches!(refused, Refusal::UnknownVcluster { .. });
         assert!(is_unknown, "{refused}");
@@ -272,7 +293,7 @@ fn what_has_settings_alone_is_gone_with_its_last_node() {
     c.propose("service:c1", Power::Service, give_back).unwrap();
     assert!(leases(&c).is_empty());
     // Nor does `default` go, and what is left can be deleted.
-    c.admin(settings("default", ENERGY, None)).unwrap();
+    c.admin(settings("default", energy(), None)).unwrap();
     c.admin(delete("main")).unwrap();
 }
 

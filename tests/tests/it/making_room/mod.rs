@@ -9,6 +9,7 @@ mod round;
 use lattice_quorum_types::{
     Command, Envelope, VclusterName,
     command::{Power, Principal, SCHEMA},
+    scheduler::{CheckpointPatch, PreemptionPatch, SchedulerPatch, Setting},
     vcluster::VclusterPatch,
 };
 use lattice_tests::{
@@ -21,12 +22,21 @@ use std::time::Duration;
 
 const NODE: &str = "m01";
 /// Others make room at once, and for as short a job as there is.
-const SETTINGS: [(&str, &str); 4] = [
-    ("preemption.patience_ms", "0"),
-    ("preemption.near_completion_ms", "0"),
-    ("preemption.thrash_interval_ms", "0"),
-    ("checkpoint.timeout_ms", "60000"),
-];
+fn settings() -> SchedulerPatch {
+    SchedulerPatch {
+        preemption: PreemptionPatch {
+            patience_ms: Setting::Set(0),
+            near_completion_ms: Setting::Set(0),
+            thrash_interval_ms: Setting::Set(0),
+            ..PreemptionPatch::default()
+        },
+        checkpoint: CheckpointPatch {
+            timeout_ms: Setting::Set(60_000),
+            ..CheckpointPatch::default()
+        },
+        ..SchedulerPatch::default()
+    }
+}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_higher_class_starts_when_the_checkpoint_of_a_lower_one_is_written() {
@@ -53,7 +63,6 @@ async fn a_higher_class_starts_when_the_checkpoint_of_a_lower_one_is_written() {
 
 /// What an administrator says to the quorum for which there is no other interface.
 async fn makes_room(site: &Site) {
-    let own = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
     let envelope = Envelope {
         schema: SCHEMA,
         principal: Principal {
@@ -66,7 +75,7 @@ async fn makes_room(site: &Site) {
         command: Command::SetScheduler {
             vcluster: VclusterName::new("default").unwrap(),
             change: Box::new(VclusterPatch::default()),
-            settings: SETTINGS.map(own).into(),
+            settings: Box::new(settings()),
             expected_version: None,
         },
     };

@@ -5,7 +5,10 @@ mod tests;
 
 use super::{Deadlines, Input, Storage};
 use crate::Fraction;
-use lattice_quorum_types::checkpoint::{MOST_DEFERRAL_MS, MOST_DEFERRALS, TIMEOUT_MS};
+use lattice_quorum_types::{
+    checkpoint::{MOST_DEFERRAL_MS, MOST_DEFERRALS, TIMEOUT_MS},
+    scheduler::intervals_are_ordered,
+};
 use serde::{Deserialize, Serialize};
 
 const SECOND: u64 = 1000;
@@ -112,21 +115,19 @@ pub struct InvalidPolicy {
 }
 
 impl Policy {
-    /// Checks the settings. What it refuses is still defined for [`super::decide`].
+    /// Checks the order of intervals, and the values that are not settings of a vCluster. The range of each setting is
+    /// checked before it is stored ([`SchedulerSettings::check`]). What it refuses is still defined for
+    /// [`super::decide`].
+    ///
+    /// [`SchedulerSettings::check`]: lattice_quorum_types::scheduler::SchedulerSettings::check
     ///
     /// # Errors
     /// The first setting that is of no use.
     pub fn check(&self) -> Result<(), InvalidPolicy> {
-        self.ordinary.check([
-            "ordinary.min_interval_ms",
-            "ordinary.max_interval_ms",
-            "ordinary.timeout_ms",
-        ])?;
-        self.sensitive.check([
-            "sensitive.min_interval_ms",
-            "sensitive.max_interval_ms",
-            "sensitive.timeout_ms",
-        ])?;
+        self.ordinary
+            .check(["ordinary.min_interval_ms", "ordinary.max_interval_ms"])?;
+        self.sensitive
+            .check(["sensitive.min_interval_ms", "sensitive.max_interval_ms"])?;
         at_least_1("node_bytes", self.node_bytes)?;
         at_least_1("failure_period_ms", self.failure_period_ms)?;
         at_least_1("urgent_after_ms", self.urgent_after_ms)
@@ -177,10 +178,8 @@ impl Policy {
 }
 
 impl Bounds {
-    fn check(self, [min, max, timeout]: [&'static str; 3]) -> Result<(), InvalidPolicy> {
-        at_least_1(max, self.max_interval_ms)?;
-        at_least_1(timeout, self.timeout_ms)?;
-        if self.min_interval_ms > self.max_interval_ms {
+    fn check(self, [min, max]: [&'static str; 2]) -> Result<(), InvalidPolicy> {
+        if !intervals_are_ordered(self.min_interval_ms, self.max_interval_ms) {
             return Err(InvalidPolicy {
                 field: min,
                 value: self.min_interval_ms,

@@ -87,7 +87,10 @@ impl ScalePolicy {
     /// # Errors
     /// The first setting that is of no use.
     pub fn check(&self) -> Result<(), InvalidScale> {
-        at_least_1("min_nodes", self.min_nodes.into())?;
+        let some = self.min_nodes >= 1;
+        demand(some, "min_nodes", &self.min_nodes, || {
+            "at least 1".to_owned()
+        })?;
         let enough = self.max_nodes >= self.min_nodes;
         demand(enough, "max_nodes", &self.max_nodes, || {
             format!("at least min_nodes ({})", self.min_nodes)
@@ -101,32 +104,23 @@ impl ScalePolicy {
 }
 
 impl Damping {
-    /// Checks the settings.
+    /// Checks the windows against the time between two evaluations. The range of each setting is checked before it is
+    /// stored ([`SchedulerSettings::check`](lattice_quorum_types::scheduler::SchedulerSettings::check)).
     ///
     /// # Errors
-    /// The first that is of no use.
+    /// The first window that has too many evaluations.
     pub fn check(&self) -> Result<(), InvalidScale> {
-        let part = self.threshold > 0.0 && self.threshold < 1.0;
-        demand(part, "threshold", &self.threshold, || {
-            "a number above 0 and below 1".to_owned()
-        })?;
-        at_least_1("evaluation_ms", self.evaluation_ms)?;
         let longest_ms = self.evaluation_ms.saturating_mul(MAX_WINDOW);
         let windows = [
             ("up_window_ms", self.up_window_ms),
             ("down_window_ms", self.down_window_ms),
         ];
         for (field, window_ms) in windows {
-            at_least_1(field, window_ms)?;
             demand(window_ms <= longest_ms, field, &window_ms, || {
                 format!("at most {MAX_WINDOW} times evaluation_ms ({longest_ms})")
             })?;
         }
-        at_least_1("cooldown_ms", self.cooldown_ms)?;
-        at_least_1("missing_alert", self.missing_alert.into())?;
-        at_least_1("backoff_cooldowns", self.backoff_cooldowns.into())?;
-        at_least_1("oscillation_alert", self.oscillation_alert.into())?;
-        at_least_1("calm_ms", self.calm_ms)
+        Ok(())
     }
 
     /// With so long a time between two evaluations that no window has more of them than it may: who asks for a
@@ -154,10 +148,6 @@ impl Damping {
         self.cooldown_ms
             .saturating_mul(u64::from(self.backoff_cooldowns))
     }
-}
-
-fn at_least_1(field: &'static str, value: u64) -> Result<(), InvalidScale> {
-    demand(value >= 1, field, &value, || "at least 1".to_owned())
 }
 
 fn demand(

@@ -8,6 +8,7 @@ use lattice_quorum_types::{
     course::{Element, Tally},
     id::ReservationName,
     reservation::{Reservation, ReservationSpec},
+    scheduler::{CheckpointSettings, PreemptionSettings, SchedulerSettings, SharingSettings},
     vcluster::{Vcluster, VclusterDefinition},
 };
 
@@ -311,11 +312,11 @@ fn work_that_names_a_reservation_is_planned_on_its_nodes() {
     assert_eq!(plan.placements[0].nodes[0].node, id("b"));
 }
 
-fn defined(profile: &str) -> Vcluster {
+fn defined(scheduler: SchedulerSettings) -> Vcluster {
     Vcluster {
         name: name("default"),
         definition: VclusterDefinition {
-            profile: profile.to_owned(),
+            scheduler,
             ..VclusterDefinition::default()
         },
         version: 1,
@@ -323,12 +324,16 @@ fn defined(profile: &str) -> Vcluster {
     }
 }
 
-fn with_profiles(view: &Arc<View>, owner: &str, borrower: &str) -> Arc<View> {
-    let profiles = [("default", owner), ("other", borrower)];
-    let vclusters = profiles.map(|(vcluster, profile)| {
+fn with_settings(
+    view: &Arc<View>,
+    owner: SchedulerSettings,
+    borrower: SchedulerSettings,
+) -> Arc<View> {
+    let settings = [("default", owner), ("other", borrower)];
+    let vclusters = settings.map(|(vcluster, settings)| {
         let known = Vcluster {
             name: name(vcluster),
-            ..defined(profile)
+            ..defined(settings)
         };
         (name(vcluster), known)
     });
@@ -344,23 +349,36 @@ fn with_profiles(view: &Arc<View>, owner: &str, borrower: &str) -> Arc<View> {
 /// As one that is the vCluster's own, another one's that it uses, and its own that another one uses.
 #[test]
 fn what_is_lent_is_told_apart_with_how_long_it_takes_to_come_back() {
-    const SOON: &str = "sharing.return_grace_ms=1000\ncheckpoint.timeout_ms=2000\n\
-                        checkpoint.max_deferrals=0\n";
-    const SLOW: &str = "checkpoint.timeout_ms=4000\ncheckpoint.max_deferrals=0\n";
+    let timeout = |ms| SchedulerSettings {
+        checkpoint: CheckpointSettings {
+            timeout_ms: Some(ms),
+            max_deferrals: Some(0),
+            ..CheckpointSettings::default()
+        },
+        ..SchedulerSettings::default()
+    };
+    let soon = SchedulerSettings {
+        sharing: SharingSettings {
+            return_grace_ms: Some(1000),
+            ..SharingSettings::default()
+        },
+        ..timeout(2000)
+    };
+    let slow = timeout(4000);
     let (home, away) = (well("a"), well("b"));
     let lent = edited(&away, |record| record.current = name("other"));
     let asked = edited(&lent, |record| record.recalled_at = Some(UnixMillis(15)));
     let theirs = edited(&well("c"), |record| record.home = name("other"));
     let other = edited(&theirs, |record| record.current = name("other"));
-    let at = |revision, nodes: &[Arc<NodeEntry>], borrower: &str| {
-        with_profiles(&folded(revision, nodes, &[]), SOON, borrower)
+    let at = |revision, nodes: &[Arc<NodeEntry>], borrower: SchedulerSettings| {
+        with_settings(&folded(revision, nodes, &[]), soon, borrower)
     };
     let steps = [
-        at(1, &[home.clone(), away.clone(), theirs.clone()], SOON),
-        at(2, &[home.clone(), lent.clone(), theirs], SOON),
-        at(3, &[home.clone(), lent, other.clone()], SLOW),
-        at(4, &[home.clone(), asked, other.clone()], SLOW),
-        at(5, &[home, away, other], SLOW),
+        at(1, &[home.clone(), away.clone(), theirs.clone()], soon),
+        at(2, &[home.clone(), lent.clone(), theirs], soon),
+        at(3, &[home.clone(), lent, other.clone()], slow),
+        at(4, &[home.clone(), asked, other.clone()], slow),
+        at(5, &[home, away, other], slow),
     ];
     let seen = followed(&steps);
     let here: Vec<String> = seen
@@ -406,14 +424,19 @@ fn work_that_nobody_could_stop_keeps_off_borrowed_nodes() {
         job(3, |spec| spec.sensitive = true),
     ];
     let borrowed = edited(&well("b"), |record| record.home = name("other"));
-    let at = |revision, owner: &str| {
+    let at = |revision, near_completion_ms| {
+        let owner = SchedulerSettings {
+            preemption: PreemptionSettings {
+                near_completion_ms: Some(near_completion_ms),
+                ..PreemptionSettings::default()
+            },
+            ..SchedulerSettings::default()
+        };
+        let usual = SchedulerSettings::default();
         let nodes = [well("a"), borrowed.clone()];
-        with_profiles(&folded(revision, &nodes, &jobs), "", owner)
+        with_settings(&folded(revision, &nodes, &jobs), usual, owner)
     };
-    let seen = followed(&[
-        at(1, "preemption.near_completion_ms=1000\n"),
-        at(2, "preemption.near_completion_ms=700000\n"),
-    ]);
+    let seen = followed(&[at(1, 1000), at(2, 700_000)]);
     let kept = seen.iter().map(|cluster| {
         let pending = cluster.pending.values();
         pending.map(|job| job.home_only).collect::<Vec<_>>()

@@ -3,6 +3,10 @@
 use super::*;
 use lattice_quorum_types::{
     Outcome, VclusterName,
+    scheduler::{
+        PartsPerMillion, Reservations, SchedulerPatch, SchedulerSettings, Setting, WeightPatch,
+        WeightSettings,
+    },
     vcluster::{MAX_TENANTS, TenantsPatch, VclusterPatch},
 };
 
@@ -187,77 +191,158 @@ fn what_is_not_named_stays_as_it_was_said() {
     assert_eq!(is(&c).version, 3, "nothing was changed");
 }
 
-/// Two who change different settings at once both do; the audit says which.
+fn change_settings(
+    settings: SchedulerPatch,
+    change: VclusterPatch,
+    expected_version: Option<u32>,
+) -> Command {
+    Command::SetScheduler {
+        vcluster: vc("main"),
+        change: Box::new(change),
+        settings: Box::new(settings),
+        expected_version,
+    }
+}
+
+fn weight(parts: u64) -> Setting<PartsPerMillion> {
+    Setting::Set(PartsPerMillion(parts))
+}
+
+fn energy(parts: u64) -> SchedulerPatch {
+    SchedulerPatch {
+        weights: WeightPatch {
+            energy: weight(parts),
+            ..WeightPatch::default()
+        },
+        ..SchedulerPatch::default()
+    }
+}
+
+/// Concurrent changes of different settings all apply; the audit lists what is set.
 #[test]
 fn settings_of_a_scheduler_are_merged() {
     let mut c = founded(1);
-    let settings = |settings: &[(&str, &str)], change: VclusterPatch, expected_version| {
-        let settings = settings
-            .iter()
-            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-        Command::SetScheduler {
-            vcluster: vc("main"),
-            change: Box::new(change),
-            settings: settings.collect(),
-            expected_version,
-        }
-    };
     let plain = VclusterPatch::default;
     c.admin(set("main", None, None)).unwrap();
-    c.admin(settings(
-        &[("weights.energy", "0.4"), ("reservations", "all")],
-        plain(),
-        Some(1),
-    ))
-    .unwrap();
+    let first = SchedulerPatch {
+        reservations: Setting::Set(Reservations::All),
+        ..energy(400_000)
+    };
+    c.admin(change_settings(first, plain(), Some(1))).unwrap();
     let described = VclusterPatch {
         description: Some("night".to_owned()),
         ..plain()
     };
-    c.admin(settings(&[("weights.priority", "0.7")], described, None))
-        .unwrap();
-    c.admin(settings(&[("reservations", "")], plain(), Some(3)))
-        .unwrap();
+    let priority = SchedulerPatch {
+        weights: WeightPatch {
+            priority: weight(700_000),
+            ..WeightPatch::default()
+        },
+        ..SchedulerPatch::default()
+    };
+    c.admin(change_settings(priority, described, None)).unwrap();
+    let back = SchedulerPatch {
+        reservations: Setting::Clear,
+        ..SchedulerPatch::default()
+    };
+    c.admin(change_settings(back, plain(), Some(3))).unwrap();
     let is = c.state.vcluster(&vc("main")).unwrap().clone();
-    assert_eq!(
-        is.definition.profile,
-        "weights.energy=0.4\nweights.priority=0.7\n"
-    );
+    let expected = SchedulerSettings {
+        weights: WeightSettings {
+            energy: Some(PartsPerMillion(400_000)),
+            priority: Some(PartsPerMillion(700_000)),
+            ..WeightSettings::default()
+        },
+        ..SchedulerSettings::default()
+    };
+    assert_eq!(is.definition.scheduler, expected);
     assert_eq!(
         (is.definition.description.as_str(), is.version),
         ("night", 4)
     );
-    let same = c
-        .admin(settings(&[("weights.energy", "0.4")], plain(), None))
-        .unwrap();
+    let Some(AuditAction::VclusterSet { before, after, .. }) = c.audit().pop() else {
+        panic!("not in the audit")
+    };
+    let weights = ["weights.energy=0.4", "weights.priority=0.7"];
+    let definition = ["tenants: all", "description: night"];
+    assert_eq!(after, [definition, weights].concat());
+    assert_eq!(
+        before,
+        [&definition[..], &["reservations=all"], &weights].concat()
+    );
+    let same = change_settings(energy(400_000), plain(), None);
+    let same = c.admin(same).unwrap();
     assert!(same.events.is_empty(), "nothing was changed");
 
-    let refused = c
-        .admin(settings(&[("Weights", "1")], plain(), None))
-        .unwrap_err();
-    assert!(
-        matches!(&refused, Refusal::Invalid { field, .. } if field == "settings"),
-        "{refused}"
-    );
-    let both = VclusterPatch {
-        profile: Some(String::new()),
-        ..plain()
-    };
-    let refused = c.admin(settings(&[("a", "1")], both, None)).unwrap_err();
-    assert!(
-        matches!(&refused, Refusal::Invalid { field, .. } if field == "profile"),
-        "{refused}"
-    );
-    let changed = c
-        .admin(settings(&[("a", "1")], plain(), Some(1)))
-        .unwrap_err();
+    let changed = change_settings(energy(1), plain(), Some(1));
+    let changed = c.admin(changed).unwrap_err();
     assert!(matches!(
         changed,
         Refusal::VclusterChanged { current: 4, .. }
     ));
-    let command = settings(&[("a", "1")], plain(), None);
+    let command = change_settings(energy(1), plain(), None);
     let refused = c.propose("alice", Power::User, command).unwrap_err();
     assert!(matches!(refused, Refusal::Forbidden { .. }), "{refused}");
+}
+
+#[test]
+fn settings_out_of_range_are_refused_by_name() {
+    let mut c = founded(1);
+    c.admin(set("main", None, None)).unwrap();
+    let revision = c.state.revision();
+    let mut checked = |edit: fn(&mut SchedulerPatch), name: &str| {
+        let mut settings = energy(100_000);
+        edit(&mut settings);
+        let command = change_settings(settings, VclusterPatch::default(), None);
+        let refused = c.admin(command).unwrap_err();
+        assert!(
+            matches!(&refused, Refusal::Invalid { field, .. } if field == name),
+            "{refused}"
+        );
+    };
+    checked(
+        |s| s.weights.topology = weight(u64::MAX),
+        "scheduler.weights.topology",
+    );
+    checked(
+        |s| s.reference_wait_ms = Setting::Set(0),
+        "scheduler.reference_wait_s",
+    );
+    checked(
+        |s| s.preemption.max_victims = Setting::Set(4),
+        "movement.preemption.max_victims",
+    );
+    checked(
+        |s| s.sharing.return_grace_ms = Setting::Set(u64::MAX),
+        "movement.sharing.return_grace_s",
+    );
+    checked(
+        |s| s.checkpoint.timeout_ms = Setting::Set(86_400_001),
+        "movement.checkpoint.timeout_s",
+    );
+    checked(
+        |s| s.scaling.threshold = weight(1_000_000),
+        "movement.scaling.threshold",
+    );
+    assert_eq!(c.state.revision(), revision);
+
+    // Each change has a valid interval, and together they do not.
+    let interval = |edit: fn(&mut SchedulerPatch)| {
+        let mut settings = SchedulerPatch::default();
+        edit(&mut settings);
+        change_settings(settings, VclusterPatch::default(), None)
+    };
+    c.admin(interval(|s| {
+        s.checkpoint.max_interval_ms = Setting::Set(1000)
+    }))
+    .unwrap();
+    let refused = c.admin(interval(|s| {
+        s.checkpoint.min_interval_ms = Setting::Set(1001)
+    }));
+    assert_eq!(
+        refused.unwrap_err().to_string(),
+        "movement.checkpoint.min_interval_s: it is 1001 ms; it must be at most the longest interval, 1000 ms"
+    );
 }
 
 #[test]

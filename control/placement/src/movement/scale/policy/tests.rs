@@ -41,7 +41,7 @@ type Case = (fn(&mut ScalePolicy), &'static str);
 
 #[test]
 fn a_setting_that_is_of_no_use_is_named() {
-    let cases: [Case; 23] = [
+    let cases: [Case; 9] = [
         (|p| p.min_nodes = 0, "min_nodes is 0; it must be at least 1"),
         (
             |p| p.max_nodes = 1,
@@ -56,41 +56,12 @@ fn a_setting_that_is_of_no_use_is_named() {
         (|p| p.target = -0.5, "target is -0.5"),
         (|p| p.target = 0.0, "target is 0"),
         (
-            |p| p.damping.threshold = 1.0,
-            "threshold is 1; it must be a number above 0 and below 1",
-        ),
-        (|p| p.damping.threshold = 0.0, "threshold is 0"),
-        (|p| p.damping.threshold = -0.1, "threshold is -0.1"),
-        (|p| p.damping.threshold = 1.5, "threshold is 1.5"),
-        (|p| p.damping.threshold = f64::NAN, "threshold is NaN"),
-        (|p| p.damping.evaluation_ms = 0, "evaluation_ms is 0"),
-        (|p| p.damping.up_window_ms = 0, "up_window_ms is 0"),
-        (|p| p.damping.down_window_ms = 0, "down_window_ms is 0"),
-        (
             |p| p.damping.up_window_ms = 1441 * MINUTE,
             "up_window_ms is 86460000; it must be at most 1440 times evaluation_ms (86400000)",
         ),
         (
             |p| p.damping.down_window_ms = u64::MAX,
             "down_window_ms is 18446744073709551615",
-        ),
-        (|p| p.damping.cooldown_ms = 0, "cooldown_ms is 0"),
-        (|p| p.damping.missing_alert = 0, "missing_alert is 0"),
-        (
-            |p| p.damping.backoff_cooldowns = 0,
-            "backoff_cooldowns is 0",
-        ),
-        (
-            |p| p.damping.oscillation_alert = 0,
-            "oscillation_alert is 0",
-        ),
-        (|p| p.damping.calm_ms = 0, "calm_ms is 0"),
-        (
-            |p| {
-                p.damping.evaluation_ms = u64::MAX;
-                p.damping.cooldown_ms = 0;
-            },
-            "cooldown_ms is 0",
         ),
     ];
     for (change, text) in cases {
