@@ -88,9 +88,9 @@ fn what_runs_after_a_job_is_the_epilog_and_for_sensitive_work_the_wipe() {
             "user":"a","project":"p","nodes":[],"node":"n1","rank":0,
             "workload":{{"argv":["/bin/true"],"script":null,"env":{{}},"working_dir":null}},
             "walltime_ms":null,"become_user":null,"sensitive":{sensitive},
-            "hooks":{{"epilog":{{"program":"/e","timeout_ms":1}},
-                      "wipe":{{"program":"/w","timeout_ms":1}}}},
-            "account":{{"name":"a","uid":1,"gid":1,"home":"/","shell":"/bin/sh"}},
+            "hooks":{{"epilog":{{"program":"/e","args":[],"timeout_ms":1,"env":{{}}}},
+                      "wipe":{{"program":"/w","args":[],"timeout_ms":1,"env":{{}}}}}},
+            "account":{{"name":"a","uid":1,"gid":1,"groups":[],"home":"/","shell":"/bin/sh"}},
             "output_cap_bytes":1,"grace_ms":1,"mark":"0","boot_id":"b","recorded_at":1}}"#
         );
         std::fs::write(folder.path().join("launch.json"), text).unwrap();
