@@ -2,7 +2,7 @@
 
 use crate::announce::{Constant, LoadSource, announce};
 use crate::control::Controls;
-use crate::data_dir::DataDir;
+use crate::data_dir::{DataDir, DataDirError};
 use crate::error::StartError;
 use crate::executor::{Executor, ExecutorSettings};
 use crate::gpus::NodeGpus;
@@ -18,9 +18,13 @@ use lattice_gossip::{Boot, Cell, CellConfig, CellName, Gossip, Seed};
 use lattice_hwprobe::Root;
 use lattice_hwprobe::health::Table;
 use lattice_hwprobe::history::Cause;
-use lattice_mesh::{Clock, Mesh, Renewal, RenewalSettings, Role, Router, keep_renewed};
+use lattice_mesh::{
+    Clock, Mesh, MeshError, Renewal, RenewalSettings, Role, Router, keep_renewed,
+    retry_while_in_use,
+};
 use lattice_quorum_types::NodeId;
 use parking_lot::Mutex;
+use std::future::ready;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -31,6 +35,10 @@ use tokio_util::task::TaskTracker;
 
 /// Calls that are being answered when the agent stops get this long.
 const STOP_GRACE: Duration = Duration::from_secs(2);
+
+/// How long lock and socket of an agent before this one are waited for. They outlive a killed agent in a child that it
+/// forked and that has not executed its program yet: on a busy machine longer than the next agent takes to start.
+const HANDOVER: Duration = Duration::from_secs(5);
 
 /// One agent. Any number of them run in one process, each with its own data directory.
 #[derive(Debug)]
@@ -75,14 +83,23 @@ impl App {
     /// Opens the data directory, enrols where that is needed, and takes the socket. Nothing is
     /// answered, read or started before [`App::start`].
     pub async fn bind(settings: Settings, edges: Edges) -> Result<Self, StartError> {
-        let data = DataDir::open(&settings.data_dir)?;
+        let open = || ready(DataDir::open(&settings.data_dir));
+        let data = retry_while_in_use(HANDOVER, DataDirError::is_in_use, open).await?;
         let Member {
             credentials,
             cell,
             quorum,
         } = member(&settings, &edges, &data).await?;
         let cell_config = cell_config(&settings, &edges, cell)?;
-        let mesh = Mesh::bind(settings.listen, credentials, edges.mesh.clone())?;
+        let bind = || {
+            ready(Mesh::bind(
+                settings.listen,
+                credentials.clone(),
+                edges.mesh.clone(),
+            ))
+        };
+        let is_in_use = |error: &MeshError| matches!(error, MeshError::AddressInUse { .. });
+        let mesh = retry_while_in_use(HANDOVER, is_in_use, bind).await?;
         let controls = Arc::new(Controls::new(&mesh, &settings.control));
         let gpus = NodeGpus::default();
         let work = executor_settings(&settings, &edges, &data, &gpus)?;

@@ -73,6 +73,13 @@ pub enum DataDirError {
     },
 }
 
+impl DataDirError {
+    /// Whether another process has it open.
+    pub fn is_in_use(&self) -> bool {
+        matches!(self, Self::InUse { .. })
+    }
+}
+
 #[derive(Serialize, Deserialize)]
 struct Format {
     version: u32,

@@ -4,7 +4,7 @@
 //! where members in service are configured with credentials that an operator issued.
 
 use crate::{App, Edges, Ground, Settings, StartError};
-use lattice_mesh::{Authority, Credentials, Role, SystemClock, bind_when_free};
+use lattice_mesh::{Authority, Credentials, Role, SystemClock, retry_while_in_use};
 use lattice_quorum_types::VoterId;
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -93,6 +93,6 @@ impl MemberFounder {
             };
             App::bind_on(self.ground.clone(), settings.clone(), edges)
         };
-        bind_when_free(self.bind_timeout, StartError::is_address_in_use, bind).await
+        retry_while_in_use(self.bind_timeout, StartError::is_address_in_use, bind).await
     }
 }

@@ -8,8 +8,8 @@ use std::{
     process::{Child, Command, ExitStatus, Stdio},
 };
 
-/// Lines shown of a daemon when a test fails.
-const LAST_WORDS: usize = 12;
+/// Lines shown when a test fails of a daemon that ended by itself, and of one that runs.
+const LAST_LINES: (usize, usize) = (12, 4);
 
 /// A daemon with its configuration. It is killed when this is dropped; what it started lives on.
 #[derive(Debug)]
@@ -152,9 +152,14 @@ fn booted(id: &Path, program: &Path) -> Command {
 impl Drop for Daemon {
     fn drop(&mut self) {
         if std::thread::panicking() {
+            let ended = self.child.as_mut().and_then(|child| child.try_wait().ok()?);
+            let (lines, state) = match ended {
+                Some(status) => (LAST_LINES.0, format!("which ended by itself ({status})")),
+                None => (LAST_LINES.1, "which runs or was ended".to_owned()),
+            };
             let said = self.said();
-            let last: Vec<&str> = said.lines().rev().take(LAST_WORDS).collect();
-            eprintln!("--- the last of {}:", self.name);
+            let last: Vec<&str> = said.lines().rev().take(lines).collect();
+            eprintln!("--- the last of {}, {state}:", self.name);
             last.iter().rev().for_each(|line| eprintln!("{line}"));
         }
         if let Some(mut child) = self.child.take() {

@@ -21,6 +21,7 @@ mod endpoint;
 mod enrol;
 mod error;
 mod identity;
+mod in_use;
 mod leave;
 mod limiter;
 mod mesh;
@@ -28,7 +29,6 @@ mod message;
 mod office;
 mod outdated;
 mod peer;
-mod rebind;
 mod renewal;
 mod reset;
 mod router;
@@ -62,12 +62,12 @@ pub use enrol::{
 };
 pub use error::{CallError, MeshError, MessageDropped};
 pub use identity::{Expect, Identity, InvalidIdentity};
+pub use in_use::retry_while_in_use;
 pub use lattice_quorum_types::rpc::{Role, Rpc, StreamRpc};
 pub use mesh::{Mesh, WeakMesh};
 pub use message::MAX_MESSAGE_BYTES;
 pub use office::{OfficeProof, OfficeSession};
 pub use peer::Peer;
-pub use rebind::bind_when_free;
 pub use renewal::{
     AskMembers, RenewError, RenewRefused, Renewal, RenewalSettings, RenewalSource, RenewalState,
     keep_renewed,

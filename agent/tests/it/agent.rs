@@ -13,6 +13,8 @@ use lattice_quorum_types::command::RankReport;
 use lattice_quorum_types::wire::{
     AttemptKey, GetInventory, GetPreimage, ListAttempts, LogStream, Ping, ReadLog,
 };
+use rustix::fs::FlockOperation;
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 #[tokio::test]
@@ -307,6 +309,28 @@ async fn a_node_enrols_once_and_comes_back_with_what_it_got() {
     );
 }
 
+/// A killed agent's lock and socket live on in a child that it forked last, until that child executes its program.
+#[tokio::test]
+async fn an_agent_starts_once_the_last_child_of_a_killed_one_lets_go() {
+    let cluster = Cluster::start().await;
+    let mut settings = cluster.settings("n1", empty_host(&cluster));
+    std::fs::create_dir_all(&settings.data_dir).unwrap();
+    let lock = std::fs::File::create(settings.data_dir.join("lock")).unwrap();
+    rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).unwrap();
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    settings.listen = socket.local_addr().unwrap();
+    let mut child = std::process::Command::new("sleep")
+        .arg("0.5")
+        .stdin(lock)
+        .stdout(OwnedFd::from(socket))
+        .spawn()
+        .unwrap();
+    let mut app = App::bind(settings, cluster.edges("n1")).await.unwrap();
+    assert!(child.wait().unwrap().success());
+    app.start().await.unwrap();
+    app.stop().await;
+}
+
 #[tokio::test]
 async fn what_keeps_an_agent_from_starting_is_named() {
     let cluster = Cluster::start().await;
@@ -321,12 +345,11 @@ async fn what_keeps_an_agent_from_starting_is_named() {
     };
     let mut taken = settings();
     taken.listen = app.addr();
-    let text = failure(taken, true).await;
-    assert!(text.contains("is in use by another process"), "{text}");
     let mut shared = settings();
     shared.data_dir = cluster.folder.path().join("n1");
-    let text = failure(shared, true).await;
-    assert!(text.contains("is in use by another agent"), "{text}");
+    let (taken, shared) = tokio::join!(failure(taken, true), failure(shared, true));
+    assert!(taken.contains("is in use by another process"), "{taken}");
+    assert!(shared.contains("is in use by another agent"), "{shared}");
     let text = failure(settings(), false).await;
     assert!(text.contains("join.token_file"), "{text}");
     let mut nowhere = settings();

@@ -8,7 +8,9 @@ use lattice_agent::{
 use lattice_control::{CellSettings, HttpsIdentity};
 use lattice_gossip::CellName;
 use lattice_hwprobe::Host;
-use lattice_mesh::{Authority, Credentials, Mesh, MeshConfig, Role, SystemClock, bind_when_free};
+use lattice_mesh::{
+    Authority, Credentials, Mesh, MeshConfig, Role, SystemClock, retry_while_in_use,
+};
 use lattice_quorum::MemberFounder;
 use lattice_quorum_types::{NodeId, VoterId};
 use std::{
@@ -150,7 +152,7 @@ impl ClusterFounder {
             lattice_control::App::bind(settings.clone(), edges).await
         };
         let in_use = lattice_control::StartError::is_address_in_use;
-        bind_when_free(self.bind_timeout, in_use, bind)
+        retry_while_in_use(self.bind_timeout, in_use, bind)
             .await
             .map_err(|source| ClusterError::Control {
                 name: plan.name.to_owned(),

@@ -1,4 +1,4 @@
-//! Binding of an address that a stopped process or endpoint may still hold.
+//! Addresses and folders that a stopped process or endpoint may still hold for a moment.
 
 use std::{future::Future, time::Duration};
 use tokio::time::{Instant, sleep};
@@ -6,23 +6,24 @@ use tokio::time::{Instant, sleep};
 /// Pause between two attempts.
 const RETRY_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Repeats `bind` while `is_in_use` accepts its error, for at most `patience`. An endpoint that has been shut down holds
-/// its port until its last connection is closed.
+/// Repeats `open` while `is_in_use` accepts its error, for at most `patience`. An endpoint that has been shut down holds
+/// its port until its last connection is closed; the open files of a killed process are held by a child that has not
+/// executed its program yet.
 ///
 /// # Errors
-/// The last error of `bind`.
-pub async fn bind_when_free<T, E, F: Future<Output = Result<T, E>>>(
+/// The last error of `open`.
+pub async fn retry_while_in_use<T, E, F: Future<Output = Result<T, E>>>(
     patience: Duration,
     is_in_use: impl Fn(&E) -> bool,
-    mut bind: impl FnMut() -> F,
+    mut open: impl FnMut() -> F,
 ) -> Result<T, E> {
     let begun = Instant::now();
     loop {
-        match bind().await {
+        match open().await {
             Err(error) if is_in_use(&error) && begun.elapsed() < patience => {
                 sleep(RETRY_INTERVAL).await;
             }
-            bound => return bound,
+            opened => return opened,
         }
     }
 }
@@ -34,7 +35,7 @@ mod tests {
     /// Attempts made, and the result, where the first `held` attempts find the address in use.
     async fn attempts(held: u32, patience: Duration) -> (u32, Result<(), &'static str>) {
         let mut made = 0;
-        let bound = bind_when_free(
+        let bound = retry_while_in_use(
             patience,
             |error| *error == "in use",
             || {
@@ -47,7 +48,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn waits_until_address_is_free() {
+    async fn retries_until_nobody_uses_it() {
         let minute = Duration::from_secs(60);
         assert_eq!(attempts(3, minute).await, (4, Ok(())));
     }
