@@ -6,8 +6,20 @@ use lattice_quorum_types::{
     Allocation, Event,
     dag::DagState,
     event::{AllocationChange, EventKind},
+    node::Node,
 };
 use std::{borrow::Cow, sync::Arc};
+
+/// The record that an event replaced in a view.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Former {
+    /// That of an allocation; `None` for one that was not in the view.
+    Allocation(Option<Arc<Allocation>>),
+    /// That of a node; `None` for one that was not registered.
+    Node(Option<Node>),
+    /// Any other, which is not kept.
+    Other,
+}
 
 impl<N: ViewNode> BaseView<N> {
     /// An event with whole records, also where the quorum reports only the changed part of one.
@@ -34,21 +46,20 @@ impl<N: ViewNode> BaseView<N> {
         })
     }
 
-    /// Applies an [expanded](Self::expanded) event. Revision and time are the caller's to set: several events share
-    /// one revision.
-    pub fn apply(&mut self, event: &Event) {
+    /// Applies an [expanded](Self::expanded) event and returns what it replaced. Revision and time are the caller's to
+    /// set: several events share one revision.
+    pub fn apply(&mut self, event: &Event) -> Former {
         match &event.kind {
-            EventKind::Allocation { record, .. } => self.set_allocation(record.clone()),
+            EventKind::Allocation { record, .. } => {
+                return Former::Allocation(self.set_allocation(record.clone()));
+            }
             EventKind::Node { record } => {
-                let nodes = Arc::make_mut(&mut self.nodes);
                 let id = &record.id;
-                if !nodes.contains_key(id) {
-                    nodes.insert(id.clone(), Arc::new(N::unknown(id.clone())));
-                }
-                let before = nodes
-                    .get_mut(id)
-                    .and_then(|entry| Arc::make_mut(entry).set_record(record.clone()));
+                let known = Arc::make_mut(&mut self.nodes).entry(id.clone());
+                let entry = known.or_insert_with(|| Arc::new(N::unknown(id.clone())));
+                let before = Arc::make_mut(entry).set_record(record.clone());
                 self.follow_promise(before.as_ref(), record);
+                return Former::Node(before);
             }
             EventKind::Project { record } => {
                 Arc::make_mut(&mut self.projects).insert(record.path.clone(), record.clone());
@@ -102,5 +113,6 @@ impl<N: ViewNode> BaseView<N> {
             | EventKind::Trust { .. }
             | EventKind::Audit { .. } => {}
         }
+        Former::Other
     }
 }

@@ -112,8 +112,11 @@ impl<N> Default for BaseView<N> {
 }
 
 impl<N> BaseView<N> {
-    /// Replaces the record of an allocation.
-    pub fn set_allocation(&mut self, record: impl Into<Arc<Allocation>>) {
+    /// Replaces the record of an allocation and returns the former one.
+    pub fn set_allocation(
+        &mut self,
+        record: impl Into<Arc<Allocation>>,
+    ) -> Option<Arc<Allocation>> {
         use AllocationState::{Starting, Stopping};
         let record = record.into();
         let (id, state) = (record.id, record.state);
@@ -132,14 +135,13 @@ impl<N> BaseView<N> {
         if record.spec.terms.array.is_some() {
             Arc::make_mut(&mut self.arrays).follow(&record);
         }
-        let before = self.allocations.get(&id).map(Arc::as_ref);
-        promise(&mut self.promised, before, Some(&record));
         let allocations = Arc::make_mut(&mut self.allocations);
-        if state.is_terminal() {
-            allocations.remove(&id);
-        } else {
-            allocations.insert(id, record);
-        }
+        let before = match state.is_terminal() {
+            true => allocations.remove(&id),
+            false => allocations.insert(id, record.clone()),
+        };
+        promise(&mut self.promised, before.as_deref(), Some(&record));
+        before
     }
 
     /// One node.

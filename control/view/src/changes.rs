@@ -1,11 +1,11 @@
 //! Changes between two views, and the delta that a vCluster's planner is given of them.
 //!
 //! A control compares two published views ([`Changes::between`]): entries that both share are skipped. A replay has
-//! one view, changed in place, and records each event before it is applied ([`Changes::note`]). From there on both
-//! take the same path.
+//! one view, changed in place, and records what each event replaced ([`Changes::note`]). From there on both take the
+//! same path.
 
 use crate::{
-    BaseView, Home, ViewNode,
+    BaseView, Former, Home, ViewNode,
     site::{self, left},
     solver::{Loans, elements, pool, waits_for_plan},
     standing::tenants,
@@ -105,38 +105,35 @@ impl Changes {
         changes
     }
 
-    /// Records an [expanded](BaseView::expanded) event that is about to be applied to `view`.
-    pub fn note<N: ViewNode>(&mut self, view: &BaseView<N>, event: &Event) {
-        match &event.kind {
-            EventKind::Allocation { record, .. } => {
-                let id = record.id;
-                self.allocations.insert(id);
-                if record.spec.terms.array.is_some() && !self.arrays.contains_key(&id) {
-                    self.arrays.insert(id, view.allocation(id).cloned());
+    /// Records an [expanded](BaseView::expanded) event and what it [replaced](BaseView::apply).
+    pub fn note(&mut self, event: &Event, former: Former) {
+        match (&event.kind, former) {
+            (EventKind::Allocation { record, .. }, Former::Allocation(before)) => {
+                self.allocations.insert(record.id);
+                if record.spec.terms.array.is_some() {
+                    self.arrays.entry(record.id).or_insert(before);
                 }
             }
-            EventKind::Node { record } => {
-                let before = view.node(&record.id).and_then(|entry| entry.record());
+            (EventKind::Node { record }, Former::Node(before)) => {
+                let before = before.as_ref();
                 let promised = before.and_then(|node| node.promised);
                 if promised != record.promised {
                     self.promises
                         .extend(promised.into_iter().chain(record.promised));
                 }
-                if !self.nodes.contains_key(&record.id) {
-                    self.nodes
-                        .insert(record.id.clone(), lender(before).cloned());
-                }
+                let known = self.nodes.entry(record.id.clone());
+                known.or_insert_with(|| lender(before).cloned());
             }
-            EventKind::Project { record } => {
+            (EventKind::Project { record }, _) => {
                 self.projects.insert(record.path.clone());
             }
-            EventKind::ProjectDeleted { path } => {
+            (EventKind::ProjectDeleted { path }, _) => {
                 self.projects.insert(path.clone());
             }
-            EventKind::Reservation { record } => {
+            (EventKind::Reservation { record }, _) => {
                 self.reservations.insert(record.name.clone());
             }
-            EventKind::ReservationDeleted { name } => {
+            (EventKind::ReservationDeleted { name }, _) => {
                 self.reservations.insert(name.clone());
             }
             // Compared by value, or nothing that a planner is given.
@@ -195,18 +192,20 @@ impl Changes {
         delta: &mut Delta,
     ) {
         let mut loans = Loans::new(new, vcluster);
-        for (id, lent_by) in &self.nodes {
+        // Collected in their order, which a map takes over without a search for each.
+        let nodes = self.nodes.iter().map(|(id, lent_by)| {
             let entry = new.nodes.get(id);
             let own = entry.and_then(|entry| {
                 let record = entry.record().filter(|r| r.current == *vcluster)?;
                 Some(NodeView::new(record, entry.facts()))
             });
-            delta.nodes.insert(id.clone(), own);
             let loan = entry.and_then(|entry| loans.of(&**entry));
             if loan.is_some() || lent_by.as_ref() == Some(vcluster) {
                 delta.on_loan.insert(id.clone(), loan);
             }
-        }
+            (id.clone(), own)
+        });
+        delta.nodes = nodes.collect();
         if !Arc::ptr_eq(&self.before.vclusters, &new.vclusters) {
             // They may take longer now, or less long.
             let all = loans.all();

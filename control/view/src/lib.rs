@@ -20,6 +20,7 @@ mod site;
 mod solver;
 pub mod standing;
 
+pub use apply::Former;
 pub use base::{BaseView, ViewNode};
 pub use changes::Changes;
 pub use home::{Home, is_least_of_service};

@@ -12,6 +12,7 @@ use lattice_quorum_types::{
     budget::TenantBudget,
     event::{AllocationChange, EventKind},
     fact::FactKind,
+    node::Node,
     planted::{self, Bug},
     view::SystemView,
 };
@@ -100,16 +101,13 @@ impl State {
             Change::Uncounted { id, attempts } => self.unstarted.set(id, attempts),
             Change::Node(mut node) => {
                 node.revision = revision;
-                events.push(EventKind::Node {
-                    record: (*node).clone(),
-                });
-                let before = self.nodes.get(&node.id);
-                recount.follow_node(before, &node);
-                self.tenures.follow_node(before, &node);
-                self.order.follow_node(before, &node);
-                let (id, after) = (node.id.clone(), node.lifecycle);
-                let before = self.nodes.insert(id, *node).map(|node| node.lifecycle);
-                self.recount_node(before, after);
+                let record = Node::clone(&node);
+                let before = self.nodes.insert(record.id.clone(), *node);
+                recount.follow_node(before.as_ref(), &record);
+                self.tenures.follow_node(before.as_ref(), &record);
+                self.order.follow_node(before.as_ref(), &record);
+                self.recount_node(before.map(|node| node.lifecycle), record.lifecycle);
+                events.push(EventKind::Node { record });
             }
             Change::Project(mut record) => {
                 record.revision = revision;

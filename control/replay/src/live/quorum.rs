@@ -225,9 +225,9 @@ impl<'a> Quorum<'a> {
                 .draw(&record.id, record.holder.is_some(), &mut self.news);
         }
         let event = self.seen.expanded(event);
-        self.changes.note(&self.seen, &event);
         (self.seen.revision, self.seen.at) = (event.revision, event.at);
-        self.seen.apply(&event);
+        let former = self.seen.apply(&event);
+        self.changes.note(&event, former);
         self.has_changes = true;
     }
 }

@@ -165,7 +165,7 @@ fn a_planner_kept_warm_follows_every_source() {
             normalized: Fraction::millionths(normalized),
         })
     };
-    step(&|view| view.set_allocation(says(1, Pending, None, 50)));
+    step(&|view| drop(view.set_allocation(says(1, Pending, None, 50))));
     step(&|view| view.inputs.energy = price(250_000));
     step(&|view| view.inputs.storage = scratch(1_000, None).storage);
     step(&|view| view.inputs.data_ready = ready(&[(1, 500_000)]));
@@ -175,15 +175,15 @@ fn a_planner_kept_warm_follows_every_source() {
         view.set_allocation(says(2, Pending, None, 0));
         view.inputs.data_ready = ready(&[(1, 600_000), (2, 700_000)]);
     });
-    step(&|view| view.set_allocation(says(2, Pending, None, 20)));
-    step(&|view| view.set_allocation(says(1, Running, None, 50)));
+    step(&|view| drop(view.set_allocation(says(2, Pending, None, 20))));
+    step(&|view| drop(view.set_allocation(says(1, Running, None, 50))));
     step(&|view| view.inputs.storage = scratch(1_000, Some(900)).storage);
     // A source forgets; prices end; a request says it itself; work ends.
     step(&|view| view.inputs.data_ready = ready(&[]));
     step(&|view| view.inputs.energy = None);
-    step(&|view| view.set_allocation(says(2, Pending, Some(1), 0)));
+    step(&|view| drop(view.set_allocation(says(2, Pending, Some(1), 0))));
     step(&|view| view.inputs.data_ready = ready(&[(2, 900_000)]));
-    step(&|view| view.set_allocation(says(1, Completed, None, 50)));
+    step(&|view| drop(view.set_allocation(says(1, Completed, None, 50))));
     step(&|view| view.inputs.storage = Arc::default());
     let mut planner = Planner::new(whole(&steps[0], &vcluster(), 7));
     for (n, pair) in steps.windows(2).enumerate() {

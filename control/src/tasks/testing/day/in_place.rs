@@ -48,9 +48,9 @@ impl InPlace {
         let mut changes = Changes::since(&self.view);
         for event in events {
             let event = self.view.expanded(event);
-            changes.note(&self.view, &event);
             (self.view.revision, self.view.at) = (event.revision, event.at);
-            self.view.apply(&event);
+            let former = self.view.apply(&event);
+            changes.note(&event, former);
         }
         for (vcluster, planner) in &mut self.planners {
             planner.update(changes.delta(&self.view, vcluster, 0));
