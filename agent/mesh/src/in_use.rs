@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn retries_until_nobody_uses_it() {
+    async fn retries_until_it_is_free() {
         let minute = Duration::from_secs(60);
         assert_eq!(attempts(3, minute).await, (4, Ok(())));
     }

@@ -12,6 +12,10 @@ use std::{borrow::Cow, sync::Arc};
 
 /// The record that an event replaced in a view.
 #[derive(Debug, Clone, PartialEq)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "it is moved once, and a box would cost an allocation for each event"
+)]
 pub enum Former {
     /// That of an allocation; `None` for one that was not in the view.
     Allocation(Option<Arc<Allocation>>),
