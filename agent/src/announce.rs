@@ -1,4 +1,4 @@
-//! Says in the gossip cell what the node is and how busy it is.
+//! Gossip announcements: what the node is, its health and its load.
 
 use crate::executor::{Executor, Hindrance};
 use crate::health::Said;
@@ -13,22 +13,22 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// How often the load is said: every change costs each member of the cell some bytes.
+/// Interval of load updates: every change costs each member of the cell some bytes.
 const LOAD_INTERVAL: Duration = Duration::from_secs(60);
-/// What a verdict with its codes may take in gossip, bytes, and what the longest verdict takes of it.
+/// Size limits in gossip, bytes: a verdict with its codes, and the longest verdict in it.
 const HEALTH_BYTES: usize = 512;
 const VERDICT_BYTES: usize = "degraded:".len();
-/// Said where not all codes fit.
+/// Code that replaces the codes that do not fit.
 const MORE: &str = "reasons.more";
 
-/// What does not change while the agent runs.
+/// Values that do not change while the agent runs.
 #[derive(Clone)]
 pub(crate) struct Constant {
     pub(crate) boot: Boot,
     pub(crate) group: Option<String>,
     pub(crate) load: LoadSource,
     pub(crate) clock: Arc<dyn Clock>,
-    /// Codes of what is worth knowing and no fault.
+    /// Informational codes that are not faults.
     pub(crate) notes: Vec<&'static str>,
 }
 
@@ -39,7 +39,7 @@ impl std::fmt::Debug for Constant {
 }
 
 impl Constant {
-    /// What is said with `announcement` and of the executor.
+    /// Value to publish for `announcement` and the state of the executor.
     pub(crate) fn published(
         &self,
         announcement: &Announcement,
@@ -74,8 +74,8 @@ impl Constant {
     }
 }
 
-/// The marks by class, and by class and schema what is said beside them: who knows nothing of the
-/// latter finds a class that it does not know, and leaves it out.
+/// Returns the marks by class, and the digests of earlier schemas by class and schema (`gpu.2`). A reader without
+/// support for the latter finds an unknown class and ignores the entry.
 fn fingerprints(announcement: &Announcement) -> BTreeMap<String, String> {
     let marks = announcement.marks.iter();
     let marks = marks.map(|(class, mark)| (class.name().to_owned(), mark.to_string()));
@@ -85,19 +85,20 @@ fn fingerprints(announcement: &Announcement) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// How the load of the machine is known, without a file that this process could hang on.
+/// Source of the machine's load average. No file read can block the agent.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum LoadSource {
-    /// The kernel is asked.
+    /// The kernel, through `sysinfo`.
     Kernel,
-    /// That of a captured tree, where it has one.
+    /// Load of a captured tree, if the tree has one.
     Captured(Option<u32>),
 }
 
 impl LoadSource {
-    /// Where a tree is captured, its file is read once; one that cannot be read in time is none.
+    /// Selects the source for `root`. The file of a captured tree is read once; a file that cannot be read in time
+    /// gives `None`.
     pub(crate) fn of(root: &Root) -> Self {
-        /// It is a few bytes.
+        /// Timeout of the read: the file has a few bytes.
         const WITHIN: Duration = Duration::from_secs(1);
         if root.path() == Path::new("/") {
             return Self::Kernel;
@@ -105,7 +106,7 @@ impl LoadSource {
         let (answer, answers) = std::sync::mpsc::channel();
         let root = root.clone();
         let read = move || answer.send(root.text("proc/loadavg"));
-        // A thread that hangs is left to its fate: it holds nothing up.
+        // A blocked thread is abandoned: no other thread waits for it.
         let started = std::thread::Builder::new().spawn(read);
         let read = started.ok().and_then(|_| answers.recv_timeout(WITHIN).ok());
         Self::Captured(match read {
@@ -114,9 +115,9 @@ impl LoadSource {
         })
     }
 
-    /// Hundredths, over the last minute.
+    /// Load average over the last minute, in hundredths.
     fn now(self) -> Option<u32> {
-        /// The kernel's fixed point.
+        /// Fixed-point unit of the kernel's load average.
         const ONE: u64 = 1 << 16;
         match self {
             Self::Kernel => {
@@ -128,7 +129,7 @@ impl LoadSource {
     }
 }
 
-/// `1.25` as 125: the kernel prints two places.
+/// Parses `1.25` as 125: the kernel prints two decimal places.
 fn hundredths(text: &str) -> Option<u32> {
     let (whole, part) = text.split_once('.')?;
     let part: u32 = (part.len() == 2).then(|| part.parse().ok())??;
@@ -139,9 +140,9 @@ fn hundredths(text: &str) -> Option<u32> {
         .checked_add(part)
 }
 
-/// What the checks, the probes and the executor say of health: the worst of it. Nothing is said of a
-/// node that was not read yet, unless something is known to be wrong, by what an earlier agent found as
-/// well. Which of it leaves the node usable: 0011.
+/// Combines the results of checks, probes and executor into one verdict: the worst one. Returns `None` for a node that
+/// was not read yet, unless a fault is known, including one that an earlier agent found. `../0011-health.md` lists the
+/// verdicts that leave the node usable.
 fn health(
     announcement: &Announcement,
     hindrances: &[Hindrance],
@@ -161,12 +162,12 @@ fn health(
         .collect();
     let probes = checks.probe_reasons(&announcement.probes);
     let stops_work = hindrances.iter().any(|hindrance| hindrance.stops_work());
-    // What cannot be read may hide a fault, whatever else is known to be wrong.
+    // A class that cannot be read may hide a fault, whatever other faults are known.
     let is_read = announcement.document.is_some();
     let is_blind = probes.iter().any(|reason| Inventory::is_blind(reason));
     let is_unknown = !is_read || !announcement.incomplete.is_empty() || is_blind;
     let is_sound = findings.is_empty() && certificate.is_none() && hindrances.is_empty();
-    // Any other probe reads live values that no work depends on, as a meter's.
+    // Any other probe reads live values, such as a meter, on which no job depends.
     let is_sound = is_sound && probes.is_empty();
     let by_checks = match checks.worst {
         Some(Severity::Faulty) => Verdict::Faulty,
@@ -190,10 +191,10 @@ fn health(
     Some(Health { verdict, reasons })
 }
 
-/// With what the history says, and notes: these are said with any verdict and change none. Each
-/// code is said once, and as many as fit.
+/// Adds faults of the history and notes. A disk fault raises the verdict to degraded; notes do not change it. Each code
+/// appears once, and only as many codes as fit.
 fn beside(mut health: Health, history: &Status, checks: &Said, notes: &[&str]) -> Health {
-    // Both are on the same disk.
+    // The history and the health file are on the same disk.
     if history.fault.is_some() || checks.disk {
         health.reasons.push("history.disk".to_owned());
         health.verdict = health.verdict.max(Verdict::Degraded);
@@ -206,7 +207,7 @@ fn beside(mut health: Health, history: &Status, checks: &Said, notes: &[&str]) -
     health
 }
 
-/// Each once, from the first on, as many as a value in gossip has room for.
+/// Removes duplicates, and keeps the first codes that fit into a gossip value.
 fn fitting(codes: Vec<String>) -> Vec<String> {
     let mut distinct: Vec<String> = Vec::new();
     for code in codes {
@@ -226,7 +227,7 @@ fn fitting(codes: Vec<String>) -> Vec<String> {
     distinct
 }
 
-/// Says every change, for as long as the agent runs.
+/// Publishes every change for as long as the agent runs.
 pub(crate) async fn announce(
     cell: Cell,
     constant: Constant,
@@ -307,7 +308,7 @@ mod tests {
         });
         let keys: Vec<&str> = said.keys().map(String::as_str).collect();
         assert_eq!(keys, ["gpu", "gpu.2", "nic"]);
-        // Who knows nothing of it asks which class that is.
+        // A reader without support for earlier schemas takes the key for an unknown class.
         assert!("gpu.2".parse::<Class>().is_err());
         assert_eq!(said["gpu"].parse(), Ok(mark));
         let read = |key: &str, text: &str| Earlier::read(key, text);
@@ -355,7 +356,7 @@ mod tests {
         let said = health(&announcement, &[], None, &Said::default()).unwrap();
         assert_eq!(said.verdict, Verdict::Unknown);
         assert_eq!(said.reasons, ["nic.incomplete", "probe.nic.hung"]);
-        // A pass that hung after the last full read, beside a fault that leaves the node usable.
+        // A pass hangs after the last full read, in addition to a fault that leaves the node usable.
         announcement.incomplete.clear();
         announcement.probes.clear();
         let checks = Said {
@@ -447,7 +448,7 @@ mod tests {
         let both = health(&announcement, &both, None, &Said::default()).unwrap();
         assert_eq!(both.verdict, Verdict::Faulty);
         assert_eq!(both.reasons, ["executor.off", "executor.journal"]);
-        // What does not stop work makes no node usable that was not read.
+        // A hindrance that does not stop jobs does not make an unread node usable.
         let read = Announcement {
             document: Some(lattice_hwprobe::Digest([1; 32])),
             ..Announcement::default()
@@ -500,7 +501,7 @@ mod tests {
         assert_eq!(of(&announcement, &checks).0, Verdict::Unknown, "not read");
         checks.worst = Some(Severity::Inform);
         assert_eq!(health(&announcement, &[], None, &checks), None);
-        // Switched off, it is as it was without checks.
+        // With checks switched off, the result equals that of an agent without checks.
         announcement.document = Some(lattice_hwprobe::Digest([1; 32]));
         announcement.incomplete.clear();
         assert_eq!(of(&announcement, &Said::default()).0, Verdict::Degraded);

@@ -1,4 +1,4 @@
-//! The agent put together: bound, started, stopped.
+//! Agent assembly: bind, start and stop.
 
 use crate::announce::{Constant, LoadSource, announce};
 use crate::control::Controls;
@@ -33,14 +33,14 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// Calls that are being answered when the agent stops get this long.
+/// Time for calls in progress to finish when the agent stops.
 const STOP_GRACE: Duration = Duration::from_secs(2);
 
-/// How long lock and socket of an agent before this one are waited for. They outlive a killed agent in a child that it
-/// forked and that has not executed its program yet: on a busy machine longer than the next agent takes to start.
+/// Longest wait for the lock and the socket of a previous agent. Both outlive a killed agent in a child that it forked
+/// and that has not executed its program yet. On a busy machine, this takes longer than the start of the next agent.
 const HANDOVER: Duration = Duration::from_secs(5);
 
-/// One agent. Any number of them run in one process, each with its own data directory.
+/// Agent of one node. One process may run any number of agents, each with its own data directory.
 #[derive(Debug)]
 pub struct App {
     node: NodeId,
@@ -55,12 +55,12 @@ pub struct App {
     gossip: Gossip,
     cell_config: CellConfig,
     renewal: Option<Renewal>,
-    /// Taken by `start`.
+    /// Parts that [`App::start`] takes.
     parts: Option<Parts>,
     cell: Option<Cell>,
     cancel: CancellationToken,
     tasks: TaskTracker,
-    /// Released last: another agent may then use the folder.
+    /// Data directory lock, released last: another agent may then use the folder.
     _data: DataDir,
 }
 
@@ -68,20 +68,20 @@ pub struct App {
 struct Parts {
     router: Router,
     prober: Prober,
-    /// Where the kernel's device events are listened to: they go to the prober.
+    /// Source of the kernel's device events, and the channel that passes the resulting causes to the prober.
     events: Option<(DeviceEvents, mpsc::Sender<Cause>)>,
-    /// Whether the node's health is looked after, and its GPUs' events are listened to.
+    /// Whether health checks run, and whether GPU events are listened to.
     watched: (bool, bool),
-    /// When the kernel began to run, Unix milliseconds; `None` of a captured tree.
+    /// Boot time of the kernel, Unix milliseconds; `None` for a captured tree.
     booted_at: Option<u64>,
     next_certificate: NextCertificate,
-    /// Where certificate and key are kept; `None` where they were given.
+    /// Folder of certificate and key; `None` where the caller supplied the credentials.
     identity: Option<PathBuf>,
 }
 
 impl App {
-    /// Opens the data directory, enrols where that is needed, and takes the socket. Nothing is
-    /// answered, read or started before [`App::start`].
+    /// Opens the data directory, enrols if necessary, and binds the socket. The agent answers, reads and starts nothing
+    /// before [`App::start`].
     pub async fn bind(settings: Settings, edges: Edges) -> Result<Self, StartError> {
         let open = || ready(DataDir::open(&settings.data_dir));
         let data = retry_while_in_use(HANDOVER, DataDirError::is_in_use, open).await?;
@@ -216,31 +216,31 @@ impl App {
         })
     }
 
-    /// Where it listens, with the real port.
+    /// Address of the mesh socket, with the real port.
     pub fn addr(&self) -> SocketAddr {
         self.mesh.local_addr()
     }
-    /// Its mesh endpoint, for new credentials and for looking at connections.
+    /// Mesh endpoint of the agent, for new credentials and for inspecting connections.
     pub fn mesh(&self) -> &Mesh {
         &self.mesh
     }
-    /// Which node it speaks for.
+    /// Name of the node that this agent represents.
     pub fn node(&self) -> &NodeId {
         &self.node
     }
-    /// What the node is.
+    /// Current inventory of the node.
     pub fn view(&self) -> &NodeView {
         &self.view
     }
-    /// What it was, and why that changed.
+    /// History of the node: past inventories and the causes of each change.
     pub fn history(&self) -> &NodeHistory {
         &self.history
     }
-    /// What runs on it.
+    /// Executor of the node's attempts.
     pub fn executor(&self) -> &Executor {
         &self.executor
     }
-    /// How its certificate stands; `None` before [`App::start`].
+    /// Certificate renewal; `None` before [`App::start`].
     pub fn renewal(&self) -> Option<&Renewal> {
         self.renewal.as_ref()
     }
@@ -249,7 +249,7 @@ impl App {
         self.cell.as_ref()
     }
 
-    /// Takes up earlier work, answers, reads the node and joins its cell. Once.
+    /// Resumes earlier attempts, serves the mesh, starts probing and joins the gossip cell. Callable once.
     pub async fn start(&mut self) -> Result<(), StartError> {
         let Parts {
             router,
@@ -260,7 +260,7 @@ impl App {
             next_certificate,
             identity,
         } = self.parts.take().ok_or(StartError::StartedBefore)?;
-        // First: whoever asks must hear of what an earlier agent left.
+        // The executor resumes first: callers must receive the attempts that an earlier agent left.
         self.executor.resume()?;
         self.mesh.serve(router)?;
         self.spawn(self.history.clone().run());
@@ -303,7 +303,7 @@ impl App {
         Ok(())
     }
 
-    /// Stops everything but the work, which goes on below its supervisors. A few seconds at most.
+    /// Stops everything except running jobs, which continue below their supervisors. Takes a few seconds at most.
     pub async fn stop(self) {
         self.cancel.cancel();
         self.tasks.close();
@@ -336,7 +336,7 @@ impl App {
     }
 }
 
-/// An agent that is dropped stops as well, only without waiting.
+/// A dropped agent stops as well, without waiting.
 impl Drop for App {
     fn drop(&mut self) {
         self.cancel.cancel();
@@ -344,7 +344,7 @@ impl Drop for App {
     }
 }
 
-/// When the running kernel began to run; of a captured tree nobody knows.
+/// Boot time of the running kernel, Unix milliseconds; `None` for a captured tree.
 fn booted_at(root: &Root, clock: &dyn Clock) -> Option<u64> {
     let uptime = u64::try_from(rustix::system::sysinfo().uptime).ok()?;
     let is_running = root.path() == Path::new("/");
@@ -352,7 +352,7 @@ fn booted_at(root: &Root, clock: &dyn Clock) -> Option<u64> {
     is_running.then_some(at)
 }
 
-/// The kernel's device events, where they are wanted and can be heard.
+/// Opens the kernel's device events; `None` where they are not wanted or not available.
 fn device_events(wanted: bool) -> Option<DeviceEvents> {
     let opened = wanted.then(DeviceEvents::open)?;
     let warn = |error: &std::io::Error| {
@@ -372,8 +372,8 @@ fn cell_config(
         (None, Some(told)) => told.parse()?,
         (None, None) => return Err(StartError::NoCell),
     };
-    // The clock of a host that was set back could give an earlier number; gossip then shows the
-    // older run until it is forgotten.
+    // The generation is the wall clock. If the host clock was set back, the generation is lower than the previous one.
+    // Gossip then shows the previous run until that entry is forgotten.
     let mut config = CellConfig::new(name, edges.clock.now().0);
     let controls = settings.control.iter().map(|addr| (*addr, Role::Control));
     let seeds = controls.chain(gossip.seeds.iter().copied());

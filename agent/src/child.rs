@@ -1,10 +1,9 @@
-//! The hidden subcommands of a binary that holds agents.
+//! Hidden subcommands of a binary that contains agents.
 
 use std::process::ExitCode;
 
-/// Runs the probe child or a supervisor and exits, when this process was started as one; returns
-/// otherwise. It must be the first thing in `main` of every binary that builds an agent, tests
-/// included.
+/// Runs the probe child or a supervisor and exits, if this process was started as one; returns otherwise. This call
+/// must come first in `main` of every binary that builds an agent, tests included.
 pub fn run_if_child() {
     lattice_hwprobe::child::run_if_child();
     let mut args = std::env::args_os().skip(1);

@@ -1,4 +1,4 @@
-//! What this node is, said now and signed: for whoever must not rest on gossip.
+//! Attestation: the node's signed statement about itself, for callers that must not rely on gossip.
 
 use crate::node::{InventoryUnavailable, NodeView};
 use bytes::Bytes;
@@ -11,27 +11,27 @@ use lattice_quorum_types::{
 };
 use std::sync::Arc;
 
-/// Why there is no claim.
+/// Reason that no attestation was made.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NoClaim {
     /// The node could not be read.
     #[error(transparent)]
     Unread(#[from] InventoryUnavailable),
-    /// What was read is not what this build writes, or the claim could not be written.
+    /// The inventory is not in the form that this build writes, or the attestation could not be encoded.
     #[error("the inventory could not be put into a claim: {reason}")]
     Form {
-        /// In words.
+        /// Reason, in words.
         reason: String,
     },
-    /// It could not be signed.
+    /// The attestation could not be signed.
     #[error(transparent)]
     Unsigned(#[from] CredentialsError),
-    /// The agent is going down.
+    /// The agent is stopping.
     #[error("this agent is stopping")]
     Stopping,
 }
 
-/// Makes claims.
+/// Builds and signs attestations.
 #[derive(Clone)]
 pub(crate) struct Claims {
     pub(crate) node: NodeId,
@@ -42,8 +42,8 @@ pub(crate) struct Claims {
 }
 
 impl Claims {
-    /// Reads the node and signs what it is. Classes that are incomplete or switched off have no
-    /// digest, so nothing is claimed of them. What is said beside the marks is claimed too.
+    /// Reads the node and signs the result. Classes that are incomplete or disabled have no digest, so the attestation
+    /// omits them. The digests of earlier schemas are included.
     pub(crate) async fn make(&self, nonce: [u8; 16]) -> Result<Bytes, NoClaim> {
         let form = |reason: String| NoClaim::Form { reason };
         let json = self.view.fresh(None).await?;

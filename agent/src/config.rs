@@ -1,4 +1,4 @@
-//! The agent's configuration file.
+//! Configuration file of the agent.
 //!
 //! Every key can also be set by the environment (`LATTICE_EXECUTOR__ALLOW_SAME_USER=true`).
 
@@ -23,43 +23,43 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The file, as it is written. Keys that are not here are refused.
+/// Configuration file as written. Unknown keys are rejected.
 #[derive(Debug, Deserialize)]
 pub struct Config {
-    /// The node's name; the host's short name when absent.
+    /// Name of the node; the host's short name when absent.
     #[serde(default)]
     pub node: Option<String>,
     /// UDP address to listen on.
     #[serde(default = "default_listen")]
     pub listen: SocketAddr,
-    /// Where others reach this agent, when it listens on every address.
+    /// UDP address that peers use for this agent; required when `listen` is every address.
     #[serde(default)]
     pub advertise: Option<SocketAddr>,
-    /// The agent's folder.
+    /// Data directory of the agent.
     #[serde(default = "default_data_dir")]
     pub data_dir: PathBuf,
     /// Mesh addresses (`host:port`) of the controls.
     #[serde(default)]
     pub control: Vec<String>,
-    /// How to become a member.
+    /// Enrolment.
     #[serde(default)]
     pub join: Option<Join>,
-    /// Where in the network the node is.
+    /// Position of the node in the network.
     #[serde(default)]
     pub topology: Topology,
-    /// Gossip.
+    /// Gossip settings.
     #[serde(default)]
     pub gossip: GossipConfig,
-    /// Probing.
+    /// Probe settings.
     #[serde(default)]
     pub probe: ProbeConfig,
-    /// Health checks.
+    /// Health check settings.
     #[serde(default)]
     pub health: HealthConfig,
-    /// Running work.
+    /// Execution of jobs.
     #[serde(default)]
     pub executor: ExecutorConfig,
-    /// Which log lines are written, e.g. `info` or `lattice_agent=debug`.
+    /// Log filter, e.g. `info` or `lattice_agent=debug`.
     #[serde(default = "default_log")]
     pub log: String,
 }
@@ -74,73 +74,73 @@ fn default_log() -> String {
     "info".to_owned()
 }
 
-/// `join`.
+/// Section `join`: enrolment.
 #[derive(Debug, Deserialize)]
 pub struct Join {
-    /// A file with the join token.
+    /// File that contains the join token.
     #[serde(default)]
     pub token_file: Option<PathBuf>,
-    /// The join token itself; for the environment, since a configuration file is no place for it.
+    /// The join token itself. For the environment only: a configuration file must not hold the token.
     #[serde(default)]
     pub token: Option<SecretString>,
     /// Mesh addresses (`host:port`) of quorum members.
     #[serde(default)]
     pub quorum: Vec<String>,
-    /// Take over this node's name from a former installation.
+    /// Take over this node's name from a previous installation.
     #[serde(default)]
     pub replace: bool,
 }
 
-/// `topology`.
+/// Section `topology`: position of the node in the network.
 #[derive(Debug, Default, Deserialize)]
 pub struct Topology {
-    /// The group (dragonfly group, rack) the node is in.
+    /// Network group (dragonfly group, rack) of the node.
     #[serde(default)]
     pub group: Option<String>,
 }
 
-/// `gossip`.
+/// Section `gossip`.
 #[derive(Debug, Default, Deserialize)]
 pub struct GossipConfig {
-    /// The cell; the one enrolment told when absent.
+    /// Name of the gossip cell; the cell assigned at enrolment when absent.
     #[serde(default)]
     pub cell: Option<String>,
-    /// Agents (`host:port`) to ask besides the controls.
+    /// Addresses (`host:port`) of agents to contact in addition to the controls.
     #[serde(default)]
     pub seeds: Vec<String>,
-    /// Milliseconds between two rounds, 50 to 60000.
+    /// Milliseconds between two gossip rounds, 50 to 60000.
     #[serde(default)]
     pub interval_ms: Option<u64>,
 }
 
-/// `probe`.
+/// Section `probe`.
 #[derive(Debug, Deserialize)]
 #[serde(default)]
 pub struct ProbeConfig {
-    /// Seconds between two reads, about: each node spreads its own by a tenth.
+    /// Mean seconds between two reads: each node spreads its own interval by a tenth.
     pub interval_s: u64,
-    /// Seconds after which a difference is read again.
+    /// Seconds until a detected difference is read a second time.
     pub confirm_after_s: u64,
-    /// Where `/proc` and `/sys` are found.
+    /// Root of the tree that contains `/proc` and `/sys`.
     pub root: PathBuf,
-    /// Whether the node is read as well when the kernel tells of a device; where `root` is `/`
-    /// unless it is said.
+    /// Whether a device event of the kernel triggers a read. Default: true where `root` is `/`.
     pub device_events: Option<bool>,
-    /// How the GPU driver is asked.
+    /// Access to the GPU driver.
     pub nvml: NvmlConfig,
     /// Classes that are not read.
     pub disabled: Vec<String>,
-    /// Classes that are read though they are not unless they are named here: optics.
+    /// Optional classes to read: these are not read by default (optics).
     pub also: Vec<String>,
-    /// More kernel arguments of which only the presence counts; `*` at the end matches any rest.
+    /// Additional kernel arguments that count by their presence only, without their value; `*` at the end matches any
+    /// rest.
     pub masked_arguments: Vec<String>,
-    /// More sysctls that count, as paths below `/proc/sys`.
+    /// Additional sysctls that count, as paths below `/proc/sys`.
     pub sysctls: Vec<String>,
-    /// More kernel modules that count; `*` at the end matches.
+    /// Additional kernel modules that count; `*` at the end matches any rest.
     pub modules: Vec<String>,
-    /// More packages that count; `*` matches.
+    /// Additional packages that count; `*` matches any text.
     pub packages: Vec<String>,
-    /// Configuration files whose hash counts; the content never leaves the node.
+    /// Configuration files that count by their hash; the content never leaves the node.
     pub hashed_files: Vec<String>,
 }
 
@@ -163,28 +163,28 @@ impl Default for ProbeConfig {
     }
 }
 
-/// `probe.nvml`.
+/// Section `probe.nvml`: access to the GPU driver.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct NvmlConfig {
-    /// Where the answers come from.
+    /// Source of the GPU driver's answers.
     pub source: NvmlMode,
-    /// Another library than the system's `libnvidia-ml.so.1`.
+    /// NVML library to load in place of the system's `libnvidia-ml.so.1`.
     pub library: Option<PathBuf>,
-    /// The captured report, for `recorded`.
+    /// Captured report; required for `recorded`.
     pub file: Option<PathBuf>,
 }
 
-/// `probe.nvml.source`.
+/// Value of `probe.nvml.source`.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NvmlMode {
-    /// Ask the driver, in a process of its own.
+    /// Query the driver, in a child process.
     #[default]
     Driver,
-    /// Take a captured report.
+    /// Read a captured report.
     Recorded,
-    /// Do not ask.
+    /// Query no driver.
     Disabled,
 }
 
@@ -222,7 +222,7 @@ fn check_addresses(problems: &mut Problems, key: &str, addresses: &[String]) {
     }
 }
 
-/// As far as can be told without asking a resolver.
+/// Checks the syntax only: no resolver is queried.
 fn is_host_and_port(text: &str) -> bool {
     let is_name = |host: &str| !host.is_empty() && !host.contains([':', '/', ' ', '[', ']']);
     let parts = text.rsplit_once(':');
@@ -303,63 +303,63 @@ impl Check for ProbeConfig {
     }
 }
 
-/// Why a configuration that is well formed still cannot be used on this host, now.
+/// Error of a well-formed configuration that this host cannot use at present.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// A name does not resolve.
+    /// A name does not resolve to an address.
     #[error("{key}: {name} has no address; write it as host:port")]
     NoAddress {
-        /// Which key.
+        /// Configuration key.
         key: &'static str,
-        /// The name.
+        /// Name that does not resolve.
         name: String,
-        /// What the resolver said, if anything.
+        /// Error of the resolver, if it returned one.
         source: Option<std::io::Error>,
     },
     /// The token file cannot be read.
     #[error("join.token_file: {}", path.display())]
     TokenFile {
-        /// Which.
+        /// Path of the token file.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the operating system.
         source: std::io::Error,
     },
-    /// It holds no token.
+    /// The token text is not a valid join token.
     #[error("{key}")]
     Token {
-        /// Where it is: a key, and the file where it is one.
+        /// Configuration key, with the path if the token comes from a file.
         key: String,
-        /// What is wrong with it.
+        /// Error of the token parser.
         source: InvalidToken,
     },
-    /// Work cannot be run as it is configured.
+    /// The executor cannot run jobs with this configuration.
     #[error(transparent)]
     Executor(#[from] OpenError),
-    /// The site's list of who is whom cannot be used.
+    /// The site's user map cannot be used.
     #[error(transparent)]
     UserMap(#[from] UserMapError),
     /// The site's health table cannot be read.
     #[error("health.table: {}", path.display())]
     HealthTable {
-        /// Which.
+        /// Path of the health table.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the operating system.
         source: std::io::Error,
     },
-    /// It has mistakes.
+    /// The site's health table contains mistakes.
     #[error("health.table: {}", path.display())]
     HealthChecks {
-        /// Which.
+        /// Path of the health table.
         path: PathBuf,
-        /// All of them.
+        /// All mistakes in the table.
         source: TableError,
     },
-    /// A value that [`Check`] refuses; `load` never lets one through.
+    /// A value that [`Check`] rejects; `load` never returns one.
     #[error("{key}: {reason}")]
     Invalid {
-        /// Which key.
+        /// Configuration key.
         key: &'static str,
-        /// Why.
+        /// Reason of the rejection.
         reason: String,
     },
 }
@@ -385,12 +385,11 @@ fn resolve(key: &'static str, names: &[String]) -> Result<Vec<SocketAddr>, Confi
 }
 
 impl Config {
-    /// Reads the files that it names, and changes nothing. The token is not looked at once the
-    /// node is enrolled.
+    /// Reads the files that the configuration names, and changes nothing. The join token is not read once the node is
+    /// enrolled.
     ///
     /// # Errors
-    /// A token file that is missing or holds no token, a user map, a hook or a health table
-    /// that cannot be used.
+    /// The token file is missing or contains no token, or the user map, a hook or a health table cannot be used.
     pub fn check_files(&self) -> Result<(), ConfigError> {
         self.executor.check_files()?;
         self.health.table()?;
@@ -400,9 +399,10 @@ impl Config {
         }
     }
 
-    /// Looks up names and reads the token; blocks on the resolver and the disk. The token is not
-    /// missed once the node is enrolled: it may be gone by then. Where it stays, as on nodes without
-    /// a disk, an agent whose certificate has ended enrols anew by itself.
+    /// Resolves names and reads the join token; blocks on the resolver and the disk.
+    ///
+    /// A missing token is accepted once the node is enrolled. Where the token stays in place, as on diskless nodes, an
+    /// agent with an expired certificate enrols again without an operator.
     pub fn into_settings(self) -> Result<Settings, ConfigError> {
         let is_enrolled = DataDir::is_enrolled(&self.data_dir);
         let node = match self.node {

@@ -1,4 +1,4 @@
-//! Control, as the executor reports to it.
+//! Control client: sends the executor's reports.
 
 use crate::executor::{Control, NotReported};
 use futures::future::BoxFuture;
@@ -8,10 +8,10 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// One try with one control: a commit takes milliseconds, an election a second or two.
+/// Timeout of one attempt with one control: a commit takes milliseconds, an election one or two seconds.
 const DEADLINE: Duration = Duration::from_secs(5);
 
-/// Every control there is. The one that answered last is asked first.
+/// Clients of all configured controls. A report goes first to the control that answered last.
 #[derive(Debug)]
 pub(crate) struct Controls {
     peers: Vec<Peer>,

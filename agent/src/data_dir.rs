@@ -1,8 +1,12 @@
-//! The agent's folder on disk.
+//! Data directory of the agent.
 //!
-//! `format.json` says by whom it can be read, `lock` keeps a second agent out, `identity/` holds
-//! certificate and key, `membership.json` what enrolment told, `executor/` the attempts,
-//! `history/` what the node was, `health.json` what is wrong with it.
+//! - `format.json`: format version.
+//! - `lock`: keeps a second agent out.
+//! - `identity/`: certificate and key.
+//! - `membership.json`: what enrolment returned.
+//! - `executor/`: the attempts.
+//! - `history/`: past inventories of the node.
+//! - `health.json`: faults of the node.
 
 use crate::attempt::{open_to_others, others_may_write, write_durably};
 use lattice_mesh::Credentials;
@@ -14,37 +18,37 @@ use std::net::SocketAddr;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// Format written by this build.
+/// Directory format that this build writes.
 pub const FORMAT: u32 = 1;
 
-/// Why a data directory cannot be used.
+/// Error of opening or using a data directory.
 #[derive(Debug, thiserror::Error)]
 pub enum DataDirError {
-    /// It could not be read or written.
+    /// A file could not be read or written.
     #[error("data directory: {}", path.display())]
     Io {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// Another agent uses it.
+    /// Another agent uses the directory.
     #[error(
         "data directory {} is in use by another agent; stop that one or choose another data_dir",
         path.display()
     )]
     InUse {
-        /// Which.
+        /// Path of the directory.
         path: PathBuf,
     },
-    /// Somebody beside the agent's user could put another identity, or records, into it.
+    /// A user other than the agent's could place another identity, or records, into the directory.
     #[error("data directory {}", open_to_others(path, *uid, *mode))]
     OpenToOthers {
-        /// Which.
+        /// Path of the directory.
         path: PathBuf,
-        /// Its owner.
+        /// Uid of the owner.
         uid: u32,
-        /// Its permissions.
+        /// Permission bits.
         mode: u32,
     },
     /// The directory has another format.
@@ -54,27 +58,27 @@ pub enum DataDirError {
         path.display()
     )]
     OtherFormat {
-        /// The directory.
+        /// Path of the directory.
         path: PathBuf,
-        /// Format of the directory.
+        /// Format found in the directory.
         found: u32,
     },
-    /// A file in it is cut off or changed.
+    /// A file in the directory is truncated or corrupt.
     #[error(
         "{} is damaged; restore it, or move the data directory away and enrol again with \
          join.replace once no work of this node is left",
         path.display()
     )]
     Damaged {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Error of the JSON parser.
         source: serde_json::Error,
     },
 }
 
 impl DataDirError {
-    /// Whether another process has it open.
+    /// Whether another process uses the directory.
     pub fn is_in_use(&self) -> bool {
         matches!(self, Self::InUse { .. })
     }
@@ -85,17 +89,17 @@ struct Format {
     version: u32,
 }
 
-/// What enrolment told beside the certificate.
+/// Data that enrolment returned in addition to the certificate.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Membership {
-    /// The gossip cell.
+    /// Name of the gossip cell.
     pub cell: Option<String>,
-    /// Mesh addresses of quorum members that were configured last: whom to renew with when `join`
-    /// is not configured any more.
+    /// Mesh addresses of the quorum members that were configured last. Renewal uses them when `join` is no longer
+    /// configured.
     pub quorum: Vec<SocketAddr>,
 }
 
-/// An opened data directory. Nobody else opens it while this lives.
+/// Opened data directory. Its lock excludes other agents while this value lives.
 #[derive(Debug)]
 pub struct DataDir {
     path: PathBuf,
@@ -106,21 +110,21 @@ pub struct DataDir {
 struct Lock(File);
 
 impl Drop for Lock {
-    /// Also where a child that has not executed its program yet holds a copy of the descriptor.
+    /// Unlocks explicitly: a child that has not executed its program yet may hold a copy of the descriptor.
     fn drop(&mut self) {
         let _ = flock(&self.0, FlockOperation::Unlock);
     }
 }
 
 impl DataDir {
-    /// Opens it, making it if it is not there (mode 0700).
+    /// Opens the directory, and creates it (mode 0700) if it does not exist.
     pub fn open(path: &Path) -> Result<Self, DataDirError> {
         DirBuilder::new()
             .recursive(true)
             .mode(0o700)
             .create(path)
             .map_err(failed(path))?;
-        // Supervisors run elsewhere: a relative path would mean another folder to them.
+        // Supervisors have another working directory: a relative path would name another folder there.
         let path = &path.canonicalize().map_err(failed(path))?;
         if let Some((uid, mode)) = others_may_write(path).map_err(failed(path))? {
             let path = path.to_owned();
@@ -163,31 +167,31 @@ impl DataDir {
         }
     }
 
-    /// Where certificate and key are.
+    /// Folder of certificate and key.
     pub fn identity(&self) -> PathBuf {
         self.path.join("identity")
     }
-    /// Whether the agent whose folder `path` is has enrolled.
+    /// Whether the agent with data directory `path` has enrolled.
     pub(crate) fn is_enrolled(path: &Path) -> bool {
         Credentials::are_in(&path.join("identity"))
     }
-    /// Where the executor's folder is.
+    /// Folder of the executor.
     pub fn executor(&self) -> PathBuf {
         self.path.join("executor")
     }
-    /// Where the node's history is.
+    /// Folder of the node's history.
     pub fn history(&self) -> PathBuf {
         self.path.join("history")
     }
-    /// Where what is known of the node's health is.
+    /// File with the health state of the node.
     pub fn health(&self) -> PathBuf {
         self.path.join("health.json")
     }
-    /// What enrolment told.
+    /// Membership that enrolment returned; `None` before enrolment.
     pub fn membership(&self) -> Result<Option<Membership>, DataDirError> {
         self.read("membership.json")
     }
-    /// Records what enrolment told, durably.
+    /// Records the membership durably.
     pub fn write_membership(&self, membership: &Membership) -> Result<(), DataDirError> {
         self.write("membership.json", membership)
     }

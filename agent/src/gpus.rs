@@ -1,5 +1,6 @@
-//! Which GPUs of its node a rank uses whose work asks for fewer than there are: those that hang together
-//! best. Nodes are given whole, so this keeps nobody from anything; it saves the work from choosing worse.
+//! GPU selection: the best connected GPUs for a rank that requests fewer than the node has.
+//!
+//! Allocations hold whole nodes, so the selection restricts no other job. It only spares the job a worse choice.
 
 use crate::attempt::{GpuChoice, GpuVendor};
 use lattice_hwprobe::{Class, GpuIdentity, Inventory, Outcome, Reading, Topology};
@@ -7,32 +8,32 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// An agent that has just started waits this long for its first read: less than a launch may take.
+/// Longest wait of a just started agent for its first read: less than the timeout of a launch.
 const FIRST_READ: Duration = Duration::from_secs(3);
 
-/// Digits of AMD's unique ids.
+/// Number of hexadecimal digits of AMD's unique ids.
 const AMD_ID_DIGITS: usize = 16;
 
-/// A node's GPUs as its last complete read of them showed them. Clones share it.
+/// GPUs of the node according to its last complete read. Clones share the state.
 #[derive(Clone, Debug)]
 pub struct NodeGpus(Arc<watch::Sender<Known>>);
 
 #[derive(Clone, Debug)]
 enum Known {
-    /// Nothing was read yet.
+    /// No read has ended yet.
     NotYet,
     /// No read was complete.
     Not,
     Seen(Arc<Seen>),
 }
 
-/// What one read showed.
+/// Result of one complete read.
 #[derive(Debug)]
 struct Seen {
     vendor: GpuVendor,
-    /// Those that can be chosen.
+    /// GPUs that can be selected.
     gpus: Vec<GpuIdentity>,
-    /// How many work can use; `None`: not known.
+    /// Number of GPUs that jobs can use; `None`: unknown.
     usable: Option<usize>,
     topology: Topology,
 }
@@ -44,7 +45,7 @@ impl Default for NodeGpus {
 }
 
 impl NodeGpus {
-    /// Takes a read of the node. One in which the GPUs are not known leaves what was known.
+    /// Records a read of the node. A read without a complete GPU probe leaves an earlier result in place.
     pub fn observe(&self, inventory: &Inventory) {
         let mut probes = inventory.probes.iter();
         let gpu = probes.find(|probe| probe.class == Class::Gpu);
@@ -60,11 +61,11 @@ impl NodeGpus {
         });
     }
 
-    /// The GPUs for work that uses `count` of them; `None`: all that the node has.
+    /// Selects `count` GPUs for a rank; `None`: all GPUs of the node.
     pub(crate) async fn choose(&self, count: u32) -> Option<GpuChoice> {
         let mut known = self.0.subscribe();
         let read = known.wait_for(|known| !matches!(known, Known::NotYet));
-        // What is known after that is what there is.
+        // After the timeout, the selection uses the state at that time.
         let _ = tokio::time::timeout(FIRST_READ, read).await;
         let known = self.0.borrow().clone();
         match known {
@@ -90,11 +91,11 @@ impl Seen {
         let record = inventory.records.get(&Class::Gpu);
         let nvidia = record.map(|record| record.get("gpu.count"));
         let gpus = &inventory.identity.gpus;
-        // AMD's speak for a node that has none of NVIDIA's.
+        // AMD GPUs count only on a node without NVIDIA GPUs.
         let (vendor, gpus, usable) = match nvidia {
             Some(Reading::Present(_)) => (GpuVendor::Nvidia, gpus.clone(), Some(gpus.len())),
             _ => {
-                // Ids come from the driver: one that is given to a guest, or to nobody, has none.
+                // The driver supplies the ids: a GPU that is passed to a guest, or has no driver, has no id.
                 let named = gpus
                     .iter()
                     .filter(|gpu| uuid(GpuVendor::Amd, gpu).is_some());
@@ -147,7 +148,7 @@ impl Seen {
     }
 }
 
-/// As the vendor's runtime takes it.
+/// Id in the format that the vendor's runtime accepts; `None` if the id has another format.
 fn uuid(vendor: GpuVendor, gpu: &GpuIdentity) -> Option<String> {
     let uuid = gpu.uuid.present()?;
     match vendor {
@@ -192,7 +193,7 @@ mod tests {
         inventory
     }
 
-    /// A slot between them is a screen's.
+    /// Slot 1 is a display adapter.
     const AMD: [(u32, &str); 3] = [
         (0, "72d3aeb2a8ebba0e"),
         (2, "9FF0C5F642C689C2"),
@@ -210,13 +211,13 @@ mod tests {
             choice.uuids,
             ["GPU-9ff0c5f642c689c2", "GPU-880ed6479d653a85"]
         );
-        // A name that no runtime would know, and its numbers are not the bus's.
+        // No runtime accepts this id, and the runtime's numbers differ from the order on the bus.
         let odd = [AMD[0], (2, "0x12"), AMD[2]];
         gpus.observe(&read(Outcome::Complete, &odd));
         assert_eq!(gpus.choose(2).await, None);
     }
 
-    /// Between two that work can use there is one of a guest's, nearer to the first.
+    /// Slot 1, between two usable GPUs, is passed to a guest and is nearer to slot 0 than slot 2 is.
     #[tokio::test]
     async fn an_amd_gpu_that_is_given_away_is_not_chosen() {
         let mut node = read(Outcome::Complete, &AMD);
@@ -234,7 +235,7 @@ mod tests {
         gpus.observe(&node);
         assert_eq!(gpus.choose(2).await.unwrap().slots, [2, 3]);
         assert_eq!(gpus.choose(3).await, None, "all that work can use");
-        // One of them is without an id: which two of three is not to be said.
+        // One usable GPU has no id, so the selection is ambiguous.
         node.facts.gpu_count = Reading::Present(4);
         gpus.observe(&node);
         assert_eq!(gpus.choose(2).await, None);

@@ -1,4 +1,4 @@
-//! How the agent comes to its credentials, and how it keeps them.
+//! Agent credentials: enrolment and renewal.
 
 use crate::data_dir::{DataDir, Membership};
 use crate::error::StartError;
@@ -13,16 +13,16 @@ use lattice_quorum_types::{NodeId, UnixMillis};
 use rustls_pki_types::CertificateSigningRequestDer;
 use std::net::SocketAddr;
 
-/// What membership gives.
+/// Result of enrolment.
 pub(crate) struct Member {
     pub(crate) credentials: Credentials,
-    /// The gossip cell that enrolment told.
+    /// Gossip cell that enrolment assigned.
     pub(crate) cell: Option<String>,
-    /// Mesh addresses of quorum members, to renew with.
+    /// Mesh addresses of quorum members, for renewal.
     pub(crate) quorum: Vec<SocketAddr>,
 }
 
-/// Takes the given credentials, or those of an earlier enrolment while they count, or enrols.
+/// Returns the supplied credentials, or valid credentials of an earlier enrolment, or enrols the node.
 pub(crate) async fn member(
     settings: &Settings,
     edges: &Edges,
@@ -73,7 +73,7 @@ async fn kept_or_enrolled(
     }
     let join = settings.join.as_ref().ok_or(StartError::NotEnrolled)?;
     let Enrolled { credentials, cell } = enrol(settings, join, edges).await?;
-    // The certificate comes last: with it, enrolment is done.
+    // The certificate is saved last: its presence marks a complete enrolment.
     let quorum = settings.quorum.clone();
     data.write_membership(&Membership {
         cell: cell.clone(),
@@ -87,7 +87,7 @@ async fn kept_or_enrolled(
     })
 }
 
-/// Why nobody would let in who shows these credentials; `None`: everybody should.
+/// Reason that peers reject these credentials; `None`: the credentials are valid.
 fn why_useless(
     credentials: &Credentials,
     now: UnixMillis,
@@ -112,9 +112,10 @@ async fn enrol(
     Ok(asked.ok_or(StartError::NoQuorum)??)
 }
 
-/// Where a running agent's next certificate comes from: quorum members, who know it by the present
-/// one. Where that has ended (nobody renewed while the quorum was away), the join token is used, if
-/// it is still there.
+/// Source of a running agent's next certificate.
+///
+/// Quorum members renew a certificate that is still valid. If it has expired (no renewal while the quorum was
+/// unreachable), the join token is used, if one is configured.
 pub(crate) struct NextCertificate {
     members: AskMembers,
     mesh: WeakMesh,
@@ -149,7 +150,7 @@ impl NextCertificate {
         }
     }
 
-    /// The token, once the certificate has ended.
+    /// Join settings, once the certificate has expired.
     fn last_resort(&self) -> Option<&JoinSettings> {
         let expires_at = self.mesh.upgrade()?.expires_at();
         let has_ended = self.config.clock.now() > expires_at;

@@ -1,16 +1,15 @@
-//! The daemon `lattice-agent`: probes, gossip and the executor of one node.
+//! Library of the daemon `lattice-agent`: probes, gossip and the executor of one node.
 //!
-//! It tells what the node is (class digests by gossip, preimages and inventory on request) and
-//! runs what control dispatches to it. It decides nothing about placement, holds no limit and
-//! never writes to the quorum: it reports to control.
+//! The agent publishes what the node is: class digests by gossip, preimages and the inventory on request. It runs the
+//! allocations that control dispatches to the node. The agent takes no placement decision, holds no limit and never
+//! writes to the quorum: it reports to control.
 //!
-//! A rank runs below a *supervisor*: the running binary executed again, one per allocation
-//! attempt, outliving the agent. What either of them knows is in the attempt's folder
-//! ([`attempt`]), never only in memory. Every binary that holds agents begins with
-//! [`child::run_if_child`].
+//! A rank runs below a *supervisor*: the running binary executed again, one per allocation attempt. A supervisor
+//! outlives its agent. All state of the agent and the supervisor about an attempt is in the attempt's folder
+//! ([`attempt`]), never only in memory. Every binary that contains agents calls [`child::run_if_child`] first.
 //!
-//! Begin with [`App`]; then [`executor::Executor`] (running work), [`supervisor`] (one rank) and
-//! [`node::Publication`] (what is announced).
+//! Start reading at [`App`]; then [`executor::Executor`] (running allocations), [`supervisor`] (one rank) and
+//! [`node::Publication`] (what the node publishes).
 
 mod announce;
 mod app;

@@ -10,9 +10,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Tells what this node is, and runs what control dispatches to it.
+/// Node agent: publish what this node is, and run the allocations that control dispatches to it.
 ///
-/// SIGTERM ends it in order, and what runs goes on; SIGHUP changes nothing.
+/// SIGTERM stops the agent in order; running jobs continue. SIGHUP has no effect.
 #[derive(Debug, Parser)]
 #[command(
     name = "lattice-agent",
@@ -22,20 +22,20 @@ use tokio::signal::unix::{SignalKind, signal};
 struct Args {
     #[command(subcommand)]
     command: Option<Command>,
-    /// The configuration file; without one, defaults and LATTICE_… variables count.
+    /// Configuration file. Without one, defaults and LATTICE_… environment variables apply.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Check the configuration and what it names, print every mistake, and exit.
+    /// Check the configuration and the files that it names, print every mistake, and exit.
     #[arg(long)]
     check_config: bool,
 }
 
-/// Without one it is the daemon.
+/// Subcommands of the agent binary. Without a subcommand, the binary runs the daemon.
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Print what this machine, or a captured one, is.
+    /// Print the inventory of this machine, or of a captured one.
     Probe(ProbeArgs),
-    /// Write what this machine is to one file, which `probe --root` reads on any machine.
+    /// Capture this machine into one file, which `probe --root` reads on any machine.
     Capture(CaptureArgs),
 }
 
@@ -70,15 +70,15 @@ fn start(args: &Args) -> anyhow::Result<()> {
     }
     log::start(filter);
     let settings = config.into_settings()?;
-    // One thread: an agent must stay invisible beside the work it looks after, and waking another
-    // costs more than what there is to do. Probes and disks are waited for on threads of their own.
+    // One thread: the agent must not disturb the jobs on its node. Waking a second thread costs more than the work it
+    // would do. Probes and disk accesses run on blocking threads.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .max_blocking_threads(8)
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
     let ended = runtime.block_on(run(settings));
-    // A read that waits for its deadline holds nobody up.
+    // A read that waits for its deadline must not delay the exit.
     runtime.shutdown_background();
     ended
 }
@@ -89,7 +89,7 @@ async fn run(settings: lattice_agent::Settings) -> anyhow::Result<()> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hangup = signal(SignalKind::hangup())?;
     let mut app = App::bind(settings, edges).await?;
-    // Nobody need read it, and its disk may be full.
+    // A failure is ignored: the line has no required reader, and its disk may be full.
     let _ = writeln!(
         std::io::stdout(),
         "lattice-agent {} listens on udp {}",

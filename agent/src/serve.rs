@@ -1,4 +1,4 @@
-//! What the agent answers on the mesh. Who may ask is part of each request's type.
+//! Request handlers of the agent on the mesh. The type of each request states which roles may call it.
 
 use crate::claim::Claims;
 use crate::executor::Executor;
@@ -14,10 +14,10 @@ use lattice_quorum_types::wire::{
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Longest that another agent is waited for.
+/// Longest wait for the answer of another agent, milliseconds.
 const PING_PEER_MS: u64 = 5000;
 
-/// What is served from.
+/// State that the handlers serve from.
 pub(crate) struct Served {
     pub(crate) node: NodeId,
     pub(crate) boot_id: String,
@@ -26,11 +26,11 @@ pub(crate) struct Served {
     pub(crate) history: NodeHistory,
     pub(crate) health: NodeHealth,
     pub(crate) executor: Executor,
-    /// It holds the handlers, which must not hold it.
+    /// Weak, because the mesh holds the handlers: a strong reference would be a cycle.
     pub(crate) mesh: WeakMesh,
 }
 
-/// Every call an agent answers.
+/// Router with every call that an agent answers.
 pub(crate) fn router(served: Served) -> Router {
     let Served {
         node,
@@ -138,7 +138,7 @@ pub(crate) fn router(served: Served) -> Router {
         })
 }
 
-/// Whether another agent answers this one.
+/// Pings another agent from this agent.
 async fn ping_peer(mesh: &WeakMesh, wanted: PingPeer) -> Result<Pong, String> {
     let mesh = mesh.upgrade().ok_or("this agent is stopping")?;
     let expect = Expect::exactly(Role::Agent, wanted.node.as_str());
@@ -147,7 +147,7 @@ async fn ping_peer(mesh: &WeakMesh, wanted: PingPeer) -> Result<Pong, String> {
     answer.map_err(|error| error.to_string())
 }
 
-/// Goes on to its end also when the call it serves is dropped.
+/// Runs `work` to its end even if the call that started it is dropped.
 async fn whole<T: Send + 'static>(
     work: impl Future<Output = T> + Send + 'static,
 ) -> Result<T, Failed> {

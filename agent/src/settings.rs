@@ -1,4 +1,4 @@
-//! Checked values an agent runs with, and the edges a test or a demo replaces.
+//! Checked settings of an agent, and the external dependencies that a test or a demo replaces.
 
 use crate::executor::{
     Accounts, AgentUser, CgroupSettings, CheckpointSettings, Hooks, Ids, OWN_PROGRAM, OrphanPolicy,
@@ -15,108 +15,108 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What changes a node makes itself heard: a boot and an agent's start are read at once, devices
-/// and drivers are told of by the kernel. What is flashed without any of these counts from the next
-/// boot on, as a rule. So the usual read is a safety net, and a full probe costs tens of
-/// milliseconds and starts the driver's child: four times a day, not 288 times.
+/// Default interval between two full probes.
+///
+/// Most changes cause a read without it: a boot and an agent start are read at once, and the kernel reports events of
+/// devices and drivers. Firmware that is flashed without any of these usually takes effect at the next boot. The
+/// periodic read is a safety net. A full probe costs tens of milliseconds and starts the driver's child: hence 4 probes
+/// per day, not 288.
 pub const PROBE_INTERVAL: Duration = Duration::from_secs(6 * 3600);
-/// Long enough for a device that is being reset to come back.
+/// Default delay before a difference is read a second time: long enough for a device under reset to return.
 pub const CONFIRM_AFTER: Duration = Duration::from_secs(30);
-/// A read costs tens of milliseconds of a core, and starts the driver's child: many callers share
-/// one.
+/// Age up to which callers share one read. A read costs tens of milliseconds of a core and starts the driver's child.
 pub const FRESH_FOR: Duration = Duration::from_secs(2);
-/// What a node may cost in output per rank and stream, unless configured.
+/// Default of [`WorkSettings::output_cap_bytes`], per rank and stream.
 pub const OUTPUT_CAP_BYTES: u64 = 64 << 20;
-/// Where an agent that is root keeps what supervisors share with jobs.
+/// Runtime folder of an agent that is root: files and sockets that supervisors share with jobs.
 const RUNTIME_DIR: &str = "/run/lattice";
 /// Default of [`WorkSettings::checkpoint_poll`].
 pub const CHECKPOINT_POLL: Duration = Duration::from_millis(100);
-/// Between SIGTERM and SIGKILL.
+/// Default time between SIGTERM and SIGKILL.
 pub const GRACE: Duration = Duration::from_secs(30);
-/// How long output stays readable after the end.
+/// Default time for which output stays readable after the end of a rank.
 pub const KEEP_OUTPUT: Duration = Duration::from_secs(24 * 3600);
-/// Where the system's accounts end on common distributions.
+/// Default lowest uid of job accounts: system accounts are below it on common distributions.
 pub const MIN_UID: u32 = 1000;
 
-/// Everything an agent is told.
+/// All settings of an agent.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// The node's name; that of its certificate.
+    /// Name of the node, equal to the name in its certificate.
     pub node: NodeId,
     /// The UDP address to listen on; port 0 takes a free one.
     pub listen: SocketAddr,
-    /// The agent's folder.
+    /// Data directory of the agent.
     pub data_dir: PathBuf,
-    /// Mesh addresses of the controls: they are reported to, and asked first about the cell.
+    /// Mesh addresses of the controls: targets of reports, and the first seeds of the gossip cell.
     pub control: Vec<SocketAddr>,
-    /// Mesh addresses of quorum members, tried in turn: for enrolment and renewal.
+    /// Mesh addresses of quorum members, tried in turn for enrolment and renewal.
     pub quorum: Vec<SocketAddr>,
-    /// How to become a member. Not looked at while the data directory holds a certificate that
-    /// counts.
+    /// Enrolment. Not used while the data directory holds a valid certificate.
     pub join: Option<JoinSettings>,
-    /// The node's topology group, where control's own file does not say it.
+    /// Topology group of the node, for clusters where control's own file does not define it.
     pub topology_group: Option<String>,
-    /// Gossip.
+    /// Gossip settings.
     pub gossip: GossipSettings,
-    /// Probing.
+    /// Probe settings.
     pub probe: ProbeSettings,
-    /// Health checks.
+    /// Health check settings.
     pub health: HealthSettings,
-    /// Running work.
+    /// Execution of jobs.
     pub executor: WorkSettings,
 }
 
-/// How to enrol.
+/// Enrolment settings.
 #[derive(Debug, Clone)]
 pub struct JoinSettings {
-    /// Proof of permission; carries the authority's pin.
+    /// Join token: proof of permission; contains the pin of the CA.
     pub token: JoinToken,
-    /// Take over a name that is enrolled already.
+    /// Take over a node name that is enrolled already.
     pub replace: bool,
 }
 
-/// How to gossip.
+/// Gossip settings.
 #[derive(Debug, Clone, Default)]
 pub struct GossipSettings {
-    /// The cell; `None` is the one enrolment told.
+    /// Name of the gossip cell; `None`: the cell assigned at enrolment.
     pub cell: Option<CellName>,
-    /// Agents to ask besides the controls.
+    /// Agents to contact in addition to the controls.
     pub seeds: Vec<(SocketAddr, Role)>,
-    /// Between two rounds; `None` is gossip's own default.
+    /// Time between two rounds; `None`: the default of the gossip crate.
     pub interval: Option<Duration>,
-    /// Where others reach this process; `None` is where it listens.
+    /// Address that peers use for this process; `None`: the listening address.
     pub advertise: Option<SocketAddr>,
 }
 
-/// How to run work.
+/// Executor settings.
 #[derive(Debug, Clone)]
 pub struct WorkSettings {
-    /// Whether work is run at all.
+    /// Whether this node runs jobs.
     pub enabled: bool,
-    /// Everybody's work runs as this account; `None`: as the account of the submitter's name.
+    /// Account that runs every job; `None`: the account of the submitter.
     pub run_as: Option<Ids>,
-    /// The site's list of who is whom; see [`UserMap`].
+    /// The site's map from principals to accounts; see [`UserMap`].
     pub user_map: Option<PathBuf>,
-    /// An agent that is not root may run work, as itself.
+    /// Whether an agent that is not root may run jobs as its own user.
     pub allow_same_user: bool,
-    /// Lower uids never run work.
+    /// Lowest uid that may run jobs.
     pub min_uid: u32,
-    /// Whether ranks are put into cgroups.
+    /// Cgroups of ranks.
     pub cgroup: CgroupSettings,
-    /// What is done with processes of which nothing is recorded.
+    /// Policy for processes of an attempt without a record.
     pub orphans: OrphanPolicy,
-    /// What the site runs around ranks, and before the node goes back into service.
+    /// Site hooks: around ranks, and before the node returns to service.
     pub hooks: Hooks,
-    /// Holds what supervisors share with jobs that write checkpoints; `None`: `/run/lattice` for root, and
-    /// for another user a folder in the data directory.
+    /// Folder that supervisors share with jobs that write checkpoints. `None`: `/run/lattice` for root; for another
+    /// user a folder in the data directory.
     pub runtime_dir: Option<PathBuf>,
-    /// Between two looks at what a job says of a checkpoint.
+    /// Time between two reads of a job's checkpoint status.
     pub checkpoint_poll: Duration,
-    /// Most bytes kept of each output of a rank.
+    /// Most bytes kept of each output stream of a rank.
     pub output_cap_bytes: u64,
-    /// Between SIGTERM and SIGKILL.
+    /// Time between SIGTERM and SIGKILL.
     pub grace: Duration,
-    /// How long the output of an ended rank stays readable.
+    /// Time for which the output of an ended rank stays readable.
     pub keep_output: Duration,
 }
 
@@ -141,7 +141,7 @@ impl Default for WorkSettings {
 }
 
 impl Settings {
-    /// An agent with every default, probing `host`.
+    /// Default settings of an agent that probes `host`.
     pub fn new(node: NodeId, listen: SocketAddr, data_dir: PathBuf, host: Host) -> Self {
         Self {
             node,
@@ -196,26 +196,24 @@ impl Settings {
     }
 }
 
-/// What an agent touches of the world.
+/// External dependencies of an agent: clock, accounts, program and mesh limits.
 #[derive(Clone)]
 pub struct Edges {
-    /// Given credentials are used as they are; `None` takes them from the data directory, or
-    /// enrols.
+    /// Credentials to use as they are; `None`: load them from the data directory, or enrol.
     pub credentials: Option<Credentials>,
-    /// Tells the time.
+    /// Clock.
     pub clock: Arc<dyn Clock>,
-    /// Executed as the supervisor: a binary whose `main` begins with
-    /// [`crate::child::run_if_child`].
+    /// Binary to execute as the supervisor. Its `main` must begin with [`crate::child::run_if_child`].
     pub program: PathBuf,
     /// Local accounts.
     pub accounts: Accounts,
-    /// Who the agent is.
+    /// User that the agent runs as.
     pub user: AgentUser,
-    /// Boot id of the machine that processes run on.
+    /// Boot id of the machine that runs the processes.
     pub boot_id: String,
     /// Limits of the mesh.
     pub mesh: MeshConfig,
-    /// What this build writes of each class; a test plays an earlier or a later one.
+    /// Schema version that this build writes for each class. Tests set earlier or later versions.
     pub schemas: Schemas,
 }
 
@@ -229,7 +227,7 @@ impl std::fmt::Debug for Edges {
 }
 
 impl Edges {
-    /// This machine and this process.
+    /// Dependencies of the production daemon: this machine and this process.
     ///
     /// # Errors
     /// The kernel's boot id could not be read.

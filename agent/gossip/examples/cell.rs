@@ -1,10 +1,10 @@
-//! A cell of N members in one process, measured: what a member costs.
+//! Cell of N members in one process: measures the cost of a member.
 //!
-//! `cargo run --profile dist -p lattice-gossip --example cell -- [members] [interval ms] [seconds]
-//! [thousandths of all keys that change per second]`
+//! `cargo run --profile dist -p lattice-gossip --example cell -- [members] [interval ms] [seconds] [thousandths of all
+//! keys that change per second]`
 //!
-//! All members share this process, so its CPU time is divided by their number. Bytes are counted
-//! by QUIC, without IP and UDP headers.
+//! All members share this process, so its CPU time is divided by their number. QUIC counts the bytes, without IP and
+//! UDP headers.
 #![allow(clippy::print_stdout, reason = "an example shows")]
 
 use lattice_gossip::{
@@ -23,7 +23,7 @@ use std::{
 
 const DAY: Duration = Duration::from_secs(86_400);
 const CLASSES: [&str; 6] = ["gpu", "nic", "bios", "kernel", "cpu", "memory"];
-/// Keys of a member: the classes and seven others.
+/// Number of keys of a member: the classes and seven others.
 const KEYS: f64 = 13.0;
 
 struct Member {
@@ -32,7 +32,7 @@ struct Member {
     says: Published,
 }
 
-/// What an agent with six classes says.
+/// Published state of an agent with six classes.
 fn says(n: usize) -> Published {
     let mark = format!("1:{}", "ab".repeat(32));
     Published {
@@ -82,7 +82,7 @@ async fn join(
     Ok(Member { mesh, cell, says })
 }
 
-/// Until `wanted` holds for everyone.
+/// Waits until `wanted` holds for all members.
 async fn everywhere(members: &[Member], wanted: impl Fn(&Snapshot) -> bool) {
     for member in members {
         let mut changes = member.cell.changes();
@@ -93,7 +93,7 @@ async fn everywhere(members: &[Member], wanted: impl Fn(&Snapshot) -> bool) {
 /// CPU time of this process so far.
 fn cpu() -> Result<Duration, Box<dyn Error>> {
     let stat = std::fs::read_to_string("/proc/self/stat")?;
-    // The name, in parentheses, may hold blanks; times are the 12th and 13th after it, in 1/100 s.
+    // The name, in parentheses, may contain blanks; the times are the 12th and 13th field after it, in 1/100 s.
     let (_, after) = stat.rsplit_once(')').ok_or("no name in /proc/self/stat")?;
     let ticks = after.split_ascii_whitespace().skip(11).take(2);
     let ticks: Result<Vec<u64>, _> = ticks.map(str::parse).collect();
@@ -118,7 +118,7 @@ fn traffic(members: &[Member]) -> Traffic {
     all
 }
 
-/// Keys change, for `length`.
+/// Changes keys for `length`.
 async fn live(
     members: &mut [Member],
     length: Duration,
@@ -142,7 +142,7 @@ async fn live(
     Ok(())
 }
 
-/// Measures `length` of everyday life and prints what a member costs.
+/// Measures `length` of normal operation, and prints the cost of a member.
 async fn measure(
     members: &mut [Member],
     length: Duration,
@@ -191,7 +191,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let count = usize::try_from(numbers.next().transpose()?.unwrap_or(64))?.max(2);
     let interval = Duration::from_millis(numbers.next().transpose()?.unwrap_or(2000));
     let length = Duration::from_secs(numbers.next().transpose()?.unwrap_or(60));
-    // 2 %: much more than a quiet cell changes.
+    // 2 %: far more than in a quiet cell.
     let thousandths = numbers.next().transpose()?.unwrap_or(20).max(1) as f64;
     let authority = Authority::create("example", Validity::from_now(SystemClock.now(), DAY))?;
 
@@ -209,7 +209,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         thousandths / 10.0,
         started_at.elapsed().as_secs_f64()
     );
-    // Lets the connections of the first rounds be made.
+    // Lets the connections of the first rounds be established.
     live(&mut members, interval * 30, thousandths).await?;
     measure(&mut members, length, thousandths).await?;
 

@@ -1,4 +1,4 @@
-//! A cell this process is in.
+//! Gossip cell that this process is a member of.
 
 use crate::{
     Belief, CellName, CellStats, Member, NotPublishable, Published, Snapshot, door::Door,
@@ -12,7 +12,7 @@ use tokio::{
 };
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// A cell this process is in. Clones share it; the last one dropped leaves the cell.
+/// Gossip cell that this process is a member of. Clones share it; dropping the last one leaves the cell.
 #[derive(Clone)]
 pub struct Cell {
     shared: Arc<Shared>,
@@ -57,18 +57,20 @@ impl Cell {
         }
     }
 
-    /// Which.
+    /// Name of the cell.
     pub fn name(&self) -> &CellName {
         &self.shared.door.name
     }
 
-    /// Who this process is in it.
+    /// Identity of this process in the cell.
     pub fn identity(&self) -> &Identity {
         &self.shared.identity
     }
 
-    /// From now on says this of itself, and nothing it said before. Unchanged values cost
-    /// nothing. Returns at once; refuses what would be too much for everyone else.
+    /// Replaces the published state of this process. Unchanged values cost nothing. Returns at once.
+    ///
+    /// # Errors
+    /// The state exceeds the limits of a member, or contains an invalid text.
     pub fn publish(&self, published: &Published) -> Result<(), NotPublishable> {
         let texts = text::to_texts(published)?;
         self.shared.publish.send_if_modified(|last| {
@@ -81,34 +83,34 @@ impl Cell {
         Ok(())
     }
 
-    /// Everyone known now.
+    /// Latest snapshot of the cell.
     pub fn snapshot(&self) -> Arc<Snapshot> {
         self.shared.changes.borrow().clone()
     }
 
-    /// Everyone known now, in order of identity.
+    /// All known members, in order of identity.
     pub fn members(&self) -> Vec<Arc<Member>> {
         self.snapshot().members.values().cloned().collect()
     }
 
-    /// What is known of one member now.
+    /// Present state of one member.
     pub fn member(&self, identity: &Identity) -> Option<Arc<Member>> {
         self.snapshot().members.get(identity).cloned()
     }
 
-    /// The latest snapshot, and each later one as it is taken; snapshots in between may be
-    /// skipped by a slow reader. Its sender ends when the cell is left.
+    /// Receiver of snapshots: the latest one and each later one. A slow reader may skip snapshots. The sender is
+    /// dropped when the cell is left.
     pub fn changes(&self) -> watch::Receiver<Arc<Snapshot>> {
         self.shared.changes.clone()
     }
 
-    /// What the cell has done so far.
+    /// Counters of the cell.
     pub fn stats(&self) -> CellStats {
         self.shared.door.counters.read()
     }
 
-    /// Leaves the cell: the others see this process fall silent. Returns when nothing of it runs
-    /// any more, after about 2 s at most. Idempotent.
+    /// Leaves the cell; other members then see this process as silent. Returns once all tasks have ended, after about 2
+    /// s at most. Idempotent.
     pub async fn leave(&self) {
         self.shared.stop.cancel();
         let mut task = self.shared.task.lock().await;
@@ -118,7 +120,7 @@ impl Cell {
         }
     }
 
-    /// How many others are heard of now.
+    /// Number of alive members, without this process.
     pub fn alive_others(&self) -> usize {
         let snapshot = self.snapshot();
         let own = snapshot.members.get(self.identity());

@@ -1,31 +1,32 @@
-//! How a cell is joined.
+//! Cell configuration.
 
 use lattice_mesh::Role;
 use std::{fmt, net::SocketAddr, str::FromStr, sync::Arc, time::Duration};
 
-/// Longest cell name, bytes: it stands in front of every message.
+/// Longest cell name, bytes: each message begins with the name.
 const MAX_CELL_BYTES: usize = 64;
-/// Quick enough to see a changed digest in seconds; measured cost grows with its inverse.
+/// Default interval: a changed digest spreads in seconds. The measured cost grows with the inverse of the interval.
 const DEFAULT_INTERVAL: Duration = Duration::from_secs(2);
-/// A dead member's entry weighs on every message until half of this has passed.
+/// Default of [`CellConfig::forget_after`]. The entry of a dead member adds to every message until half of this time
+/// has passed.
 const DEFAULT_FORGET_AFTER: Duration = Duration::from_secs(600);
 
-/// Why a text is not a cell name.
+/// Text that is not a valid cell name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{text:?} is not a cell name: 1 to 64 letters, digits, '.', '_' or '-', beginning with a letter or a digit"
 )]
 pub struct InvalidCellName {
-    /// As given.
+    /// Rejected text, at most 80 characters.
     pub text: String,
 }
 
-/// A gossip cell's name.
+/// Name of a gossip cell.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CellName(Arc<str>);
 
 impl CellName {
-    /// The text.
+    /// Name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -59,36 +60,36 @@ impl fmt::Debug for CellName {
     }
 }
 
-/// A member known beforehand, from whom the others are learned. Its certificate must have the
-/// role; its name need not be known.
+/// Member that is known from the configuration, and introduces the others. Its certificate must have the role; its name
+/// need not be known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seed {
-    /// Its mesh address.
+    /// Mesh address.
     pub addr: SocketAddr,
-    /// Agent or control.
+    /// Role: agent or control.
     pub role: Role,
 }
 
-/// How a cell is joined.
+/// Configuration of a cell.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CellConfig {
-    /// The cell. Members of another cell of that name in another cluster are refused by the mesh.
+    /// Name of the cell. The mesh rejects members of a cell with the same name in another cluster.
     pub name: CellName,
-    /// Whom to ask first. One that answers is enough.
+    /// First members to contact. One that answers is enough.
     pub seeds: Vec<Seed>,
-    /// Between two rounds; 50 ms to 60 s.
+    /// Time between two rounds; 50 ms to 60 s.
     pub interval: Duration,
-    /// Tells this run of the process from earlier ones: must be higher than in any earlier run.
-    /// Milliseconds since 1970 at the start of the process will do.
+    /// Generation of this process: must be higher than in any earlier run. Milliseconds since 1970 at the start of the
+    /// process are suitable.
     pub generation: u64,
-    /// Where others reach this process; `None` is where the mesh listens.
+    /// Address that peers use for this process; `None`: the listening address of the mesh.
     pub advertise: Option<SocketAddr>,
-    /// A member not heard of for this long is forgotten.
+    /// Time of silence after which a member is forgotten.
     pub forget_after: Duration,
 }
 
 impl CellConfig {
-    /// Without seeds, at the usual pace.
+    /// Configuration without seeds, with default times.
     pub fn new(name: CellName, generation: u64) -> Self {
         Self {
             name,

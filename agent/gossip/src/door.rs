@@ -1,4 +1,4 @@
-//! Where messages of one cell come in, and what is known of their senders.
+//! Inbox of one cell, and the identities of its senders.
 
 use crate::{
     CellName,
@@ -15,26 +15,26 @@ use std::{
 };
 use tokio::sync::mpsc;
 
-/// Messages that wait to be decoded. A member of a full cell gets about 10 a round.
+/// Capacity of the inbox, messages. A member of a full cell gets about 10 per round.
 const INBOX: usize = 256;
-/// Addresses remembered with who answers there.
+/// Most addresses with a remembered identity.
 const MAX_KNOWN: usize = 4096;
 
-/// A message and the address to answer to.
+/// Received message with its sender's address.
 #[derive(Debug)]
 pub(crate) struct Inbound {
     pub(crate) from: SocketAddr,
     pub(crate) bytes: Bytes,
 }
 
-/// One cell's entrance. Shared by the mesh's handler and the cell's tasks; owns neither.
+/// Entrance of one cell, shared by the mesh's handler and the cell's tasks. It owns neither.
 #[derive(Debug)]
 pub(crate) struct Door {
     pub(crate) name: CellName,
     pub(crate) counters: Counters,
     inbox: Mutex<Option<mpsc::Sender<Inbound>>>,
     rates: Mutex<PeerRates>,
-    /// Who was seen, by certificate, at an address.
+    /// Identity last seen at an address, by certificate.
     known: Mutex<HashMap<SocketAddr, Identity>>,
 }
 
@@ -49,19 +49,19 @@ impl Door {
         }
     }
 
-    /// A new inbox; the one before is closed.
+    /// Opens a new inbox and closes the previous one.
     pub(crate) fn open(&self) -> mpsc::Receiver<Inbound> {
         let (sender, receiver) = mpsc::channel(INBOX);
         *self.inbox.lock() = Some(sender);
         receiver
     }
 
-    /// Takes no more messages; who reads them is told.
+    /// Closes the inbox: its reader sees the end of the channel.
     pub(crate) fn close(&self) {
         *self.inbox.lock() = None;
     }
 
-    /// Takes a message, or drops and counts it.
+    /// Queues a message, or drops and counts it.
     pub(crate) fn deliver(&self, caller: Caller, bytes: Bytes) {
         add(&self.counters.received, 1);
         add(&self.counters.received_bytes, bytes.len() as u64);
@@ -78,7 +78,7 @@ impl Door {
         }
     }
 
-    /// What came from there was no gossip.
+    /// Counts an undecodable message, and penalises its sender.
     pub(crate) fn garbage(&self, from: SocketAddr) {
         add(&self.counters.garbage, 1);
         if let Some(peer) = self.known_at(from) {
@@ -86,7 +86,7 @@ impl Door {
         }
     }
 
-    /// As if it had come and been let in.
+    /// Queues a message without the checks of [`Door::deliver`].
     #[cfg(test)]
     pub(crate) async fn inject(&self, message: Inbound) {
         let inbox = self.inbox.lock().clone();
@@ -106,7 +106,7 @@ impl Door {
         known.insert(addr, identity);
     }
 
-    /// Who was last seen at an address.
+    /// Identity last seen at an address.
     pub(crate) fn known_at(&self, addr: SocketAddr) -> Option<Identity> {
         self.known.lock().get(&addr).cloned()
     }

@@ -1,79 +1,79 @@
-//! What can go wrong when a cell is joined or something is published.
+//! Errors of joining a cell and of publishing.
 
 use crate::CellName;
 use std::net::SocketAddr;
 
-/// Why a cell was not joined.
+/// Reason that a cell was not joined.
 #[derive(Debug, thiserror::Error)]
 pub enum JoinError {
-    /// This process is in that cell already.
+    /// This process is a member of that cell already.
     #[error("this process is in gossip cell {cell} already")]
     AlreadyJoined {
-        /// The cell.
+        /// Name of the cell.
         cell: CellName,
     },
-    /// Peers could not answer: no address of ours to give them.
+    /// Peers could not answer: this process has no reachable address.
     #[error(
         "gossip needs an address that others can reach: {addr} is not one; set the advertised address"
     )]
     NoAddress {
-        /// What the mesh listens on, or was configured.
+        /// Listening address of the mesh, or the configured address.
         addr: SocketAddr,
     },
-    /// The interval is out of bounds.
+    /// The interval is out of range.
     #[error("a gossip interval of {given_ms} ms is not between 50 ms and 60000 ms")]
     Interval {
-        /// As given, milliseconds.
+        /// Configured interval, milliseconds.
         given_ms: u128,
     },
-    /// What was to be said first cannot be.
+    /// The initial state cannot be published.
     #[error(transparent)]
     NotPublishable(#[from] NotPublishable),
-    /// The codec's local sockets do not work.
+    /// The local sockets of the codec do not work.
     #[error("gossip cannot start in cell {cell}: {reason}")]
     Codec {
-        /// The cell.
+        /// Name of the cell.
         cell: CellName,
-        /// What failed.
+        /// Description of the failure.
         reason: String,
     },
 }
 
-/// Why something is not published: gossip is for a few short texts.
+/// Reason that a state is not published: gossip carries only a few short texts.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotPublishable {
-    /// More keys than a member may have.
+    /// The state has more keys than a member may have.
     #[error("{keys} gossip keys are more than the {limit} a member may have")]
     TooManyKeys {
-        /// How many.
+        /// Number of keys.
         keys: usize,
-        /// The limit.
+        /// Limit of keys.
         limit: usize,
     },
-    /// One value is too long.
+    /// A value is too long.
     #[error("gossip value {key} of {bytes} bytes is longer than {limit} bytes")]
     ValueTooLong {
-        /// Its key.
+        /// Key of the value.
         key: String,
-        /// Its length.
+        /// Length of the value, bytes.
         bytes: usize,
-        /// The limit.
+        /// Limit of the length, bytes.
         limit: usize,
     },
-    /// All together are too long.
+    /// All keys and values together are too long.
     #[error("gossip keys and values of {bytes} bytes are more than {limit} bytes")]
     TooMuch {
-        /// All of them.
+        /// Total length, bytes.
         bytes: usize,
-        /// The limit.
+        /// Limit of the total length, bytes.
         limit: usize,
     },
-    /// A text holds what its form does not allow.
+    /// A value contains invalid characters.
     #[error("gossip value {key} cannot be written: {reason}")]
     BadText {
-        /// Its key.
+        /// Key of the value.
         key: String,
-        /// What is wrong.
+        /// Description of the mistake.
         reason: &'static str,
     },
 }

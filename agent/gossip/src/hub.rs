@@ -1,4 +1,4 @@
-//! One process's gossip: which cells it is in, and which message belongs to which.
+//! Gossip of one process: its cells, and the dispatch of messages to them.
 
 use crate::{Cell, CellConfig, CellName, JoinError, Published, door::Door, run, text};
 use bytes::Bytes;
@@ -6,16 +6,16 @@ use lattice_mesh::{Caller, Mesh, Role, Router};
 use parking_lot::Mutex;
 use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
-/// The mesh's kind for gossip messages: `[length of cell name u8][cell name][chitchat's bytes]`.
+/// Mesh message kind of gossip: `[length of cell name u8][cell name][chitchat's bytes]`.
 pub const MESSAGE_KIND: u16 = 1;
-/// Who takes part. Quorum members do not: nothing here may weigh on them.
+/// Roles that take part. Quorum members do not: gossip must add no load to them.
 const MEMBERS: &[Role] = &[Role::Agent, Role::Control];
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(50);
 const LONGEST_INTERVAL: Duration = Duration::from_secs(60);
 
 pub(crate) type Doors = Mutex<HashMap<String, Arc<Door>>>;
 
-/// One process's gossip. Clones share it.
+/// Gossip of one process. Clones share it.
 #[derive(Clone, Default)]
 pub struct Gossip {
     doors: Arc<Doors>,
@@ -29,13 +29,13 @@ impl fmt::Debug for Gossip {
 }
 
 impl Gossip {
-    /// In no cell yet.
+    /// Gossip without cells.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Lets gossip messages in, from agents and controls of our cluster only. Before the mesh
-    /// serves; cells may be joined at any time after.
+    /// Adds the handler of gossip messages, which accepts agents and controls of this cluster only. Call it before the
+    /// mesh serves; cells may be joined at any time after.
     #[must_use]
     pub fn route(&self, router: Router) -> Router {
         let doors = self.doors.clone();
@@ -44,8 +44,8 @@ impl Gossip {
         })
     }
 
-    /// Joins a cell over `mesh`, whose router must be this one's. Returns as soon as gossip runs;
-    /// whether anybody answers is seen in [`Cell::changes`].
+    /// Joins a cell over `mesh`, which must serve the router of this value. Returns as soon as gossip runs;
+    /// [`Cell::changes`] shows whether members answer.
     pub async fn join(
         &self,
         mesh: &Mesh,
@@ -62,14 +62,14 @@ impl Gossip {
         }
         let texts = text::to_texts(published)?;
         let door = Arc::new(Door::new(config.name.clone(), config.interval));
-        // Leaves the cell again if starting fails, or if this future is dropped.
+        // Dropping the place leaves the cell if the start fails or this future is dropped.
         let Some(place) = self.place(door) else {
             return Err(JoinError::AlreadyJoined { cell: config.name });
         };
         run::start(place, mesh.clone(), config, addr, texts).await
     }
 
-    /// Opens a door unless there is one for its cell.
+    /// Registers a door; `None` if its cell has one already.
     pub(crate) fn place(&self, door: Arc<Door>) -> Option<Place> {
         let mut doors = self.doors.lock();
         if doors.contains_key(door.name.as_str()) {
@@ -81,7 +81,7 @@ impl Gossip {
     }
 }
 
-/// A cell's entry in its process, for as long as it is held.
+/// Registration of a cell in its process, removed on drop.
 pub(crate) struct Place {
     doors: Arc<Doors>,
     pub(crate) door: Arc<Door>,
@@ -113,7 +113,7 @@ fn split(message: &Bytes) -> Option<(&str, Bytes)> {
     Some((std::str::from_utf8(name).ok()?, bytes))
 }
 
-/// What stands in front of every message of a cell.
+/// Prefix of every message of a cell.
 pub(crate) fn header(cell: &CellName) -> Vec<u8> {
     // A cell name has at most 64 bytes.
     let mut header = vec![u8::try_from(cell.as_str().len()).unwrap_or(u8::MAX)];

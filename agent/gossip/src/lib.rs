@@ -1,16 +1,14 @@
-//! Gossip cells: what each member of a cell says of itself, and who seems to be there, spread by
-//! chitchat over the mesh.
+//! Gossip cells: state that each member publishes, and liveness of the members, spread by chitchat over the mesh.
 //!
-//! Gossip is a **hint**. Who sends a message is certain (its certificate says so), but a message
-//! may speak of other members, so one bad member could forge another's keys. Whoever drains a
-//! node, admits sensitive work or moves power asks the node itself, directly. This crate must not
-//! know what a class digest means (marks are texts here), nor any daemon; and gossip never
-//! changes ownership.
+//! Gossip is a **hint**. The sender of a message is certain (its certificate proves the identity). But a message may
+//! carry the keys of other members, so a malicious member could forge them. A caller that drains a node, admits
+//! sensitive jobs or moves power must query the node itself. This crate does not interpret class digests (marks are
+//! texts here) and depends on no daemon. Invariant: gossip never changes ownership.
 //!
-//! Begin with [`Gossip`]: one per process, [`Gossip::route`] before the mesh serves, then
-//! [`Gossip::join`] once per cell. A [`Cell`] takes what this process says ([`Published`]) and
-//! gives a [`Snapshot`] of everyone. `examples/cell.rs` runs a cell and measures it. How bytes of
-//! chitchat come out of chitchat is in `src/codec/`, the one odd place here.
+//! Start with [`Gossip`]: one per process, [`Gossip::route`] before the mesh serves, then [`Gossip::join`] once per
+//! cell. A [`Cell`] publishes the state of this process ([`Published`]) and returns a [`Snapshot`] of all members.
+//! `examples/cell.rs` runs a cell and measures its cost. `src/codec/` contains the workaround that gives access to
+//! chitchat's wire format.
 
 mod cell;
 mod codec;

@@ -1,42 +1,41 @@
-//! What a member says of itself.
+//! Published state of a member.
 
 use std::{collections::BTreeMap, fmt, str::FromStr};
 
-/// Everything a member says of itself. What is not said is not known: absent is never zero,
-/// healthy or equal.
+/// Published state of a member. An absent value is unknown: it is never zero, healthy or equal.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Published {
-    /// The mark of each conformance class, by class name: a digest's text, or why there is none.
+    /// Mark of each conformance class, by class name: the text of a digest, or the reason that it is missing.
     pub fingerprints: BTreeMap<String, String>,
     /// Digest of the node's identity document.
     pub identity: Option<String>,
-    /// What its checks say.
+    /// Health verdict of the checks.
     pub health: Option<Health>,
-    /// How busy it is.
+    /// Load.
     pub load: Option<Load>,
-    /// What it draws.
+    /// Power draw.
     pub power: Option<Power>,
-    /// Which boot and which run of the process.
+    /// Boot of the host and run of the process.
     pub boot: Option<Boot>,
-    /// The program's version.
+    /// Version of the program.
     pub version: Option<String>,
-    /// Its topology group.
+    /// Topology group.
     pub group: Option<String>,
-    /// How far its history goes, so that others know when there is more to fetch.
+    /// Last entry of the history: readers compare the mark to detect new entries.
     pub history: Option<HistoryMark>,
 }
 
-/// The verdict of a member's checks, the better before the worse: of several the greatest counts.
-/// What is not known may be worse than a fault that leaves the member usable.
+/// Verdict of a member's checks, in order of severity: the worst one of several counts. An unknown state may be worse
+/// than a fault that leaves the member usable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Verdict {
     /// All checks pass.
     Healthy,
-    /// It works with a fault.
+    /// The member works with a fault.
     Degraded,
-    /// Not all checks have run, or something that they look at cannot be read.
+    /// Some checks have not run, or an input of a check cannot be read.
     Unknown,
-    /// It must not be used.
+    /// The member must not be used.
     Faulty,
 }
 
@@ -48,7 +47,7 @@ impl Verdict {
         Verdict::Faulty,
     ];
 
-    /// Lower-case name.
+    /// Name in lower case.
     pub fn as_str(self) -> &'static str {
         match self {
             Verdict::Unknown => "unknown",
@@ -72,45 +71,45 @@ impl FromStr for Verdict {
     }
 }
 
-/// A verdict with the codes of the checks behind it.
+/// Verdict with the reason codes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Health {
-    /// The verdict.
+    /// Verdict.
     pub verdict: Verdict,
-    /// Stable codes of the checks that do not pass: letters, digits, `.`, `_`, `-`.
+    /// Stable codes of failed checks, and informational codes: letters, digits, `.`, `_`, `-`.
     pub reasons: Vec<String>,
 }
 
-/// How busy a member is.
+/// Load of a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Load {
-    /// Allocation ranks running on it.
+    /// Number of running allocation ranks.
     pub running: u32,
     /// Load average over one minute, in hundredths.
     pub load1_hundredths: u32,
 }
 
-/// What a member draws.
+/// Power draw of a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Power {
-    /// Milliwatts.
+    /// Power draw, milliwatts.
     pub milliwatts: u64,
 }
 
-/// Which boot of the host and which run of the process.
+/// Boot of the host and run of the process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Boot {
-    /// The host's boot id.
+    /// Boot id of the host.
     pub boot_id: String,
-    /// Grows with each start of the process on this host.
+    /// Incarnation: grows with each start of the process on this host.
     pub incarnation: u64,
 }
 
-/// How far a member's history goes.
+/// Position of a member's history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HistoryMark {
-    /// Names the journal; another one begins anew.
+    /// Id of the journal; a new journal starts its sequence again.
     pub journal: u64,
-    /// Number of the last entry that is on its disk.
+    /// Sequence number of the last entry on disk.
     pub seq: u64,
 }

@@ -1,17 +1,17 @@
-//! How much one peer may say: a bad one must not keep this process busy.
+//! Rate limit per peer: a malicious peer must not keep this process busy.
 
 use lattice_mesh::{Crowd, Identity, RateLimit, RateLimiter};
 use std::time::{Duration, Instant};
 
-/// Messages a peer may send per interval. An honest one sends at most about 4: its own round, an
-/// answer, and the end of ours.
+/// Messages that a peer may send per interval. A correct peer sends about 4 at most: its own round, an answer, and the
+/// end of this process's round.
 const PER_INTERVAL: u32 = 16;
-/// Messages it may send at once.
+/// Messages that a peer may send at once.
 const BURST: u32 = 48;
-/// Peers remembered at a time. All have a certificate of the cluster.
+/// Most peers in memory. All have a certificate of the cluster.
 const MAX_PEERS: usize = 4096;
 
-/// A bucket per peer. The time is given.
+/// Token bucket per peer. The caller supplies the time.
 #[derive(Debug)]
 pub(crate) struct PeerRates {
     started: Instant,
@@ -30,13 +30,13 @@ impl PeerRates {
         }
     }
 
-    /// The last message of `peer` was no gossip: it waits for an interval's share. Decoding and
-    /// logging garbage is what a bad peer could keep us busy with.
+    /// Charges `peer` an interval's share for an undecodable message. Without it, a malicious peer could keep this
+    /// process busy with decoding and logging.
     pub(crate) fn punish(&mut self, peer: &Identity) {
         self.limiter.punish(peer, PER_INTERVAL);
     }
 
-    /// Whether one more message of `peer` is let in.
+    /// Whether one more message of `peer` is admitted.
     pub(crate) fn admit(&mut self, peer: &Identity, now: Instant) -> bool {
         let now_ms = now.saturating_duration_since(self.started).as_millis();
         let now_ms = u64::try_from(now_ms).unwrap_or(u64::MAX);
@@ -77,7 +77,7 @@ mod tests {
                 rates.punish(&bad);
             }
         }
-        // The burst, then about one each interval.
+        // The burst, then about one message per interval.
         assert!((25..=40).contains(&let_in), "{let_in}");
     }
 

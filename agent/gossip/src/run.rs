@@ -1,5 +1,5 @@
-//! Keeps a cell's gossip server running: feeds it what is published, takes snapshots, and starts
-//! it again should it die.
+//! Gossip server task of a cell: passes published state to chitchat, takes snapshots, and restarts the server if it
+//! dies.
 
 use crate::{
     Cell, CellConfig, JoinError, Snapshot,
@@ -30,22 +30,21 @@ use tokio_util::sync::CancellationToken;
 
 /// A member is silent once its heartbeat is this many mean intervals late.
 const PHI_THRESHOLD: f64 = 8.0;
-/// Intervals remembered per member.
+/// Heartbeat intervals remembered per member.
 const SAMPLES: usize = 64;
-/// Each new generation of a member is one more entry in everyone's messages for a while, so a
-/// server that dies is started again no sooner than this after its last start.
+/// Shortest time between two starts of the server. Each new generation of a member adds an entry to all members'
+/// messages for a while.
 const RESTART_WAIT: Duration = Duration::from_secs(60);
-/// Looks at the state per interval: what arrives between two rounds is seen soon, and looking
-/// costs a few microseconds.
+/// State reads per interval: a read costs a few microseconds, and changes that arrive between two rounds show early.
 const LOOKS_PER_INTERVAL: u32 = 4;
-/// Controls that are told of a change at once.
+/// Most controls that receive a change at once.
 const CONTROLS_TOLD: usize = 3;
-/// A server that does not end within this is abandoned.
+/// Longest wait for the server to end; then it is abandoned.
 const SHUTDOWN_WAIT: Duration = Duration::from_secs(2);
 
 pub(crate) type Texts = Arc<BTreeMap<String, String>>;
 
-/// What one run of the server after the other needs.
+/// State that successive runs of the server share.
 struct Runner {
     place: Place,
     mesh: Mesh,
@@ -57,7 +56,7 @@ struct Runner {
     roster: Roster,
 }
 
-/// Starts the server, and the task that keeps it.
+/// Starts the server and its task.
 pub(crate) async fn start(
     place: Place,
     mesh: Mesh,
@@ -199,12 +198,12 @@ impl Runner {
         }
     }
 
-    /// Until the server ends or is to end.
+    /// Runs until the server ends or must stop.
     async fn drive(&mut self, server: &ChitchatHandle, stop: &CancellationToken) -> Ended {
         let state = server.chitchat();
         let mut live = state.lock().await.live_nodes_watcher();
         let mut ended = std::pin::pin!(server.termination_watcher());
-        // chitchat announces changes at its next round only; this looks between the rounds.
+        // chitchat announces changes only in its next round; the timer reads the state between the rounds.
         let mut look_again = tokio::time::interval(self.config.interval / LOOKS_PER_INTERVAL);
         look_again.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut seen = None;
@@ -243,8 +242,8 @@ impl Runner {
         }
     }
 
-    /// What changed here matters to controls first: gossips with them at once instead of whenever
-    /// chance does. Not more often than one looks.
+    /// Sends a local change to controls at once, because controls need it first; otherwise gossip picks its peers at
+    /// random. At most once per state read interval.
     fn tell_controls(&self, server: &ChitchatHandle, told_at: &mut Option<Instant>) {
         let pause = self.config.interval / LOOKS_PER_INTERVAL;
         if told_at.is_some_and(|at| at.elapsed() < pause) {
@@ -257,12 +256,12 @@ impl Runner {
             .filter(|m| m.identity.role() == Role::Control && m.identity != own);
         for control in controls.take(CONTROLS_TOLD) {
             *told_at = Some(Instant::now());
-            // Fails only when the server has ended, which is noticed elsewhere.
+            // Fails only if the server has ended, which another branch detects.
             let _ = server.gossip(control.addr);
         }
     }
 
-    /// Takes a snapshot, and shows it if it differs from the last.
+    /// Takes a snapshot, and publishes it if it differs from the last.
     fn look(&mut self, state: &Chitchat) {
         let next = self.roster.take(state);
         self.view.send_if_modified(|last| {
@@ -275,7 +274,8 @@ impl Runner {
     }
 }
 
-/// Differs when what any member says differs, or who is there. Who is *heard of* is announced.
+/// Hash of the membership and of all versions; it changes with any published value. Liveness is excluded: chitchat
+/// announces it.
 fn stamp(state: &Chitchat) -> u64 {
     let mut hasher = DefaultHasher::new();
     for (id, said) in state.node_states() {
@@ -289,7 +289,7 @@ fn stamp(state: &Chitchat) -> u64 {
     hasher.finish()
 }
 
-/// Makes what this process says equal to `texts`.
+/// Makes the published keys of this process equal to `texts`.
 fn apply(state: &mut Chitchat, texts: &BTreeMap<String, String>) {
     let own = state.self_node_state();
     let gone: Vec<String> = own

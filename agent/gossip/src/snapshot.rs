@@ -1,4 +1,4 @@
-//! Everyone in a cell, as gossip tells.
+//! Cell snapshots: all members according to gossip.
 
 use crate::{CellName, Published, text::from_texts};
 use chitchat::{Chitchat, ChitchatId, NodeState};
@@ -9,48 +9,47 @@ use std::{
     sync::Arc,
 };
 
-/// Members taken from gossip at most: eight times a full cell. A forger could name any number.
+/// Most members of a snapshot: eight times a full cell. A forger could invent any number.
 const MAX_MEMBERS: usize = 1024;
-/// Runs of members looked at at most, earlier ones that are not forgotten yet included.
+/// Most generations read, including earlier ones that are not forgotten yet.
 const MAX_RUNS: usize = 4096;
 
-/// Whether gossip hears of a member. No more than that: whether it is unreachable is found out by
-/// asking it.
+/// Liveness of a member in gossip. It does not show whether the member is unreachable: only a direct request does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Belief {
-    /// Its heartbeat moves.
+    /// The heartbeat advances.
     Alive,
-    /// Its heartbeat has not moved for several intervals, or was seen only once so far.
+    /// The heartbeat has not advanced for several intervals, or has been received only once so far.
     Silent,
 }
 
-/// What gossip tells of one member. A hint: another member could have forged it.
+/// State of one member in gossip. A hint: another member could have forged it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Member {
-    /// Who it is.
+    /// Identity of the member.
     pub identity: Identity,
-    /// Where its mesh endpoint is. Whoever dials it names `identity` as expected, so that a
-    /// forged address leads nowhere.
+    /// Mesh address of the member. Callers dial it with `identity` as the expected peer, so a forged address has no
+    /// effect.
     pub addr: SocketAddr,
-    /// Which run of it.
+    /// Generation of the process.
     pub generation: u64,
-    /// Whether it is heard of.
+    /// Liveness.
     pub belief: Belief,
-    /// What it says.
+    /// Published state.
     pub published: Published,
-    /// Keys of it that could not be read: of another version, or wrong.
+    /// Keys that could not be read: of another version, or invalid.
     pub unreadable: Vec<String>,
-    /// Grows within a generation with each change of what it says.
+    /// Version of the published state; grows within a generation with each change.
     pub version: u64,
 }
 
-/// A cell at one moment. Never changes; the next one is another value.
+/// Cell at one moment. Immutable; each change produces a new value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Snapshot {
-    /// The cell.
+    /// Name of the cell.
     pub cell: CellName,
-    /// Everyone known, this process included, by identity. Unchanged members are shared between
-    /// snapshots: comparing the pointers tells whether there is anything to do.
+    /// All known members, this process included, by identity. Snapshots share unchanged members, so comparing pointers
+    /// detects changes.
     pub members: BTreeMap<Identity, Arc<Member>>,
 }
 
@@ -62,28 +61,28 @@ impl Snapshot {
         }
     }
 
-    /// Members heard of.
+    /// Members with a heartbeat that advances.
     pub fn alive(&self) -> impl Iterator<Item = &Arc<Member>> {
         self.members.values().filter(|m| m.belief == Belief::Alive)
     }
 }
 
-/// `<role>/<id>`: the name of a member within chitchat. The cluster is the mesh's own, always.
+/// Name of a member within chitchat: `<role>/<id>`. The cluster is always that of the mesh.
 pub(crate) fn node_name(identity: &Identity) -> String {
     format!("{}/{}", identity.role(), identity.id())
 }
 
-/// The identity behind a name in chitchat.
+/// Identity of a chitchat name.
 pub(crate) fn identity_of(cluster: &str, name: &str) -> Option<Identity> {
     let (role, id) = name.split_once('/')?;
     Identity::new(cluster, role.parse().ok()?, id).ok()
 }
 
-/// Makes snapshots; remembers what it has read, so that only what has changed is read again.
+/// Creates snapshots, and keeps the members of the last one, so that only changed members are decoded again.
 pub(crate) struct Roster {
     cluster: String,
     cell: CellName,
-    /// Every run of every member; names in it that are no identity are not.
+    /// All generations of all members; names that are not valid identities are excluded.
     runs: HashMap<ChitchatId, Arc<Member>>,
 }
 
@@ -96,7 +95,7 @@ impl Roster {
         }
     }
 
-    /// The cell as it is now.
+    /// Snapshot of the present state.
     pub(crate) fn take(&mut self, chitchat: &Chitchat) -> Snapshot {
         let live: HashSet<&ChitchatId> = chitchat.live_nodes().collect();
         let mut last = std::mem::take(&mut self.runs);
@@ -150,7 +149,7 @@ impl Roster {
     }
 }
 
-/// Of several runs of a member the one that is heard of counts, then the latest.
+/// Order among generations of a member: an alive one comes first, then the latest.
 fn rank(member: &Member) -> (bool, u64) {
     (member.belief == Belief::Alive, member.generation)
 }
@@ -166,7 +165,7 @@ mod tests {
         ChitchatId::new(name, generation, SocketAddr::from(([127, 0, 0, 1], 7)))
     }
 
-    /// A state as gossip leaves it: `(name, generation, version, ver)` of each run.
+    /// State after gossip: `(name, generation, version, ver)` of each generation.
     fn state(runs: &[(&str, u64, u64, &str)]) -> Chitchat {
         let seeds = tokio::sync::watch::channel(HashSet::new()).1;
         let config = ChitchatConfig {

@@ -1,35 +1,35 @@
-//! What a cell has seen of its own work.
+//! Cell counters.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Counters since the cell was joined.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CellStats {
-    /// Messages handed to the mesh.
+    /// Messages passed to the mesh.
     pub sent: u64,
-    /// Their bytes, without the mesh's own.
+    /// Bytes of these messages, without the mesh's overhead.
     pub sent_bytes: u64,
-    /// Messages not sent: the peer's queue was full, or nobody is known at the address.
+    /// Messages not sent: the peer's queue was full, or the address has no known identity.
     pub unsent: u64,
-    /// Messages of this cell that came from the mesh.
+    /// Messages of this cell received from the mesh.
     pub received: u64,
-    /// Their bytes.
+    /// Bytes of these messages.
     pub received_bytes: u64,
-    /// Of those, dropped because their sender sent too many.
+    /// Received messages dropped because their sender exceeded the rate limit.
     pub over_rate: u64,
-    /// Of those, dropped because this process was too slow.
+    /// Received messages dropped because the inbox was full or closed.
     pub overflowed: u64,
-    /// Of those, dropped because they were no gossip.
+    /// Received messages dropped because they were not valid gossip.
     pub garbage: u64,
-    /// Times the codec's local sockets lost something; 0 in good health.
+    /// Messages lost in the codec's local sockets; 0 in normal operation.
     pub codec_late: u64,
-    /// Times the gossip server died and was started again.
+    /// Restarts of the gossip server after it died.
     pub restarts: u64,
 }
 
 macro_rules! counters {
     ($($name:ident),*) => {
-        /// The counters as they are counted.
+        /// Counters in atomic form.
         #[derive(Debug, Default)]
         pub(crate) struct Counters { $(pub(crate) $name: AtomicU64),* }
         impl Counters {
@@ -53,7 +53,7 @@ counters!(
     restarts
 );
 
-/// Adds to a counter.
+/// Adds `n` to a counter.
 pub(crate) fn add(counter: &AtomicU64, n: u64) {
     counter.fetch_add(n, Ordering::Relaxed);
 }

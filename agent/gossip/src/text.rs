@@ -1,9 +1,9 @@
-//! The key schema: [`Published`] as a few short texts, and back.
+//! Key schema: [`Published`] as a few short texts, and back.
 //!
 //! | key | value |
 //! |---|---|
-//! | `fp.<class>` | the class's mark |
-//! | `fp.<class>.<schema>` | its mark under the schema before, while a cluster is upgraded |
+//! | `fp.<class>` | mark of the class |
+//! | `fp.<class>.<schema>` | mark of the class under the earlier schema, during a cluster upgrade |
 //! | `id` | digest of the identity document |
 //! | `hlth` | `<verdict>` or `<verdict>:<code>,<code>...` |
 //! | `load` | `<running ranks>,<load average in hundredths>` |
@@ -13,20 +13,20 @@
 //! | `grp` | topology group |
 //! | `hist` | `<journal, hex>:<number of the last entry>` |
 //!
-//! A reader leaves out what it does not know or cannot read, and names it.
+//! A reader ignores unknown and unreadable keys, and lists them.
 
 use crate::{Boot, Health, HistoryMark, Load, NotPublishable, Power, Published};
 use std::collections::BTreeMap;
 
-/// Keys a member may have.
+/// Most keys of a member.
 const MAX_KEYS: usize = 32;
-/// Longest value, bytes: a mark is 70, a verdict with a dozen codes 300.
+/// Longest value, bytes: a mark has 70, a verdict with a dozen codes 300.
 const MAX_VALUE_BYTES: usize = 512;
-/// All keys and values of a member, bytes: 128 members fill half a megabyte.
+/// Limit of all keys and values of a member, bytes: 128 members fill half a megabyte.
 const MAX_TOTAL_BYTES: usize = 4096;
 /// Longest class name, bytes.
 const MAX_CLASS_BYTES: usize = 32;
-/// Unreadable keys named per member; a hostile one could have thousands.
+/// Most unreadable keys listed per member: a hostile member could have thousands.
 const MAX_NAMED: usize = 8;
 
 const FINGERPRINT: &str = "fp.";
@@ -52,7 +52,7 @@ fn is_plain(text: &str) -> bool {
     !text.is_empty() && !text.chars().any(char::is_control)
 }
 
-/// The texts of `published`, within all limits.
+/// Encodes `published`, within all limits.
 pub(crate) fn to_texts(published: &Published) -> Result<BTreeMap<String, String>, NotPublishable> {
     let mut texts = BTreeMap::new();
     for (class, mark) in &published.fingerprints {
@@ -146,8 +146,8 @@ fn check(texts: &BTreeMap<String, String>) -> Result<(), NotPublishable> {
     Ok(())
 }
 
-/// What can be read of a member's texts, and the keys that could not. The texts come from
-/// others: nothing in them is believed to be in bounds.
+/// Decodes the texts of a member, and lists the unreadable keys. The texts come from other processes and may exceed any
+/// limit.
 pub(crate) fn from_texts<'a>(
     texts: impl Iterator<Item = (&'a str, &'a str)>,
 ) -> (Published, Vec<String>) {
@@ -307,7 +307,7 @@ pub(crate) mod tests {
     #[test]
     fn what_cannot_be_read_is_named_and_the_rest_is_kept() {
         let long = "x".repeat(513);
-        // Nine, of which eight are named.
+        // Nine invalid keys, eight of them listed.
         let bad = [
             ("hlth", "splendid"),
             ("load", "1"),

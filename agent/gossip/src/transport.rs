@@ -1,4 +1,4 @@
-//! chitchat's transport over the mesh.
+//! Transport of chitchat over the mesh.
 
 use crate::{
     CellName, MESSAGE_KIND, Seed,
@@ -23,10 +23,10 @@ use std::{
 };
 use tokio::sync::mpsc;
 
-/// Where the server's state can be looked up once it runs.
+/// Reference to the server's state, set once the server runs.
 pub(crate) type StateSlot = Arc<OnceLock<Weak<tokio::sync::Mutex<Chitchat>>>>;
 
-/// Gives out its one socket once.
+/// Transport that opens its one socket once.
 pub(crate) struct MeshTransport(Mutex<Option<MeshSocket>>);
 
 pub(crate) struct MeshSocket {
@@ -81,8 +81,8 @@ impl MeshSocket {
         }
     }
 
-    /// Whom to expect at an address: who was seen there, else who is configured, else who gossip
-    /// says is there. The mesh refuses anyone else, so the last is safe even when forged.
+    /// Expected identity at an address: the one last seen there, else the configured role, else the one that gossip
+    /// reports. The mesh rejects any other peer, so the last is safe even if forged.
     async fn expected_at(&self, addr: SocketAddr) -> Option<Expect> {
         if let Some(identity) = self.door.known_at(addr) {
             return Some(Expect::exactly(identity.role(), identity.id()));
@@ -108,7 +108,7 @@ impl Socket for MeshSocket {
         Ok(self.advertise)
     }
 
-    /// Never waits for a peer: the mesh queues or drops.
+    /// Never waits for a peer: the mesh queues or drops the message.
     async fn send(
         &mut self,
         to: SocketAddr,

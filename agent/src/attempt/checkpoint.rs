@@ -1,4 +1,4 @@
-//! What an attempt's folder says of checkpoints.
+//! Checkpoint records of an attempt: the last request and its status.
 
 use super::durable::{write_atomically, write_durably};
 use super::{AttemptDir, RecordError};
@@ -14,39 +14,39 @@ use std::path::PathBuf;
 const ORDER: &str = "checkpoint.json";
 const STATE: &str = "checkpoint.state.json";
 
-/// How a rank is prepared for checkpoints.
+/// Checkpoint preparation of a rank.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CheckpointPlan {
-    /// As control said.
+    /// Setup as control sent it.
     pub setup: CheckpointSetup,
-    /// A folder that the rank's user may pass through and not change, for what the two sides share;
-    /// there from before the job starts until after its end.
+    /// Folder that the supervisor and the job share; the rank's user may pass through it and not change it. It exists
+    /// from before the start of the job until after its end.
     pub place: PathBuf,
-    /// Between two looks at what the job says, milliseconds.
+    /// Time between two reads of the job's status, milliseconds.
     pub poll_ms: u64,
 }
 
 impl CheckpointPlan {
-    /// The file that the job maps, in that mode.
+    /// File that the job maps, in shared-memory mode.
     pub fn shared_file(&self) -> Option<PathBuf> {
         let is_it = self.setup.mode == CheckpointMode::SharedMemory;
         is_it.then(|| self.place.join("checkpoint.shm"))
     }
 
-    /// The socket that the job connects to, in that mode.
+    /// Socket that the job connects to, in callback mode.
     pub fn socket(&self) -> Option<PathBuf> {
         let is_it = self.setup.mode == CheckpointMode::Callback;
         is_it.then(|| self.place.join("checkpoint.sock"))
     }
 
-    /// The file in which the job reads what is wanted, in that mode. Ranks may share the directory.
+    /// File from which the job reads the request, in signal mode. Ranks may share the directory.
     pub fn request_file(&self, rank: u32) -> Option<PathBuf> {
         let is_it = self.setup.mode == CheckpointMode::Signal;
         let name = format!("request.rank-{rank}");
         is_it.then(|| PathBuf::from(&self.setup.directory).join(name))
     }
 
-    /// Removes the place with what is in it.
+    /// Removes the shared folder and its files.
     pub fn remove_place(&self) -> io::Result<()> {
         match std::fs::remove_dir_all(&self.place) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -55,41 +55,41 @@ impl CheckpointPlan {
     }
 }
 
-/// The last checkpoint that was asked for.
+/// The last requested checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OrderRecord {
-    /// What is wanted.
+    /// Requested checkpoint.
     pub order: CheckpointOrder,
-    /// When the agent took it.
+    /// Time at which the agent accepted the request.
     pub asked_at: UnixMillis,
 }
 
-/// What the supervisor knows of a checkpoint.
+/// Checkpoint status as the supervisor wrote it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CheckpointState {
-    /// Which.
+    /// Number of the checkpoint.
     pub number: u32,
-    /// Where it stands.
+    /// Status of that checkpoint.
     pub status: CheckpointStatus,
 }
 
 impl AttemptDir {
-    /// The last checkpoint that was asked for.
+    /// The last requested checkpoint; `None` if there was no request.
     pub fn checkpoint_order(&self) -> Result<Option<OrderRecord>, RecordError> {
         self.read(ORDER)
     }
 
-    /// What the supervisor last wrote of a checkpoint, of that one or of one before it.
+    /// The status that the supervisor wrote last, of the requested checkpoint or of an earlier one.
     pub fn checkpoint_state(&self) -> Result<Option<CheckpointState>, RecordError> {
         self.read(STATE)
     }
 
-    /// Records that one is wanted, durably.
+    /// Records a checkpoint request, durably.
     pub fn write_checkpoint_order(&self, order: &OrderRecord) -> Result<(), RecordError> {
         self.write(ORDER, order, write_durably)
     }
 
-    /// Records where one stands: an end durably, all else so that readers never see half of it.
+    /// Records the status of a checkpoint: an end durably, any other status atomically.
     pub fn write_checkpoint_state(&self, state: &CheckpointState) -> Result<(), RecordError> {
         let how = match state.status {
             CheckpointStatus::Ended(_) => write_durably,
@@ -98,10 +98,10 @@ impl AttemptDir {
         self.write(STATE, state, how)
     }
 
-    /// Where a checkpoint stands that was asked for. One that was not whole when the job ended never
-    /// is, whoever wrote that end.
+    /// Status of a requested checkpoint. A checkpoint that was incomplete when the job ended stays incomplete,
+    /// whichever process recorded the end.
     pub fn checkpoint_status(&self, of: &OrderRecord) -> Result<CheckpointStatus, RecordError> {
-        // Before the state: a supervisor writes that first.
+        // The end is read before the status: a supervisor writes the status first.
         let end = match self.exit()? {
             Some(exit) => Some(exit),
             None => self.job_end()?,
@@ -117,7 +117,7 @@ impl AttemptDir {
     }
 }
 
-/// What becomes of a checkpoint that is not whole when its job ends.
+/// Outcome of a checkpoint that is incomplete when its job ends.
 pub fn job_ended(at: UnixMillis) -> CheckpointOutcome {
     CheckpointOutcome::Failed {
         at,

@@ -1,4 +1,4 @@
-//! Files that are whole or not there, and room kept for the ones that must not fail.
+//! Durable files: each is complete or absent, and a reserve lets the end records succeed on a full disk.
 
 use lattice_host::durable::{NewFile, replace, sync_folder_of};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
@@ -6,28 +6,27 @@ use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::path::Path;
 
-/// The names of a folder's reserves, in the order they are used.
+/// Names of a folder's reserve files, in order of use.
 const RESERVES: [&str; 2] = ["reserve", "reserve.2"];
-/// One block of common filesystems; every record written from a reserve fits.
+/// Size of a reserve: one block of common filesystems. Every record written from a reserve fits.
 const RESERVE_BYTES: usize = 4096;
-/// Mode of each record: a launch holds the environment of the user.
+/// Mode of each record: a launch record holds the user's environment.
 const MODE: u32 = 0o600;
 
-/// Writes `bytes` so that after a crash the file is the old one, the new one, or (if there was
-/// none) not there. Mode 0600.
+/// Writes `bytes` durably, with mode 0600. After a crash the file is the old one, the new one, or, if there was none
+/// before, absent.
 pub fn write_durably(path: &Path, bytes: &[u8]) -> io::Result<()> {
     replace(path, bytes, MODE)
 }
 
-/// The same without waiting for the disk: readers never see half of it, a crash of the machine
-/// may lose it.
+/// Writes `bytes` without waiting for the disk. Readers never see a partial file; a machine crash may lose it.
 pub(super) fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut file = NewFile::create(path, MODE)?;
     file.write_all(bytes)?;
     file.commit_without_sync()
 }
 
-/// Keeps room for `records` (two at most) in `folder`: files whose block and inode are taken now.
+/// Reserves space for `records` (two at most) in `folder`: files that occupy their block and inode from now on.
 pub(super) fn keep_reserve(folder: &Path, records: usize) -> io::Result<()> {
     for name in RESERVES.iter().take(records) {
         let reserve = folder.join(name);
@@ -38,12 +37,12 @@ pub(super) fn keep_reserve(folder: &Path, records: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// [`write_durably`], and from the folder's reserve where the disk has no room or no inode left.
+/// Writes as [`write_durably`] does, and from the folder's reserve if the disk has no block or no inode left.
 pub fn write_durably_from_reserve(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let Err(error) = write_durably(path, bytes) else {
         return Ok(());
     };
-    // What the disk said first is what an operator must hear.
+    // The operator needs the first error of the disk, so this one is returned.
     let mut reserves = RESERVES.iter();
     match reserves.any(|name| turn_reserve_into(name, path, bytes).is_ok()) {
         true => Ok(()),
@@ -51,8 +50,8 @@ pub fn write_durably_from_reserve(path: &Path, bytes: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Overwrites the reserve's own block, then gives it the record's name. The record before it, if
-/// any, becomes the reserve, so this can be done again and again.
+/// Overwrites the reserve's own block, then renames the reserve to the record's name. The previous record, if any,
+/// becomes the reserve, so this can be repeated.
 fn turn_reserve_into(name: &str, path: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
     let reserve = folder.join(name);

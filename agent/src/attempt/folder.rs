@@ -1,4 +1,4 @@
-//! Paths, and reading and writing the files at them.
+//! Attempt folders: paths, and access to the files at them.
 
 use super::durable::{keep_reserve, write_atomically, write_durably, write_durably_from_reserve};
 use super::lock::{Lock, holder};
@@ -15,10 +15,10 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// More than the records of an attempt with a script of usual length take.
+/// Upper bound, bytes, for the records of an attempt with a script of usual length.
 const ATTEMPT_ROOM: usize = 64 << 10;
 
-/// The folder of all attempts.
+/// Folder of all attempts.
 #[derive(Debug, Clone)]
 pub struct Attempts {
     path: PathBuf,
@@ -31,7 +31,7 @@ fn failed(path: &Path) -> impl FnOnce(io::Error) -> RecordError + '_ {
     }
 }
 
-/// Owner and permissions of a folder, if anybody but this process's user can write there.
+/// Owner and permissions of a folder that a user other than this process's could change; `None` otherwise.
 pub(crate) fn others_may_write(path: &Path) -> io::Result<Option<(u32, u32)>> {
     let meta = std::fs::metadata(path)?;
     let (uid, mode) = (meta.uid(), meta.mode() & 0o7777);
@@ -40,7 +40,7 @@ pub(crate) fn others_may_write(path: &Path) -> io::Result<Option<(u32, u32)>> {
 }
 
 impl Attempts {
-    /// Opens, or makes, the folder (mode 0700).
+    /// Opens the folder, and creates it (mode 0700) if it does not exist.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, RecordError> {
         let path = path.into();
         DirBuilder::new()
@@ -54,7 +54,7 @@ impl Attempts {
         Ok(Self { path })
     }
 
-    /// Where an attempt is, or would be.
+    /// Folder of an attempt. It need not exist.
     pub fn dir(&self, key: AttemptKey) -> AttemptDir {
         let name = format!("{}.{}", key.allocation, key.attempt);
         AttemptDir {
@@ -62,23 +62,23 @@ impl Attempts {
         }
     }
 
-    /// Keeps room for one record beside the attempts' folder; see [`AttemptDir::keep_reserve`].
+    /// Reserves space for one record in the parent of the attempts' folder; see [`AttemptDir::keep_reserve`].
     pub fn keep_reserve(&self) -> Result<(), RecordError> {
         let folder = self.path.parent().unwrap_or(&self.path);
         keep_reserve(folder, 1).map_err(failed(folder))
     }
 
-    /// The attempt whose folder `path` would be, here or in another agent's data.
+    /// Attempt key in the last component of `path`, which may lie in another agent's data directory.
     pub fn key_of(path: &Path) -> Option<AttemptKey> {
         parse_key(path.file_name()?.to_str()?)
     }
 
-    /// Where they are.
+    /// Path of the folder of all attempts.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether there is room for an attempt: takes some, and gives it back.
+    /// Checks that the disk has space for an attempt: writes a file of that size and removes it.
     pub fn check_room(&self) -> Result<(), RecordError> {
         let path = self.path.join(".check");
         let written = write_atomically(&path, &[0; ATTEMPT_ROOM]);
@@ -86,7 +86,7 @@ impl Attempts {
         written.and(gone).map_err(failed(&path))
     }
 
-    /// Makes an attempt's folder, durably. An existing one is taken over.
+    /// Creates an attempt's folder durably. An existing folder is used as it is.
     pub fn create(&self, key: AttemptKey) -> Result<AttemptDir, RecordError> {
         let dir = self.dir(key);
         dir.make()?;
@@ -95,7 +95,7 @@ impl Attempts {
         Ok(dir)
     }
 
-    /// Every attempt there is, in order.
+    /// All attempts on disk, in order of their keys.
     pub fn list(&self) -> Result<Vec<(AttemptKey, AttemptDir)>, RecordError> {
         let mut all = Vec::new();
         for entry in std::fs::read_dir(&self.path).map_err(failed(&self.path))? {
@@ -109,7 +109,7 @@ impl Attempts {
     }
 }
 
-/// `<allocation>.<attempt>`, as folders and cgroups are named.
+/// Parses `<allocation>.<attempt>`, the name of folders and cgroups.
 fn parse_key(name: &str) -> Option<AttemptKey> {
     let (allocation, attempt) = name.split_once('.')?;
     Some(AttemptKey {
@@ -118,22 +118,22 @@ fn parse_key(name: &str) -> Option<AttemptKey> {
     })
 }
 
-/// One attempt's folder. It need not exist.
+/// Folder of one attempt. It need not exist.
 #[derive(Debug, Clone)]
 pub struct AttemptDir {
     path: PathBuf,
 }
 
 impl AttemptDir {
-    /// The folder at `path`, as a supervisor is given it.
+    /// The folder at `path`, the argument of a supervisor.
     pub fn at(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into() }
     }
-    /// Where it is.
+    /// Path of the attempt's folder.
     pub fn path(&self) -> &Path {
         &self.path
     }
-    /// Makes it, if it is not there.
+    /// Creates the folder if it does not exist.
     pub fn make(&self) -> Result<(), RecordError> {
         let made = DirBuilder::new().mode(0o700).create(&self.path);
         match made {
@@ -143,109 +143,109 @@ impl AttemptDir {
             _ => Ok(()),
         }
     }
-    /// Whether it is there.
+    /// Whether the folder exists.
     pub fn exists(&self) -> bool {
         self.path.is_dir()
     }
     fn file(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
-    /// Where an output is captured.
+    /// File that captures an output stream.
     pub fn output(&self, stream: LogStream) -> PathBuf {
         self.file(match stream {
             LogStream::Stdout => "stdout",
             LogStream::Stderr => "stderr",
         })
     }
-    /// Where the supervisor's own complaints go.
+    /// File for the supervisor's own messages.
     pub fn supervisor_log(&self) -> PathBuf {
         self.file("supervisor.log")
     }
 
-    /// What a hook wrote.
+    /// File that captures the output of a hook.
     pub fn hook_log(&self, hook: HookName) -> PathBuf {
         self.file(&format!("{}.log", hook.as_str()))
     }
 
-    /// What to run.
+    /// Launch record: what to run.
     pub fn launch(&self) -> Result<Option<LaunchRecord>, RecordError> {
         read(&self.file("launch.json"))
     }
-    /// The supervisor that took it on, whether it lives or not.
+    /// The attempt's supervisor, alive or not.
     pub fn supervisor(&self) -> Result<Option<SupervisorRecord>, RecordError> {
         read(&self.file("supervisor.json"))
     }
-    /// The job's process, once started.
+    /// The job's process; `None` before its start.
     pub fn started(&self) -> Result<Option<StartedRecord>, RecordError> {
         read(&self.file("started.json"))
     }
-    /// What hangs that is being started, if anything does.
+    /// The start that hangs; `None` if no start hangs.
     pub fn starting(&self) -> Result<Option<StartingRecord>, RecordError> {
         read(&self.file("starting.json"))
     }
-    /// How the job ended, before the site's hooks had their turn.
+    /// Result of the job, recorded before the site's hooks run.
     pub fn job_end(&self) -> Result<Option<ExitRecord>, RecordError> {
         read(&self.file("job.json"))
     }
-    /// Processes of it were found, and no record.
+    /// Record of processes that were found without any other record of the attempt.
     pub fn orphan(&self) -> Result<Option<OrphanRecord>, RecordError> {
         read(&self.file("orphan.json"))
     }
-    /// How it ended.
+    /// Result of the rank.
     pub fn exit(&self) -> Result<Option<ExitRecord>, RecordError> {
         read(&self.file("exit.json"))
     }
-    /// Whether somebody asked to end it.
+    /// Whether a stop was requested.
     pub fn is_stop_requested(&self) -> bool {
         self.file("stop").exists()
     }
-    /// Whether control has its end.
+    /// Whether control has acknowledged the result.
     pub fn is_acknowledged(&self) -> bool {
         self.file("acknowledged").exists()
     }
-    /// The living supervisor. Not to be asked by the supervisor itself.
+    /// Process of the living supervisor. The supervisor itself must not call this: closing the file would release its
+    /// lock.
     pub fn living_supervisor(&self) -> Result<Option<Pid>, RecordError> {
         let path = self.file("lock");
         holder(&path).map_err(failed(&path))
     }
-    /// Takes the supervisor's lock; `None` when another one lives.
+    /// Takes the supervisor's lock; `None` if another supervisor lives.
     pub fn take_lock(&self) -> Result<Option<Lock>, RecordError> {
         let path = self.file("lock");
         Lock::take(&path).map_err(failed(&path))
     }
 
-    /// Keeps room for the end: with it, [`AttemptDir::write_exit`] also works on a disk that has
-    /// filled up meanwhile. Not on one that takes no writes at all, nor on filesystems that never
-    /// overwrite in place.
+    /// Reserves space for the end records. With it, [`AttemptDir::write_exit`] also works on a disk that is full by
+    /// then. It does not help on a disk that takes no writes at all, nor on filesystems that never overwrite in place.
     pub fn keep_reserve(&self) -> Result<(), RecordError> {
-        // The job's end, and the end.
+        // One for `job.json`, one for `exit.json`.
         keep_reserve(&self.path, 2).map_err(failed(&self.path))
     }
     /// Records what to run, durably.
     pub fn write_launch(&self, launch: &LaunchRecord) -> Result<(), RecordError> {
         self.write("launch.json", launch, write_durably)
     }
-    /// Records the supervisor. Not flushed: after a crash of the machine the boot id tells more.
+    /// Records the supervisor. Not flushed: after a machine crash, the boot id already shows that no process is left.
     pub fn write_supervisor(&self, supervisor: &SupervisorRecord) -> Result<(), RecordError> {
         self.write("supervisor.json", supervisor, write_atomically)
     }
-    /// Records the start. Not flushed, as above.
+    /// Records the start of the job. Not flushed: after a machine crash, the boot id shows that no process is left.
     pub fn write_started(&self, started: &StartedRecord) -> Result<(), RecordError> {
         self.write("started.json", started, write_atomically)
     }
-    /// Records that a start hangs. Not flushed, as above.
+    /// Records that a start hangs. Not flushed: after a machine crash, the boot id shows that no process is left.
     pub fn write_starting(&self, starting: &StartingRecord) -> Result<(), RecordError> {
         self.write("starting.json", starting, write_atomically)
     }
-    /// Forgets it again.
+    /// Removes the record of a hanging start.
     pub fn clear_starting(&self) -> Result<(), RecordError> {
         self.remove_file(&self.file("starting.json"))
     }
-    /// Records the job's end, durably; from the reserve where there is no room.
+    /// Records the result of the job, durably; from the reserve if the disk is full.
     pub fn write_job_end(&self, end: &ExitRecord) -> Result<(), RecordError> {
         self.write("job.json", end, write_durably_from_reserve)
     }
-    /// Records the job's end, or the end where nothing is to be done after it.
+    /// Records the result of the job if hooks are left to run, otherwise the result of the rank.
     pub fn write_job_end_or_exit(&self, end: &ExitRecord) -> Result<(), RecordError> {
         let is_finishing = self
             .launch()?
@@ -255,35 +255,35 @@ impl AttemptDir {
             false => self.write_exit(end),
         }
     }
-    /// Records that processes of it were found, durably.
+    /// Records durably that processes of the attempt were found.
     pub fn write_orphan(&self, orphan: &OrphanRecord) -> Result<(), RecordError> {
         self.write("orphan.json", orphan, write_durably)
     }
-    /// Records the end, durably; from the reserve where there is no room.
+    /// Records the result of the rank, durably; from the reserve if the disk is full.
     pub fn write_exit(&self, exit: &ExitRecord) -> Result<(), RecordError> {
         self.write("exit.json", exit, write_durably_from_reserve)
     }
-    /// Records that somebody asked to end it: a restarted agent must not start it. Not flushed:
-    /// after a crash of the machine it is lost anyway, and nothing of it is started.
+    /// Records a stop request: a restarted agent must not start the attempt. Not flushed: after a machine crash no
+    /// process of the attempt is left, and none is started.
     pub fn request_stop(&self) -> Result<(), RecordError> {
         let path = self.file("stop");
         let Err(error) = write_atomically(&path, b"") else {
             return Ok(());
         };
-        // Only whether it is there counts, and a second name needs no inode.
+        // Only the presence of the file counts, and a second name needs no inode.
         match std::fs::hard_link(self.file("launch.json"), &path) {
             Ok(()) => Ok(()),
             Err(again) if again.kind() == io::ErrorKind::AlreadyExists => Ok(()),
             Err(_) => Err(failed(&path)(error)),
         }
     }
-    /// Records that control has its end, then forgets what was to run (it holds the user's
-    /// environment). Output, end and acknowledgement stay. Not flushed: if a crash of the machine
-    /// loses the note, the end is told once more.
+    /// Records that control has the result, then removes the launch record (it holds the user's environment). Output,
+    /// result and acknowledgement stay. Not flushed: if a machine crash loses the acknowledgement, the agent reports
+    /// the result once more.
     pub fn acknowledge(&self) -> Result<(), RecordError> {
         let path = self.file("acknowledged");
         if let Err(error) = write_atomically(&path, b"") {
-            // What is not needed any more makes the room.
+            // The launch record is no longer needed, so its inode becomes the acknowledgement.
             std::fs::rename(self.file("launch.json"), &path)
                 .and_then(|()| File::options().write(true).open(&path)?.set_len(0))
                 .map_err(|_| failed(&path)(error))?;
@@ -305,7 +305,7 @@ impl AttemptDir {
         }
         Ok(())
     }
-    /// Removes the captured output; the end stays.
+    /// Removes the captured output and the logs; the result stays.
     pub fn remove_output(&self) -> Result<(), RecordError> {
         self.remove_file(&self.output(LogStream::Stdout))?;
         self.remove_file(&self.output(LogStream::Stderr))?;
@@ -320,12 +320,12 @@ impl AttemptDir {
             _ => Ok(()),
         }
     }
-    /// When control took its end, by the file's time; `None` while it has not.
+    /// Time at which control acknowledged the result, by the file's time; `None` before.
     pub fn acknowledged_at(&self) -> Option<std::time::SystemTime> {
         let meta = std::fs::metadata(self.file("acknowledged")).ok()?;
         meta.modified().ok()
     }
-    /// Removes everything.
+    /// Removes the folder with all its files.
     pub fn remove(&self) -> Result<(), RecordError> {
         std::fs::remove_dir_all(&self.path).map_err(failed(&self.path))
     }

@@ -1,8 +1,7 @@
-//! Whether a supervisor lives, told by the kernel.
+//! Supervisor lock: the kernel's evidence that a supervisor lives.
 //!
-//! A POSIX record lock belongs to a process and vanishes with it, is not inherited by the job,
-//! and can be asked about without being taken. A process id alone could belong to somebody else
-//! by now.
+//! A POSIX record lock belongs to a process and ends with it. The job does not inherit the lock, and any process can
+//! test it without taking it. A process id alone could belong to another process by now.
 
 use rustix::fs::{FlockOperation, fcntl_lock};
 use rustix::process::{Flock, FlockType, Pid, fcntl_getlk};
@@ -11,15 +10,15 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// Held while its owner lives. The file must not be opened a second time by the same process:
-/// closing any descriptor of it would release the lock.
+/// Lock held while its owner lives. The owner must not open the file a second time: closing any descriptor of it would
+/// release the lock.
 #[derive(Debug)]
 pub struct Lock {
     _file: File,
 }
 
 impl Lock {
-    /// Takes the lock; `None` when another process has it.
+    /// Takes the lock; `None` if another process holds it.
     pub fn take(path: &Path) -> io::Result<Option<Self>> {
         let file = OpenOptions::new()
             .read(true)
@@ -36,9 +35,9 @@ impl Lock {
     }
 }
 
-/// The process that holds the lock. Never asked by the holder itself.
+/// The process that holds the lock. The holder itself must not call this.
 pub fn holder(path: &Path) -> io::Result<Option<Pid>> {
-    // For reading: asking must also work on a disk that went read-only.
+    // Opened for reading only: the test must also work on a disk that is read-only.
     let file = match File::open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),

@@ -1,28 +1,30 @@
-//! An attempt's folder: everything that is known of one rank, on disk.
+//! Attempt folder: the complete on-disk state of one rank.
 //!
-//! `<data>/attempts/<allocation>.<attempt>/` holds
+//! `<data_dir>/executor/attempts/<allocation>.<attempt>/` contains:
 //!
-//! | file | written by | says |
+//! | file | written by | content |
 //! |---|---|---|
 //! | `launch.json` | agent, durably, before anything starts | what to run (holds the user's environment: mode 0600) |
-//! | `lock` | supervisor | held (POSIX record lock) for as long as it lives |
-//! | `supervisor.json` | supervisor, first | its process; a second one never starts the job again |
-//! | `starting.json` | supervisor, while it is so | a start hangs, and where |
-//! | `started.json` | supervisor | the job's process runs |
-//! | `stop` | agent | somebody asked to end it |
-//! | `reserve`, `reserve.2` | agent, before anything starts | nothing: room for the ends on a full disk |
-//! | `job.json` | supervisor, durably; agent where no supervisor is left | how the job ended; the site's hooks are still to run |
-//! | `exit.json` | supervisor, durably; agent where no supervisor is left | how it ended; nothing more is to be done |
-//! | `orphan.json` | agent | processes of it were found, and no record |
-//! | `checkpoint.json` | agent, durably, before the job is told | the last checkpoint that was asked for |
-//! | `checkpoint.state.json` | supervisor; an end durably, before anybody is told | where that one stands |
-//! | `walltime.json` | agent, durably, before it says so | the walltime in force, where it is not the launch's |
-//! | `acknowledged` | agent | control has it; only output is kept from here on |
+//! | `lock` | supervisor | POSIX record lock, held while the supervisor lives |
+//! | `supervisor.json` | supervisor, first | supervisor process; a second supervisor never starts the job again |
+//! | `starting.json` | supervisor, while a start hangs | where the start hangs |
+//! | `started.json` | supervisor | the job's process is running |
+//! | `stop` | agent | a stop was requested |
+//! | `reserve`, `reserve.2` | agent, before anything starts | no data: space for the end records on a full disk |
+//! | `job.json` | supervisor, durably; agent where no supervisor is left | result of the job; the site's hooks have
+//! still to run |
+//! | `exit.json` | supervisor, durably; agent where no supervisor is left | result of the rank; no step is left |
+//! | `orphan.json` | agent | processes of the attempt were found without a record |
+//! | `checkpoint.json` | agent, durably, before the job receives the request | the last requested checkpoint |
+//! | `checkpoint.state.json` | supervisor; an end durably, before it is reported | status of that checkpoint |
+//! | `walltime.json` | agent, durably, before it confirms the change | walltime in force, if it differs from the
+//! launch's |
+//! | `acknowledged` | agent | control has the result; only output is kept from then on |
 //! | `stdout`, `stderr` | supervisor | captured output |
-//! | `supervisor.log` | supervisor | what it had to say |
-//! | `prolog.log`, `epilog.log`, `wipe.log` | supervisor | what the site's hooks wrote |
+//! | `supervisor.log` | supervisor | messages of the supervisor |
+//! | `prolog.log`, `epilog.log`, `wipe.log` | supervisor | output of the site's hooks |
 //!
-//! Whoever finds files is free to believe them: each is complete or not there.
+//! Invariant: each file is complete or absent, so a reader may trust any file that exists.
 
 mod checkpoint;
 mod durable;

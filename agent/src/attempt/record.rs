@@ -1,4 +1,4 @@
-//! The versioned files of an attempt.
+//! Attempt records: the versioned files of an attempt.
 
 use super::CheckpointPlan;
 use lattice_quorum_types::allocation::RankExit;
@@ -11,10 +11,10 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Format written by this build.
+/// Record format that this build writes.
 pub const FORMAT: u32 = 1;
 
-/// What is to be done about a folder that [`super::others_may_write`].
+/// Text for an operator about a folder that [`super::others_may_write`] reports.
 pub(crate) fn open_to_others(path: &Path, uid: u32, mode: u32) -> String {
     let (path, own) = (path.display(), rustix::process::geteuid().as_raw());
     format!(
@@ -24,61 +24,61 @@ pub(crate) fn open_to_others(path: &Path, uid: u32, mode: u32) -> String {
     )
 }
 
-/// Why a file of an attempt cannot be used.
+/// Error of reading or writing a file of an attempt.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
-    /// It could not be read or written.
+    /// The file could not be read or written.
     #[error("{}", path.display())]
     Io {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// Somebody beside the agent's user could put records into it.
+    /// A user other than the agent's could place records into the folder.
     #[error("{}", open_to_others(path, *uid, *mode))]
     OpenToOthers {
-        /// Which folder.
+        /// Path of the folder.
         path: PathBuf,
-        /// Its owner.
+        /// Uid of the owner.
         uid: u32,
-        /// Its permissions.
+        /// Permission bits.
         mode: u32,
     },
-    /// It is not what this build writes.
+    /// The content is not what this build writes.
     #[error(
         "{} is damaged: what this node knows of that attempt is lost; end its processes, then move \
          the attempt's folder away and start the agent again",
         path.display()
     )]
     Damaged {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong.
+        /// Error of the JSON parser.
         source: serde_json::Error,
     },
-    /// The highest epoch is not what this build writes.
+    /// The file of the highest lease epoch is corrupt.
     #[error(
         "{} is damaged: which dispatchers are over is not known any more; see that only one control \
          leads, then move this file away and start the agent again (attempts are kept)",
         path.display()
     )]
     DamagedEpoch {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong.
+        /// Error of the JSON parser.
         source: serde_json::Error,
     },
-    /// What was written down of the node's last wipe cannot be read.
+    /// The record of the node's last wipe is corrupt.
     #[error(
         "{} is damaged: whether the node was wiped is not known any more; move this file away and \
          start the agent again, and have the node wiped again if it was being released",
         path.display()
     )]
     DamagedWipe {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong.
+        /// Error of the JSON parser.
         source: serde_json::Error,
     },
     /// The file has another format.
@@ -88,60 +88,60 @@ pub enum RecordError {
         path.display()
     )]
     OtherFormat {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Format of the file.
+        /// Format found in the file.
         found: u32,
     },
 }
 
-/// The local account that a rank runs as.
+/// Local account that a rank runs as.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LocalUser {
-    /// Its name.
+    /// Account name.
     pub name: String,
-    /// Its number.
+    /// User id.
     pub uid: u32,
-    /// Its primary group.
+    /// Primary group id.
     pub gid: u32,
-    /// Its supplementary groups; never root's.
+    /// Supplementary group ids; never root's.
     pub groups: Vec<u32>,
-    /// Its home folder.
+    /// Home folder.
     pub home: PathBuf,
-    /// Its shell.
+    /// Login shell.
     pub shell: PathBuf,
 }
 
-/// A site's executable.
+/// Hook: an executable of the site.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hook {
-    /// Its absolute path.
+    /// Absolute path.
     pub program: PathBuf,
-    /// What it is given.
+    /// Arguments.
     pub args: Vec<String>,
-    /// How long it has, milliseconds; then it is killed and has failed.
+    /// Timeout, milliseconds. On timeout the hook is killed and counts as failed.
     pub timeout_ms: u64,
-    /// Its environment, besides ours.
+    /// Environment variables in addition to those that the agent sets.
     pub env: BTreeMap<String, String>,
 }
 
-/// What the site runs around a rank.
+/// Hooks around a rank.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RankHooks {
-    /// Before the job.
+    /// Runs before the job.
     pub prolog: Option<Hook>,
-    /// After it, however it ended.
+    /// Runs after the job, whatever its result.
     pub epilog: Option<Hook>,
-    /// Last, where the work was sensitive.
+    /// Runs last, after a sensitive job.
     pub wipe: Option<Hook>,
 }
 
-/// A rank's cgroup.
+/// Cgroup of a rank.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CgroupRecord {
-    /// Where it is.
+    /// Path of the cgroup.
     pub path: PathBuf,
-    /// Without it nothing is started.
+    /// Whether the rank must not start without the cgroup.
     pub is_required: bool,
     /// `memory.max`, bytes.
     pub memory_max: Option<u64>,
@@ -149,78 +149,78 @@ pub struct CgroupRecord {
     pub cpus: Option<String>,
 }
 
-/// What the vendor of a node's GPUs is.
+/// Vendor of a node's GPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GpuVendor {
-    /// CUDA.
+    /// NVIDIA (CUDA).
     Nvidia,
-    /// ROCm.
+    /// AMD (ROCm).
     Amd,
 }
 
-/// The GPUs that a rank uses, of a node that has more or may have.
+/// GPUs that a rank uses, of a node that has or may have more.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GpuChoice {
-    /// Whose they are; `None` where that was not known when they were chosen.
+    /// Vendor of the GPUs; `None` if it was unknown at the time of the selection.
     pub vendor: Option<GpuVendor>,
-    /// Their ranks by PCI address, from 0.
+    /// Positions of the GPUs in PCI address order, from 0.
     pub slots: Vec<u32>,
-    /// What the vendor's runtime calls them, in the same order; empty where that is not known of all.
+    /// Ids in the vendor's runtime, in the same order; empty if the id of any GPU is unknown.
     pub uuids: Vec<String>,
 }
 
-/// What a supervisor is to run.
+/// Launch record: what a supervisor is to run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LaunchRecord {
-    /// Which attempt.
+    /// Key of the attempt.
     pub key: AttemptKey,
-    /// Epoch of the dispatcher.
+    /// Lease epoch of the dispatcher.
     pub epoch: u64,
     /// Revision of the assignment.
     pub revision: Revision,
-    /// Who submitted it.
+    /// Principal that submitted the allocation.
     pub user: String,
-    /// Its project.
+    /// Project of the allocation.
     pub project: String,
-    /// All nodes in rank order.
+    /// All nodes of the allocation, in rank order.
     pub nodes: Vec<NodeId>,
-    /// This node.
+    /// Name of this node.
     pub node: NodeId,
-    /// This node's rank.
+    /// Rank of this node.
     pub rank: u32,
-    /// What to run.
+    /// Script or command to run.
     pub workload: Workload,
     /// Longest run time, milliseconds.
     pub walltime_ms: Option<u64>,
-    /// The GPUs it uses; `None`: all there are.
+    /// GPUs that the rank uses; `None`: all GPUs of the node.
     pub gpus: Option<GpuChoice>,
-    /// Its traces are wiped.
+    /// Whether the wipe hook runs after the job.
     pub sensitive: bool,
-    /// What the site runs around it.
+    /// Hooks around the rank.
     pub hooks: RankHooks,
-    /// Its cgroup, where there is one.
+    /// Cgroup of the rank, if it has one.
     pub cgroup: Option<CgroupRecord>,
-    /// How it is told to write checkpoints; `None`: it cannot.
+    /// How the job receives checkpoint requests; `None`: the job writes no checkpoints.
     pub checkpoint: Option<CheckpointPlan>,
-    /// Whom to become; `None`: stay who the agent is.
+    /// Account that the rank switches to; `None`: it stays the agent's user.
     pub become_user: Option<LocalUser>,
-    /// The account's home, shell and name for the environment.
+    /// Account that supplies home, shell and name for the environment.
     pub account: LocalUser,
-    /// Most bytes kept of each output.
+    /// Most bytes kept of each output stream.
     pub output_cap_bytes: u64,
-    /// Between SIGTERM and SIGKILL, milliseconds.
+    /// Time between SIGTERM and SIGKILL, milliseconds.
     pub grace_ms: u64,
-    /// A random text in the environment of every process of this attempt: tells them from all
+    /// Random text in the environment of every process of this attempt. It distinguishes these processes from all
     /// others on the machine, those of another agent included.
     pub mark: String,
-    /// The boot during which it was recorded: after another one no process of it is left.
+    /// Boot id at the time of the record: no process of the attempt survives that boot.
     pub boot_id: String,
-    /// When it was recorded.
+    /// Time of the record.
     pub recorded_at: UnixMillis,
 }
 
-/// The supervisor's process.
+/// Process of a supervisor.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SupervisorRecord {
     /// Process id.
@@ -229,25 +229,25 @@ pub struct SupervisorRecord {
     pub start_ticks: u64,
 }
 
-/// The job's first process.
+/// First process of a job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StartedRecord {
-    /// When it was started.
+    /// Start time.
     pub at: UnixMillis,
-    /// Process id, also its session and process group.
+    /// Process id, also the session id and the process group id.
     pub pid: i32,
     /// Start time in clock ticks since boot, as in `/proc/<pid>/stat`.
     pub start_ticks: u64,
 }
 
-/// A process that is being started, the job's first one or a hook, hangs on its way to its program.
+/// Start that hangs: the job's first process or a hook has not reached its program.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StartingRecord {
-    /// When its start began.
+    /// Time at which the start began.
     pub since: UnixMillis,
-    /// What it was at last, in words.
+    /// Last known step of the start, in words.
     pub at: String,
-    /// SIGKILL was sent, and has not ended it yet.
+    /// Whether SIGKILL was sent and has not ended the process yet.
     pub is_killed: bool,
 }
 
@@ -262,7 +262,7 @@ impl fmt::Display for StartingRecord {
 }
 
 impl LaunchRecord {
-    /// What the site runs after it, by name and in order.
+    /// Hooks that run after the job, by name and in order.
     pub fn finishing(&self) -> impl Iterator<Item = (HookName, &Hook)> {
         let wipe = self.hooks.wipe.as_ref().filter(|_| self.sensitive);
         let epilog = self.hooks.epilog.as_ref();
@@ -273,21 +273,21 @@ impl LaunchRecord {
     }
 }
 
-/// When a site's executable runs.
+/// Kind of a hook: when it runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HookName {
-    /// Before the job.
+    /// Runs before the job.
     Prolog,
-    /// After it.
+    /// Runs after the job.
     Epilog,
-    /// Last, where the work was sensitive.
+    /// Runs last, after a sensitive job.
     Wipe,
-    /// Before a node goes back into service.
+    /// Runs before a node returns to service.
     HealthGate,
 }
 
 impl HookName {
-    /// As people and executables know it.
+    /// Name of the hook in log files and in the hook's environment.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Prolog => "prolog",
@@ -298,19 +298,19 @@ impl HookName {
     }
 }
 
-/// How a rank ended; every process of it is gone.
+/// Result of a rank. All processes of the rank have ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExitRecord {
-    /// When.
+    /// Time of the end.
     pub at: UnixMillis,
-    /// How.
+    /// Exit of the rank.
     pub exit: RankExit,
-    /// What is wrong with the node since: a hook failed.
+    /// Fault of the node since then: a hook failed.
     pub fault: Option<String>,
 }
 
 impl ExitRecord {
-    /// An end after which the node is as it was.
+    /// A result that leaves no fault on the node.
     pub fn new(at: UnixMillis, exit: RankExit) -> Self {
         Self {
             at,
@@ -320,12 +320,12 @@ impl ExitRecord {
     }
 }
 
-/// Processes of an attempt were found of which nothing was recorded.
+/// Processes of an attempt that were found without a record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OrphanRecord {
-    /// When.
+    /// Time at which they were found.
     pub found_at: UnixMillis,
-    /// The boot they ran under.
+    /// Boot id under which they ran.
     pub boot_id: String,
 }
 
@@ -341,7 +341,7 @@ struct OnlyVersion {
     version: u32,
 }
 
-/// The bytes of a record.
+/// Encodes a record with its format version.
 pub(super) fn encode<T: Serialize>(path: &Path, body: &T) -> Result<Vec<u8>, RecordError> {
     let versioned = Versioned {
         version: FORMAT,
@@ -353,7 +353,7 @@ pub(super) fn encode<T: Serialize>(path: &Path, body: &T) -> Result<Vec<u8>, Rec
     })
 }
 
-/// Reads a record; `None` when there is none.
+/// Reads a record; `None` if the file does not exist.
 pub(super) fn read<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, RecordError> {
     let bytes = match std::fs::read(path) {
         Ok(bytes) => bytes,

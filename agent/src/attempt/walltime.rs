@@ -1,4 +1,4 @@
-//! What an attempt's folder says of a walltime that was changed after its launch.
+//! Walltime records: changes of an attempt's walltime after its launch.
 
 use super::durable::write_durably;
 use super::{AttemptDir, RecordError};
@@ -7,24 +7,24 @@ use serde::{Deserialize, Serialize};
 
 pub(super) const FILE: &str = "walltime.json";
 
-/// The walltime that is in force in place of the launch's.
+/// Walltime that replaces the one of the launch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WalltimeRecord {
-    /// Which change of this attempt's walltime it was, from 1.
+    /// Sequence number of the change within the attempt, from 1.
     pub number: u32,
-    /// From the job's start on, milliseconds.
+    /// Walltime, milliseconds from the start of the job.
     pub walltime_ms: u64,
-    /// When the agent took it.
+    /// Time at which the agent accepted the change.
     pub taken_at: UnixMillis,
 }
 
 impl AttemptDir {
-    /// The last walltime that was said after the launch, if any was.
+    /// The last walltime change after the launch, if there was one.
     pub fn walltime(&self) -> Result<Option<WalltimeRecord>, RecordError> {
         self.read(FILE)
     }
 
-    /// Records another walltime, durably.
+    /// Records a walltime change, durably.
     pub fn write_walltime(&self, walltime: &WalltimeRecord) -> Result<(), RecordError> {
         self.write(FILE, walltime, write_durably)
     }

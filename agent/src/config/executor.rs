@@ -1,4 +1,4 @@
-//! `executor`: how work is run.
+//! Section `executor` of the configuration file: how jobs run.
 
 use super::ConfigError;
 use crate::attempt::{Hook, RankHooks};
@@ -12,38 +12,38 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// `executor`.
+/// Section `executor`.
 #[derive(Debug, Deserialize)]
 #[serde(default)]
 pub struct ExecutorConfig {
-    /// Whether work is run at all.
+    /// Whether this node runs jobs.
     pub enabled: bool,
-    /// Everybody's work runs as this account.
+    /// Account that runs every job.
     pub run_as: Option<Ids>,
-    /// A file of `principal: account` lines; see [`UserMap`].
+    /// File of `principal: account` lines; see [`UserMap`].
     pub user_map: Option<PathBuf>,
-    /// An agent that is not root runs work as itself.
+    /// Whether an agent that is not root may run jobs as its own user.
     pub allow_same_user: bool,
-    /// Lower uids never run work.
+    /// Lowest uid that may run jobs.
     pub min_uid: u32,
-    /// Whether ranks are put into cgroups of version 2.
+    /// Whether ranks run in cgroups of version 2.
     pub cgroup: CgroupUse,
-    /// The cgroup below which the agent makes its own, from the root of the mount.
+    /// Parent of the agent's own cgroup, as a path from the root of the cgroup mount.
     pub cgroup_parent: PathBuf,
-    /// Memory that ranks may not use, bytes: `memory.max` is the machine's without it.
+    /// Memory withheld from ranks, bytes: `memory.max` is the machine's memory minus this value.
     pub memory_reserve_bytes: Option<u64>,
     /// Processors that ranks may use, as in `0-3,8`: `cpuset.cpus`.
     pub cpus: Option<String>,
-    /// What is done with processes of which nothing is recorded.
+    /// Policy for processes of an attempt without a record.
     pub orphans: OrphanPolicy,
-    /// What the site runs.
+    /// Site hooks.
     pub hooks: HooksConfig,
-    /// Holds small files and sockets that the agent shares with jobs that write checkpoints. Default:
+    /// Folder for small files and sockets that the agent shares with jobs that write checkpoints. Default:
     /// `/run/lattice`; for an agent that is not root, a folder in its data directory.
     pub runtime_dir: Option<PathBuf>,
-    /// Milliseconds between two looks at what a job says of a checkpoint.
+    /// Milliseconds between two reads of a job's checkpoint status.
     pub checkpoint_poll_ms: u64,
-    /// Most bytes kept of each output of a rank.
+    /// Most bytes kept of each output stream of a rank.
     pub output_cap_bytes: u64,
     /// Seconds between SIGTERM and SIGKILL.
     pub grace_s: u64,
@@ -74,34 +74,34 @@ impl Default for ExecutorConfig {
     }
 }
 
-/// `executor.hooks`: executables of the site's, run as the agent's user.
+/// `executor.hooks`: executables of the site, run as the agent's user.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct HooksConfig {
-    /// Before each rank.
+    /// Runs before each rank.
     pub prolog: Option<HookConfig>,
-    /// After each rank, however it ended.
+    /// Runs after each rank, whatever its result.
     pub epilog: Option<HookConfig>,
-    /// Last, where the work was sensitive; and when a claimed node was given back.
+    /// Runs last after a sensitive job, and when a claimed node is released.
     pub wipe: Option<HookConfig>,
-    /// Instead of a wipe: the site says that there is nothing to wipe.
+    /// Site's declaration that the node needs no wipe; excludes `wipe`.
     pub nothing_to_wipe: bool,
-    /// Before the node goes back into service.
+    /// Runs before the node returns to service.
     pub health_gate: Option<HookConfig>,
 }
 
-/// One of `executor.hooks`.
+/// One hook of `executor.hooks`.
 #[derive(Debug, Deserialize)]
 pub struct HookConfig {
-    /// Its absolute path. Only root and the agent's user may be able to change it.
+    /// Absolute path. Only root and the agent's user may be able to change the file.
     pub program: PathBuf,
-    /// What it is given.
+    /// Arguments.
     #[serde(default)]
     pub args: Vec<String>,
-    /// Seconds it has, 1 to 86400; then it is killed and has failed.
+    /// Timeout in seconds, 1 to 86400. On timeout the hook is killed and counts as failed.
     #[serde(default = "default_timeout")]
     pub timeout_s: u64,
-    /// Its environment, besides ours.
+    /// Environment variables in addition to those that the agent sets.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
 }
@@ -155,7 +155,7 @@ impl Check for ExecutorConfig {
     }
 }
 
-/// `0-3,8`: numbers and ranges.
+/// Checks a CPU list such as `0-3,8`: numbers and ranges.
 fn is_cpu_list(text: &str) -> bool {
     let is_part = |part: &str| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
@@ -201,7 +201,7 @@ impl Check for HookConfig {
 }
 
 impl ExecutorConfig {
-    /// Reads the files that it names, and changes nothing.
+    /// Reads the files that this section names, and changes nothing.
     pub(super) fn check_files(&self) -> Result<(), ConfigError> {
         let agent = AgentUser::current();
         if let Some(path) = &self.user_map {

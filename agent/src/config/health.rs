@@ -1,4 +1,4 @@
-//! `health` of the configuration file.
+//! Section `health` of the configuration file.
 
 use super::ConfigError;
 use crate::health::{HEALTH_INTERVAL, HealthSettings};
@@ -9,18 +9,18 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// `health`.
+/// Section `health`.
 #[derive(Debug, Deserialize)]
 #[serde(default)]
 pub struct HealthConfig {
-    /// Seconds between two passes, about: each node spreads its own by a tenth.
+    /// Mean seconds between two passes: each node spreads its own interval by a tenth.
     pub interval_s: u64,
-    /// A file with what the site changes in the shipped table of checks.
+    /// File with the site's changes to the shipped table of checks.
     pub table: Option<PathBuf>,
-    /// Whether events of GPUs (XIDs, and what AMD's driver tells) are listened to; where `probe.root`
-    /// is `/` unless it is said.
+    /// Whether GPU events (NVIDIA XIDs and events of AMD's driver) are listened to. Default: true where `probe.root` is
+    /// `/`.
     pub xids: Option<bool>,
-    /// Look at nothing.
+    /// Run no health check.
     pub disabled: bool,
 }
 
@@ -44,7 +44,7 @@ impl Check for HealthConfig {
 }
 
 impl HealthConfig {
-    /// Reads the site's file. `None`: the shipped table.
+    /// Reads the site's file, merged with the shipped table. `None`: use the shipped table.
     pub(super) fn table(&self) -> Result<Option<Table>, ConfigError> {
         let Some(path) = &self.table else {
             return Ok(None);

@@ -1,7 +1,7 @@
-//! Local accounts: asked of the system's name services, in a child with a deadline.
+//! Local accounts, from the system's name services, in a child process with a timeout.
 //!
-//! Never through the C library in this process: a directory service that hangs would hang the
-//! agent with it. `getent` asks the same services, and can be killed.
+//! This process does not query them through the C library: a directory service that hangs would block the agent.
+//! `getent` queries the same services, and can be killed.
 
 mod files;
 mod getent;
@@ -15,45 +15,45 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Asks the name services.
+/// Program that queries the name services.
 const GETENT: &str = "/usr/bin/getent";
-/// The accounts of a system without name services.
+/// Account file of a system without name services.
 const PASSWD: &str = "/etc/passwd";
-/// How long they have, all questions of one account together.
+/// Timeout of all queries for one account together.
 const DEADLINE: Duration = Duration::from_secs(3);
-/// How long an answer counts.
+/// Lifetime of a cached account.
 const KEEP_FOUND: Duration = Duration::from_secs(60);
-/// How long "not known", or no answer, counts: repeats must not each wait for a dead directory.
+/// Lifetime of a cached "not found" or error: repeated lookups must not each wait for an unreachable directory.
 const KEEP_MISSING: Duration = Duration::from_secs(5);
 
-/// Why it is not known whether there is an account. A fault of the node's, not of the user's.
+/// Failure of an account lookup: a fault of the node, not of the user.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LookupError {
-    /// The name services did not answer.
+    /// The name services did not answer in time.
     #[error(
         "the name services did not answer within {seconds} s ({program} {key}); is the directory reachable from this node?"
     )]
     Deadline {
-        /// What was asked.
+        /// Program that was run.
         program: String,
-        /// With what.
+        /// Account name or uid of the query.
         key: String,
-        /// How long.
+        /// Timeout in seconds.
         seconds: u64,
     },
-    /// They could not be asked, or said something else than an account.
+    /// The query failed, or its output is not an account line.
     #[error("{program} {key}: {reason}")]
     Failed {
-        /// What was asked, or read.
+        /// Program that was run, or file that was read.
         program: String,
-        /// With what.
+        /// Account name or uid of the query.
         key: String,
-        /// What was said.
+        /// Description of the failure.
         reason: String,
     },
 }
 
-/// Where accounts are looked up, with the answers of the last minute. Clones share them.
+/// Source of local accounts, with a cache of recent answers. Clones share the cache.
 #[derive(Debug, Clone)]
 pub struct Accounts {
     source: Source,
@@ -84,21 +84,21 @@ impl Key {
 }
 
 impl Accounts {
-    /// The accounts of this system. One without `getent` has no name services, only its files.
+    /// Accounts of this system. A system without `getent` has no name services, only its files.
     pub fn system() -> Self {
         match Path::new(GETENT).exists() {
             true => Self::asked_of(GETENT, DEADLINE),
             false => Self::at(PASSWD),
         }
     }
-    /// The accounts that `getent`, or a program that answers like it, knows.
+    /// Accounts that `getent`, or a program with the same interface, returns.
     pub fn asked_of(getent: impl Into<PathBuf>, deadline: Duration) -> Self {
         Self::of(Source::NameServices {
             getent: getent.into(),
             deadline,
         })
     }
-    /// The accounts in the passwd file at `path` and the groups in `group` beside it, as text.
+    /// Accounts in the passwd file at `path`, with the groups in the file `group` in the same folder.
     pub fn at(path: impl Into<PathBuf>) -> Self {
         Self::of(Source::File(path.into()))
     }
@@ -109,7 +109,7 @@ impl Accounts {
         }
     }
 
-    /// Where somebody would have to add one.
+    /// Name of the place where an operator adds an account.
     pub fn place(&self) -> String {
         match &self.source {
             Source::NameServices { .. } => "the name services (getent passwd)".to_owned(),
@@ -117,11 +117,11 @@ impl Accounts {
         }
     }
 
-    /// The account of this name, with its supplementary groups.
+    /// Account with this name, with its supplementary groups.
     pub async fn by_name(&self, name: &str) -> Answer {
         self.find(Key::Name(name.to_owned())).await
     }
-    /// The account of this number, without supplementary groups.
+    /// Account with this uid, without supplementary groups.
     pub async fn by_uid(&self, uid: u32) -> Answer {
         self.find(Key::Uid(uid)).await
     }
@@ -132,7 +132,7 @@ impl Accounts {
         }
         let answer = match &self.source {
             Source::NameServices { getent, deadline } => getent::ask(getent, *deadline, &key).await,
-            // Read anew each time.
+            // Files are read on each call, without the cache.
             Source::File(path) => return files::read(path, &key),
         };
         let mut known = self.known.lock();
@@ -155,8 +155,8 @@ fn lifetime(answer: &Answer) -> Duration {
     }
 }
 
-/// Whether `text` may be asked for: nothing that a name service or a command line could take for
-/// something else, a number least of all.
+/// Whether `text` is safe as a query. It must not be a number. It must not contain characters that a name service or a
+/// command line could interpret differently.
 pub(super) fn is_account_name(text: &str) -> bool {
     let starts_well = text.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
     let is_of_names = |c: char| c.is_ascii_alphanumeric() || "_.-@".contains(c);

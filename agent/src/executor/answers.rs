@@ -1,4 +1,4 @@
-//! What control asks of an executor, and what it is answered.
+//! Executor requests of control and their answers.
 
 use super::rank::{self, Rank};
 use super::{Chosen, Executor, log};
@@ -11,15 +11,15 @@ use lattice_quorum_types::wire::{
 use std::sync::Arc;
 
 impl Executor {
-    /// Starts a rank, or reports its status when the attempt is known.
+    /// Starts a rank, or returns the status of a known attempt.
     pub async fn launch(&self, launch: Launch) -> Result<AttemptStatus, LaunchRefused> {
-        // The choice of GPUs of a known attempt is recorded.
+        // A known attempt has its GPUs on record.
         let is_known = self.shared.known().contains_key(&launch.key);
         let gpus = match launch.gpus {
             1.. if !is_known => self.shared.settings.gpus.choose(launch.gpus).await,
             _ => None,
         };
-        // Before the lock: a directory service that hangs holds up this user's work alone.
+        // Before the lock: a directory service that hangs then delays this user's jobs only.
         let chosen = self.choose(&launch).await;
         let mut epoch = self.shared.epoch.clone().lock_owned().await;
         let executor = self.clone();
@@ -54,20 +54,20 @@ impl Executor {
         self.shared.settings.run_as.choose(&launch.user).await
     }
 
-    /// Ends a rank; one that was never seen is recorded as stopped. The answer may still say that
-    /// it runs: its end is reported.
+    /// Ends a rank; an attempt without a record is recorded as stopped. The answer may still show a running rank: its
+    /// end follows in a report.
     pub async fn terminate(&self, terminate: Terminate) -> Result<AttemptStatus, LaunchRefused> {
         let mut epoch = self.shared.epoch.clone().lock_owned().await;
         let executor = self.clone();
         on_disk(move || {
             epoch.hear(terminate.epoch)?;
             if let Err(error) = epoch.write() {
-                // Held in memory; the next launch is refused until it is written.
+                // The epoch is held in memory; the next launch is rejected until the epoch is on disk.
                 executor.shared.journal.failed(&error);
             }
             let key = terminate.key;
             let Some(status) = executor.seen(key)? else {
-                // What nothing is recorded of may run all the same.
+                // An attempt without a record may run all the same.
                 let running = executor.take_up_unseen(key);
                 return Ok(running.unwrap_or_else(|| executor.stop_unseen(key)));
             };
@@ -80,13 +80,13 @@ impl Executor {
         .await
     }
 
-    /// All attempts whose end control has not taken.
+    /// All attempts, except those with an end that control has acknowledged.
     pub fn list(&self) -> Vec<AttemptStatus> {
         let known = self.shared.known();
         known.values().map(|rank| rank.status()).collect()
     }
 
-    /// How many ranks run now.
+    /// Number of running ranks.
     pub fn running(&self) -> usize {
         let known = self.shared.known();
         let runs =
@@ -94,7 +94,7 @@ impl Executor {
         known.values().filter(runs).count()
     }
 
-    /// Sends a rank's captured output.
+    /// Sends the captured output of a rank.
     pub async fn read_log(
         &self,
         wanted: ReadLog,
@@ -105,7 +105,7 @@ impl Executor {
         log::send(&dir, rank.as_deref(), &wanted, to).await
     }
 
-    /// Where an attempt stands, if it was ever seen. Blocks on the disk.
+    /// Status of an attempt; `None` if this agent has no record of it. Blocks on the disk.
     fn seen(&self, key: AttemptKey) -> Result<Option<AttemptStatus>, LaunchRefused> {
         if let Some(rank) = self.shared.known().get(&key) {
             return Ok(Some(rank.status()));
@@ -118,22 +118,22 @@ impl Executor {
         let Some(exit) = exit else {
             return Ok(None);
         };
-        // Control has this end, or was told so, and asks all the same. The answer alone does not
-        // end a rank there: it is reported once more.
+        // Control has this end, or an earlier agent reported it, and control requests the attempt again. The answer
+        // alone does not end the rank at control, so the end is reported once more.
         let report = Some(rank::ended(exit));
         self.follow(key, self.shared.attempts.dir(key), report.clone());
         Ok(Some(AttemptStatus { key, report }))
     }
 }
 
-/// The answer where the disk refuses.
+/// Refusal of a launch when the disk fails.
 pub(super) fn journal(error: RecordError) -> LaunchRefused {
     LaunchRefused::JournalFailed {
         reason: crate::with_causes(&error),
     }
 }
 
-/// Runs what blocks on the disk off the async threads. It is not cut short when its caller goes.
+/// Runs disk accesses off the async threads. They complete even if the caller goes away.
 async fn on_disk<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, LaunchRefused> + Send + 'static,
 ) -> Result<T, LaunchRefused> {

@@ -1,4 +1,4 @@
-//! Asking a rank for a checkpoint, and saying where that stands.
+//! Checkpoint requests to a rank, and their status.
 
 use super::{Executor, ending};
 use crate::attempt::{AttemptDir, OrderRecord, RecordError};
@@ -7,7 +7,7 @@ use lattice_quorum_types::wire::{AttemptKey, CheckpointRefused, LaunchRefused, W
 use rustix::process::Signal;
 
 impl Executor {
-    /// Has a rank write a checkpoint, or says where that stands when it was asked for before.
+    /// Requests a checkpoint of a rank, or returns the status of a checkpoint that was requested before.
     pub async fn write_checkpoint(
         &self,
         wanted: WriteCheckpoint,
@@ -17,7 +17,7 @@ impl Executor {
         let asked = move || {
             epoch.hear(wanted.epoch).map_err(stale)?;
             if let Err(error) = epoch.write() {
-                // Held in memory; the next launch is refused until it is written.
+                // The epoch is held in memory; the next launch is rejected until the epoch is on disk.
                 executor.shared.journal.failed(&error);
             }
             executor.ask(wanted.key, wanted.order)
@@ -30,7 +30,7 @@ impl Executor {
         })
     }
 
-    /// Blocks on the disk.
+    /// Checks and records a checkpoint request. Blocks on the disk.
     fn ask(
         &self,
         key: AttemptKey,
@@ -79,8 +79,8 @@ impl Executor {
         Ok(CheckpointStatus::Asked { at })
     }
 
-    /// Where one stands. A supervisor that has written nothing of it may not have heard: an agent before
-    /// this one may have ended between the record and the signal.
+    /// Status of a repeated request. If the supervisor has written no status, its signal may be missing: a previous
+    /// agent may have ended between the record and the signal.
     fn again(
         &self,
         dir: &AttemptDir,
@@ -98,7 +98,7 @@ impl Executor {
     }
 }
 
-/// Tells the living supervisor to look. One that is not there yet looks when its job runs.
+/// Signals the living supervisor to read the request. A supervisor that starts later reads it when its job runs.
 fn wake(dir: &AttemptDir) -> Result<(), RecordError> {
     ending::tell_supervisor(dir, Signal::USR1).map(drop)
 }

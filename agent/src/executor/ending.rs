@@ -1,5 +1,5 @@
-//! Ending ranks. It must work on a disk that takes no writes: work that cannot be ended holds its
-//! nodes for ever.
+//! Termination of ranks. It must work on a disk that takes no writes: a job that cannot be ended holds its nodes for
+//! ever.
 
 use super::Executor;
 use super::rank::{self, Rank};
@@ -10,15 +10,15 @@ use lattice_quorum_types::wire::{AttemptKey, AttemptStatus};
 use rustix::process::Signal;
 use std::time::Duration;
 
-/// Between two tries to write that an attempt never seen is stopped.
+/// Pause between two attempts to write that an attempt without a record is stopped.
 const WRITE_PAUSE: Duration = Duration::from_secs(1);
 
-/// Tells the living supervisor, if there is one, that its rank is to end.
+/// Sends SIGTERM to the living supervisor, if there is one; returns whether there is.
 pub(super) fn signal_supervisor(dir: &AttemptDir) -> Result<bool, RecordError> {
     tell_supervisor(dir, Signal::TERM)
 }
 
-/// Signals the living supervisor; whether there is one.
+/// Sends `signal` to the living supervisor, if there is one; returns whether there is.
 pub(super) fn tell_supervisor(dir: &AttemptDir, signal: Signal) -> Result<bool, RecordError> {
     let found = dir.living_supervisor()?;
     let Some(process) = found.and_then(|pid| supervisor::process(pid).ok()) else {
@@ -29,11 +29,11 @@ pub(super) fn tell_supervisor(dir: &AttemptDir, signal: Signal) -> Result<bool, 
 }
 
 impl Executor {
-    /// Holds that a rank is to end, notes it for a later agent, and tells the supervisor.
+    /// Marks a rank for termination in memory and on disk, and signals the supervisor.
     ///
-    /// A supervisor looks at the note after it has taken its lock, so one that is not there yet
-    /// needs no signal. Without the note it is told when it comes up; the error then only says that
-    /// a crash of the agent before that would forget it.
+    /// A supervisor reads the note on disk after it has taken its lock, so one that starts later needs no signal. If
+    /// the note cannot be written, the agent signals the supervisor once it has started. The returned error then means
+    /// only that a crash of the agent before that loses the request.
     pub(super) fn ask_to_end(&self, rank: &Rank) -> Result<(), RecordError> {
         rank.want_end();
         let noted = rank.dir().request_stop();
@@ -46,7 +46,7 @@ impl Executor {
         noted
     }
 
-    /// An attempt never seen is stopped, for any launch of it that may still come.
+    /// Records an attempt without a record as stopped, to reject a launch of it that arrives later.
     pub(super) fn stop_unseen(&self, key: AttemptKey) -> AttemptStatus {
         let exit = ExitRecord::new(self.shared.clock.now(), RankExit::Stopped);
         if let Err(error) = self.write_stopped(key, &exit) {
@@ -70,7 +70,7 @@ impl Executor {
             let write = move || {
                 executor.write_stopped(key, &exit)?;
                 if !executor.shared.known().contains_key(&key) {
-                    // Control took it before it could be written.
+                    // Control acknowledged the end before it could be written.
                     executor.shared.attempts.dir(key).acknowledge()?;
                 }
                 Ok::<(), RecordError>(())

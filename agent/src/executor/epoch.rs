@@ -1,9 +1,9 @@
-//! The highest epoch a dispatcher has spoken with: an older dispatcher is refused, also after the
-//! agent was restarted.
+//! Highest lease epoch of all dispatchers: fences stale dispatchers, also after a restart of the agent.
 //!
-//! It is held in memory from the moment it is heard, and on disk as soon as the disk takes it. A
-//! quorum restored from a backup may count from lower again; then an operator moves `epoch.json`
-//! away while the agent is stopped, and the next dispatcher's epoch is the highest.
+//! A new epoch is held in memory as soon as it is received, and on disk as soon as the disk takes it.
+//!
+//! A quorum restored from a backup may count from a lower epoch. An operator then stops the agent and moves
+//! `epoch.json` away; the epoch of the next dispatcher becomes the highest.
 
 use crate::attempt::{RecordError, write_durably_from_reserve};
 use lattice_quorum_types::wire::LaunchRefused;
@@ -19,19 +19,19 @@ struct File {
     highest: u64,
 }
 
-/// The highest epoch seen.
+/// Highest lease epoch received.
 #[derive(Debug)]
 pub(super) struct HighestEpoch {
     path: PathBuf,
     highest: u64,
-    /// What the disk has of it.
+    /// Epoch that is on disk.
     written: u64,
-    /// The last one refused, so that each is logged once.
+    /// Last rejected epoch, so that each is logged once.
     refused: Option<u64>,
 }
 
 impl HighestEpoch {
-    /// Reads it; 0 where none was recorded.
+    /// Reads the epoch from disk; 0 if none is recorded.
     pub(super) fn open(path: PathBuf) -> Result<Self, RecordError> {
         let bytes = match std::fs::read(&path) {
             Ok(bytes) => bytes,
@@ -59,7 +59,7 @@ impl HighestEpoch {
         }
     }
 
-    /// Refuses what is over, and holds what is new in memory: enough to end work, not to start it.
+    /// Rejects a stale epoch and keeps a new one in memory: sufficient to end a rank, not to start one.
     pub(super) fn hear(&mut self, given: u64) -> Result<(), LaunchRefused> {
         let current = self.highest;
         if given >= current {
@@ -78,8 +78,7 @@ impl HighestEpoch {
         Err(LaunchRefused::StaleEpoch { given, current })
     }
 
-    /// Writes what was heard, durably; nothing is started under an epoch before this. Blocks on
-    /// the disk.
+    /// Writes the highest epoch durably; no rank starts under an epoch before this. Blocks on the disk.
     pub(super) fn write(&mut self) -> Result<(), RecordError> {
         if self.written == self.highest {
             return Ok(());

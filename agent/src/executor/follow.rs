@@ -1,4 +1,4 @@
-//! An attempt from its record to its end.
+//! Attempt lifecycle: from the launch record to the end.
 
 use super::Shared;
 use super::ending;
@@ -16,19 +16,19 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::AsyncReadExt;
 
-/// Supervisors that die before they could say anything are started this often.
+/// Most starts of a supervisor that ends before it has written a record.
 const MOST_TRIES: u32 = 5;
-/// Between two of them, times the number of tries.
+/// Pause between two starts, multiplied by the number of starts so far.
 const TRY_PAUSE: Duration = Duration::from_millis(200);
-/// The disk or the kernel refuses to tell: asked again after this.
+/// Pause after the disk or the kernel failed to return the state of an attempt.
 const LOOK_PAUSE: Duration = Duration::from_secs(1);
-/// A supervisor that a former agent started cannot wake this one when its job starts: first look,
-/// then half as often each time.
+/// First poll interval for a supervisor of a previous agent, which cannot wake this agent when its job starts. Each
+/// further interval is twice as long.
 const START_POLL: Duration = Duration::from_millis(50);
-/// Nor when something hangs that it starts after the job.
+/// Poll interval for a hanging start of such a supervisor after its job has started.
 const HANG_POLL: Duration = Duration::from_secs(10);
 
-/// What the files and the kernel say of an attempt.
+/// State of an attempt according to its files and the kernel.
 enum Sight {
     Ended(ExitRecord),
     Supervised {
@@ -36,13 +36,13 @@ enum Sight {
         started: Option<StartedRecord>,
         hang: Option<StartingRecord>,
     },
-    /// The job has ended; no supervisor lives that runs the site's hooks after it.
+    /// The job has ended; no supervisor lives to run the site's hooks after it.
     Unfinished(ExitRecord),
-    /// No supervisor lives; whether there was one.
+    /// No supervisor lives; `was` states whether there was one.
     Unsupervised {
         was: bool,
     },
-    /// Processes of it were found, and no record.
+    /// Processes of the attempt were found without a record.
     Orphaned,
 }
 
@@ -50,14 +50,15 @@ fn look(dir: &AttemptDir) -> Result<Sight, RecordError> {
     if let Some(exit) = dir.exit()? {
         return Ok(Sight::Ended(exit));
     }
-    // Before the lock: a supervisor takes the lock and then writes this, so one that is seen here
-    // and holds no lock is gone. The other way round it may have come up in between.
+    // The record is read before the lock. A supervisor takes the lock first and writes the record second, so a record
+    // without a held lock means that the supervisor has ended. In the reverse order, a supervisor could start between
+    // the two reads.
     let was = dir.supervisor();
     if let Some(by) = dir.living_supervisor()? {
         let (started, hang) = (dir.started()?, dir.starting()?);
         return Ok(Sight::Supervised { by, started, hang });
     }
-    // It may have written the end, and gone, between the two looks above.
+    // The supervisor may have written the end and exited since the first read.
     if let Some(exit) = dir.exit()? {
         return Ok(Sight::Ended(exit));
     }
@@ -71,7 +72,7 @@ fn look(dir: &AttemptDir) -> Result<Sight, RecordError> {
     Ok(Sight::Unsupervised { was })
 }
 
-/// Looks off the async threads, and passes on what is to be told.
+/// Reads the state off the async threads, and passes changes on to the reporter.
 async fn look_and_say(shared: &Shared, rank: &Arc<Rank>) -> Result<Sight, String> {
     let at = rank.clone();
     let look = move || {
@@ -104,7 +105,7 @@ async fn look_and_say(shared: &Shared, rank: &Arc<Rank>) -> Result<Sight, String
     Ok(sight)
 }
 
-/// Sees to it that the attempt ends, and that control hears of it.
+/// Ensures that the attempt ends, and that control receives the end.
 pub(super) async fn follow(shared: Arc<Shared>, rank: Arc<Rank>) {
     tokio::join!(run(&shared, &rank), report::tell(&shared, &rank));
 }
@@ -119,7 +120,7 @@ async fn run(shared: &Shared, rank: &Arc<Rank>) {
                 adopt(shared, rank, by, started.is_some()).await;
             }
             Ok(Sight::Unfinished(end)) => {
-                // A hook whose supervisor was killed must not meet its own repetition.
+                // A hook that a killed supervisor left must not run in parallel with its repetition.
                 lost::clear_hooks(shared, rank).await;
                 if finishing.is_another_due().await {
                     supervise(shared, rank).await;
@@ -156,12 +157,12 @@ async fn run(shared: &Shared, rank: &Arc<Rank>) {
     shared.hindrances.remove(Hindrance::Finishing, rank.key());
 }
 
-/// How often a supervisor was started.
+/// Counter of supervisor starts.
 #[derive(Default)]
 struct Tries(u32);
 
 impl Tries {
-    /// Whether there is to be another one; waits between two of them.
+    /// Whether another start is due; waits between two starts.
     async fn is_another_due(&mut self) -> bool {
         if self.0 > 0 {
             tokio::time::sleep(TRY_PAUSE * self.0).await;
@@ -178,13 +179,14 @@ fn no_supervisor(rank: &Rank) -> String {
     )
 }
 
-/// The end of a rank of which nothing ever ran.
+/// Writes the end of a rank that never started.
 async fn write_end(shared: &Shared, rank: &Arc<Rank>, exit: RankExit) {
     let exit = ExitRecord::new(shared.clock.now(), exit);
     lost::write_end(shared, rank, exit, AttemptDir::write_exit).await;
 }
 
-/// Starts a supervisor and stays with it until it is gone. Each byte it prints means "look".
+/// Starts a supervisor and watches it until it exits. Each byte that the supervisor prints requests a new read of the
+/// state.
 async fn supervise(shared: &Shared, rank: &Arc<Rank>) {
     let mut child = match spawn::supervisor(&shared.settings.program, rank.dir()) {
         Ok(child) => child,
@@ -207,7 +209,7 @@ async fn supervise(shared: &Shared, rank: &Arc<Rank>) {
     }
 }
 
-/// Stays with a supervisor that somebody else started until it is gone.
+/// Watches a supervisor of a previous agent until it exits.
 async fn adopt(shared: &Shared, rank: &Arc<Rank>, by: Pid, started: bool) {
     let gone = match spawn::gone(by) {
         Ok(gone) => gone,
@@ -217,7 +219,7 @@ async fn adopt(shared: &Shared, rank: &Arc<Rank>, by: Pid, started: bool) {
             return;
         }
     };
-    // The process id may have changed hands between the look and the handle.
+    // The process id may belong to another process since the first read.
     if !matches!(look_and_say(shared, rank).await, Ok(Sight::Supervised { by: now, .. }) if now == by)
     {
         return;

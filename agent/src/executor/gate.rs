@@ -1,4 +1,4 @@
-//! The site's health gate: whether a node may go back into service.
+//! Health gate: the site's decision whether a node may return to service.
 
 use super::hindrance::Hindrances;
 use super::runner::Runner;
@@ -9,10 +9,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Between two tries of a gate that failed on a node without work.
+/// Pause between two runs of a failed gate on a node without jobs.
 const RETRY_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Runs the gate, one at a time.
+/// Runs the gate, one run at a time.
 #[derive(Debug)]
 pub(super) struct Gate {
     hook: Option<Hook>,
@@ -37,12 +37,12 @@ impl Gate {
         }
     }
 
-    /// Whether there is one.
+    /// Whether a gate is configured.
     pub(super) fn is_there(&self) -> bool {
         self.hook.is_some()
     }
 
-    /// Runs it, after those that asked before.
+    /// Runs the gate. Concurrent calls run one after another.
     pub(super) async fn check(&self) -> Result<(), GateFailed> {
         let Some(hook) = &self.hook else {
             return Ok(());
@@ -59,8 +59,8 @@ impl Gate {
         passed
     }
 
-    /// Until it was passed once, the node takes no work. For an agent that comes up on a node
-    /// without work.
+    /// Runs the gate on an idle node until it has passed once; until then the node takes no jobs. For an agent that
+    /// starts on a node without jobs.
     pub(super) async fn pass_once(self: Arc<Self>, is_idle: impl Fn() -> bool) {
         loop {
             if is_idle() && self.check().await.is_ok() {
@@ -70,7 +70,7 @@ impl Gate {
         }
     }
 
-    /// The node takes no work before the gate's first word.
+    /// Blocks jobs on the node until the first result of the gate.
     pub(super) fn close(&self) {
         self.hindrances
             .say_gate(Some("it was not run yet".to_owned()));

@@ -1,36 +1,36 @@
-//! Why no work can be placed on this node, or what else is wrong, whatever its hardware is like.
+//! Hindrances: reasons to place no job on this node, and other faults, apart from its hardware.
 
 use lattice_quorum_types::wire::AttemptKey;
 use std::collections::{BTreeMap, BTreeSet};
 use tokio::sync::watch;
 
-/// A reason to place nothing here, or for people to look ([`Hindrance::stops_work`]).
+/// Reason to place no job on a node, or fault for the operator to inspect ([`Hindrance::stops_work`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Hindrance {
-    /// It is configured not to run any.
+    /// The configuration disables the executor.
     Off,
-    /// What it would run cannot be recorded.
+    /// Attempts cannot be recorded.
     Journal,
-    /// Processes run of which nothing is recorded.
+    /// Processes of an attempt without a record are running.
     Orphans,
-    /// Processes call themselves ours, of which nothing is recorded, and cannot be ended.
+    /// Processes that carry this agent's mark have no record and cannot be ended.
     Strays,
-    /// What the site runs after a rank is not done since the node was booted.
+    /// The hooks after a rank have not completed since the node rebooted.
     Finishing,
-    /// What an attempt starts hangs on its way to its program. Its node is kept by it anyway.
+    /// The start of a process hangs before it reaches its program. The attempt holds its node anyway.
     Starting,
-    /// The site's health gate failed, or was not passed yet.
+    /// The site's health gate failed, or has not passed yet.
     Gate,
 }
 
 impl Hindrance {
-    /// Its code among the reasons; control knows them by their first word.
+    /// Reason code; control recognises it by its first word.
     pub fn code(self) -> &'static str {
         match self {
             Self::Off => "executor.off",
             Self::Journal => "executor.journal",
             Self::Orphans => "executor.orphans",
-            // Control takes whatever begins with `executor.` for a reason to place nothing.
+            // Control treats any code that begins with `executor.` as a reason to place no job.
             Self::Strays => "orphans.left",
             Self::Starting => "start.hangs",
             Self::Finishing => "executor.finishing",
@@ -38,13 +38,13 @@ impl Hindrance {
         }
     }
 
-    /// Whether work is kept away because of it.
+    /// Whether the hindrance keeps jobs away from the node.
     pub fn stops_work(self) -> bool {
         !matches!(self, Self::Strays | Self::Starting)
     }
 }
 
-/// What holds now, beside the journal.
+/// Present hindrances, except the journal's.
 #[derive(Debug)]
 pub(super) struct Hindrances {
     held: watch::Sender<Held>,
@@ -63,19 +63,19 @@ impl Hindrances {
         }
     }
 
-    /// What holds, and is followed by `changed`.
+    /// Present hindrances; `changes` notifies of each change.
     pub(super) fn now(&self) -> Vec<Hindrance> {
         let held = self.held.borrow();
         let gate = held.gate.is_some().then_some(Hindrance::Gate);
         held.attempts.keys().copied().chain(gate).collect()
     }
 
-    /// Resolves when something changed since the receiver was last looked at.
+    /// Receiver that resolves when a hindrance has changed since the receiver was last read.
     pub(super) fn changes(&self) -> Changes {
         Changes(self.held.subscribe())
     }
 
-    /// The gate's word; `None`: passed.
+    /// Records the result of the gate; `None`: passed.
     pub(super) fn say_gate(&self, failure: Option<String>) {
         self.held.send_if_modified(|held| {
             let is_news = held.gate != failure;
@@ -84,13 +84,13 @@ impl Hindrances {
         });
     }
 
-    /// An attempt gives cause for it.
+    /// Records `key` as a cause of the hindrance.
     pub(super) fn add(&self, hindrance: Hindrance, key: AttemptKey) {
         self.held
             .send_if_modified(|held| held.attempts.entry(hindrance).or_default().insert(key));
     }
 
-    /// It gives none any more.
+    /// Removes `key` as a cause of the hindrance.
     pub(super) fn remove(&self, hindrance: Hindrance, key: AttemptKey) {
         self.held.send_if_modified(|held| {
             let Some(keys) = held.attempts.get_mut(&hindrance) else {
@@ -104,7 +104,7 @@ impl Hindrances {
         });
     }
 
-    /// The attempts that give cause for it.
+    /// Attempts that cause the hindrance.
     pub(super) fn attempts(&self, hindrance: Hindrance) -> BTreeSet<AttemptKey> {
         let held = self.held.borrow();
         held.attempts.get(&hindrance).cloned().unwrap_or_default()
@@ -116,11 +116,11 @@ impl Hindrances {
 pub struct Changes(watch::Receiver<Held>);
 
 impl Changes {
-    /// What was there until now is known.
+    /// Marks all changes up to now as seen.
     pub fn mark_seen(&mut self) {
         self.0.mark_unchanged();
     }
-    /// Resolves with the next change; `false` when the executor is gone.
+    /// Waits for the next change; `false` once the executor is dropped.
     pub async fn next(&mut self) -> bool {
         self.0.changed().await.is_ok()
     }

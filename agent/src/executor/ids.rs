@@ -1,36 +1,36 @@
-//! Numbers of users and groups: those to become, and the agent's own.
+//! User and group ids: of jobs and of the agent.
 
-/// What the kernel takes for "do not change this id".
+/// Id that the kernel reads as "do not change this id".
 pub(super) const NO_ID: u32 = u32::MAX;
 
-/// A uid and gid to become.
+/// Uid and gid that a rank switches to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Ids {
-    /// User.
+    /// User id.
     pub uid: u32,
-    /// Primary group; there are no others.
+    /// Primary group id; there are no supplementary groups.
     pub gid: u32,
 }
 
-/// Who the agent itself is.
+/// User of the agent's process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AgentUser {
-    /// Its effective user.
+    /// Effective user id.
     pub uid: u32,
-    /// Its effective group.
+    /// Effective group id.
     pub gid: u32,
 }
 
 impl Ids {
-    /// Whether the kernel can be told to become them.
+    /// Whether the kernel accepts both ids as a target.
     pub(crate) fn are_real(self) -> bool {
         self.uid != NO_ID && self.gid != NO_ID
     }
 }
 
 impl AgentUser {
-    /// This process.
+    /// User of this process.
     pub fn current() -> Self {
         Self {
             uid: rustix::process::geteuid().as_raw(),

@@ -1,17 +1,17 @@
-//! Whether attempts can be recorded: what is not recorded is not started, and control is told so
-//! before it tries.
+//! Journal state: whether attempts can be recorded. An attempt without a record is not started, and control receives
+//! the fault before it dispatches.
 
 use crate::attempt::{Attempts, RecordError};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// Between two looks at a journal that was writable.
+/// Pause between two checks of a writable journal.
 const LOOK_INTERVAL: Duration = Duration::from_secs(60);
-/// Between two looks at one that was not.
+/// Pause between two checks of a journal that is not writable.
 const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
-/// What is known of the journal: why it cannot be written, if so.
+/// State of the journal: the reason that it cannot be written, if there is one.
 #[derive(Debug)]
 pub(super) struct Journal {
     fault: watch::Sender<Option<String>>,
@@ -23,12 +23,12 @@ impl Journal {
         Self { fault }
     }
 
-    /// Follows what is known.
+    /// Follows the fault of the journal.
     pub(super) fn fault(&self) -> watch::Receiver<Option<String>> {
         self.fault.subscribe()
     }
 
-    /// Something could not be written.
+    /// Records a failed write.
     pub(super) fn failed(&self, error: &RecordError) {
         self.say(Some(crate::with_causes(error)));
     }
@@ -48,8 +48,8 @@ impl Journal {
         });
     }
 
-    /// Looks again and again: a fault is found before work is refused for it, and over as soon as
-    /// there is room.
+    /// Checks the journal periodically. A fault is found before a launch fails on it, and cleared as soon as the disk
+    /// has space.
     pub(super) async fn watch(self: Arc<Self>, attempts: Attempts) {
         let mut fault = self.fault();
         loop {

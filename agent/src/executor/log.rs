@@ -1,4 +1,4 @@
-//! A rank's captured output, sent in pieces.
+//! Log streaming: captured output of a rank, sent in chunks.
 
 use super::rank::Rank;
 use crate::attempt::AttemptDir;
@@ -10,14 +10,14 @@ use std::time::Duration;
 use tokio::fs::File;
 use tokio::io::{AsyncReadExt, AsyncSeekExt};
 
-/// Bytes sent at a time.
+/// Chunk size, bytes.
 const PIECE: usize = 64 << 10;
-/// Between two looks at an output that may grow: what a person at a terminal does not notice.
+/// Poll interval of an output that may grow: not noticeable at a terminal.
 const POLL: Duration = Duration::from_millis(100);
 
 type Item = Result<Bytes, String>;
 
-/// Sends what there is from the offset on and, when following, what comes until the rank ends.
+/// Sends the output from the offset on and, with `follow`, further output until the rank ends.
 pub(super) async fn send(
     dir: &AttemptDir,
     rank: Option<&Rank>,
@@ -33,7 +33,7 @@ pub(super) async fn send(
     let mut file: Option<File> = None;
     let mut offset = wanted.offset;
     loop {
-        // Before reading: what was written until the end is then read as well.
+        // Checked before the read, so that the read includes all output up to the end.
         let is_last = !wanted.follow || rank.is_none_or(Rank::has_ended);
         if file.is_none() {
             file = match File::open(&path).await {
@@ -58,7 +58,7 @@ pub(super) async fn send(
     }
 }
 
-/// Sends from `offset` to the end the file has now. The inner error is the file's.
+/// Sends from `offset` to the present end of the file. The inner error is that of the file.
 async fn send_all(
     file: &mut File,
     offset: &mut u64,

@@ -1,4 +1,4 @@
-//! Ends that no supervisor could write.
+//! Lost ranks: ends that no supervisor could write.
 
 use super::Shared;
 use super::rank::Rank;
@@ -10,19 +10,19 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// First wait between two looks at processes that were killed; doubles.
+/// First pause between two checks of killed processes; each further pause is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
-/// Longest wait: a process that does not go is stuck in the kernel.
+/// Longest pause: a process that survives it is stuck in the kernel.
 const LAST_PAUSE: Duration = Duration::from_secs(1);
-/// Until a full disk takes the end.
+/// Pause between two writes of an end to a full disk.
 const WRITE_PAUSE: Duration = Duration::from_secs(1);
 
-/// What was found of a rank whose supervisor is gone.
+/// Processes found of a rank after its supervisor has ended.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Search {
     /// Process ids that were killed.
     ended: BTreeSet<i32>,
-    /// Process ids that may have been its own and were waited for.
+    /// Process ids that may belong to the rank and were waited for.
     awaited: BTreeSet<i32>,
 }
 
@@ -34,12 +34,12 @@ impl Search {
         self.awaited.extend(unknown);
     }
 
-    /// How many were ended.
+    /// Number of processes that were ended.
     pub(super) fn ended(&self) -> usize {
         self.ended.len()
     }
 
-    /// Only what was checked.
+    /// Evidence text: states only what was checked.
     fn evidence(&self) -> String {
         let mut text = "its supervisor ended without recording an end; ".to_owned();
         text += &match self.ended.len() {
@@ -59,7 +59,7 @@ impl Search {
     }
 }
 
-/// Says a thing when it is another one than before.
+/// Filter that passes a text only if it differs from the previous one.
 #[derive(Default)]
 struct Once(Option<String>);
 
@@ -71,14 +71,14 @@ impl Once {
     }
 }
 
-/// The supervisor is gone and wrote no end. The job's first process went with it; all others are
-/// killed here, and only when none is left is the rank said to be lost.
+/// Ends a rank after its supervisor exited without recording an end. The job's first process ended with the supervisor.
+/// All other processes are killed here, and the rank is reported as lost only when none is left.
 pub(super) async fn end(shared: &Shared, rank: &Arc<Rank>) {
     let search = clear(shared, rank).await;
     let dir = rank.dir().clone();
     let living = tokio::task::spawn_blocking(move || dir.living_supervisor()).await;
     if !matches!(living, Ok(Ok(None))) {
-        // One that came up meanwhile writes the end itself; else it is looked for once more.
+        // A supervisor that started meanwhile writes the end itself; otherwise the caller reads the state once more.
         return;
     }
     leave_place(rank).await;
@@ -89,7 +89,7 @@ pub(super) async fn end(shared: &Shared, rank: &Arc<Rank>) {
     write_end(shared, rank, exit, AttemptDir::write_job_end_or_exit).await;
 }
 
-/// What the supervisor shared with its job goes with them.
+/// Removes the folder that the supervisor shared with its job.
 async fn leave_place(rank: &Arc<Rank>) {
     let at = rank.clone();
     let leave = move || {
@@ -106,7 +106,7 @@ async fn leave_place(rank: &Arc<Rank>) {
     }
 }
 
-/// Ends everything that is left of the rank's processes, and comes back when they are gone.
+/// Ends all remaining processes of the rank, and returns when they have ended.
 async fn clear(shared: &Shared, rank: &Arc<Rank>) -> Search {
     let (dir, boot_id) = (rank.dir().clone(), shared.settings.boot_id.clone());
     until_none_is_left(rank.as_ref(), move || {
@@ -115,7 +115,7 @@ async fn clear(shared: &Shared, rank: &Arc<Rank>) -> Search {
     .await
 }
 
-/// The same for hooks that a killed supervisor left. The job's processes were gone before.
+/// Ends hooks that a killed supervisor left. The job's processes had ended before.
 pub(super) async fn clear_hooks(shared: &Shared, rank: &Arc<Rank>) {
     let (dir, boot_id) = (rank.dir().clone(), shared.settings.boot_id.clone());
     until_none_is_left(rank.as_ref(), move || {
@@ -124,7 +124,7 @@ pub(super) async fn clear_hooks(shared: &Shared, rank: &Arc<Rank>) {
     .await;
 }
 
-/// `kill_left` ends what it finds, and is asked until it finds nothing.
+/// Calls `kill_left`, which ends the processes that it finds, until it finds none.
 pub(super) async fn until_none_is_left(
     rank: &impl std::fmt::Display,
     kill_left: impl Fn() -> Result<Left, String> + Clone + Send + 'static,
@@ -155,7 +155,7 @@ pub(super) async fn until_none_is_left(
     }
 }
 
-/// What keeps the end from being said, beside processes that were just killed.
+/// Reason that the end cannot be recorded yet, apart from processes that were just killed.
 fn obstacle(left: &Left) -> Option<String> {
     let pids = |all: &[crate::supervisor::Process]| {
         let all: Vec<String> = all.iter().map(|process| process.pid.to_string()).collect();
@@ -177,14 +177,14 @@ fn obstacle(left: &Left) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join("; "))
 }
 
-/// Kills what is left and says who that was. Nothing is left while a supervisor lives: it came up
-/// meanwhile, and what runs is its own.
+/// Kills remaining processes and returns them. The result is empty while a supervisor lives: it started meanwhile, and
+/// the running processes are its own.
 fn kill_left(dir: &AttemptDir, boot_id: &str, sought: Sought) -> Result<Left, String> {
     let failed = |error: &dyn std::error::Error| crate::with_causes(error);
     let launch = dir.launch().map_err(|e| failed(&e))?;
     let launch = launch.ok_or("the record of what was to run is missing")?;
-    // Numbers of processes mean something under the boot that gave them only. These files are not
-    // flushed: after a crash of the machine they may be empty.
+    // Process ids are valid only for the boot that assigned them. These files are not flushed: after a machine crash
+    // they may be empty.
     let (supervisor, started) = match launch.boot_id == boot_id {
         true => (
             dir.supervisor().map_err(|e| failed(&e))?,
@@ -207,7 +207,7 @@ fn kill_left(dir: &AttemptDir, boot_id: &str, sought: Sought) -> Result<Left, St
     Ok(left)
 }
 
-/// SIGKILL to all of them; a group that is empty goes.
+/// Sends SIGKILL to all processes; removes the cgroup if it is empty.
 pub(super) fn kill(left: &Left, group: Option<&Cgroup>) {
     if let Some(group) = group {
         group.kill();
@@ -222,7 +222,7 @@ pub(super) fn kill(left: &Left, group: Option<&Cgroup>) {
     }
 }
 
-/// Writes an end in the supervisor's place, however long the disk takes to have room for it.
+/// Writes an end in place of the supervisor, and retries until the disk has space for it.
 pub(super) async fn write_end(
     shared: &Shared,
     rank: &Arc<Rank>,

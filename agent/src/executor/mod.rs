@@ -1,9 +1,11 @@
-//! Runs what control dispatches: records an attempt, starts its supervisor, tells control how it
-//! goes until control has heard the end.
+//! Executor: runs the allocations that control dispatches to this node.
 //!
-//! Everything that must survive the agent is in the attempts' folders; this keeps only who is to
-//! be told what. It decides nothing about placement, and never kills on its own: it starts what a
-//! [`Launch`] says and ends what a [`Terminate`] says.
+//! The executor records an attempt, starts its supervisor, and reports to control until control has acknowledged the
+//! result.
+//!
+//! All state that must survive the agent is in the attempts' folders; memory holds only pending reports. The executor
+//! takes no placement decision. It starts what a [`Launch`] requests and ends what a [`Terminate`] requests. On its own
+//! it ends only processes without a living supervisor or without a record.
 
 mod accounts;
 mod answers;
@@ -64,11 +66,11 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use wipe::{Asked, Wiper};
 
-/// An executor that stops waits this often, and this long, for supervisors to go.
+/// Checks for exited supervisors while the executor stops: most checks, and the pause between two of them.
 const MOST_LEAVES: u32 = 20;
 const LEAVE_PAUSE: Duration = Duration::from_millis(10);
 
-/// Runs and watches ranks. Clones share it.
+/// Executor of one node: runs and watches ranks. Clones share the state.
 #[derive(Clone)]
 pub struct Executor {
     shared: Arc<Shared>,
@@ -81,7 +83,7 @@ impl std::fmt::Debug for Executor {
 }
 
 impl Executor {
-    /// Opens the folder. Nothing is started or told before [`Executor::resume`].
+    /// Opens the executor's folder. The executor starts and reports nothing before [`Executor::resume`].
     pub fn open(
         mut settings: ExecutorSettings,
         control: Arc<dyn Control>,
@@ -112,7 +114,7 @@ impl Executor {
             clock: clock.clone(),
         })?);
         if let Err(error) = attempts.keep_reserve() {
-            // What runs must be watched also on a full disk.
+            // Running ranks must be watched also on a full disk.
             journal.failed(&error);
         }
         Ok(Self {
@@ -136,8 +138,8 @@ impl Executor {
         })
     }
 
-    /// Takes up everything an agent before this one left: running supervisors are watched again,
-    /// ends that control does not have are told, and what cannot have survived is lost.
+    /// Resumes the attempts that a previous agent left. Running supervisors are watched again, results that control
+    /// does not have are reported, and ranks that cannot have survived are recorded as lost.
     pub fn resume(&self) -> Result<(), RecordError> {
         for (key, dir, end) in recover::unfinished(&self.shared)? {
             self.follow(key, dir, end);
@@ -153,8 +155,9 @@ impl Executor {
         Ok(())
     }
 
-    /// An agent that comes up on a node without work lets none in before the gate was passed. One
-    /// that comes up under work, as when it is upgraded, has a node that was let in before.
+    /// Closes the health gate if the agent starts on a node without running jobs, or after a reboot. The gate must then
+    /// pass before the node takes jobs. An agent that starts while jobs run, as in an upgrade, is on a node that has
+    /// passed before.
     fn open_gate(&self) {
         let rebooted = !self
             .shared
@@ -170,18 +173,17 @@ impl Executor {
         self.spawn(self.shared.gate.clone().pass_once(is_idle));
     }
 
-    /// Whether work is run at all.
+    /// Whether this node runs jobs.
     pub fn is_enabled(&self) -> bool {
         self.shared.settings.enabled
     }
 
-    /// Why attempts cannot be recorded, and so no work is taken; `None` while they can.
+    /// Reason that attempts cannot be recorded, so that no job is accepted; `None` while they can be recorded.
     pub fn journal_fault(&self) -> watch::Receiver<Option<String>> {
         self.shared.journal.fault()
     }
 
-    /// Why no work is to be placed here, and what else people should look at
-    /// ([`Hindrance::stops_work`]).
+    /// Reasons to place no job on this node, and faults for the operator to inspect ([`Hindrance::stops_work`]).
     pub fn hindrances(&self) -> Vec<Hindrance> {
         let off = (!self.is_enabled()).then_some(Hindrance::Off);
         let fault = self.journal_fault();
@@ -190,17 +192,17 @@ impl Executor {
         off.into_iter().chain(journal).chain(others).collect()
     }
 
-    /// Follows [`Executor::hindrances`], but for the journal's.
+    /// Notifies of changes to [`Executor::hindrances`], except the journal's.
     pub fn hindrance_changes(&self) -> Changes {
         self.shared.hindrances.changes()
     }
 
-    /// Runs the site's health gate; passed where there is none.
+    /// Runs the site's health gate; succeeds if none is configured.
     pub async fn check_health(&self) -> Result<(), GateFailed> {
         self.shared.gate.check().await
     }
 
-    /// Wipes the node by the site's hook, or says where that wipe stands.
+    /// Starts a wipe by the site's hook, or returns the status of a wipe that was requested before.
     pub async fn wipe(&self, asked: Wipe) -> Result<WipeStatus, String> {
         let wiper = self.shared.wiper.clone();
         match wiper.ask(&asked, self.shared.has_work()).await? {
@@ -212,7 +214,7 @@ impl Executor {
         }
     }
 
-    /// Stops watching and telling. What runs goes on below its supervisors.
+    /// Stops watching and reporting. Running jobs continue below their supervisors.
     pub async fn stop(&self) {
         self.shared.cancel.cancel();
         self.shared.tasks.close();
@@ -221,13 +223,13 @@ impl Executor {
             if self.shared.leave_cgroups() {
                 return self.shared.leave_runtime();
             }
-            // Supervisors that have written their end are about to go.
+            // A supervisor that has written its end is about to exit.
             tokio::time::sleep(LEAVE_PAUSE).await;
         }
     }
 
-    /// Ends every rank, for a cluster that goes for good, and waits for their ends: `within` at
-    /// most. Says how many are left.
+    /// Ends every rank, for a cluster that is shut down for good, and waits at most `within` for the ends. Returns the
+    /// number of ranks left.
     pub async fn end_everything(&self, within: Duration) -> usize {
         let ranks: Vec<Arc<Rank>> = self.shared.known().values().cloned().collect();
         let ends = ranks.iter().map(|rank| async move {
@@ -244,13 +246,13 @@ impl Executor {
         ranks.iter().filter(|rank| !rank.has_ended()).count()
     }
 
-    /// [`Executor::stop`] without waiting.
+    /// Stops as [`Executor::stop`] does, without waiting.
     pub fn abandon(&self) {
         self.shared.cancel.cancel();
         let _ = self.shared.leave_cgroups();
     }
 
-    /// Watches an attempt, and tells control, until control has its end.
+    /// Watches an attempt and reports to control until control has its end.
     fn follow(&self, key: AttemptKey, dir: AttemptDir, report: Option<RankReport>) {
         self.follow_rank(Rank::new(key, dir, report));
     }
@@ -270,7 +272,8 @@ impl Executor {
     }
 }
 
-/// The same for every agent that ever uses this folder, and for no other on the machine.
+/// Agent id, derived from the folder: equal for every agent that ever uses this folder, and different for any other on
+/// the machine.
 fn agent_name(folder: &Path) -> String {
     let hash = blake3::hash(folder.as_os_str().as_encoded_bytes());
     let hex = hash.to_hex();

@@ -1,13 +1,13 @@
-//! Processes of attempts of which nothing is recorded: the folder was wiped or moved away, or the
-//! agent was set up anew, while a supervisor or a job lived.
+//! Orphan processes: processes of an attempt without a record. The attempts' folder was removed or moved, or the agent
+//! was reinstalled, while a supervisor or a job lived.
 //!
-//! They are found by their cgroup, by the mark in their environment (it names this agent), and by
-//! the command line of their supervisor. A process that is in no cgroup, cleared its environment
-//! and lost its supervisor is not found.
+//! Orphans are found by their cgroup, by the mark in their environment (it names this agent), and by the command line
+//! of their supervisor. A process that is in no cgroup, has cleared its environment and has lost its supervisor is not
+//! found.
 //!
-//! Who can start a process on this machine can give it any environment and command line, so these
-//! decide only what is ended. An end is recorded where the cgroup shows whose the processes are, or
-//! where control asked for it.
+//! Any user that can start a process on this machine can set its environment and command line. So these two only decide
+//! which processes are ended. An end is recorded only if the cgroup proves the owner of the processes, or if control
+//! requested it.
 
 use super::hindrance::Hindrance;
 use super::lost::{self, until_none_is_left};
@@ -23,43 +23,43 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Between two looks at orphans that are left alone.
+/// Pause between two checks of orphans under [`OrphanPolicy::Report`].
 const LOOK_PAUSE: Duration = Duration::from_secs(10);
 
-/// How long an agent keeps work away for processes that call themselves its own. Somebody could
-/// start them again and again.
+/// Time for which unproven orphans keep jobs away from the node. The limit exists because a user could start such
+/// processes again and again.
 pub const HOLD: Duration = Duration::from_secs(60);
-/// Between two words in the log on those that outlast it.
+/// Interval of log messages about orphans that outlast [`HOLD`].
 const REPEAT_INTERVAL: Duration = Duration::from_secs(600);
 
-/// What is done with processes of which nothing is recorded.
+/// Policy for processes of an attempt without a record.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OrphanPolicy {
-    /// They are ended, and the attempt is reported as lost when they are gone.
+    /// End the processes, and report the attempt as lost when they have ended.
     #[default]
     End,
-    /// They are left alone and named; the node takes no work until they are gone.
+    /// Leave the processes alone and log them; the node takes no jobs until they have ended.
     Report,
 }
 
-/// How an agent knows processes for its own.
+/// Finds the processes of this agent.
 #[derive(Debug, Clone)]
 pub(super) struct Finder {
-    /// Begins the mark of each.
+    /// Agent id, the prefix of each process mark.
     pub(super) agent: String,
     pub(super) attempts: PathBuf,
     pub(super) cgroups: Option<Cgroups>,
 }
 
-/// What was found of one attempt.
+/// Processes found of one attempt.
 #[derive(Debug, Default)]
 pub(super) struct Found {
     left: Left,
-    /// Those of it that supervise.
+    /// Number of supervisors among the processes.
     supervisors: usize,
     group: Option<Cgroup>,
-    /// Its group holds some of them: nobody but root puts a process there.
+    /// Whether the attempt's cgroup contains some of the processes: only root can place a process there.
     is_proven: bool,
 }
 
@@ -67,7 +67,7 @@ impl Found {
     fn is_empty(&self) -> bool {
         self.left.ours.is_empty()
     }
-    /// Nothing but a supervisor, which wrote the end and is about to go.
+    /// Whether only supervisors are left, which have written the end and are about to exit.
     fn is_over(&self) -> bool {
         self.left.ours.len() <= self.supervisors
     }
@@ -84,7 +84,7 @@ impl Found {
 }
 
 impl Finder {
-    /// Everything that runs, by attempt. Empty groups are listed without processes.
+    /// All running processes, by attempt. An empty cgroup is listed without processes.
     fn everything(&self) -> std::io::Result<BTreeMap<AttemptKey, Found>> {
         let mut found: BTreeMap<AttemptKey, Found> = BTreeMap::new();
         for one in marked(&self.agent, &self.attempts)? {
@@ -99,7 +99,7 @@ impl Finder {
         for (key, group) in groups {
             let of_key = found.entry(key).or_default();
             for pid in group.processes()? {
-                // One that ended meanwhile is no loss.
+                // A process that has ended meanwhile is skipped.
                 if let Some(process) = Pid::from_raw(pid).and_then(|pid| process(pid).ok()) {
                     of_key.is_proven |= !process.is_gone();
                     of_key.add(process);
@@ -110,7 +110,7 @@ impl Finder {
         Ok(found)
     }
 
-    /// What runs of one attempt.
+    /// Running processes of one attempt.
     fn of(&self, key: AttemptKey) -> std::io::Result<Found> {
         Ok(self.everything()?.remove(&key).unwrap_or_default())
     }
@@ -122,7 +122,7 @@ impl Finder {
     }
 }
 
-/// Ends what runs of an attempt without a record, and says it is lost when all is gone.
+/// Ends the processes of an attempt without a record, and records it as lost when all have ended.
 pub(super) async fn end(shared: &Shared, rank: &Arc<Rank>) {
     let (key, finder) = (rank.key(), shared.finder());
     let clearing = until_none_is_left(rank.as_ref(), move || finder.kill(key));
@@ -138,8 +138,8 @@ pub(super) async fn end(shared: &Shared, rank: &Arc<Rank>) {
     lost::write_end(shared, rank, exit, write_exit_anew).await;
 }
 
-/// No work is taken while `gone` waits for processes of `key` to go. Those that are not known to
-/// be ours keep it away for a while only: people are told of them, again and again.
+/// Keeps jobs away from the node while `gone` waits for the processes of `key` to end. Unproven processes keep jobs
+/// away for a limited time only; a repeated log message informs the operator.
 async fn keeping_work_away<T>(
     shared: &Shared,
     key: AttemptKey,
@@ -174,34 +174,35 @@ async fn keeping_work_away<T>(
     done
 }
 
-/// Its folder may never have been made.
+/// Creates the attempt's folder, which may not exist, and writes the end.
 fn write_exit_anew(dir: &AttemptDir, exit: &ExitRecord) -> Result<(), RecordError> {
     dir.make()?;
     dir.write_exit(exit)
 }
 
-/// Control may dispatch the attempt that these processes name: from then on nothing tells them from
-/// its own, which are not to be killed. A rank is known before anything of it starts, so who is
-/// found before the look at what is known, and not known then, is not of it.
+/// Kills the processes found for `key` unless the attempt is known.
+///
+/// Control may dispatch the attempt that these processes name. Nothing then distinguishes them from the attempt's own
+/// processes, which must live. The executor registers a rank before any process of the rank starts. So a process found
+/// before the check belongs to no rank if the check finds none.
 fn kill_unless_known(shared: &Shared, finder: &Finder, key: AttemptKey) -> Result<Left, String> {
     let found = finder.of(key).map_err(|error| error.to_string())?;
     if shared.known().contains_key(&key) || shared.attempts.dir(key).exists() {
         return Ok(Left::default());
     }
-    // Not its group, which may be made meanwhile.
+    // Without the cgroup, which a launch may create meanwhile.
     lost::kill(&found.left, None);
     Ok(found.left)
 }
 
 impl Executor {
-    /// Whether processes of an attempt run of which nothing is recorded; then it is taken up, to
-    /// be ended and reported. Blocks on `/proc`.
+    /// Resumes an attempt without a record if processes of it run, to end and report it. Blocks on `/proc`.
     pub(super) fn take_up_unseen(&self, key: AttemptKey) -> Option<AttemptStatus> {
         match self.shared.finder().of(key) {
             Ok(found) if found.is_empty() => None,
             Ok(found) => Some(self.take_up(key, &found.pids())),
             Err(error) => {
-                // Not known to be gone: it is looked for until it is.
+                // The processes may still run: the search repeats until it succeeds.
                 tracing::error!(%error, "cannot look for processes of an attempt");
                 Some(self.take_up(key, &[]))
             }
@@ -217,7 +218,7 @@ impl Executor {
         };
         let dir = self.shared.attempts.dir(key);
         if let Err(error) = dir.make().and_then(|()| dir.write_orphan(&record)) {
-            // A later agent finds them as this one did.
+            // A later agent finds the processes in the same way.
             self.shared.journal.failed(&error);
         }
         self.shared.hindrances.add(Hindrance::Orphans, key);
@@ -227,7 +228,7 @@ impl Executor {
         AttemptStatus { key, report: None }
     }
 
-    /// Looks for what runs without a record, once, when everything recorded is followed.
+    /// Searches once for processes without a record, after all recorded attempts are followed.
     pub(super) fn look_for_orphans(&self) {
         let finder = self.shared.finder();
         let everything = match finder.everything() {
@@ -243,7 +244,7 @@ impl Executor {
                 continue;
             }
             if found.is_empty() {
-                // A group that a crash left.
+                // An empty cgroup that a crash left.
                 lost::kill(&found.left, found.group.as_ref());
                 continue;
             }
@@ -261,8 +262,8 @@ impl Executor {
         }
     }
 
-    /// Ends what runs. Of the attempt nothing is said: its end was told before, or only these
-    /// processes say that there was one.
+    /// Ends the processes without a report on the attempt: its end was reported before, or the processes are the only
+    /// evidence of the attempt.
     fn clear_away(&self, key: AttemptKey, found: &Found, is_told: bool) {
         let rank = Rank::new(key, self.shared.attempts.dir(key), None);
         let pids = found.pids();

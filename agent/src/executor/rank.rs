@@ -1,4 +1,4 @@
-//! One attempt as this agent knows it: the latest word on it, and what it was asked.
+//! Rank state in memory: latest report and pending requests.
 
 use super::hindrance::{Hindrance, Hindrances};
 use crate::attempt::{AttemptDir, ExitRecord, StartingRecord};
@@ -9,16 +9,16 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::watch;
 
-/// One attempt and the latest word on it.
+/// One attempt and its latest report.
 pub(super) struct Rank {
     key: AttemptKey,
     dir: AttemptDir,
     report: watch::Sender<Option<RankReport>>,
-    /// Somebody asked to end it, whether or not that could be written.
+    /// Whether termination was requested, even if the request could not be written.
     is_end_wanted: AtomicBool,
-    /// Processes of it were found and no record, whether or not that could be written.
+    /// Whether processes of the attempt were found without a record, even if that could not be written.
     is_orphaned: AtomicBool,
-    /// What of it hangs that is being started.
+    /// Start that hangs, if any.
     hang: Mutex<Option<StartingRecord>>,
 }
 
@@ -28,7 +28,7 @@ impl fmt::Display for Rank {
     }
 }
 
-/// An end as it is reported.
+/// Converts an end record into a report.
 pub(super) fn ended(exit: ExitRecord) -> RankReport {
     RankReport::Ended {
         at: exit.at,
@@ -48,7 +48,7 @@ impl Rank {
             hang: Mutex::default(),
         }
     }
-    /// What runs of it is to be ended, whatever its folder says.
+    /// Marks the rank as orphaned: its processes are ended, whatever its folder contains.
     pub(super) fn orphan(&self) {
         self.is_orphaned.store(true, Ordering::SeqCst);
     }
@@ -58,7 +58,7 @@ impl Rank {
     pub(super) fn dir(&self) -> &AttemptDir {
         &self.dir
     }
-    /// From now on no supervisor is left in doubt that it is to end.
+    /// Requests termination: from now on the agent signals every supervisor of the rank to end.
     pub(super) fn want_end(&self) {
         self.is_end_wanted.store(true, Ordering::SeqCst);
     }
@@ -77,17 +77,17 @@ impl Rank {
             report: self.report.borrow().clone(),
         }
     }
-    /// Resolves when its end is known.
+    /// Resolves when the end of the rank is known.
     pub(super) async fn end(&self) {
         let mut changes = self.subscribe();
         let is_end = |now: &Option<RankReport>| matches!(now, Some(RankReport::Ended { .. }));
-        // The sender lives as long as this does.
+        // The sender lives as long as `self`.
         let _ = changes.wait_for(is_end).await;
     }
     pub(super) fn has_ended(&self) -> bool {
         matches!(&*self.report.borrow(), Some(RankReport::Ended { .. }))
     }
-    /// Says, once, that something of it hangs which is being started, or does no more.
+    /// Records and logs, once per change, that a start hangs or no longer does.
     pub(super) fn say_hang(&self, hang: Option<StartingRecord>, hindrances: &Hindrances) {
         let mut said = self.hang.lock();
         if *said == hang {
@@ -102,7 +102,7 @@ impl Rank {
         }
         *said = hang;
     }
-    /// The latest word. An end is the last one.
+    /// Sets the latest report. An end is final.
     pub(super) fn say(&self, report: RankReport) {
         self.report.send_if_modified(|now| {
             let is_news =

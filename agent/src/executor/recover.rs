@@ -1,4 +1,4 @@
-//! What an agent before this one left on disk, and what of it may go.
+//! Recovery: attempts that a previous agent left on disk, and removal of old ones.
 
 use super::Shared;
 use super::hindrance::Hindrance;
@@ -10,16 +10,16 @@ use lattice_quorum_types::wire::AttemptKey;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-/// An end is kept for as long as a command's key is remembered: a launch that comes late, or
-/// twice, is answered with it instead of being run.
+/// Retention of an end: as long as a command's key is remembered. A late or repeated launch is answered with the end
+/// instead of being run.
 const KEEP_END: Duration = Duration::from_millis(lattice_quorum_types::command::KEY_LIFETIME_MS);
-/// Between two looks for what may go.
+/// Pause between two removals of old attempts.
 const PRUNE_INTERVAL: Duration = Duration::from_secs(600);
 
-/// An attempt with its end, where it is known.
+/// Attempt with its end, if known.
 pub(super) type Unfinished = (AttemptKey, AttemptDir, Option<RankReport>);
 
-/// Attempts whose end control does not have, with ends written for those of another boot.
+/// Attempts without an end at control. For attempts of an earlier boot, this function writes the end.
 pub(super) fn unfinished(shared: &Shared) -> Result<Vec<Unfinished>, RecordError> {
     let mut left = Vec::new();
     for (key, dir) in shared.attempts.list()? {
@@ -34,7 +34,7 @@ pub(super) fn unfinished(shared: &Shared) -> Result<Vec<Unfinished>, RecordError
             (None, Some(_)) => None,
             (None, None) if dir.orphan()?.is_some() => None,
             (None, None) => {
-                // A crash came before its record: nobody was told that it was taken.
+                // A crash came before the record: no caller received an acceptance of the attempt.
                 dir.remove()?;
                 continue;
             }
@@ -44,8 +44,8 @@ pub(super) fn unfinished(shared: &Shared) -> Result<Vec<Unfinished>, RecordError
     Ok(left)
 }
 
-/// No process survives a reboot. An end that was written counts; what the site runs after it is
-/// still to be done, for disks are not wiped by a reboot.
+/// Result of an attempt of an earlier boot: no process survives a reboot. A written end stays valid. Its hooks have
+/// still to run, because a reboot does not wipe disks.
 fn after_reboot(
     shared: &Shared,
     dir: &AttemptDir,
@@ -72,12 +72,11 @@ fn after_reboot(
         shared.hindrances.add(Hindrance::Finishing, launch.key);
         return Ok(None);
     }
-    // An end that cannot be written is told all the same: the next agent finds it out as this one
-    // did.
+    // An end that cannot be written is reported all the same: the next agent reaches the same result.
     Ok(Some(exit))
 }
 
-/// Removes what control has long since heard of, for as long as the agent runs.
+/// Removes attempts that control acknowledged long ago, for as long as the agent runs.
 pub(super) async fn prune_for_ever(shared: Arc<Shared>) {
     loop {
         let at = shared.clone();
@@ -90,7 +89,7 @@ pub(super) async fn prune_for_ever(shared: Arc<Shared>) {
     }
 }
 
-/// Ages are those of files, so they are measured by the clock that stamps files.
+/// Removes output and attempts by age. Ages are those of files, so `now` is from the clock that stamps files.
 fn prune(shared: &Shared, now: SystemTime) -> Result<(), RecordError> {
     for (_, dir) in shared.attempts.list()? {
         let taken_at = dir.acknowledged_at();

@@ -1,4 +1,4 @@
-//! Telling control, again and again until it has it.
+//! Reports to control, repeated until control acknowledges them.
 
 use super::Shared;
 use super::rank::Rank;
@@ -8,26 +8,26 @@ use lattice_quorum_types::wire::{Report, ReportAnswer};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// First wait after a report that was not taken; doubles.
+/// First pause after a report that was not accepted; each further pause is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
-/// Longest wait: how late an end may be heard after control came back.
+/// Longest pause: upper bound for the delay of an end after control is reachable again.
 const LAST_PAUSE: Duration = Duration::from_secs(2);
 
-/// Why control has not taken a report: a reason to tell it again.
+/// Reason that control has not accepted a report; the report is repeated.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct NotReported {
-    /// What happened.
+    /// Reason, in words.
     pub reason: String,
 }
 
-/// Who is told.
+/// Receiver of reports.
 pub trait Control: Send + Sync + 'static {
-    /// Tells it once, within a deadline of its own.
+    /// Sends the report once, with a timeout of its own.
     fn report(&self, report: Report) -> BoxFuture<'_, Result<ReportAnswer, NotReported>>;
 }
 
-/// Tells every change of `rank` until its end is taken, then forgets the attempt.
+/// Reports every change of `rank` until control acknowledges the end, then removes the attempt from memory.
 pub(super) async fn tell(shared: &Shared, rank: &Arc<Rank>) {
     let mut changes = rank.subscribe();
     let mut told: Option<RankReport> = None;
@@ -61,8 +61,7 @@ pub(super) async fn tell(shared: &Shared, rank: &Arc<Rank>) {
     }
 }
 
-/// Notes that control has the end. A note that cannot be written costs a repeated report after
-/// the next restart.
+/// Records that control has the end. If the write fails, the next restart causes one repeated report.
 async fn forget(shared: &Shared, rank: &Arc<Rank>) {
     let noted = {
         let rank = rank.clone();

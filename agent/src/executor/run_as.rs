@@ -1,4 +1,4 @@
-//! Whose processes a rank's are.
+//! Account selection: the local account that a rank runs as.
 
 #[cfg(test)]
 mod tests;
@@ -10,37 +10,37 @@ use crate::attempt::LocalUser;
 use lattice_quorum_types::wire::LaunchRefused;
 use std::sync::Arc;
 
-/// The rules by which a submitter becomes a local account.
+/// Rules that map a submitter to a local account.
 #[derive(Debug, Clone)]
 pub struct RunAs {
-    /// Who the agent is: only root can become somebody else.
+    /// User of the agent: only root can switch to another account.
     pub agent: AgentUser,
-    /// Everybody's work runs as this account. `None`: as the account of the submitter's name.
+    /// Account that runs every job; `None`: the account of the submitter.
     pub fixed: Option<Ids>,
-    /// A non-root agent may run work, as itself.
+    /// Whether an agent that is not root may run jobs as its own user.
     pub allow_same_user: bool,
-    /// Lower uids belong to the system and never run work.
+    /// Lowest uid that may run jobs: lower uids belong to the system.
     pub min_uid: u32,
-    /// The site's list of who is whom; without one, a submitter's name is the account's.
+    /// The site's map from principals to accounts; without one, the submitter's name is the account name.
     pub map: Option<Arc<UserMap>>,
-    /// Where accounts are looked up.
+    /// Source of local accounts.
     pub accounts: Accounts,
 }
 
-/// A decision: whom to become, and the account to tell the job of.
+/// Result of the selection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chosen {
-    /// `None`: stay who the agent is.
+    /// Account that the rank switches to; `None`: it stays the agent's user.
     pub become_user: Option<LocalUser>,
-    /// Name, home and shell for the environment.
+    /// Account that supplies name, home and shell for the environment.
     pub account: LocalUser,
 }
 
-/// Why there is no account for somebody's work.
+/// Reason that no account is available for a submitter.
 enum NoAccount {
-    /// By the rules.
+    /// The rules reject the submitter.
     Refused(String),
-    /// It cannot be told.
+    /// The account lookup failed.
     Unknown(LookupError),
 }
 
@@ -51,8 +51,7 @@ impl From<LookupError> for NoAccount {
 }
 
 impl RunAs {
-    /// The account for `user`'s work, or why there is none. Asks the name services, which may
-    /// take them their deadline.
+    /// Selects the account for jobs of `user`. Queries the name services, which may take up to their timeout.
     pub async fn choose(&self, user: &str) -> Result<Chosen, LaunchRefused> {
         let chosen = if self.agent.uid == 0 {
             self.other_user(user).await
@@ -64,7 +63,7 @@ impl RunAs {
                 user: user.to_owned(),
                 reason,
             },
-            // Another node may know: nothing is wrong with the user.
+            // Another node may succeed: the fault is not the user's.
             NoAccount::Unknown(error) => LaunchRefused::JournalFailed {
                 reason: format!("the account of {user} cannot be looked up: {error}"),
             },
@@ -116,7 +115,7 @@ impl RunAs {
                 fixed.uid
             )));
         }
-        // Only for its home and shell: without a name service there still is a uid.
+        // Only for home and shell: without a name service, the uid is still valid.
         let found = self.accounts.by_uid(uid).await.unwrap_or(None);
         Ok(Chosen {
             become_user: None,
@@ -157,7 +156,7 @@ impl RunAs {
         let map = self.map.clone()?;
         let (at, user) = (map.clone(), user.to_owned());
         let found = tokio::task::spawn_blocking(move || at.find(&user)).await;
-        // It was not told: as if the list refused it.
+        // The lookup task failed: treated as a refusal.
         Some((map, found.unwrap_or(Mapped::Refused)))
     }
 }

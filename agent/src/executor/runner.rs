@@ -1,5 +1,5 @@
-//! Runs a site's executable for the node itself, beside no rank: with a deadline, its output kept,
-//! nothing of it left behind in its process group.
+//! Hook runner for hooks of the node, outside any rank. A hook has a timeout, its output is kept, and no process of its
+//! process group remains.
 
 use crate::attempt::{Hook, HookName};
 use crate::supervisor::{HOOK_OUTPUT_CAP, HOOK_PATH, with_last_line};
@@ -19,22 +19,22 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
-/// What it writes after its end is not waited for.
+/// Longest wait for output after the hook has ended.
 const DRAIN_WITHIN: Duration = Duration::from_secs(1);
 
-/// One of a site's executables for the node, which runs once at a time.
+/// Runner of one hook of the node; at most one start at a time.
 #[derive(Debug)]
 pub(super) struct Runner {
     name: HookName,
     node: NodeId,
     boot_id: String,
     log: PathBuf,
-    /// One that hangs is not joined by a second one.
+    /// Held during a start: while one start hangs, a second one is rejected.
     starting: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Runner {
-    /// Its output goes to `<name>.log` in `folder`.
+    /// Creates a runner that writes the output to `<name>.log` in `folder`.
     pub(super) fn new(name: HookName, node: NodeId, boot_id: String, folder: &Path) -> Self {
         Self {
             log: folder.join(format!("{}.log", name.as_str())),
@@ -45,10 +45,10 @@ impl Runner {
         }
     }
 
-    /// Runs it to its end, with these variables besides ours.
+    /// Runs the hook to its end, with the variables in `more` in addition to those that the agent sets.
     ///
     /// # Errors
-    /// Exit code, signal or deadline, and the last line it wrote; or why it could not be started.
+    /// Exit code, signal or timeout, with the last line of output; or the reason that the start failed.
     pub(super) async fn run(
         &self,
         hook: &Hook,
@@ -79,8 +79,8 @@ impl Runner {
                 }
             })
             .await;
-            // Also what it left behind, which may hold its output open. What went into a session of
-            // its own holds it on, and is not waited for.
+            // Also ends processes that the hook left, which may hold its output open. A process in a session of its own
+            // keeps the output open; the agent does not wait for it.
             group.end();
             if !is_read {
                 let _ = tokio::time::timeout(DRAIN_WITHIN, reading).await;
@@ -101,15 +101,15 @@ impl Runner {
         Err(self.told(&what).await)
     }
 
-    /// What is told of a run: this, and the last line it wrote.
+    /// Description of a run: `what`, and the last line of output.
     pub(super) async fn told(&self, what: &str) -> String {
         let (what, log) = (what.to_owned(), self.log.clone());
         let told = tokio::task::spawn_blocking(move || with_last_line(&what, &log)).await;
         told.unwrap_or_else(|error| error.to_string())
     }
 
-    /// In a thread of its own: it takes as long as the filesystem with the program, and the agent
-    /// has other things to do. One whose start is not waited for is killed when it comes up.
+    /// Starts the hook in a separate thread: the start takes as long as the filesystem of the program, and must not
+    /// block the agent. If the caller stops waiting, the process is killed as soon as it has started.
     async fn start(
         &self,
         hook: &Hook,
@@ -161,7 +161,7 @@ fn described(status: ExitStatus) -> String {
     }
 }
 
-/// The hook's process group, ended with this: also when the agent stops meanwhile.
+/// Process group of the hook. It is ended on drop, also when the agent stops meanwhile.
 struct Group(Option<Pid>);
 
 impl Group {
@@ -182,7 +182,7 @@ impl Drop for Group {
     }
 }
 
-/// Takes what it writes, up to a cap; the rest is read and dropped.
+/// Reads the output and keeps it up to a cap; the rest is discarded.
 async fn read(mut output: Receiver, kept: &mut Vec<u8>) {
     let most = usize::try_from(HOOK_OUTPUT_CAP).unwrap_or(usize::MAX);
     let mut chunk = [0; 4096];

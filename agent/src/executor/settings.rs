@@ -1,4 +1,4 @@
-//! What an executor is told, and why it does not open.
+//! Executor settings, and errors of opening an executor.
 
 use super::ids::AgentUser;
 use super::orphans::OrphanPolicy;
@@ -11,66 +11,66 @@ use lattice_quorum_types::NodeId;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What an executor is told.
+/// Settings of an executor.
 #[derive(Debug, Clone)]
 pub struct ExecutorSettings {
-    /// This node.
+    /// Name of this node.
     pub node: NodeId,
-    /// Holds the attempts and the highest epoch.
+    /// Folder of the attempts and the highest lease epoch.
     pub folder: PathBuf,
-    /// Whether work is run at all; `false` for an agent that only observes.
+    /// Whether this node runs jobs; `false` for an agent that only observes.
     pub enabled: bool,
-    /// Whose processes the ranks are.
+    /// Account selection for ranks.
     pub run_as: RunAs,
-    /// What the site runs around ranks, and before the node goes back into service.
+    /// Site hooks: around ranks, and before the node returns to service.
     pub hooks: Hooks,
-    /// Whether ranks are put into cgroups.
+    /// Cgroups of ranks.
     pub cgroup: CgroupSettings,
-    /// What is done with processes of which nothing is recorded.
+    /// Policy for processes of an attempt without a record.
     pub orphans: OrphanPolicy,
-    /// How long such processes keep work away while nothing but their own word says whose they are.
+    /// Time for which unproven orphan processes keep jobs away from the node.
     pub orphan_hold: Duration,
-    /// Most bytes kept of each output of a rank.
+    /// Most bytes kept of each output stream of a rank.
     pub output_cap_bytes: u64,
-    /// Between SIGTERM and SIGKILL.
+    /// Time between SIGTERM and SIGKILL.
     pub grace: Duration,
-    /// How long the output of an ended rank is kept after control has its end.
+    /// Retention of an ended rank's output after control has its end.
     pub keep_output: Duration,
-    /// Executed as the supervisor: [`super::OWN_PROGRAM`], or (tests) a binary that begins with
+    /// Binary to execute as the supervisor: [`super::OWN_PROGRAM`], or, in tests, a binary that begins with
     /// [`crate::child::run_if_child`].
     pub program: PathBuf,
-    /// What is known of the node's GPUs, for work that does not use all of them.
+    /// GPUs of the node, for jobs that do not use all of them.
     pub gpus: NodeGpus,
-    /// How ranks are told to write checkpoints.
+    /// Checkpoint channel between supervisors and jobs.
     pub checkpoints: CheckpointSettings,
-    /// The machine's boot id: processes recorded under another one are gone.
+    /// Boot id of the machine: processes recorded under another boot id have ended.
     pub boot_id: String,
 }
 
-/// How ranks are told to write checkpoints.
+/// Checkpoint channel settings.
 #[derive(Debug, Clone)]
 pub struct CheckpointSettings {
-    /// Holds what supervisors and their jobs share: small files and sockets. Everybody must be able to
-    /// pass through it, and only the agent's user to change it. A socket's path has 107 bytes at most.
+    /// Folder for files and sockets that supervisors share with their jobs. Every user must be able to pass through it,
+    /// and only the agent's user may change it. A socket path is limited to 107 bytes.
     pub runtime_dir: PathBuf,
-    /// Between two looks at what a job says of a checkpoint.
+    /// Time between two reads of a job's checkpoint status.
     pub poll: Duration,
 }
 
-/// A site's executables. They run as the agent's user.
+/// Hooks: executables of the site, run as the agent's user.
 #[derive(Debug, Clone, Default)]
 pub struct Hooks {
-    /// Around each rank.
+    /// Hooks around each rank.
     pub rank: RankHooks,
-    /// Before the node goes back into service.
+    /// Runs before the node returns to service.
     pub health_gate: Option<Hook>,
-    /// The site says that a node that is given back has nothing to wipe. Without this and without a
-    /// wipe, a node that somebody has claimed is never free again by itself.
+    /// Site's declaration that a released node needs no wipe. Without it and without a wipe hook, a claimed node never
+    /// returns to service automatically.
     pub nothing_to_wipe: bool,
 }
 
 impl Hooks {
-    /// Each that there is, by its key in the configuration.
+    /// All configured hooks, each with its key in the configuration.
     fn all(&mut self) -> impl Iterator<Item = (&'static str, &mut Hook)> {
         let all = [
             ("prolog", &mut self.rank.prolog),
@@ -82,8 +82,8 @@ impl Hooks {
             .filter_map(|(key, hook)| Some((key, hook.as_mut()?)))
     }
 
-    /// Checks that each is an executable file that only root and `agent` can change. What comes
-    /// back names what was checked, whatever becomes of links on the way to it.
+    /// Checks that each hook is an executable file that only root and `agent` can change. The result contains the
+    /// resolved paths, so later changes of links on the way have no effect.
     pub fn checked(mut self, agent: AgentUser) -> Result<Self, OpenError> {
         for (key, hook) in self.all() {
             let real = trusted::program(&hook.program, agent);
@@ -93,21 +93,21 @@ impl Hooks {
     }
 }
 
-/// Why an executor does not open.
+/// Reason that an executor does not open.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// What it knows of earlier work cannot be used.
+    /// The records of earlier attempts cannot be used.
     #[error(transparent)]
     Records(#[from] RecordError),
-    /// Cgroups are required and cannot be used.
+    /// Cgroups are required and not usable.
     #[error("executor.cgroup is required")]
     Cgroup(#[from] CgroupError),
-    /// A hook must not be run.
+    /// A hook is not trusted.
     #[error("executor.hooks.{key}")]
     Hook {
-        /// Which.
+        /// Configuration key of the hook.
         key: &'static str,
-        /// Why.
+        /// Reason of the rejection.
         source: Untrusted,
     },
 }

@@ -1,4 +1,4 @@
-//! What everything of an executor works on.
+//! Shared state of an executor.
 
 use super::answers::journal;
 use super::epoch::HighestEpoch;
@@ -19,22 +19,22 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// One executor's state.
+/// State of one executor.
 pub(super) struct Shared {
     pub(super) settings: ExecutorSettings,
     pub(super) attempts: Attempts,
-    /// Held while an attempt is recorded: launches and terminations are judged one by one.
+    /// Held while an attempt is recorded, so that launches and terminations are serialised.
     pub(super) epoch: Arc<tokio::sync::Mutex<HighestEpoch>>,
-    /// Attempts whose end control has not taken yet.
+    /// Attempts without an end that control has acknowledged.
     pub(super) known: Mutex<BTreeMap<AttemptKey, Arc<Rank>>>,
-    /// Ends of attempts never seen that the disk does not take yet.
+    /// Ends of attempts without a record that the disk has not taken yet.
     pub(super) unwritten: Mutex<BTreeMap<AttemptKey, ExitRecord>>,
     pub(super) journal: Arc<Journal>,
     pub(super) hindrances: Arc<Hindrances>,
     pub(super) gate: Arc<Gate>,
     pub(super) wiper: Arc<Wiper>,
-    /// This agent, as its processes' marks and its cgroup name it: another one on the machine,
-    /// for a node of the same name, must not take them for its own.
+    /// Agent id in the marks of its processes and in its cgroup. Another agent on the machine, for a node of the same
+    /// name, must not treat these processes as its own.
     pub(super) agent: String,
     pub(super) cgroups: Option<Cgroups>,
     pub(super) control: Arc<dyn Control>,
@@ -44,24 +44,24 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// The map is whole between statements, so a panic elsewhere does not spoil it.
+    /// Locks the map of known ranks. The map is consistent between statements, so a panic elsewhere leaves it valid.
     pub(super) fn known(&self) -> MutexGuard<'_, BTreeMap<AttemptKey, Arc<Rank>>> {
         self.known.lock()
     }
-    /// As above.
+    /// Locks the map of unwritten ends, which is consistent between statements.
     pub(super) fn unwritten(&self) -> MutexGuard<'_, BTreeMap<AttemptKey, ExitRecord>> {
         self.unwritten.lock()
     }
-    /// Whether a rank has not ended.
+    /// Whether any rank has not ended.
     pub(super) fn has_work(&self) -> bool {
         self.known().values().any(|rank| !rank.has_ended())
     }
-    /// Leaves nothing behind where nothing runs; whether there is nothing more to do.
+    /// Removes the agent's cgroups if no rank runs. Returns `false` if a later call must repeat the removal.
     pub(super) fn leave_cgroups(&self) -> bool {
         let cgroups = self.cgroups.as_ref().filter(|_| !self.has_work());
         cgroups.is_none_or(Cgroups::remove_if_empty)
     }
-    /// The place of this agent's attempts goes when the last of them has gone from it.
+    /// Removes the runtime folder of this agent's attempts if it is empty.
     pub(super) fn leave_runtime(&self) {
         let _ = std::fs::remove_dir(self.settings.checkpoints.runtime_dir.join(&self.agent));
     }
@@ -72,7 +72,7 @@ impl Shared {
             cgroups: self.cgroups.clone(),
         }
     }
-    /// The answer to a launch that cannot be recorded.
+    /// Refusal of a launch that cannot be recorded.
     pub(super) fn refused(&self, error: RecordError) -> LaunchRefused {
         self.journal.failed(&error);
         journal(error)

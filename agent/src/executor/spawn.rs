@@ -1,4 +1,4 @@
-//! Starts supervisors, and waits for those that others started.
+//! Supervisor processes: start, and detection of their exit.
 
 use crate::attempt::AttemptDir;
 use crate::supervisor::SUBCOMMAND;
@@ -14,11 +14,11 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::process::{Child, Command};
 
-/// The running program itself, also after its file was replaced by a newer version.
+/// Path of the running program, valid also after its file was replaced by a newer version.
 pub const OWN_PROGRAM: &str = "/proc/self/exe";
 
-/// Executes `program` as the supervisor of `dir`. It gets nothing of the agent's environment,
-/// which may hold secrets, and makes its own session.
+/// Executes `program` as the supervisor of `dir`. The supervisor gets no variable of the agent's environment, which may
+/// hold secrets, and creates its own session.
 pub(super) fn supervisor(program: &Path, dir: &AttemptDir) -> io::Result<Child> {
     let log = OpenOptions::new()
         .create(true)
@@ -36,10 +36,10 @@ pub(super) fn supervisor(program: &Path, dir: &AttemptDir) -> io::Result<Child> 
         .spawn()
 }
 
-/// Tells when a process is gone.
+/// Detects the exit of a process.
 pub(super) struct Gone(AsyncFd<OwnedFd>);
 
-/// A handle on the process that has this id now.
+/// Opens a handle on the process that has this id at present.
 pub(super) fn gone(pid: Pid) -> io::Result<Gone> {
     let handle = pidfd_open(pid, PidfdFlags::empty())?;
     register(handle).map(Gone)
@@ -50,15 +50,15 @@ pub(super) fn gone(pid: Pid) -> io::Result<Gone> {
     reason = "AsyncFd asks for a promise about the descriptor"
 )]
 fn register(handle: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
-    // SAFETY: an `OwnedFd` is open for as long as it lives and its number never changes; it is
-    // moved in, so nobody can close or replace it while it is registered.
+    // SAFETY: an `OwnedFd` is open for as long as it lives and its number never changes. It is moved in, so no other
+    // code can close or replace it while it is registered.
     Ok(unsafe { AsyncFd::register_with_interest(handle, Interest::READABLE) }?)
 }
 
 impl Gone {
-    /// Resolves when it is gone.
+    /// Resolves when the process has exited.
     pub(super) async fn wait(self) {
-        // The runtime's event queue is the only thing that can fail here.
+        // Only the runtime's event queue can fail here.
         while let Err(error) = self.0.readable().await {
             tracing::error!(%error, "cannot wait for a process");
             tokio::time::sleep(Duration::from_secs(1)).await;

@@ -1,4 +1,4 @@
-//! Taking a launch: what is refused, and what is recorded before anything starts.
+//! Launch acceptance: checks, and the record that is written before anything starts.
 
 use super::{Chosen, Hindrance, Shared};
 use crate::attempt::{AttemptDir, CheckpointPlan, GpuChoice, LaunchRecord, RecordError};
@@ -6,7 +6,7 @@ use lattice_quorum_types::checkpoint::CheckpointSetup;
 use lattice_quorum_types::wire::{AttemptKey, Launch, LaunchRefused};
 
 impl Shared {
-    /// Records an attempt, or leaves nothing of it: what was refused must not start later.
+    /// Records an attempt, or removes its folder on failure: a rejected launch must not start later.
     pub(super) fn journal_launch(
         &self,
         key: AttemptKey,
@@ -21,7 +21,7 @@ impl Shared {
         Ok(dir)
     }
 
-    /// Refuses what was assigned under another boot, and what must not begin yet.
+    /// Rejects a launch of an earlier boot, and a launch while orphans or unfinished hooks block the node.
     pub(super) fn check_boot(&self, launch: &Launch) -> Result<(), LaunchRefused> {
         let current = &self.settings.boot_id;
         if let Some(expected) = launch.boot.as_ref().filter(|boot| *boot != current) {
@@ -51,7 +51,7 @@ impl Shared {
         Err(LaunchRefused::JournalFailed { reason })
     }
 
-    /// Each agent has a place of its own, and each attempt in it.
+    /// Checkpoint plan of an attempt. Each agent has its own folder, with one subfolder for each attempt.
     fn checkpoint_plan(&self, key: AttemptKey, setup: CheckpointSetup) -> CheckpointPlan {
         let settings = &self.settings.checkpoints;
         let attempt = format!("{}.{}", key.allocation, key.attempt);

@@ -1,4 +1,5 @@
-//! Files that decide what is done with the agent's rights: nobody else may be able to change them.
+//! Trusted files: files that control actions with the agent's rights must be writable by root and the agent's user
+//! only.
 
 use super::ids::AgentUser;
 use std::fs::Metadata;
@@ -6,65 +7,64 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Written to by the group or by everybody.
+/// Write permission of group or others.
 const OTHERS_WRITE: u32 = 0o022;
-/// In such a folder only an owner moves or removes a file.
+/// In a sticky folder, only the owner of a file moves or removes it.
 const STICKY: u32 = 0o1000;
 const ANY_EXECUTES: u32 = 0o111;
 
-/// Why a file is not trusted.
+/// Reason that a file is not trusted.
 #[derive(Debug, thiserror::Error)]
 pub enum Untrusted {
-    /// It is not there, or cannot be looked at.
+    /// The file does not exist, or its metadata cannot be read.
     #[error("{}", path.display())]
     Io {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// Its name depends on where the agent was started.
+    /// The path is relative, so it depends on the working directory of the agent.
     #[error("{} is no absolute path", path.display())]
     Relative {
-        /// Which.
+        /// Configured path.
         path: PathBuf,
     },
-    /// It is a folder, a device.
+    /// The path is not a regular file, but a folder or a device, for example.
     #[error("{} is no file", path.display())]
     NoFile {
-        /// Which.
+        /// Path that was checked.
         path: PathBuf,
     },
-    /// Nobody may execute it.
+    /// No user may execute the file.
     #[error("{} is not executable", path.display())]
     NotExecutable {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
     },
-    /// Somebody beside root and the agent's user can change it or put another in its place.
+    /// A user other than root and the agent's user can change or replace the file.
     #[error(
         "{} belongs to uid {uid} and has mode {mode:04o}: it can be written by others than root \
          and the agent's user",
         path.display()
     )]
     Writable {
-        /// It, or the folder above it that is the reason.
+        /// Path of the file, or of the folder above it that is writable.
         path: PathBuf,
-        /// Its owner.
+        /// Uid of the owner.
         uid: u32,
-        /// Its permissions.
+        /// Permission bits.
         mode: u32,
     },
 }
 
-/// Checks that only root and the agent's user can change the file at `path`. The path of what was
-/// checked, without links: nobody else can put something in its place, whereas a link on the way
-/// to it may lead elsewhere later.
+/// Checks that only root and the agent's user can change the file at `path`. Returns the path without links: no other
+/// user can replace that file, whereas a link on the way may lead elsewhere later.
 pub(super) fn file(path: &Path, agent: AgentUser) -> Result<PathBuf, Untrusted> {
     Ok(check(path, agent)?.0)
 }
 
-/// [`file`], and that it can be executed.
+/// Checks as [`file`] does, and that the file is executable.
 pub(super) fn program(path: &Path, agent: AgentUser) -> Result<PathBuf, Untrusted> {
     let (real, found) = check(path, agent)?;
     if found.mode() & ANY_EXECUTES == 0 {
@@ -75,7 +75,7 @@ pub(super) fn program(path: &Path, agent: AgentUser) -> Result<PathBuf, Untruste
     Ok(real)
 }
 
-/// What is found behind `path`, and where that is.
+/// Resolves `path` and checks the file. Returns the resolved path and the metadata.
 fn check(path: &Path, agent: AgentUser) -> Result<(PathBuf, Metadata), Untrusted> {
     if !path.is_absolute() {
         return Err(Untrusted::Relative {
@@ -86,7 +86,7 @@ fn check(path: &Path, agent: AgentUser) -> Result<(PathBuf, Metadata), Untrusted
         path: path.to_owned(),
         source,
     };
-    // Links are followed: what counts is who can change what is found behind them.
+    // Links are followed: the check applies to their target.
     let real = path.canonicalize().map_err(failed)?;
     let found = real.metadata().map_err(failed)?;
     if !found.is_file() {
@@ -102,7 +102,7 @@ fn check(path: &Path, agent: AgentUser) -> Result<(PathBuf, Metadata), Untrusted
     Ok((real, found))
 }
 
-/// `excused`: bits that make up for being writable.
+/// Checks owner and write permission. `excused`: mode bits that permit a writable folder.
 fn owned(path: &Path, meta: &Metadata, agent: AgentUser, excused: u32) -> Result<(), Untrusted> {
     let is_ours = meta.uid() == 0 || meta.uid() == agent.uid;
     let is_closed = meta.mode() & OTHERS_WRITE == 0 || meta.mode() & excused != 0;

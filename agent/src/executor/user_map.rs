@@ -1,8 +1,10 @@
-//! The site's own list of who is whom: principals of tokens to local accounts.
+//! User map: the site's map from token principals to local accounts.
 //!
-//! A YAML file of `principal: account` lines. The account `-` runs nothing; the principal `*`
-//! stands for everybody who is not listed. It is read anew when it changed. A change that cannot
-//! be read leaves the former list in force, and the log says so until it is corrected.
+//! The file is YAML with `principal: account` lines. The account `-` denies all jobs; the principal `*` applies to
+//! every principal that is not listed.
+//!
+//! A changed file is read again. If the new content cannot be used, the previous map stays in force, and each lookup
+//! logs the error until the file is corrected.
 
 use super::accounts::is_account_name;
 use super::ids::AgentUser;
@@ -14,47 +16,47 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Runs nothing.
+/// Account entry that denies all jobs.
 const NOBODY_HERE: &str = "-";
-/// Everybody who is not listed.
+/// Principal entry that applies to every principal not listed.
 const OTHERS: &str = "*";
 
-/// Why a list cannot be used.
+/// Reason that a user map cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum UserMapError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("executor.user_map: {}", path.display())]
     Io {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// Somebody else could write themselves into it.
+    /// Another user could change the file.
     #[error("executor.user_map")]
     Untrusted(#[from] Untrusted),
-    /// It is not `principal: account` lines.
+    /// The content is not `principal: account` lines.
     #[error("executor.user_map: {}: {reason}", path.display())]
     Malformed {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong, all of it.
+        /// Description of all mistakes.
         reason: String,
     },
 }
 
-/// What the site says of a principal.
+/// Entry of a principal in the user map.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Mapped {
-    /// It is this account.
+    /// The principal runs jobs as this account.
     Account(String),
-    /// It runs nothing here.
+    /// The principal runs no jobs on this node.
     Refused,
-    /// Nothing.
+    /// The map has no entry for the principal.
     Unsaid,
 }
 
-/// The list, as it was read last.
+/// User map as last read.
 #[derive(Debug)]
 pub struct UserMap {
     path: PathBuf,
@@ -68,7 +70,7 @@ struct Read {
     accounts: BTreeMap<String, String>,
 }
 
-/// Which writing of the file it was.
+/// Version of the file, to detect changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Version {
     inode: u64,
@@ -87,7 +89,7 @@ impl Version {
 }
 
 impl UserMap {
-    /// Reads the whole list, and refuses it if any line is wrong.
+    /// Reads the whole map, and rejects it if any line is wrong.
     pub fn open(path: &Path, agent: AgentUser) -> Result<Self, UserMapError> {
         Ok(Self {
             path: path.to_owned(),
@@ -96,15 +98,15 @@ impl UserMap {
         })
     }
 
-    /// Where it is.
+    /// Path of the file.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What it says now. Blocks on the disk.
+    /// Current entry of a principal. Blocks on the disk.
     pub(super) fn find(&self, principal: &str) -> Mapped {
         let mut now = self.read.lock();
-        // A file that is gone is like one that cannot be read: the former list stays.
+        // A missing file counts as unreadable: the previous map stays.
         let version = std::fs::metadata(&self.path).map(|meta| Version::of(&meta));
         if !version.is_ok_and(|version| version == now.of) {
             match read(&self.path, self.agent) {
@@ -146,7 +148,7 @@ fn read(path: &Path, agent: AgentUser) -> Result<Read, UserMapError> {
 }
 
 fn parse(text: &str) -> Result<BTreeMap<String, String>, String> {
-    // By way of a value: it knows a principal that is listed twice.
+    // Parsed by way of `Value`, which rejects a principal that is listed twice.
     let read: serde_yaml_ng::Value =
         serde_yaml_ng::from_str(text).map_err(|error| error.to_string())?;
     let read: Option<BTreeMap<String, String>> =

@@ -1,4 +1,4 @@
-//! Having a rank end at another time than its launch said.
+//! Walltime changes of a rank after its launch.
 
 use super::{Executor, ending};
 use crate::attempt::{AttemptDir, RecordError, WalltimeRecord};
@@ -8,8 +8,7 @@ use lattice_quorum_types::wire::{
 use rustix::process::Signal;
 
 impl Executor {
-    /// Takes another walltime for a rank, or says which is in force when it was told of that, or of a later
-    /// one, before.
+    /// Changes the walltime of a rank. For a repeated or superseded change, returns the walltime in force.
     pub async fn set_walltime(
         &self,
         wanted: SetWalltime,
@@ -19,7 +18,7 @@ impl Executor {
         let taken = move || {
             epoch.hear(wanted.epoch).map_err(stale)?;
             if let Err(error) = epoch.write() {
-                // Held in memory; the next launch is refused until it is written.
+                // The epoch is held in memory; the next launch is rejected until the epoch is on disk.
                 executor.shared.journal.failed(&error);
             }
             executor.take_walltime(&wanted)
@@ -32,7 +31,7 @@ impl Executor {
         })
     }
 
-    /// Blocks on the disk.
+    /// Records a walltime change and signals the supervisor. Blocks on the disk.
     fn take_walltime(&self, wanted: &SetWalltime) -> Result<WalltimeStatus, WalltimeRefused> {
         let SetWalltime {
             key,
@@ -62,7 +61,7 @@ impl Executor {
                 record
             }
         };
-        // With a repeat as well: an agent before this one may have ended between the record and the signal.
+        // Signals on a repeat as well: a previous agent may have ended between the record and the signal.
         ending::tell_supervisor(&dir, Signal::USR1).map_err(unreadable)?;
         Ok(WalltimeStatus::InForce {
             number: record.number,
@@ -70,7 +69,7 @@ impl Executor {
         })
     }
 
-    /// Whether its job runs, or will.
+    /// Whether the attempt's job runs or has yet to start.
     pub(super) fn is_open(&self, key: AttemptKey, dir: &AttemptDir) -> Result<bool, RecordError> {
         let rank = self.shared.known().get(&key).cloned();
         let is_open = rank.is_some_and(|rank| !rank.has_ended());

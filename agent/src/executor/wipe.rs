@@ -1,6 +1,7 @@
-//! The wipe of a node that its user gave back: the site's hook, once for each order, written down
-//! before it runs and when it has ended, so that the answer to a repeat is the same after a restart
-//! and after a boot.
+//! Node wipe after a user has released the node.
+//!
+//! The site's hook runs once for each order. The order is recorded before the hook runs, and the result when it has
+//! ended. So a repeated order gets the same answer after a restart and after a reboot.
 
 use super::runner::Runner;
 use crate::attempt::{Hook, HookName, RecordError, write_durably_from_reserve};
@@ -18,41 +19,41 @@ use std::time::{Duration, Instant};
 use tokio::task::spawn_blocking;
 
 const FORMAT: u32 = 1;
-/// What a hook and everything below it has in its environment.
+/// Variable that marks the environment of the hook and all processes below it.
 const MARK: &str = "LATTICE_WIPE";
-/// Between two looks at processes that were killed, and between two tries of a disk that is full.
+/// Pause between two checks of killed processes, and between two writes to a full disk.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Processes that a killed agent left are waited for so long; one that stays is stuck in the kernel.
+/// Longest wait for processes that a killed agent left; a process that survives it is stuck in the kernel.
 const END_WITHIN: Duration = Duration::from_secs(10);
 
-/// The last wipe, on disk.
+/// Record of the last wipe, on disk.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Record {
     version: u32,
     number: u64,
     since: UnixMillis,
     boot: String,
-    /// `None`: it runs, or was cut short.
+    /// Outcome of the wipe; `None` while it runs or after it was interrupted.
     outcome: Option<WipeOutcome>,
 }
 
-/// See the module.
+/// Runs wipes and records their outcome.
 pub(super) struct Wiper {
     hook: Option<Hook>,
-    /// The site says that there is nothing to wipe.
+    /// Whether the site declares that the node needs no wipe.
     is_needless: bool,
     runner: Runner,
     path: PathBuf,
-    /// Of this agent: another one on the machine must not take its processes for its own.
+    /// Agent id: another agent on the machine must not treat this wipe's processes as its own.
     agent: String,
     boot: String,
     clock: Arc<dyn Clock>,
-    /// The one that an agent before this one began and did not see the end of.
+    /// Number of a wipe that a previous agent started and that has no recorded outcome.
     cut_short: Option<u64>,
     last: tokio::sync::Mutex<Option<Record>>,
 }
 
-/// What a wiper is made of.
+/// Parameters of [`Wiper::open`].
 pub(super) struct Site<'a> {
     pub(super) hook: Option<Hook>,
     pub(super) is_needless: bool,
@@ -64,7 +65,7 @@ pub(super) struct Site<'a> {
 }
 
 impl Wiper {
-    /// Reads what was written down.
+    /// Opens the wiper with the last record on disk.
     pub(super) fn open(site: Site<'_>) -> Result<Self, RecordError> {
         let path = site.folder.join("wipe.json");
         let last = match std::fs::read(&path) {
@@ -86,11 +87,11 @@ impl Wiper {
         })
     }
 
-    /// A wipe that an agent before this one began and did not see the end of has failed: nobody knows
-    /// how far it came. What is left of it is ended first.
+    /// Records an interrupted wipe of a previous agent as failed: its progress is unknown. Remaining processes of the
+    /// hook are ended first.
     pub(super) async fn recover(&self) {
         let mut last = self.last.lock().await;
-        // One that was begun since runs.
+        // A wipe that this agent has started since is running, and is left alone.
         let is_cut =
             |record: &Record| record.outcome.is_none() && self.cut_short == Some(record.number);
         let Some(cut) = last.clone().filter(is_cut) else {
@@ -118,7 +119,8 @@ impl Wiper {
         );
     }
 
-    /// Begins it, or says where it stands. One at a time, and none while work runs here.
+    /// Starts a wipe, or returns the status of the same order. Only one wipe runs at a time, and none while jobs run on
+    /// the node.
     pub(super) async fn ask(&self, asked: &Wipe, has_work: bool) -> Result<Asked, String> {
         let mut last = self.last.lock().await;
         if let Some(known) = last.as_ref() {
@@ -152,7 +154,7 @@ impl Wiper {
         Ok(Asked::Begun(status))
     }
 
-    /// Runs what [`Wiper::ask`] began, and writes down how it ended.
+    /// Runs the wipe that [`Wiper::ask`] accepted, and records its outcome.
     pub(super) async fn run(&self, asked: &Wipe) {
         let outcome = self.outcome(asked).await;
         tracing::info!(wipe = asked.number, %outcome, "the wipe has ended");
@@ -206,7 +208,7 @@ impl Wiper {
         format!("{}-{number}", self.agent)
     }
 
-    /// Ends the processes of a hook whose agent was killed; says where that was not possible.
+    /// Ends the processes of a hook that a killed agent left. Returns a text for the failure reason, empty on success.
     async fn end_what_is_left(&self, number: u64) -> String {
         let variable = format!("{MARK}={}", self.mark(number));
         let begun = Instant::now();
@@ -233,7 +235,7 @@ impl Wiper {
         }
     }
 
-    /// Writes an end down, however long the disk takes it. It is answered with only then.
+    /// Writes a record, and retries until the disk takes it. The outcome becomes visible to callers only afterwards.
     async fn keep(&self, record: Record) -> Record {
         let mut is_told = false;
         while let Err(error) = self.write(record.clone()).await {
@@ -255,12 +257,12 @@ impl Wiper {
     }
 }
 
-/// The answer to an order.
+/// Answer to a wipe order.
 #[derive(Debug)]
 pub(super) enum Asked {
-    /// It is to be run now.
+    /// The wipe is accepted and must be run now.
     Begun(WipeStatus),
-    /// It runs, or has ended.
+    /// The wipe is running or has ended.
     Known(WipeStatus),
 }
 

@@ -1,4 +1,4 @@
-//! What control may ask and say of a node's health.
+//! Health requests of control: report and clear.
 
 use super::{LIVE, NodeHealth};
 use bytes::Bytes;
@@ -6,42 +6,41 @@ use lattice_hwprobe::health::Report;
 use lattice_quorum_types::{text::truncated, wire::GetHealth};
 use serde::Serialize;
 
-/// A reason's evidence beyond this is cut.
+/// Evidence of a reason is truncated to this length, bytes.
 const MAX_EVIDENCE_BYTES: usize = 300;
-/// The mildest reasons of a longer answer are left out.
+/// Size limit of the answer, bytes. The mildest reasons of a longer answer are omitted.
 const MOST_BYTES: usize = 256 << 10;
-/// Longest name of somebody who clears that is kept.
+/// Longest stored name of an operator that clears a reason, characters.
 const MOST_NAME_CHARS: usize = 128;
 
-/// `lattice-hwprobe`'s `Report`, with what is known around it.
+/// Answer to a health request: `lattice-hwprobe`'s `Report` with context.
 #[derive(Debug, Serialize)]
 struct Document {
     #[serde(flatten)]
     report: Report,
-    /// Whether anything is looked at. Without it there are no reasons, and that says nothing.
+    /// Whether health checks run. Without checks there are no reasons, which does not mean that the node is healthy.
     enabled: bool,
-    /// Mildest reasons that are not here, for length.
+    /// Number of mildest reasons that are omitted because of the size limit.
     left_out: usize,
-    /// When the node was last read, Unix milliseconds; none before the first read.
+    /// Time of the last read, Unix milliseconds; `None` before the first read.
     read_at_ms: Option<u64>,
-    /// How long ago that is, by a clock that is never set. Of this run of the agent, so of this
-    /// boot.
+    /// Age of the last read, milliseconds, by a monotonic clock; covers this run of the agent only.
     read_age_ms: Option<u64>,
-    /// Reasons of the probes that gave nothing.
+    /// Reasons of the probes that failed.
     probes: Vec<String>,
-    /// Without what the checks see nothing: those of them that they need, and the probes that do not
-    /// know what there is. That nothing is found then does not mean that nothing is wrong.
+    /// Failed probes that checks depend on, and probes with an unknown device count. While this list is not empty, the
+    /// absence of findings does not mean that the node is healthy.
     blind: Vec<String>,
-    /// Codes of what is worth knowing and no fault.
+    /// Informational codes that are not faults.
     notes: Vec<&'static str>,
-    /// Whether what is remembered cannot be written.
+    /// Whether the stored state cannot be written.
     unwritten: bool,
-    /// Reasons that this call ended.
+    /// Number of reasons that this call cleared.
     cleared: usize,
 }
 
 impl NodeHealth {
-    /// Answers; clears first, so that what is still wrong is there again after a pass.
+    /// Answers a health request. A clear runs first, so that a fault that persists is found again by a requested pass.
     pub(crate) async fn ask(&self, wanted: GetHealth) -> Result<Bytes, String> {
         if !self.0.settings.enabled {
             return match wanted.clear {

@@ -1,25 +1,25 @@
-//! What GPUs are called for as long as the node is up.
+//! GPU names that stay fixed while the node is up.
 //!
-//! A read names them by their rank on the bus. Where one falls off, those behind it move up: by rank
-//! alone its fault would be told of another card, and what was wrong with the last one would never end.
+//! A read names GPUs by their position on the bus. When a GPU falls off the bus, the GPUs after it move up. With names
+//! by position, the fault of one GPU would be reported for another, and the fault of the last GPU would never end.
 
 use lattice_hwprobe::{Class, Inventory, Reading};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What every name of a GPU begins with, as in conformance keys.
+/// Prefix of every GPU name, as in conformance keys.
 const PREFIX: &str = "gpu.";
-/// Keys of AMD's have this before the number as well.
+/// Second prefix in the keys of AMD GPUs, before the number.
 const AMD: &str = "amd.";
 
-/// Names by PCI address (`gpu.3`), each given once in a boot.
+/// Names by PCI address (`gpu.3`); each name is assigned once per boot.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(super) struct GpuNames(BTreeMap<String, String>);
 
 impl GpuNames {
-    /// Names that two GPUs share were given by rank, by an earlier agent: nobody knows which of them
-    /// has it, so all are given anew.
+    /// Restores stored names. A name that two GPUs share was assigned by position by an earlier agent. Its owner is
+    /// unknown, so all names are assigned again.
     pub(super) fn restored(self) -> Self {
         let different: BTreeSet<&String> = self.0.values().collect();
         match different.len() == self.0.len() {
@@ -28,19 +28,19 @@ impl GpuNames {
         }
     }
 
-    /// What the GPU at `address` is called, if it was ever read in this boot.
+    /// Name of the GPU at `address`, if this boot has ever read it.
     pub(super) fn get(&self, address: &str) -> Option<&str> {
         self.0.get(address).map(String::as_str)
     }
 
-    /// Names the GPUs of a read that have no name yet. The read by those names, where they are not
-    /// its ranks.
+    /// Names the GPUs of a read that have no name yet. Returns the read with these names if they differ from its
+    /// positions.
     pub(super) fn observe(&mut self, seen: &Inventory) -> Option<Inventory> {
         let mut names = BTreeMap::new();
         for gpu in &seen.identity.gpus {
             let name = match &gpu.address {
                 Reading::Present(address) => Some(self.name(address, gpu.slot)),
-                // Of which one it is nothing is known: its rank may be another's name by now.
+                // The address is unknown, so the position may be the name of another GPU by now.
                 _ => self.is_free(gpu.slot).then_some(gpu.slot),
             };
             names.insert(gpu.slot, name);
@@ -50,7 +50,7 @@ impl GpuNames {
             return None;
         }
         let mut seen = seen.clone();
-        // AMD's are among the identities of a node that has no others.
+        // The identities list AMD GPUs only on a node without other GPUs.
         let is_nvidia = |key: &String| parts(key).is_some_and(|(vendor, ..)| vendor.is_empty());
         let record = seen.records.get(&Class::Gpu);
         let recorded = record.into_iter().flat_map(|record| record.entries.keys());
@@ -81,8 +81,8 @@ impl GpuNames {
         Some(seen)
     }
 
-    /// The number in the name of the GPU at `address`: what it has, or its rank where nobody has
-    /// that, or the lowest that nobody has.
+    /// Number in the name of the GPU at `address`: the assigned one, else the position if it is free, else the lowest
+    /// free number.
     fn name(&mut self, address: &str, slot: u32) -> u32 {
         if let Some(number) = self.get(address).and_then(number) {
             return number;
@@ -103,7 +103,7 @@ fn number(name: &str) -> Option<u32> {
     name.strip_prefix(PREFIX)?.parse().ok()
 }
 
-/// Vendor, rank and rest of a GPU's key: `gpu.3.temperature`, `gpu.amd.3.ras.umc.uncorrectable`.
+/// Vendor, position and rest of a GPU's key: `gpu.3.temperature`, `gpu.amd.3.ras.umc.uncorrectable`.
 fn parts(key: &str) -> Option<(&'static str, u32, &str)> {
     let rest = key.strip_prefix(PREFIX)?;
     let (vendor, rest) = match rest.strip_prefix(AMD) {
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
     use lattice_hwprobe::{ClassRecord, ClassState, GpuIdentity};
 
-    /// A read of GPUs at these addresses, by rank; `None`: not known where.
+    /// Read of GPUs at these addresses, by position; `None`: address unknown.
     fn read(vendor: &str, addresses: &[Option<&str>]) -> Inventory {
         let mut seen = Inventory::default();
         let mut record = ClassRecord::new(Class::Gpu);
@@ -145,7 +145,7 @@ mod tests {
         seen
     }
 
-    /// Whose temperature is told under which key.
+    /// Maps each temperature key to the address of its GPU.
     fn told(seen: &Inventory) -> Vec<(String, String)> {
         let vitals = seen.vitals.0.iter();
         let told = vitals.map(|(key, reading)| (key.clone(), reading.to_string()));
@@ -195,7 +195,7 @@ mod tests {
     fn one_without_a_place_is_not_told_as_another() {
         let mut names = GpuNames::default();
         names.observe(&read("", &[Some("a"), Some("b"), Some("c")]));
-        // Ranked last: nobody knows where it is.
+        // The last GPU has an unknown address.
         let seen = names
             .observe(&read("", &[Some("a"), Some("c"), None]))
             .unwrap();

@@ -1,4 +1,4 @@
-//! Listens to what drivers of GPUs and NICs tell, on a thread of its own.
+//! Driver event listener: events of GPU and NIC drivers, on a separate thread.
 
 use super::NodeHealth;
 use super::said::Said;
@@ -11,18 +11,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// How often the thread looks whether it shall end. News wake it.
+/// Longest wait before the thread checks for its stop flag. New events wake it earlier.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// How much later than the driver the kernel's log may tell of the same, with what helps.
+/// Longest delay of the kernel's log after the driver's event for the same fault; the log adds details.
 const KERNEL_WITHIN: Duration = Duration::from_millis(300);
-/// Events kept to find what the other source tells of.
+/// Number of events kept for matching with the other source.
 const MOST_EVENTS: usize = 256;
-/// Lines for events that come together: an application can raise thousands.
+/// Most log lines for events that arrive together: an application can raise thousands.
 const MOST_LOGGED: usize = 16;
-/// Said where there are GPUs and nobody tells of their events.
+/// Note code for a node with GPUs and no source of their events.
 const UNHEARD: &str = "xids.unheard";
 
-/// Ends the thread when it is dropped.
+/// Stops the thread when dropped.
 struct Stop(Arc<AtomicBool>);
 
 impl Drop for Stop {
@@ -32,9 +32,8 @@ impl Drop for Stop {
 }
 
 impl NodeHealth {
-    /// Listens for as long as it is polled, where the node has a GPU or a NIC that the kernel's log
-    /// tells of. The drivers of GPUs are listened to once there is one: of another node that they
-    /// are not heard is no news.
+    /// Listens as long as the future is polled, if the node has a GPU or a NIC that the kernel's log covers. Sources of
+    /// GPU events are opened once the node has a GPU: on any other node, their absence is not worth a note.
     pub(crate) async fn listen(self) {
         let mut said = self.said();
         let is_told_of = |said: &Said| said.has_gpus || said.has_mlx5;
@@ -55,7 +54,7 @@ impl NodeHealth {
             if has_gpus {
                 std::future::pending::<()>().await;
             }
-            // What the log has told by then is known by its numbers.
+            // The restarted listener recognises earlier records of the log by their sequence numbers.
             if said.wait_for(|said| said.has_gpus).await.is_err() {
                 return;
             }
@@ -100,8 +99,8 @@ fn log_events(events: &[GpuEvent]) {
     }
 }
 
-/// What is new, once the kernel's log had the time to add its words to it: it says what the driver
-/// asks for, the driver's own event does not.
+/// Returns new events, after a wait for the kernel's log if the driver alone reported one. The log contains the action
+/// that the driver requests; the driver's own event does not.
 fn next(watch: &mut GpuEventWatch) -> Vec<GpuEvent> {
     let mut new = watch.poll(LOOK_EVERY);
     let is_bare = |event: &GpuEvent| event.source == GpuEventSource::Nvml;
@@ -116,7 +115,7 @@ fn next(watch: &mut GpuEventWatch) -> Vec<GpuEvent> {
     new
 }
 
-/// The kernel's log below the same root as everything else.
+/// Event sources; the kernel's log is below the same root as all other files.
 fn sources(host: &Host, has_gpus: bool) -> GpuEventSources {
     let log = host.root.path().join("dev/kmsg");
     let is_there = host.root.path() == Path::new("/") || log.exists();
@@ -133,7 +132,7 @@ fn sources(host: &Host, has_gpus: bool) -> GpuEventSources {
     }
 }
 
-/// How the sources stood when they were last looked at.
+/// State of the sources at the last check.
 #[derive(Default)]
 struct Heard {
     states: Option<[State; 2]>,
@@ -141,8 +140,7 @@ struct Heard {
 }
 
 impl Heard {
-    /// Logs what is new of the drivers' events and the kernel's log, and gives the notes where they
-    /// are others.
+    /// Logs changes of the driver's events and the kernel's log, and returns the notes if they have changed.
     fn look(
         &mut self,
         (nvml, kernel_log): (&SourceState, &SourceState),
@@ -159,8 +157,8 @@ impl Heard {
                 log(name, state, if has_gpus { "GPUs" } else { "NICs" });
             }
         }
-        // A source that is not asked, or has not answered yet, is no fault; none at all is, of
-        // GPUs: what happens to a NIC is seen by its ports as well.
+        // A source that is disabled or has not answered yet is not a fault. For GPUs, the absence of every source is
+        // one. Faults of NICs also show in the state of their ports.
         let is_unheard = has_gpus
             && !states.contains(&State::Present)
             && states.iter().any(|state| *state != State::Disabled);
@@ -176,7 +174,7 @@ impl Heard {
     }
 }
 
-/// A driver that tells nothing of any GPU is none.
+/// State of a source. A driver that reports on no GPU counts as unsupported.
 fn state(source: &SourceState) -> State {
     match source {
         SourceState::Present(heard) if heard.is_empty() => State::Unsupported,
@@ -184,7 +182,7 @@ fn state(source: &SourceState) -> State {
     }
 }
 
-/// `devices`: whose events they are.
+/// Logs the state of a source; `devices`: kind of devices that the events concern.
 fn log(source: &str, state: &SourceState, devices: &str) {
     match state {
         SourceState::Present(heard) if heard.is_empty() => {

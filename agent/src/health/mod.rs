@@ -1,11 +1,11 @@
-//! Whether the node's hardware is fit for work, looked at about once a minute.
+//! Node health: whether the hardware is fit for jobs, checked about once a minute.
 //!
-//! [`lattice_hwprobe::health`] decides; here is what it needs around it. [`NodeHealth`] gives its
-//! engine every read of the node (its own passes, [`pass`], and the prober's full reads) and the
-//! GPUs' events as they happen ([`listen`]), keeps what it remembers on the disk ([`store`]), and says what
-//! gossip is to be told ([`Said`]). [`state`] is the rule without any of that.
+//! [`lattice_hwprobe::health`] contains the rules; this module supplies their inputs. [`NodeHealth`] passes every read
+//! of the node to the engine: its own passes ([`pass`]) and the prober's full reads. It also passes GPU events as they
+//! happen ([`listen`]). It stores the engine's memory on disk ([`store`]), and produces the health part of the gossip
+//! announcement ([`Said`]). [`state`] is the pure state machine.
 //!
-//! It must not know who asks, nor drain anything: it tells.
+//! Invariant: this module only reports. It depends on no consumer and never drains a node.
 
 mod ask;
 mod gpus;
@@ -36,11 +36,11 @@ use std::time::Duration;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::Instant;
 
-/// Between two passes, unless configured. Peers look every 15 s to 5 min; DCGM's own watches are no
-/// faster than 30 s.
+/// Default interval between two passes. Comparable tools check every 15 s to 5 min; DCGM's own watches run at most
+/// every 30 s.
 pub const HEALTH_INTERVAL: Duration = Duration::from_secs(60);
 
-/// The classes that have live values. The others are read by the prober alone.
+/// Classes with live values. Only the prober reads the other classes.
 const LIVE: [Class; 5] = [
     Class::Gpu,
     Class::Nic,
@@ -49,52 +49,52 @@ const LIVE: [Class; 5] = [
     Class::Cpu,
 ];
 
-/// How a node's health is looked after.
+/// Settings of the health checks.
 #[derive(Debug, Clone)]
 pub struct HealthSettings {
-    /// Whether it is, at all.
+    /// Whether health checks run.
     pub enabled: bool,
-    /// Between two passes, about: each node spreads them by a tenth.
+    /// Mean time between two passes: each node spreads its own interval by a tenth.
     pub interval: Duration,
-    /// What it is judged by; `None` is the table we ship.
+    /// Table of checks; `None`: the shipped table.
     pub table: Option<Arc<Table>>,
-    /// Whether GPUs' events (XIDs, and what AMD's driver tells) are listened to. They are the running machine's: a captured tree has none of
-    /// its own.
+    /// Whether GPU events (NVIDIA XIDs and events of AMD's driver) are listened to. They belong to the running machine:
+    /// a captured tree has none.
     pub gpu_events: bool,
 }
 
-/// What an agent's health touches beside the node.
+/// Dependencies of the health checks, apart from the node itself.
 pub(crate) struct Surroundings {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) boot_id: String,
-    /// Where what is remembered is kept.
+    /// File of the stored health state.
     pub(crate) file: PathBuf,
-    /// Where what happened is written down.
+    /// Receives health events for the node's history.
     pub(crate) events: NodeEvents,
-    /// Has the whole node read when a part of it fell silent, or answers again.
+    /// Triggers a full read of the node after a probe fails, partly or wholly, or succeeds again.
     pub(crate) trigger: mpsc::Sender<Cause>,
     pub(crate) reads: Reads,
 }
 
-/// A handle; they all mean the same node.
+/// Handle on the health state of one node. Clones share the state.
 #[derive(Clone)]
 pub(crate) struct NodeHealth(Arc<Shared>);
 
 struct Shared {
     settings: HealthSettings,
-    /// With the classes that have no live values switched off.
+    /// Host with all classes disabled that have no live values.
     host: Host,
     around: Surroundings,
-    /// Never held over anything that waits.
+    /// Never locked across an await or a blocking call.
     state: Mutex<State>,
     said: watch::Sender<Said>,
-    /// When the last pass began. Held while one is under way.
+    /// Start of the last pass. Locked while a pass is running.
     last_pass: tokio::sync::Mutex<Option<Instant>>,
-    /// When what a read saw was last taken, one of the prober's too.
+    /// Time of the last recorded read, including the prober's.
     read_at: Mutex<Option<Instant>>,
-    /// How busy the node was when that was last looked at.
+    /// Last utilisation of the node.
     usage: usage::Seen,
-    /// Something is to be written soon.
+    /// Requests a write of the state.
     wake: Notify,
 }
 
@@ -105,8 +105,8 @@ impl std::fmt::Debug for NodeHealth {
 }
 
 impl NodeHealth {
-    /// Goes on with what was remembered; blocks on the disk. What cannot be read is said in the log,
-    /// and the node goes on without.
+    /// Restores the stored state; blocks on the disk. If the file cannot be read, the error is logged and the state
+    /// starts empty.
     pub(crate) fn open(
         settings: HealthSettings,
         table: Table,
@@ -137,17 +137,18 @@ impl NodeHealth {
         }))
     }
 
-    /// Whole between statements, so a panic elsewhere does not spoil it.
+    /// Locks the state, which is consistent between statements, so a panic elsewhere leaves it valid.
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.state.lock()
     }
 
-    /// What gossip is to be told, whenever it changes.
+    /// Health part of the gossip announcement, with notification of changes.
     pub(crate) fn said(&self) -> watch::Receiver<Said> {
         self.0.said.subscribe()
     }
 
-    /// Takes what a read of the node saw. Whether a probe fell silent with it, or answered again.
+    /// Records a read of the node. Returns whether the result of a probe changed: it fails now, partly or wholly, or
+    /// succeeds again.
     pub(crate) fn observe(&self, seen: &Inventory) -> bool {
         let at_ms = self.0.around.clock.now().0;
         self.0.usage.observe(seen);
@@ -160,17 +161,17 @@ impl NodeHealth {
         turned
     }
 
-    /// When the node was last read.
+    /// Time of the last recorded read.
     fn read_at(&self) -> Option<Instant> {
         *self.0.read_at.lock()
     }
 
-    /// Takes what GPUs' drivers told.
+    /// Records events of GPU drivers.
     fn events(&self, events: &[GpuEvent]) {
         self.change(|state| events.iter().for_each(|event| state.event(event)));
     }
 
-    /// Changes the state, and tells those who must know.
+    /// Changes the state, then records history events, publishes the result and requests a write if necessary.
     fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
         let (result, mut said, is_urgent, happened) = {
             let mut state = self.state();

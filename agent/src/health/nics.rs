@@ -1,26 +1,25 @@
-//! NICs that were there before: one that fell off the bus leaves no other trace.
+//! Known NICs: a NIC that fell off the bus leaves no other trace.
 
 use lattice_hwprobe::probe::nic::missing_since;
 use lattice_hwprobe::{Class, Finding, FindingCode, Inventory, NicIdentity, Reading, Value};
 use serde::{Deserialize, Serialize};
 
-/// NICs that are remembered at a time.
+/// Most NICs that are remembered.
 const MOST: usize = 256;
-/// The check that looks at the finding.
+/// Check that evaluates the finding.
 pub(super) const CHECK: &str = "nic.missing";
 
-/// The NICs of a node, over restarts of the agent and of the host.
+/// NICs of a node, across restarts of the agent and reboots of the host.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct KnownNics {
     there: Vec<NicIdentity>,
-    /// Were there before and are not: until they are back, or somebody says that it is meant so.
+    /// NICs that were present before and are missing, until they return or an operator clears the reason.
     missing: Vec<NicIdentity>,
 }
 
 impl KnownNics {
-    /// Takes a read. What is missing, as one finding. A read in which it is not known what is there
-    /// changes nothing.
+    /// Records a read. Returns all missing NICs as one finding. A read with an unknown device count changes nothing.
     pub(super) fn observe(&mut self, seen: &Inventory) -> Option<Finding> {
         let record = seen.records.get(&Class::Nic)?;
         if !record.get("nic.count").is_known() {
@@ -29,7 +28,7 @@ impl KnownNics {
         let now = &seen.identity.nics;
         let mut known = std::mem::take(&mut self.missing);
         known.append(&mut self.there);
-        // Slots are counted anew when the bus is: a card that is elsewhere now is not gone.
+        // Slots are numbered again when the bus is: a card in another slot is not missing.
         known.retain(|old| !now.iter().any(|new| is_moved(old, new)));
         let details: Vec<String> = missing_since(&known, seen)
             .into_iter()
@@ -43,20 +42,20 @@ impl KnownNics {
         (!details.is_empty()).then(|| Finding::new(FindingCode::NicMissing, details.join("; ")))
     }
 
-    /// The NIC at a PCI address, as its live values were named in the last read that had it.
+    /// Name of the NIC at a PCI address, from the last read that contained the NIC.
     pub(super) fn named(&self, address: &str) -> Option<String> {
         let mut all = self.there.iter().chain(&self.missing);
         let is_it = |nic: &&NicIdentity| nic.address.present().is_some_and(|at| at == address);
         all.find(is_it).map(|nic| format!("nic.{}", nic.slot))
     }
 
-    /// What is missing is meant to be.
+    /// Accepts that the missing NICs were removed on purpose.
     pub(super) fn forget_missing(&mut self) {
         self.missing.clear();
     }
 }
 
-/// Whether a NIC has the driver whose lines in the kernel's log are events.
+/// Whether a NIC uses the driver that reports events in the kernel's log.
 pub(super) fn has_mlx5(seen: &Inventory) -> bool {
     let is_one = |(key, reading): (&String, &Reading<Value>)| {
         let driver = reading.present().and_then(Value::as_text);
@@ -66,7 +65,7 @@ pub(super) fn has_mlx5(seen: &Inventory) -> bool {
     record.is_some_and(|record| record.entries.iter().any(is_one))
 }
 
-/// Whether it is the same card in another place.
+/// Whether both identities are the same card at different addresses.
 fn is_moved(old: &NicIdentity, new: &NicIdentity) -> bool {
     let same = |old: &Reading<String>, new: &Reading<String>| {
         old.present().is_some_and(|old| new.present() == Some(old))
@@ -113,7 +112,7 @@ mod tests {
             None,
             "nothing was there before"
         );
-        // Whoever goes on from what was written down knows them too.
+        // A later agent restores the NICs from the stored state.
         let json = serde_json::to_string(&known).unwrap_or_default();
         let mut known: KnownNics = serde_json::from_str(&json).unwrap_or_default();
         for _ in 0..2 {
@@ -122,7 +121,7 @@ mod tests {
             let expected = "nic.1 was at 0000:3b:00.0 and is gone".to_owned();
             assert_eq!(detail, Some(("nic_missing".to_owned(), expected)));
         }
-        // Not known is not gone, and not back.
+        // An unknown count means neither missing nor returned.
         let mut unknown = read(&[]);
         unknown
             .records

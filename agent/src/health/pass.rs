@@ -1,4 +1,4 @@
-//! Reads what has live values, at its time and when somebody asks; never beside another read.
+//! Health passes: reads of the live values, periodically and on request, one at a time.
 
 use super::NodeHealth;
 use lattice_hwprobe::history::Cause;
@@ -11,12 +11,12 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How far passes are spread, in hundredths of the interval.
+/// Spread of the passes, as a fraction of the interval.
 const SPREAD: f64 = 0.1;
-/// A hung GPU driver is given up after 22 s.
+/// Timeout of a pass: a hung GPU driver is given up after 22 s.
 const PASS_TIMEOUT: Duration = Duration::from_secs(25);
 
-/// Reads a node, once at a time: two processes that ask the same driver only wait for each other.
+/// Reads a node, one read at a time: two processes that query the same driver only wait for each other.
 #[derive(Debug, Clone)]
 pub(crate) struct Reads {
     turn: Arc<Mutex<()>>,
@@ -24,7 +24,7 @@ pub(crate) struct Reads {
 }
 
 impl Reads {
-    /// In processes of `program`.
+    /// Creates a reader that runs probes in processes of `program`.
     pub(crate) fn new(program: PathBuf) -> Self {
         Self {
             turn: Arc::default(),
@@ -32,7 +32,7 @@ impl Reads {
         }
     }
 
-    /// Blocks until the read before is over, and for as long as this one takes.
+    /// Blocks until the previous read has ended, and for the duration of this read.
     pub(crate) fn read(&self, host: &Host) -> Inventory {
         let _turn = self.turn.lock();
         probe_isolated(host, &self.program)
@@ -40,8 +40,8 @@ impl Reads {
 }
 
 impl NodeHealth {
-    /// Makes a pass at every interval. The first is at a random time within it: nodes that were
-    /// started together must not start their drivers' children together.
+    /// Runs a pass at every interval. The first pass is at a random time within the interval: nodes that start together
+    /// must not start their drivers' children together.
     pub(crate) async fn run(self, seed: u64) {
         let mut random = StdRng::seed_from_u64(seed);
         let interval = self.0.settings.interval;
@@ -55,7 +55,7 @@ impl NodeHealth {
         }
     }
 
-    /// Returns when a pass that began after the call is over. One serves all who wait.
+    /// Returns after a pass that began after the call. One pass serves all waiting callers.
     async fn pass(&self) -> Result<(), String> {
         let asked_at = Instant::now();
         let mut last = self.0.last_pass.lock().await;
@@ -67,7 +67,7 @@ impl NodeHealth {
         let read = move || {
             let seen = this.0.around.reads.read(&this.0.host);
             if this.observe(&seen) {
-                // Its class is announced as it was before, until the whole node is read.
+                // The announcement of the class stays as it was until a full read.
                 let _ = this.0.around.trigger.try_send(Cause::Periodic);
             }
         };
@@ -75,7 +75,7 @@ impl NodeHealth {
         read.map_err(|error| format!("a health pass failed: {error}"))
     }
 
-    /// The same for who asks: goes on where they do not wait for it.
+    /// Runs a pass for a caller; the pass continues if the caller stops waiting.
     pub(super) async fn fresh(&self) -> Result<(), String> {
         let this = self.clone();
         let pass = tokio::spawn(async move { this.pass().await });

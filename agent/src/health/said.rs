@@ -1,49 +1,48 @@
-//! What gossip is told of a node's health.
+//! Health part of the gossip announcement.
 
 use lattice_hwprobe::{Class, health::Severity};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Codes of checks that are said at a time: who wants all of them asks the node.
+/// Most check codes in one announcement: the node returns all of them on request.
 const MOST_CODES: usize = 16;
 
-/// What is to be said, whoever says it.
+/// Health state to announce.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Said {
-    /// Whether anything is looked at.
+    /// Whether health checks run.
     pub(crate) enabled: bool,
-    /// The worst of what is not only watched.
+    /// Worst severity of the reasons that are not observe-only.
     pub(crate) worst: Option<Severity>,
-    /// Stable codes of the same, worst first, each once.
+    /// Stable codes of these reasons, worst first, each once.
     pub(crate) codes: Vec<String>,
-    /// What the last read that ran a probe says of it: the reason where it gave nothing.
+    /// Result of each probe in the last read that ran it: the reason of a failure, or `None`.
     pub(crate) probes: BTreeMap<String, Option<String>>,
-    /// What the probes that did not learn how many devices there are say of it.
+    /// Probes that could not determine the device count, with the reason.
     pub(crate) uncounted: BTreeMap<String, String>,
-    /// Contradictions that a check speaks of: it, not they, decides what they mean.
+    /// Findings that a check evaluates: the check decides on their severity.
     pub(crate) judged: BTreeSet<String>,
-    /// Whether there are GPUs, or may be.
+    /// Whether the node has GPUs, or may have.
     pub(crate) has_gpus: bool,
-    /// Whether there is a NIC of which the kernel's log tells.
+    /// Whether the node has a NIC that the kernel's log covers.
     pub(crate) has_mlx5: bool,
-    /// Codes of what is worth knowing and no fault.
+    /// Informational codes that are not faults.
     pub(crate) notes: Vec<&'static str>,
-    /// Whether what is remembered cannot be written.
+    /// Whether the stored state cannot be written.
     pub(crate) disk: bool,
 }
 
 impl Said {
-    /// The codes that fit.
+    /// Check codes that fit into the announcement.
     pub(crate) fn said_codes(&self) -> impl Iterator<Item = &str> {
         self.codes.iter().take(MOST_CODES).map(String::as_str)
     }
 
-    /// Whether the checks let the node take no work, or only with a fault.
+    /// Whether the checks find the node degraded or faulty.
     pub(crate) fn is_faulty(&self) -> bool {
         self.worst >= Some(Severity::Degraded)
     }
 
-    /// The reasons of the probes that gave nothing: those of the last full read (`announced`),
-    /// unless a later pass ran the same probe.
+    /// Reasons of failed probes: from the last full read (`announced`), unless a later pass ran the same probe.
     pub(crate) fn probe_reasons(&self, announced: &[String]) -> Vec<String> {
         let is_newer = |reason: &String| {
             let name = reason.split('.').nth(1).unwrap_or_default();
@@ -56,8 +55,8 @@ impl Said {
         reasons.into_iter().collect()
     }
 
-    /// Of the last reads, what the probes of these classes failed with as a whole, or why they do not
-    /// know what there is. One that only lacks a value of a device is not blind.
+    /// Failures of the last run of the probes of these classes, and unknown device counts. A probe that only lacks a
+    /// value of a device is not included.
     pub(super) fn blind_for(&self, classes: &[Class]) -> Vec<String> {
         let is_one = |name: &str| classes.iter().any(|class| class.name() == name);
         let probes = self.probes.iter().filter(|(name, _)| is_one(name));
@@ -67,7 +66,7 @@ impl Said {
         probes.filter_map(why).collect()
     }
 
-    /// One line for each code that came or went.
+    /// Logs one line for each code that appeared or disappeared.
     pub(super) fn log_changes(&self, before: &Self) {
         let gone = before
             .codes

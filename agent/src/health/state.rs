@@ -1,4 +1,4 @@
-//! The rule: what is remembered, and what becomes of a read or an event. Pure.
+//! Health state machine: the stored memory, and its changes by reads and events. Pure.
 
 use super::gpus::GpuNames;
 use super::nics::{self, KnownNics};
@@ -10,55 +10,53 @@ use lattice_hwprobe::{ClassRecord, ClassState, Inventory, Outcome, Reading};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Events that wait until the first read tells which GPU is meant.
+/// Most events that wait for the first read, which maps addresses to GPUs.
 const MOST_EARLY: usize = 256;
-/// GPUs and kinds of events that are remembered as told.
+/// Most pairs of GPU and event kind that are remembered as received.
 const MOST_TOLD: usize = 512;
 
-/// What outlives the agent.
+/// State that outlives the agent.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Stored {
-    /// The boot that `slots`, `records` and `told` are of.
+    /// Boot id that the GPU names and the two event maps belong to.
     boot: String,
     memory: Memory,
-    /// Entities by PCI address. One that fell off the bus keeps its name, and so do the others.
+    /// GPU names by PCI address. They stay fixed when a GPU falls off the bus.
     slots: GpuNames,
-    /// The last record of the kernel's log that was taken, by GPU and kind: the log tells
-    /// everything since the boot again to each agent that starts, and what was cleared must not
-    /// come back by that.
+    /// Sequence number of the last kernel log record, by GPU and kind of event. The log repeats everything since boot
+    /// to each agent that starts. A cleared reason must not return through that.
     records: BTreeMap<String, u64>,
-    /// When an event was last taken that the log has not told of, for the case that it does later.
+    /// Time of the last event that the log has not reported, in case the log reports it later.
     told: BTreeMap<String, u64>,
-    /// NICs there were, over boots.
+    /// Known NICs, across reboots.
     nics: KnownNics,
 }
 
-/// What is wrong, without when and how often.
+/// Present faults, without their times and counts.
 pub(super) type Standing = (BTreeSet<(String, String, Severity)>, usize, usize);
 
 #[derive(Debug)]
 pub(super) struct State {
     engine: Engine,
     stored: Stored,
-    /// Contradictions that checks of the table look at, and those they would if they were not
-    /// switched off.
+    /// Findings that checks of the table evaluate, including checks that are switched off.
     judged: BTreeSet<String>,
-    /// What is older was told to an earlier agent, or happened while there was none.
+    /// Start of this agent: older events were received by an earlier agent, or happened while no agent ran.
     began_ms: u64,
     early: Vec<GpuEvent>,
     read_at_ms: Option<u64>,
-    /// What each probe gave in the last read that ran it.
+    /// Result of each probe in the last read that ran it.
     probes: BTreeMap<String, Option<String>>,
-    /// Probes that did not read all they must, then.
+    /// Probes without a complete result in their last read.
     short: BTreeSet<String>,
-    /// Of those, the ones that did not even learn what there is, with what they say of it.
+    /// Those of these probes that could not determine the device count, with the reason.
     uncounted: BTreeMap<String, String>,
     has_gpus: bool,
-    /// Whether a NIC has the driver whose lines of the kernel's log are read.
+    /// Whether a NIC uses the driver that reports events in the kernel's log.
     has_mlx5: bool,
     notes: Vec<&'static str>,
-    /// For the history: what happened, and when, since it was last asked for.
+    /// Pending history events with their times.
     happened: Vec<(u64, Happening)>,
 }
 
@@ -97,7 +95,7 @@ impl State {
         }
     }
 
-    /// What happened since this was last asked.
+    /// Returns and removes the pending history events.
     pub(super) fn happened(&mut self) -> Vec<(u64, Happening)> {
         std::mem::take(&mut self.happened)
     }
@@ -110,7 +108,7 @@ impl State {
         self.read_at_ms
     }
 
-    /// What is to be stored.
+    /// State to write to disk.
     pub(super) fn stored(&self) -> Stored {
         Stored {
             memory: self.engine.memory().clone(),
@@ -118,14 +116,15 @@ impl State {
         }
     }
 
-    /// Whether a change must not be lost: numbers that go on counting may be.
+    /// Present faults. A change of them must be written at once, whereas increased counts may be lost.
     pub(super) fn standing(&self) -> Standing {
         let reasons = self.report().reasons.into_iter();
         let reasons = reasons.map(|r| (r.code, r.entity, r.severity)).collect();
         (reasons, self.stored.records.len(), self.stored.told.len())
     }
 
-    /// Takes a read. Whether a probe fell silent with it, wholly or for a part, or answered again.
+    /// Records a read. Returns whether the result of a probe changed: it fails now, partly or wholly, or succeeds
+    /// again.
     pub(super) fn observe(&mut self, at_ms: u64, seen: &Inventory) -> bool {
         let named = self.stored.slots.observe(seen);
         let seen = named.as_ref().unwrap_or(seen);
@@ -176,7 +175,7 @@ impl State {
         turned
     }
 
-    /// Takes an event of a GPU or NIC, or keeps it until it is known whose it is.
+    /// Records an event of a GPU or NIC, or keeps it until the first read maps addresses to devices.
     pub(super) fn event(&mut self, event: &GpuEvent) {
         if self.read_at_ms.is_some() || self.stored.slots.get(&event.address).is_some() {
             self.take(event);
@@ -185,7 +184,7 @@ impl State {
         }
     }
 
-    /// The kernel's log told of an event that was taken by the driver's word.
+    /// Records that the kernel's log has reported an event that the driver reported before.
     pub(super) fn confirmed(&mut self, event: &GpuEvent) {
         let is_it = |early: &&mut GpuEvent| {
             let place = (&early.address, early.code);
@@ -201,17 +200,17 @@ impl State {
         }
     }
 
-    /// Whether it was taken before, by this agent or by an earlier one; remembers that it is now.
+    /// Whether this agent or an earlier one has received the event already. Marks the event as received.
     fn was_told(&mut self, event: &GpuEvent) -> bool {
         let Stored { records, told, .. } = &mut self.stored;
         let key = told_key(event);
         let Some(seq) = event.kernel_seq else {
-            // The driver tells nothing twice.
+            // The driver reports no event twice.
             let last = told.get(&key).copied().unwrap_or_default();
             remember(told, key, event.at_ms.max(last));
             return false;
         };
-        // No clock has a say in this: it may have been set since.
+        // Decided by the sequence number alone: the clock may have been set since.
         if records.get(&key).is_some_and(|last| seq <= *last) {
             return true;
         }
@@ -227,8 +226,8 @@ impl State {
         }
         let is_of_nic = event.code.is_of_nic();
         let slot = match is_of_nic {
-            // Slots of NICs are counted anew in each read: by one, what is wrong with a NIC that
-            // falls off the bus would be told of the one that moves up.
+            // Slots of NICs are numbered again in each read. With a slot as entity, the fault of a NIC that falls off
+            // the bus would be reported for the NIC that moves up.
             true => None,
             false => self.stored.slots.get(&event.address),
         };
@@ -238,7 +237,7 @@ impl State {
             Some(slot) => format!("{slot}: {}", event.detail),
             None => event.detail.clone(),
         };
-        // What it ends: a reset that succeeded ends what it was made for.
+        // An event may end reasons: a successful reset ends the faults that required it.
         let before = self.engine.report().reasons;
         let reason = self
             .engine
@@ -260,7 +259,7 @@ impl State {
         self.happened.push((event.at_ms, happened));
     }
 
-    /// `by` repaired it at `at_ms`. How many reasons ended.
+    /// Clears reasons that `by` has repaired, at `at_ms`. Returns the number of cleared reasons.
     pub(super) fn clear(
         &mut self,
         at_ms: u64,
@@ -283,7 +282,7 @@ impl State {
         cleared
     }
 
-    /// Codes of what is worth knowing and no fault.
+    /// Sets the informational codes that are not faults.
     pub(super) fn note(&mut self, notes: Vec<&'static str>) {
         self.notes = notes;
     }
@@ -316,7 +315,7 @@ fn told_key(event: &GpuEvent) -> String {
     format!("{} {}", event.address, event.code)
 }
 
-/// Sets one; of more than are kept the oldest goes.
+/// Sets a value; if the map is full, removes the entry with the lowest value.
 fn remember(all: &mut BTreeMap<String, u64>, key: String, value: u64) {
     let oldest = all.iter().min_by_key(|(_, value)| **value);
     let oldest = oldest.map(|(key, _)| key.clone());
@@ -329,8 +328,8 @@ fn remember(all: &mut BTreeMap<String, u64>, key: String, value: u64) {
     all.insert(key, value);
 }
 
-/// Why not even what there is of a class is known: how many devices there are, or, where nothing is
-/// counted, anything at all that must be known. A check finds nothing on what is not there to be read.
+/// Reason that the devices of a class are unknown: an unknown device count or, in a class without a count, no required
+/// key that is known. Checks find nothing on a device that is not read, so such a class hides faults.
 fn uncounted(record: &ClassRecord) -> Option<String> {
     let required = record.required.iter().map(|key| (key, record.get(key)));
     let required = required.filter(|(_, reading)| !matches!(reading, Reading::Disabled { .. }));
@@ -345,8 +344,8 @@ fn uncounted(record: &ClassRecord) -> Option<String> {
     unknown.map(|(key, reading)| format!("{key}: {reading}"))
 }
 
-/// What reasons came, went, or got worse or better between two passes. What an event left behind
-/// is told as that event when it comes.
+/// Appends a history event for each reason that began, ended or changed severity. Reasons caused by a driver event are
+/// recorded as that event.
 fn turn(at_ms: u64, before: &[Reason], after: &[Reason], happened: &mut Vec<(u64, Happening)>) {
     let find = |all: &'_ [Reason], wanted: &Reason| {
         let is_it =

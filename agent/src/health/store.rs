@@ -1,4 +1,4 @@
-//! What is remembered, on the disk.
+//! Health state file.
 
 use super::NodeHealth;
 use super::state::Stored;
@@ -7,17 +7,17 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
 
-/// Between two writes at least, however much changes.
+/// Shortest pause between two writes.
 const AT_LEAST: Duration = Duration::from_secs(2);
-/// What only goes on counting is written this often: a counter whose last samples are lost is
-/// compared with an older one, and rises all the same.
+/// Interval of writes if only counters have changed. If the last samples are lost, the counter is compared with an
+/// older one, and a rise is still found.
 const ROUTINE: Duration = Duration::from_secs(600);
-/// Between two tries at a disk that refused.
+/// Pause between two writes to a disk that failed.
 const RETRY: Duration = Duration::from_secs(10);
-/// How long the agent's end waits for the disk.
+/// Longest wait for the disk when the agent stops.
 const FLUSH: Duration = Duration::from_secs(2);
 
-/// What an earlier agent remembered; nothing where that cannot be read.
+/// Reads the state that an earlier agent stored; empty if the file cannot be read.
 pub(super) fn read(file: &Path) -> Stored {
     let read = match std::fs::read(file) {
         Ok(bytes) => serde_json::from_slice(&bytes).map_err(std::io::Error::from),
@@ -32,7 +32,7 @@ pub(super) fn read(file: &Path) -> Stored {
 }
 
 impl NodeHealth {
-    /// Writes what changed, for as long as the agent runs.
+    /// Writes changes for as long as the agent runs.
     pub(crate) async fn keep(self) {
         let mut written = None;
         loop {
@@ -42,7 +42,7 @@ impl NodeHealth {
             };
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
-                // What comes while the disk refuses waits for the next try.
+                // While the disk fails, changes wait for the next attempt.
                 () = self.0.wake.notified(), if pause == ROUTINE => {}
             }
             written = self.write(written).await;
@@ -50,14 +50,14 @@ impl NodeHealth {
         }
     }
 
-    /// Writes what is remembered, at the end; a disk that does not answer is not waited for long.
+    /// Writes the state when the agent stops, with a bound on the wait for the disk.
     pub(crate) async fn flush(&self) {
         if self.0.settings.enabled {
             let _ = tokio::time::timeout(FLUSH, self.write(None)).await;
         }
     }
 
-    /// Writes unless it is what was `written`; says what is on the disk now, if that is known.
+    /// Writes the state unless it equals `written`; returns the content of the disk, if known.
     async fn write(&self, written: Option<Stored>) -> Option<Stored> {
         let stored = self.state().stored();
         if written.as_ref() == Some(&stored) {

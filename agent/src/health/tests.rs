@@ -28,7 +28,7 @@ fn xid(at_ms: u64, xid: u32) -> GpuEvent {
     }
 }
 
-/// A read in which the probe of GPUs went so, and a row is pending or not known.
+/// Read with this outcome of the GPU probe, and this state of a row remap (`None`: unknown).
 fn read(outcome: Outcome, pending: Option<bool>) -> Inventory {
     let mut seen = Inventory::default();
     seen.records
@@ -84,7 +84,7 @@ fn what_the_kernel_tells_again_to_the_next_agent_is_one_occurrence_and_stays_cle
         at_ms,
         ..xid(NOW + 5, 79)
     };
-    // The clock was set by half a minute meanwhile, and so is the time that the log is read with.
+    // The clock was set by half a minute meanwhile, and with it the timestamps of the log.
     second.event(&again(NOW + 30_005));
     assert_eq!(second.report().reasons[0].count, 1);
     assert_eq!(second.clear(NOW, "ada", ("gpu.xid.79", Some("gpu.0"))), 0);
@@ -92,7 +92,7 @@ fn what_the_kernel_tells_again_to_the_next_agent_is_one_occurrence_and_stays_cle
     let mut third = state(second.stored(), "b1", NOW + 90_000);
     third.event(&again(NOW + 60_005));
     assert_eq!(entities(&third), []);
-    // What happened while no agent ran counts, and so does what happens now.
+    // Events count also if they happened while no agent ran.
     third.event(&xid(NOW + 70_000, 79));
     assert_eq!(entities(&third), [pair("gpu.xid.79", "gpu.1")]);
     third.event(&xid(NOW + 90_001, 79));
@@ -112,7 +112,7 @@ fn what_the_driver_told_alone_is_known_again_when_the_kernel_tells_it() {
     first.observe(NOW, &read(Outcome::Complete, Some(false)));
     first.event(&by_driver(NOW + 5));
     let urgent = first.standing();
-    // Told by the log a while later: nothing new, but to be written down.
+    // The log reports the event later: not a new event, but the state must be written.
     first.confirmed(&xid(NOW + 5, 79));
     assert_ne!(first.standing(), urgent);
     assert_eq!(first.report().reasons[0].count, 1);
@@ -123,7 +123,7 @@ fn what_the_driver_told_alone_is_known_again_when_the_kernel_tells_it() {
         ..xid(NOW + 5, 79)
     });
     assert_eq!(entities(&second), [], "it has the same number");
-    // Where the log came to it only in the next agent's time, the time says that it is the same.
+    // If only the next agent receives the log record, the time identifies the event.
     second.event(&by_driver(NOW + 70_000));
     assert_eq!(second.clear(NOW, "ada", ("gpu.xid.79", None)), 1);
     let mut third = state(second.stored(), "b1", NOW + 90_000);
@@ -153,7 +153,7 @@ fn the_fault_of_a_gpu_that_fell_off_is_told_of_it_and_what_was_wrong_with_the_ot
     let mut first = state(Stored::default(), "b1", NOW);
     first.observe(NOW, &seen(&[GPU, BEHIND], true));
     assert_eq!(entities(&first), [pair("gpu.row_remap.pending", "gpu.1")]);
-    // The other one falls off; the rest moves up, and what was wrong with it is over.
+    // The other GPU falls off the bus; the rest moves up, and the fault of the missing GPU ends.
     first.observe(NOW + 1, &seen(&[BEHIND], false));
     assert_eq!(entities(&first), []);
     first.event(&xid(NOW + 2, 79));
@@ -167,7 +167,7 @@ fn the_fault_of_a_gpu_that_fell_off_is_told_of_it_and_what_was_wrong_with_the_ot
     named.sort();
     let expected = [pair("gpu.xid.48", "gpu.1"), pair("gpu.xid.79", "gpu.0")];
     assert_eq!(named, expected);
-    // The next boot ranks anew.
+    // The next boot assigns names again.
     let mut booted = state(second.stored(), "b2", NOW + 20);
     booted.observe(NOW + 21, &seen(&[BEHIND], true));
     assert_eq!(entities(&booted), [pair("gpu.row_remap.pending", "gpu.0")]);
@@ -225,7 +225,7 @@ fn an_event_of_a_nic_stays_that_of_the_nic_when_another_takes_its_slot() {
     };
     let mut state = state(Stored::default(), "b1", NOW);
     assert!(!state.said().has_mlx5);
-    // Before the first read nobody knows whose it is.
+    // Before the first read, the device of the event is unknown.
     state.event(&of_nic(NOW + 1, Mlx5Event::Fatal));
     assert!(entities(&state).is_empty());
     state.observe(NOW + 2, &seen);
@@ -237,10 +237,10 @@ fn an_event_of_a_nic_stays_that_of_the_nic_when_another_takes_its_slot() {
         "{evidence}"
     );
     assert_eq!(state.said().worst, Some(Severity::Faulty));
-    // The log tells it again to whoever begins to read it.
+    // The log repeats the event to each new reader.
     state.event(&of_nic(NOW + 1, Mlx5Event::Fatal));
     assert_eq!(state.report().reasons[0].count, 1);
-    // It falls off the bus, and another is the first one now.
+    // The NIC falls off the bus, and another NIC takes its slot.
     seen.identity.nics[0].address = Reading::Present("0000:86:00.0".to_owned());
     state.observe(NOW + 3, &seen);
     assert!(entities(&state).contains(&pair("nic.mlx5.fatal", NIC)));
@@ -263,7 +263,7 @@ fn a_probe_that_falls_silent_or_answers_again_is_told_once() {
         "not cleared by silence"
     );
     assert_eq!(said.probe_reasons(&[]), ["probe.gpu.hung"]);
-    // What a later pass knows better is not taken from the announcement.
+    // A newer pass overrides the announcement.
     assert!(state.observe(NOW + 3, &read(Outcome::Complete, Some(false))));
     let announced = ["probe.gpu.hung".to_owned(), "probe.bios.failed".to_owned()];
     let said = state.said();
@@ -282,7 +282,7 @@ fn a_probe_that_does_not_read_all_it_must_is_told_once() {
     assert!(!state.observe(NOW + 4, &read(Outcome::Complete, Some(false))));
 }
 
-/// What the GPU probe has of a node, read whole.
+/// Complete read of the GPU class with this device count.
 fn counted(count: Reading<u32>) -> Inventory {
     let mut record = ClassRecord::new(Class::Gpu);
     record.require("gpu.driver", Reading::Present("570.1"));
@@ -298,21 +298,21 @@ fn counted(count: Reading<u32>) -> Inventory {
 fn a_probe_that_does_not_know_what_there_is_sees_nothing_and_one_that_lacks_a_value_does() {
     let mut state = state(Stored::default(), "b1", NOW);
     let blind = |state: &State| state.said().blind_for(&[Class::Gpu, Class::Nic]);
-    // After a reboot the driver is not there; the GPUs are.
+    // After a reboot the driver is missing; the GPUs are present.
     state.observe(NOW, &counted(Reading::failed("8 on the bus, no driver")));
     assert_eq!(
         blind(&state),
         ["gpu.count: <failed: 8 on the bus, no driver>"]
     );
     assert!(state.report().reasons.is_empty(), "nothing speaks for it");
-    // Those of another vendor are counted apart.
+    // GPUs of another vendor have a separate count.
     let mut other = counted(Reading::Absent);
     let record = other.records.get_mut(&Class::Gpu).unwrap();
     let why = "8 AMD devices on the bus and no driver";
     record.require("gpu.amd.count", Reading::<u32>::failed(why));
     state.observe(NOW, &other);
     assert_eq!(blind(&state), [format!("gpu.amd.count: <failed: {why}>")]);
-    // A node without GPUs is not blind, nor is one with a value that cannot be read.
+    // Neither a node without GPUs nor a node with an unreadable value is blind.
     state.observe(NOW + 1, &counted(Reading::Absent));
     assert_eq!(blind(&state), Vec::<String>::new());
     let mut short = counted(Reading::Present(1));
@@ -321,7 +321,7 @@ fn a_probe_that_does_not_know_what_there_is_sees_nothing_and_one_that_lacks_a_va
     short.probes[0].outcome = Outcome::Incomplete;
     state.observe(NOW + 2, &short);
     assert_eq!(blind(&state), Vec::<String>::new());
-    // A class that counts nothing is blind where nothing of it is known.
+    // A class without a count is blind if all its keys are unknown.
     let mut cpu = ClassRecord::new(Class::Cpu);
     for key in ["cpu.vendor", "cpu.model"] {
         cpu.require(key, Reading::<&str>::denied("no permission"));
@@ -368,7 +368,7 @@ fn only_what_must_not_be_lost_is_urgent() {
     assert_eq!(state.report().reasons[0].count, 2);
 }
 
-/// A read that found NICs at these addresses.
+/// Read that found NICs at these addresses.
 fn nics(addresses: &[&str]) -> Inventory {
     let mut record = ClassRecord::new(Class::Nic);
     record.require(
@@ -391,7 +391,7 @@ fn a_nic_that_is_gone_is_a_reason_over_a_boot_until_somebody_says_that_it_is_mea
     let mut first = state(Stored::default(), "b1", NOW);
     first.observe(NOW, &nics(&["0000:1a:00.0", "0000:3b:00.0"]));
     assert_eq!(entities(&first), []);
-    // A reboot does not bring it back, and who starts anew knows that it was there.
+    // A reboot does not bring the NIC back, and a new agent remembers it.
     let mut second = state(first.stored(), "b2", NOW + 1_000);
     second.observe(NOW + 2_000, &nics(&["0000:1a:00.0"]));
     assert_eq!(entities(&second), [("nic.missing".into(), "nic".into())]);

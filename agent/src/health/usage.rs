@@ -1,7 +1,7 @@
-//! How busy the node was of late.
+//! Utilisation of the node's GPUs and processors.
 //!
-//! Its GPUs' use is what the last read saw, and they are read anew where that is old. Its processors' is the
-//! difference of two looks at the kernel's counters, and needs no probe.
+//! GPU utilisation comes from the last read; an old value causes a new read. Processor utilisation is the difference of
+//! two reads of the kernel's counters, and needs no probe.
 
 use super::NodeHealth;
 use lattice_hwprobe::{Inventory, Reading, Root, Value};
@@ -12,17 +12,17 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout};
 
-/// What was read of GPUs counts for so long.
+/// Longest age of a GPU value.
 const GPUS_COUNT_FOR: Duration = Duration::from_secs(45);
-/// Between two looks at the processors' counters there is so much at most: what was before says nothing of now.
+/// Longest interval between two reads of the processors' counters: older activity is not relevant.
 const PROCESSORS_AT_MOST: Duration = Duration::from_secs(150);
-/// And so much at least: the kernel counts in hundredths of a second.
+/// Shortest interval between two reads: the kernel counts in hundredths of a second.
 const PROCESSORS_AT_LEAST: Duration = Duration::from_millis(500);
-/// The file is a few kilobytes; that of a captured tree may be anything.
+/// Timeout of a read of `/proc/stat`. The file has a few kilobytes; in a captured tree it may be anything.
 const WITHIN: Duration = Duration::from_secs(1);
 const MILLION: u128 = 1_000_000;
 
-/// What was last seen.
+/// Last values.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     gpus: Mutex<Option<(Instant, Result<u32, String>)>>,
@@ -30,7 +30,7 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    /// Takes what a read of the node saw of its GPUs.
+    /// Records the GPU utilisation of a read.
     pub(super) fn observe(&self, seen: &Inventory) {
         let usage = (Instant::now(), gpus(seen));
         *self.gpus.lock() = Some(usage);
@@ -62,7 +62,7 @@ impl Seen {
 }
 
 impl NodeHealth {
-    /// How busy a part of the node was, millionths; or why that is not known.
+    /// Utilisation of a part of the node, in millionths; or the reason that it is unknown.
     pub(crate) async fn usage(&self, of: Part) -> Result<u32, String> {
         match of {
             Part::Processors => self.0.usage.processors(&self.0.host.root).await,
@@ -91,7 +91,7 @@ impl NodeHealth {
     }
 }
 
-/// The mean of all GPUs. One of which it is not known leaves it unknown.
+/// Mean of all GPUs. An unknown value of one GPU makes the mean unknown.
 fn gpus(seen: &Inventory) -> Result<u32, String> {
     let of_gpu = |key: &&String| key.starts_with("gpu.") && key.ends_with(".utilization.gpu");
     let mut percents = Vec::new();
@@ -119,7 +119,7 @@ fn ppm(part: u128, whole: u128) -> Result<u32, String> {
     ppm.ok_or_else(|| "the counters of its processors stand still".to_owned())
 }
 
-/// Time of all processors since the machine was started, in the kernel's ticks.
+/// Time of all processors since boot, in the kernel's ticks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Ticks {
     busy: u64,
@@ -127,8 +127,8 @@ struct Ticks {
 }
 
 impl Ticks {
-    /// The first line of `/proc/stat`: `cpu user nice system idle iowait irq softirq steal guest guest_nice`
-    /// (proc_stat(5)). Guests are in `user` and `nice` already.
+    /// Parses the first line of `/proc/stat`: `cpu user nice system idle iowait irq softirq steal guest guest_nice`
+    /// (proc_stat(5)). `user` and `nice` include the guest times.
     fn parse(text: &str) -> Option<Self> {
         let mut words = text.lines().next()?.split_ascii_whitespace();
         if words.next()? != "cpu" {
@@ -153,13 +153,13 @@ impl Ticks {
 
     fn since(self, before: Self) -> Result<u32, String> {
         let all = self.all.saturating_sub(before.all);
-        // `iowait` may fall (proc_stat(5)).
+        // `iowait` may decrease (proc_stat(5)).
         let busy = self.busy.saturating_sub(before.busy).min(all);
         ppm(busy.into(), all.into())
     }
 }
 
-/// Reads the counters on a thread of its own, which is left to its fate where it hangs.
+/// Reads the counters on a separate thread, which is abandoned if it blocks.
 async fn look(root: &Root) -> Result<Ticks, String> {
     let (answer, answers) = oneshot::channel();
     let root = root.clone();
@@ -211,7 +211,7 @@ mod tests {
         fs::write(&file, STAT).unwrap();
         let still = seen.processors(&root).await.unwrap_err();
         assert!(still.contains("stand still"), "{still}");
-        // Since it was last looked at, which is a moment ago: for half a second it is watched anew.
+        // The last read was a moment ago, so the next call observes half a second from its own start.
         let (at, _) = seen.processors.lock().await.unwrap();
         *seen.processors.lock().await =
             Some((at - PROCESSORS_AT_LEAST, Ticks::parse(STAT).unwrap()));

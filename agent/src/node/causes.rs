@@ -1,17 +1,17 @@
-//! What a read itself tells about why something changed.
+//! Causes of a change that the read itself shows.
 
 use lattice_hwprobe::history::Cause;
 use lattice_hwprobe::{ClassRecord, Reading};
 use std::collections::BTreeSet;
 
-/// Keys of the kernel class that tell of modules: `kernel.module.<name>.<what>`.
+/// Prefix of the kernel class's keys for modules: `kernel.module.<name>.<what>`.
 const MODULE: &str = "kernel.module.";
-/// What of a module says that it is another one.
+/// Keys that change with the version of a module.
 const VERSIONS: [&str; 2] = ["version", "srcversion"];
 
-/// The module that is another one than when the kernel's record was last published, is there
-/// since, or is gone. The kernel tells of it as it happens, but not into every container, and not
-/// while the agent is away; every read has the versions anyway, so looking costs nothing.
+/// Finds a module that was loaded, unloaded or replaced since the kernel's record was last published. The kernel
+/// reports such events as they happen, but not into every container, and not while the agent is down. Every read
+/// contains the versions anyway, so this check costs nothing.
 pub(super) fn driver(before: Option<&ClassRecord>, now: Option<&ClassRecord>) -> Option<Cause> {
     let (before, now) = (before?, now?);
     if before.schema != now.schema || now.disabled.is_some() {
@@ -20,7 +20,7 @@ pub(super) fn driver(before: Option<&ClassRecord>, now: Option<&ClassRecord>) ->
     let keys: BTreeSet<&String> = before.entries.keys().chain(now.entries.keys()).collect();
     keys.into_iter().find_map(|key| {
         let (module, what) = key.strip_prefix(MODULE)?.rsplit_once('.')?;
-        // A parameter may be called so as well; its module's name has no dot.
+        // A module parameter may have the same name; the module name itself contains no dot.
         if module.contains('.') || !VERSIONS.contains(&what) {
             return None;
         }

@@ -1,5 +1,4 @@
-//! What happens on the node beside changes: put together where it comes often, numbered, and left
-//! to be written.
+//! Node events other than inventory changes: merged if frequent, numbered, and queued for the history.
 
 use super::history::NodeHistory;
 use super::publication::Publication;
@@ -10,18 +9,18 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
 
-/// How often what was counted is looked at.
+/// Interval at which merged events are checked.
 const LOOK: Duration = Duration::from_secs(30);
 
-/// What a [`Publication`] is shared as: changes and events are one sequence of numbers.
+/// Shared [`Publication`]: changes and events share one sequence of numbers.
 pub type Shared = Arc<Mutex<Publication>>;
 
-/// Whole between statements, so a panic elsewhere does not spoil it.
+/// Locks the publication, which is consistent between statements, so a panic elsewhere leaves it valid.
 pub(super) fn publication(shared: &Shared) -> MutexGuard<'_, Publication> {
     shared.lock()
 }
 
-/// A handle; they all mean the same node. Telling does not wait for the disk.
+/// Handle on the events of one node. Clones share the state. Reporting an event does not wait for the disk.
 #[derive(Clone)]
 pub struct NodeEvents(Arc<Inner>);
 
@@ -40,7 +39,7 @@ impl std::fmt::Debug for NodeEvents {
 }
 
 impl NodeEvents {
-    /// Goes on after `newest`, what was written down before.
+    /// Continues after `newest`, the last records on disk.
     pub fn new(
         publication: Shared,
         history: NodeHistory,
@@ -63,13 +62,13 @@ impl NodeEvents {
         }))
     }
 
-    /// Where the journal could not be read at the start and can be later: goes on from it, and has
-    /// the node read, since what was seen meanwhile was compared with nothing.
+    /// Registers the continuation for a journal that becomes readable after the start. The node is then read again,
+    /// because earlier reads were compared with an empty history.
     pub fn go_on_later(&self, trigger: mpsc::Sender<Cause>) {
         let shared = self.0.publication.clone();
         let boot_id = self.0.boot_id.clone();
         self.0.history.goes_on_with(move |history, reopened| {
-            // Whoever leaves lines holds it.
+            // Every writer of lines holds this lock.
             let mut publication = publication(&shared);
             let (restored, events) = reopened.take(history);
             publication.resume(restored);
@@ -78,12 +77,12 @@ impl NodeEvents {
                 .into_iter()
                 .map(|folded| publication.enter(&boot_id, folded));
             history.record(lines.collect(), Vec::new());
-            // Where one waits, the node is read anyway.
+            // If the channel is full, a read is due anyway.
             let _ = trigger.try_send(cause);
         });
     }
 
-    /// The agent begins to run, on a host that may have been booted since.
+    /// Records the start of the agent and, if the host has rebooted since the last record, the boot.
     pub fn began(&self, version: &str, booted_at: Option<u64>) {
         let boot_id = &self.0.boot_id;
         let before = publication(&self.0.publication)
@@ -97,15 +96,15 @@ impl NodeEvents {
         self.tell(Happening::Agent { version });
     }
 
-    /// Something happens now.
+    /// Records an event that happens now.
     pub fn tell(&self, what: Happening) {
         self.tell_of(self.0.clock.now().0, what);
     }
 
-    /// Something happened at `at`, Unix milliseconds.
+    /// Records an event that happened at `at`, Unix milliseconds.
     pub fn tell_of(&self, at: u64, what: Happening) {
         let now = self.0.clock.now().0;
-        // Held until it is numbered, so that what happened first has the lower number.
+        // Locked until the event is numbered, so that the earlier event has the lower number.
         let mut fold = self.fold();
         let (key, rule) = (what.key(), what.rule());
         if let Some(folded) = fold.take(now, at, key, rule, what) {
@@ -113,7 +112,7 @@ impl NodeEvents {
         }
     }
 
-    /// Writes down what was counted, for as long as the agent runs.
+    /// Writes merged events for as long as the agent runs.
     pub async fn run(self) {
         loop {
             tokio::time::sleep(LOOK).await;
@@ -121,7 +120,7 @@ impl NodeEvents {
         }
     }
 
-    /// Writes down what is due.
+    /// Writes the merged events that are due.
     pub(super) fn look(&self) {
         let now = self.0.clock.now().0;
         let mut fold = self.fold();
@@ -129,7 +128,7 @@ impl NodeEvents {
         self.enter(due);
     }
 
-    /// The agent ends as it was told to: with what was counted and is not due yet.
+    /// Records an orderly stop of the agent, and writes all merged events.
     pub fn end(&self, version: &str) {
         self.tell(Happening::Stopped {
             version: version.to_owned(),
@@ -148,7 +147,7 @@ impl NodeEvents {
         if happened.is_empty() {
             return;
         }
-        // Held until it is left to be written, so that lines are in the order of their numbers.
+        // Locked until the lines are queued, so that they are in the order of their numbers.
         let mut publication = publication(&self.0.publication);
         let lines = happened
             .into_iter()

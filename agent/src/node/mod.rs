@@ -1,8 +1,8 @@
-//! What the node is, as it tells others.
+//! Node state as published to control and peers.
 //!
-//! [`Publication`] is the rule (what is announced after a read), [`Prober`] the loop that reads,
-//! [`NodeView`] what the mesh's handlers may ask, [`NodeHistory`] what was published earlier, and
-//! why; [`NodeEvents`] is told what else happens. [`DeviceEvents`] tells when something happens to a device.
+//! [`Publication`] is the rule that determines the announcement after a read. [`Prober`] is the loop that reads.
+//! [`NodeView`] serves the mesh's handlers. [`NodeHistory`] holds what was published earlier, with causes.
+//! [`NodeEvents`] records other events. [`DeviceEvents`] receives the kernel's device events.
 
 mod causes;
 mod events;

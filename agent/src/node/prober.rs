@@ -1,4 +1,4 @@
-//! The loop that reads the node.
+//! Prober: the loop that reads the node.
 
 use super::events::{self, Shared};
 use super::history::NodeHistory;
@@ -15,15 +15,15 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
-/// Callers that wait for a fresh read at a time; more than one read serves them all.
+/// Capacity of the queue of fresh-read requests; one read serves several callers.
 const MOST_WISHES: usize = 16;
 
-/// How a host is read. It blocks, for a bounded time.
+/// Function that reads a host. It blocks for a bounded time.
 #[derive(Clone)]
 pub struct Reader(Arc<dyn Fn(&Host) -> Inventory + Send + Sync>);
 
 impl Reader {
-    /// By this function.
+    /// Wraps a read function.
     pub fn new(read: impl Fn(&Host) -> Inventory + Send + Sync + 'static) -> Self {
         Self(Arc::new(read))
     }
@@ -35,33 +35,33 @@ impl fmt::Debug for Reader {
     }
 }
 
-/// What is read, and how often.
+/// Settings of the prober.
 #[derive(Debug, Clone)]
 pub struct ProbeSettings {
-    /// The machine, or a captured tree of one.
+    /// Machine to probe, or a captured tree of one.
     pub host: Host,
-    /// Between two reads, about: each node spreads them by a tenth. After a read that left a class
-    /// unknown the next one is sooner.
+    /// Mean time between two reads: each node spreads its own interval by a tenth. After a read with an incomplete
+    /// class, the next read is sooner.
     pub interval: Duration,
-    /// After a read that differs from what is announced.
+    /// Delay before a read that confirms a change.
     pub confirm_after: Duration,
-    /// Whoever asks for a read gets the last one while it is younger than this.
+    /// Age up to which a routine request gets the last read.
     pub fresh_for: Duration,
-    /// Whether the node is read as well when the kernel tells of a device.
+    /// Whether a device event of the kernel triggers a read.
     pub device_events: bool,
 }
 
-/// What a prober touches beside the node.
+/// Dependencies of the prober, apart from the node itself.
 pub struct Surroundings {
-    /// When something is published.
+    /// Clock for the time of a publication.
     pub clock: Arc<dyn Clock>,
-    /// Under which boot.
+    /// Boot id of the reads.
     pub boot_id: String,
-    /// Where it is written down.
+    /// Receives changes for the journal.
     pub history: NodeHistory,
-    /// Random: spreads the reads.
+    /// Random seed that spreads the reads.
     pub seed: u64,
-    /// Why else the node should be read, as it comes.
+    /// Causes that trigger a read.
     pub triggers: mpsc::Receiver<Cause>,
 }
 
@@ -71,28 +71,28 @@ impl fmt::Debug for Surroundings {
     }
 }
 
-/// Reads the node, and says what is to be announced.
+/// Reads the node and produces the announcement.
 #[derive(Debug)]
 pub struct Prober {
     settings: ProbeSettings,
     reader: Reader,
     surroundings: Surroundings,
     pace: Pace,
-    /// The strongest cause since the last read that announces.
+    /// Strongest cause since the last read for an announcement.
     cause: Option<Cause>,
-    /// The last read gave nothing.
+    /// Whether the last read failed.
     has_failed: bool,
     view: NodeView,
     latest: watch::Sender<Option<Bytes>>,
     wishes: mpsc::Receiver<Wish>,
     announcement: watch::Sender<Announcement>,
     last_read_at: Instant,
-    /// Callers without an answer yet.
+    /// Requests without an answer yet.
     waiting: Vec<Wish>,
 }
 
 impl Prober {
-    /// Nothing is read before [`Prober::run`].
+    /// Creates a prober; it reads nothing before [`Prober::run`].
     pub fn new(
         settings: ProbeSettings,
         reader: Reader,
@@ -120,18 +120,17 @@ impl Prober {
         }
     }
 
-    /// For those who ask.
+    /// View of the node for request handlers.
     pub fn view(&self) -> NodeView {
         self.view.clone()
     }
 
-    /// What is to be announced, whenever it changes.
+    /// Announcement to publish, with notification of changes.
     pub fn announcements(&self) -> watch::Receiver<Announcement> {
         self.announcement.subscribe()
     }
 
-    /// Reads at once, then at every interval, on a wish, when a device tells something, and soon
-    /// after a change.
+    /// Reads at once, then at every interval, on request, on a device event, and soon after a change.
     pub async fn run(mut self) {
         let mut step = self.read(Purpose::Announce).await;
         loop {
@@ -147,7 +146,7 @@ impl Prober {
         self.has_failed || !self.announcement.borrow().incomplete.is_empty()
     }
 
-    /// What the next read that announces is for, beside what it is for already.
+    /// Adds a cause to the next read for an announcement; the stronger cause stays.
     fn note(&mut self, cause: Cause) {
         self.cause = Some(match self.cause.take() {
             Some(noted) => noted.or_stronger(cause),
@@ -155,9 +154,8 @@ impl Prober {
         });
     }
 
-    /// Answers wishes and follows triggers until the next read is due, and makes it. Neither makes
-    /// it come later, nor confirms a change earlier: a device that is being reset reads the same
-    /// for seconds.
+    /// Answers requests and follows triggers until the next read is due, then reads. Neither delays that read, nor do
+    /// they confirm a change earlier: a device under reset returns the same values for seconds.
     async fn serve_until(&mut self, due: Instant, step: Step) -> Step {
         loop {
             self.waiting.retain(|wish| !wish.answer.is_closed());
@@ -165,7 +163,7 @@ impl Prober {
             let read_again_at = self.last_read_at + self.settings.fresh_for;
             tokio::select! {
                 () = tokio::time::sleep_until(due) => return self.read(Purpose::Announce).await,
-                // A person's turn.
+                // A request of an operator is due.
                 () = tokio::time::sleep_until(read_again_at), if is_asked => {}
                 Some(wish) = self.wishes.recv() => {
                     self.take(wish);
@@ -192,7 +190,7 @@ impl Prober {
         }
     }
 
-    /// Gives the last read to everybody who waits for one.
+    /// Sends the last read to all waiting callers.
     fn answer(&mut self) {
         let Some(json) = self.latest.borrow().clone() else {
             return;
@@ -200,14 +198,14 @@ impl Prober {
         for wish in self.waiting.drain(..) {
             let _ = wish.answer.send(json.clone());
         }
-        // Those who came meanwhile.
+        // Requests that arrived during the read.
         while let Ok(wish) = self.wishes.try_recv() {
             self.take(wish);
         }
     }
 
-    /// A routine check takes the last read while it is fresh. A person who asks has just changed
-    /// something: they get a read that begins after they asked.
+    /// Serves or queues a request. A routine request gets the last read while it is fresh. An operator may just have
+    /// changed the node, and gets a read that begins after the request.
     fn take(&mut self, wish: Wish) {
         let is_fresh = self.last_read_at.elapsed() < self.settings.fresh_for;
         let latest = self.latest.borrow().clone();
@@ -244,11 +242,11 @@ impl Prober {
             observe(&inventory, &view, seen, &history)
         };
         let read = tokio::task::spawn_blocking(read).await;
-        // Whatever came of it: the next wish must not have it made again at once.
+        // Set whatever the result: the next request must not repeat the read at once.
         self.last_read_at = Instant::now();
         self.has_failed = !read.as_ref().is_ok_and(|read| read.json.is_some());
         if self.has_failed {
-            // There is no answer; whoever still wants one asks again.
+            // Without a result, waiting callers get an error and may repeat the request.
             self.waiting.clear();
         }
         let read = match read {
@@ -273,12 +271,12 @@ impl Prober {
     }
 }
 
-/// What a read is for.
+/// Purpose of a read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Purpose {
-    /// It counts as one of the reads that announce or confirm.
+    /// The read announces or confirms a change.
     Announce,
-    /// Somebody wants to know; a change is being confirmed at its own time.
+    /// The read answers a request while a change awaits its confirmation.
     Answer,
 }
 
@@ -288,7 +286,7 @@ struct Read {
     step: Step,
 }
 
-/// `seen`: of a read that counts.
+/// Evaluates a read. `seen`: circumstances of a read that may announce or confirm a change.
 fn observe(
     inventory: &Inventory,
     view: &NodeView,

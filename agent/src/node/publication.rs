@@ -1,4 +1,4 @@
-//! What a node announces, read after read. Pure: no clock, no disk.
+//! Publication rule: what a node announces after each read. Pure: no clock, no disk.
 
 use super::causes;
 use super::history::Restored;
@@ -10,51 +10,50 @@ use lattice_hwprobe::{
 };
 use std::collections::{BTreeMap, VecDeque};
 
-/// Content kept per subject: the one that is announced, and the one before it, which others may
-/// still be about to fetch.
+/// Contents kept per subject: the announced one and its predecessor, which a peer may still be about to fetch.
 const KEPT: usize = 2;
 
-/// Everything that goes into gossip about the node itself.
+/// Announcement: the parts of the gossip value that describe the node itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Announcement {
-    /// The mark of each class.
+    /// Mark of each class.
     pub marks: BTreeMap<Class, ClassMark>,
-    /// What is said beside complete marks, for who compares this node with nodes that are not
-    /// upgraded yet.
+    /// Digests under the earlier schema, next to complete marks, for readers that compare this node with nodes not yet
+    /// upgraded.
     pub earlier: BTreeMap<Class, Earlier>,
-    /// Address of the node's document.
+    /// Digest of the node's document.
     pub document: Option<Digest>,
-    /// Whether anything read contradicts something else.
+    /// Codes of findings: readings that contradict each other.
     pub findings: Vec<String>,
-    /// Classes of which a required key is unknown.
+    /// Classes with an unknown required key.
     pub incomplete: Vec<Class>,
-    /// Reasons of the probes that gave nothing.
+    /// Reasons of the probes that failed.
     pub probes: Vec<String>,
 }
 
-/// What to do after a read.
+/// Next step after a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// Nothing is to be confirmed: read again at the usual time, or sooner while a class is unknown.
+    /// Nothing to confirm: read again at the usual time, or sooner while a class is incomplete.
     Rest,
     /// A change was seen once: read again soon.
     Confirm,
 }
 
-/// What came of a read.
+/// Result of a read.
 #[derive(Debug)]
 pub struct Observation {
-    /// What to do next.
+    /// Next step.
     pub step: Step,
-    /// What must be written down.
+    /// Lines to write to the journal.
     pub lines: Vec<Line>,
-    /// Preimages of what is published and was not before.
+    /// Preimages that this read publishes for the first time.
     pub preimages: Vec<(Digest, Bytes)>,
-    /// Why the node's document could not be written; the marks are taken all the same.
+    /// Error of encoding the node's document; the marks are published nevertheless.
     pub document: Option<DocumentError>,
 }
 
-/// The state between two reads.
+/// State between two reads.
 #[derive(Debug)]
 pub struct Publication {
     node: String,
@@ -68,13 +67,13 @@ pub struct Publication {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Subject {
     Class(Class),
-    /// A class as it reads under the schema before.
+    /// A class as it reads under the earlier schema.
     Earlier(Class),
     Document,
 }
 
 impl Publication {
-    /// Of a node that has not been read yet.
+    /// State of a node that has not been read yet.
     pub fn new(node: String, topology_group: Option<String>) -> Self {
         Self {
             node,
@@ -86,22 +85,22 @@ impl Publication {
         }
     }
 
-    /// With the schemas of another build.
+    /// Sets the schemas of another build.
     pub fn with_schemas(mut self, schemas: Schemas) -> Self {
         self.schemas = schemas;
         self
     }
 
-    /// What this agent writes of each class.
+    /// Schema that this agent writes for each class.
     pub fn schemas(&self) -> Schemas {
         self.schemas
     }
 
-    /// Goes on from what an earlier agent published. Nothing is announced before the node was read.
-    /// Gives back what was written down last.
+    /// Continues from the state that an earlier agent published. Nothing is announced before the first read. Returns
+    /// the last records on disk.
     pub fn resume(&mut self, restored: Restored) -> Vec<Record> {
         self.history = restored.history;
-        // What was kept without that journal is not in it: the next read leaves it to be written.
+        // The journal does not contain what was kept without it: the next read queues these preimages again.
         self.contents
             .retain(|subject, _| !matches!(subject, Subject::Class(_)));
         for (class, digest, bytes) in restored.preimages {
@@ -110,29 +109,29 @@ impl Publication {
         restored.newest
     }
 
-    /// What has been published so far.
+    /// History of published states.
     pub fn history(&self) -> &History {
         &self.history
     }
 
-    /// Gives what happened beside changes its number. The line is to be written down.
+    /// Assigns a number to an event that is not a change. Returns the line to write.
     pub(super) fn enter(&mut self, boot_id: &str, folded: Folded<Happening>) -> Line {
         self.history.enter(boot_id, folded)
     }
 
-    /// What is announced now.
+    /// Present announcement.
     pub fn announcement(&self) -> &Announcement {
         &self.announced
     }
 
-    /// The content with this address, as long as it is announced or was until lately.
+    /// Content with this digest, if it is announced or was until recently.
     pub fn content(&self, digest: &Digest) -> Option<Bytes> {
         let mut all = self.contents.values().flatten();
         all.find(|(found, _)| found == digest)
             .map(|(_, bytes)| bytes.clone())
     }
 
-    /// Takes a fresh read, made in these circumstances.
+    /// Records a fresh read with its circumstances.
     pub fn observe(&mut self, inventory: &Inventory, mut seen: Seen) -> Observation {
         let before = self.history.record(Class::Kernel);
         if let Some(driver) = causes::driver(before, inventory.records.get(&Class::Kernel)) {
@@ -165,8 +164,8 @@ impl Publication {
         }
     }
 
-    /// What is announced is told under the schema before as well. It follows from the record that
-    /// is announced, so it is made anew only with another mark.
+    /// Publishes the announced records under the earlier schema as well. These digests follow from the announced
+    /// records, so they change only with a mark.
     fn say_earlier(&mut self) {
         let marks = self.announced.marks.clone();
         let mut earlier = BTreeMap::new();
@@ -191,7 +190,7 @@ impl Publication {
         self.announced.earlier = earlier;
     }
 
-    /// Everything that is announced beside the marks.
+    /// Updates the announcement apart from the marks.
     fn announce(&mut self, inventory: &Inventory) -> Result<(), DocumentError> {
         let marks = &self.announced.marks;
         let incomplete = marks

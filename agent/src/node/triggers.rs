@@ -1,5 +1,5 @@
-//! When the node is read, beside being asked: at its usual time, and when the kernel tells of a
-//! device. What it tells is an event of the node's history as well, whatever the read finds.
+//! Read triggers: the usual interval, and the kernel's device events. Each device event is also recorded in the node's
+//! history, whatever the read finds.
 
 mod multicast;
 
@@ -17,19 +17,18 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-/// Where the kernel's own messages are; udev's, which any privileged process can send, are in 2.
+/// Multicast group of the kernel's own messages. Group 2 carries udev's, which any privileged process can send.
 const KERNEL_GROUP: u32 = 1;
-/// In place of a name: the rest of a storm is one line with their number.
+/// Name that replaces further names in an event storm: one line with a count.
 const OTHERS: &str = "others";
-/// How far reads are spread, in hundredths of the interval: nodes that were started together
-/// must not start their drivers' children together for ever.
+/// Spread of the reads, as a fraction of the interval: nodes that start together must not start their drivers' children
+/// together for ever.
 const SPREAD: f64 = 0.1;
-/// After a read that left a class unknown the node is read again this soon, then after twice as
-/// long, and so on up to the interval: a driver that is back must not be unknown for hours, and
-/// what may not be read never comes back.
+/// First retry delay after a read with an incomplete class. Each further delay is twice as long, up to the interval. A
+/// driver that returns must not stay unknown for hours, and a value that the agent may not read never becomes known.
 const RETRY: Duration = Duration::from_secs(60);
 
-/// The times between usual reads.
+/// Sequence of intervals between reads.
 #[derive(Debug)]
 pub(super) struct Pace {
     interval: Duration,
@@ -38,7 +37,7 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// Spread by `seed`.
+    /// Creates a sequence with a random spread from `seed`.
     pub(super) fn new(interval: Duration, seed: u64) -> Self {
         Self {
             interval,
@@ -47,7 +46,7 @@ impl Pace {
         }
     }
 
-    /// How long to wait after a read, by whether it left a class unknown.
+    /// Wait before the next read; `is_incomplete`: whether the last read left a class unknown.
     pub(super) fn next(&mut self, is_incomplete: bool) -> Duration {
         let share = self.random.random_range(1.0 - SPREAD..1.0 + SPREAD);
         let usual = self.interval.mul_f64(share);
@@ -61,32 +60,32 @@ impl Pace {
     }
 }
 
-/// What the kernel told.
+/// Message of the kernel.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Heard {
-    /// Of a device or a module.
+    /// Event of a device or a module.
     Event(Uevent),
-    /// Of a device's firmware or parameters.
+    /// Event of a device's firmware or parameters.
     Devlink(DevlinkEvent),
-    /// More came than there was room for: nobody knows what.
+    /// The socket buffer overflowed: an unknown number of events is lost.
     Lost,
 }
 
-/// The kernel's messages about devices. Everybody may listen, except where a container or a
-/// sandbox forbids it; in a network namespace of its own only its own network devices are heard.
+/// Listener for the kernel's device messages. Any user may listen, unless a container or a sandbox forbids it. In
+/// another network namespace, only the network devices of that namespace are reported.
 #[derive(Debug)]
 pub struct DeviceEvents {
     devices: Multicast,
-    /// With the number of its family; nobody, where the kernel has no devlink.
+    /// Devlink socket with its family number; `None` if the kernel has no devlink.
     devlink: Option<(Multicast, u16)>,
 }
 
 impl DeviceEvents {
-    /// Begins to listen. Within a runtime. Blocks for at most two seconds, where a driver holds
-    /// the lock that the kernel needs to say where devlink is heard.
+    /// Starts to listen. Requires a runtime. Blocks for at most two seconds if a driver holds the lock that the kernel
+    /// needs to resolve the devlink group.
     ///
     /// # Errors
-    /// What the system said. That devlink cannot be heard is none.
+    /// The device socket could not be opened. An unavailable devlink is not an error.
     pub fn open() -> io::Result<Self> {
         let devices = Multicast::open(KOBJECT_UEVENT, KERNEL_GROUP)?;
         let quiet = |error: &io::Error| {
@@ -98,10 +97,10 @@ impl DeviceEvents {
         })
     }
 
-    /// The next message of the kernel.
+    /// Returns the next message of the kernel.
     ///
     /// # Errors
-    /// A socket is of no more use.
+    /// A socket is no longer usable.
     pub async fn next(&self) -> io::Result<Heard> {
         tokio::select! {
             heard = self.next_device() => heard,
@@ -122,7 +121,7 @@ impl DeviceEvents {
         }
     }
 
-    /// Never, where it is not listened to.
+    /// Next devlink event; pending for ever without devlink.
     async fn next_devlink(&self) -> io::Result<Heard> {
         let Some((devlink, family)) = &self.devlink else {
             return std::future::pending().await;
@@ -140,8 +139,8 @@ impl DeviceEvents {
         }
     }
 
-    /// Enters into `events` what is heard, and tells `to` whenever the node should be read for it,
-    /// for as long as it listens.
+    /// Records each message in `events`, and sends `to` a cause whenever the node should be read, for as long as the
+    /// sockets work.
     pub async fn tell(self, to: mpsc::Sender<Cause>, events: NodeEvents) {
         let begun = Instant::now();
         let now = || u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -170,7 +169,7 @@ impl DeviceEvents {
     }
 }
 
-/// What is made of what is heard.
+/// Processing of received messages.
 pub(super) struct Hearing {
     settling: Settling,
     events: NodeEvents,
@@ -182,9 +181,9 @@ impl Hearing {
         Self { settling, events }
     }
 
-    /// `now`: milliseconds of a clock that does not go back.
+    /// Records a message. `now`: milliseconds of a monotonic clock.
     pub(super) fn take(&mut self, heard: Heard, now: u64) {
-        // That nobody knows what else happened is never one of the others.
+        // A loss of unknown events is always recorded by name.
         let is_lost = heard == Heard::Lost;
         let Some(cause) = heard.cause() else {
             return;
@@ -220,7 +219,7 @@ impl Heard {
     }
 }
 
-/// Where devlink tells of changes. Everything that it has to say comes in this one group.
+/// Opens the devlink multicast group, which carries all change events.
 fn devlink() -> io::Result<(Multicast, u16)> {
     let config = multicast_group(devlink_events::FAMILY, devlink_events::GROUP)?;
     let socket = Multicast::open(GENERIC, 0)?;
@@ -228,7 +227,7 @@ fn devlink() -> io::Result<(Multicast, u16)> {
     Ok((socket, config.family))
 }
 
-/// Never, where there is no time.
+/// Waits until `due`; for ever if `None`.
 async fn at(due: Option<Instant>) {
     match due {
         Some(due) => tokio::time::sleep_until(due).await,

@@ -1,4 +1,4 @@
-//! What the mesh's handlers may ask about the node.
+//! Node view: what the mesh's handlers may read.
 
 use super::Publication;
 use super::events::{self, Shared};
@@ -8,35 +8,35 @@ use parking_lot::MutexGuard;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 
-/// Longest wait for a read: the driver's own deadline and some.
+/// Longest wait for a read: the driver's own timeout plus a margin.
 const READ_TIMEOUT: Duration = Duration::from_secs(25);
 
-/// Why there is no inventory to hand out.
+/// Reason that no inventory is available.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InventoryUnavailable {
     /// The probes take longer than the caller may wait.
     #[error("the probes have not answered within {} s", READ_TIMEOUT.as_secs())]
     Slow,
-    /// The probes were made and gave nothing.
+    /// The probes ran and failed.
     #[error("the probes failed")]
     Failed,
-    /// The agent is going down.
+    /// The agent is stopping.
     #[error("the agent is stopping")]
     Stopping,
 }
 
-/// Longest name of somebody who asks that is kept.
+/// Longest stored name of a caller, characters.
 const MOST_NAME_CHARS: usize = 128;
 
-/// A wish for a fresh read.
+/// Request for a fresh read.
 #[derive(Debug)]
 pub(super) struct Wish {
-    /// Who asks; `None` for a routine check.
+    /// Name of the caller; `None` for a routine check.
     pub(super) by: Option<String>,
     pub(super) answer: oneshot::Sender<Bytes>,
 }
 
-/// Shared by the prober, which writes it, and everybody who asks.
+/// View of the node, shared by the prober, which writes it, and all readers.
 #[derive(Debug, Clone)]
 pub struct NodeView {
     publication: Shared,
@@ -58,22 +58,22 @@ impl NodeView {
         }
     }
 
-    /// Whole between statements, so a panic elsewhere does not spoil it.
+    /// Locks the publication, which is consistent between statements, so a panic elsewhere leaves it valid.
     pub(super) fn publication(&self) -> MutexGuard<'_, Publication> {
         events::publication(&self.publication)
     }
 
-    /// What this agent writes of each class.
+    /// Schema that this agent writes for each class.
     pub(crate) fn schemas(&self) -> Schemas {
         self.publication().schemas()
     }
 
-    /// The content with this address: a class's preimage, or the node's document.
+    /// Content with this digest: the preimage of a class, or the node's document.
     pub fn content(&self, digest: [u8; 32]) -> Option<Bytes> {
         self.publication().content(&Digest(digest))
     }
 
-    /// JSON of the last inventory; waits for the first one.
+    /// JSON of the last inventory; waits for the first read.
     pub async fn latest(&self) -> Result<Bytes, InventoryUnavailable> {
         let mut latest = self.latest.clone();
         let first = latest.wait_for(Option::is_some);
@@ -82,7 +82,7 @@ impl NodeView {
         found.ok_or(InventoryUnavailable::Stopping)
     }
 
-    /// JSON of an inventory that is read now; `by` whom, if a person or program asked for it.
+    /// JSON of a fresh inventory. `by`: name of the operator or program that requested it, if any.
     pub async fn fresh(&self, by: Option<String>) -> Result<Bytes, InventoryUnavailable> {
         let (answer, answered) = oneshot::channel();
         let by = by.map(|name| {

@@ -1,4 +1,4 @@
-//! The node's BMC over Redfish, where a site lets the node itself ask it.
+//! Redfish readings of the node's own BMC, where the site permits the node to query it.
 
 use super::source::Source;
 use anyhow::{Context as _, bail};
@@ -11,35 +11,34 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Where the password is when no file is given.
+/// Environment variable of the password, used when no file is given.
 const PASSWORD: &str = "LATTICE_BMC_PASSWORD";
-/// The name of a BMC's recorded answer in a captured tree.
+/// File name of a BMC's recorded answer in a captured tree.
 pub(super) const REPORT: &str = "redfish.json";
-/// Its name among the probes.
+/// Name of this probe.
 const NAME: &str = "redfish";
-/// The longest recorded answer read.
+/// Longest recorded answer, bytes.
 const LONGEST: u64 = 16 << 20;
 
-/// How the node's BMC is asked.
+/// Access to the node's BMC.
 #[derive(Debug, Args)]
 pub struct BmcArgs {
-    /// Ask this BMC as well.
+    /// Redfish URL of the node's BMC; the BMC is queried as well.
     #[arg(long, value_name = "URL", requires = "bmc_user")]
     bmc: Option<String>,
-    /// As this account.
+    /// BMC account.
     #[arg(long, value_name = "USER", requires = "bmc")]
     bmc_user: Option<String>,
-    /// Its password is in this file; otherwise in LATTICE_BMC_PASSWORD.
+    /// File with the BMC password; otherwise LATTICE_BMC_PASSWORD.
     #[arg(long, value_name = "FILE", requires = "bmc")]
     bmc_password_file: Option<PathBuf>,
-    /// Which of the BMC's systems this node is; otherwise the one with the node's own serial
-    /// number, or the only one.
+    /// Redfish ID of this node's system; otherwise the system with the node's UUID or serial number, or the only one.
     #[arg(long, value_name = "ID", requires = "bmc")]
     bmc_system: Option<String>,
-    /// The SHA-256 of the BMC's certificate: the usual way, as BMCs sign their own.
+    /// SHA-256 of the BMC's certificate: the usual choice, because BMCs sign their own certificates.
     #[arg(long, value_name = "SHA256", requires = "bmc")]
     bmc_pin: Option<Pin>,
-    /// The BMC's certificate comes from an authority in this file.
+    /// File with the CA certificates that the BMC's certificate must chain to.
     #[arg(
         long,
         value_name = "FILE",
@@ -47,14 +46,14 @@ pub struct BmcArgs {
         conflicts_with = "bmc_pin"
     )]
     bmc_ca: Option<PathBuf>,
-    /// Take any certificate: whoever sits between may read the password.
+    /// Accept any certificate. An attacker on the path can then read the password.
     #[arg(long, requires = "bmc", conflicts_with_all = ["bmc_pin", "bmc_ca"])]
     bmc_insecure: bool,
 }
 
 impl BmcArgs {
-    /// Adds what the BMC says, or said when the tree was captured. What it does not say leaves
-    /// its class incomplete.
+    /// Adds the readings of the BMC, or its recorded readings in a captured tree. If the BMC cannot be read, its
+    /// classes stay incomplete.
     pub(super) fn add_to(
         &self,
         inventory: &mut Inventory,
@@ -107,7 +106,7 @@ impl BmcArgs {
                 _ = interrupt.recv() => None,
                 _ = terminate.recv() => None,
             };
-            // Also who is interrupted leaves no session behind: BMCs have few.
+            // An interrupted command closes its session as well: BMCs support only few sessions.
             bmc.close().await;
             anyhow::Ok(look)
         })?;
@@ -150,7 +149,7 @@ impl BmcArgs {
     }
 }
 
-/// What a captured tree has of its host's BMC.
+/// Recorded BMC report of a captured tree, if there is one.
 pub(super) fn recorded(tree: &Path) -> anyhow::Result<Option<NodeReport>> {
     let path = tree.join(REPORT);
     match std::fs::symlink_metadata(&path) {
@@ -166,7 +165,7 @@ pub(super) fn recorded(tree: &Path) -> anyhow::Result<Option<NodeReport>> {
     report.with_context(|| format!("{shown} is no record of a BMC"))
 }
 
-/// What contradicts the host's own words is a finding.
+/// Merges the BMC's readings; a contradiction with the host's readings becomes a finding.
 fn take(inventory: &mut Inventory, source: &Source, took: Duration, report: &NodeReport) {
     let probed = report.probed().into_iter();
     for (mut probed, took) in probed.zip([took, Duration::ZERO]) {
@@ -175,7 +174,7 @@ fn take(inventory: &mut Inventory, source: &Source, took: Duration, report: &Nod
             continue;
         }
         if class == Class::Bmc && inventory.power.is_none() {
-            // Where nothing else measures it: why the BMC does not tell it either.
+            // Reason that power is unknown, if no other source measures it.
             probed.power = Some(report.power.clone());
         }
         inventory.take(NAME, took, probed);
@@ -185,7 +184,7 @@ fn take(inventory: &mut Inventory, source: &Source, took: Duration, report: &Nod
     inventory.findings.extend(found);
 }
 
-/// Both classes that it has a part of are unknown then.
+/// Marks both classes that the BMC contributes to as unknown.
 fn lose(inventory: &mut Inventory, source: &Source, took: Duration, why: &Unselected) {
     for (record, took) in unread(&why.reading())
         .into_iter()

@@ -1,4 +1,4 @@
-//! `lattice-agent capture`: one file that stands for this machine.
+//! `lattice-agent capture`: an archive that represents this machine.
 
 use super::bmc::{BmcArgs, REPORT, recorded};
 use super::source::{PROGRAM, Source, SourceArgs};
@@ -10,21 +10,21 @@ use lattice_redfish::{NodeReport, SystemName};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Places that could not be read and are named.
+/// Most unreadable places that are listed by name.
 const MOST_PLACES: usize = 8;
 
-/// `lattice-agent capture`.
+/// Arguments of `lattice-agent capture`.
 #[derive(Debug, Args)]
 pub struct CaptureArgs {
     #[command(flatten)]
     source: SourceArgs,
     #[command(flatten)]
     bmc: BmcArgs,
-    /// The archive to write: a new file, by custom NAME.tar.zst.
+    /// Archive to write; the file must not exist. Usual name: NAME.tar.zst.
     #[arg(long, value_name = "FILE")]
     output: PathBuf,
-    /// Keep serial numbers, UUIDs, addresses and host names: for your own use alone. Values of
-    /// masked kernel arguments are kept then as well.
+    /// Keep serial numbers, UUIDs, addresses and host names, and the values of masked kernel arguments. Do not share
+    /// such an archive.
     #[arg(long)]
     keep_identity: bool,
 }
@@ -74,7 +74,7 @@ pub(super) fn run(args: &CaptureArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// An archive that says something else than its machine is worse than none.
+/// Checks that the archive reads like its machine: an archive with other readings is worse than none.
 fn check(source: &Source, tree: &Path, inventory: &Inventory) -> anyhow::Result<()> {
     let again = probe_isolated(&host_of(tree)?, Path::new(PROGRAM));
     let (here, there) = (inventory.marks(), again.marks());
@@ -93,7 +93,7 @@ fn check(source: &Source, tree: &Path, inventory: &Inventory) -> anyhow::Result<
     )
 }
 
-/// The BMC's answer beside the tree.
+/// Writes the BMC's report into the tree.
 fn record(
     tree: &Path,
     mut report: NodeReport,
@@ -112,7 +112,7 @@ fn record(
     }
     let json = serde_json::to_vec_pretty(&json)?;
     std::fs::write(tree.join(REPORT), json).context("cannot write the BMC's record")?;
-    // An archive with a record that nobody can read is worse than none.
+    // Checks that the report can be read back: an unreadable report is worse than none.
     recorded(tree)?
         .context("the BMC's record is not there")
         .map(drop)

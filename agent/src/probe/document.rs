@@ -1,4 +1,4 @@
-//! The answer for programs.
+//! JSON and YAML output of `probe`.
 
 use super::health::Health;
 use lattice_hwprobe::{
@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::{Map, Value as Json, json};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Everything in one object. A value that is not there is `null` beside its state, never 0.
+/// Complete document as one object. An unknown value is `null` next to its state, never 0.
 pub(super) fn of(inventory: &Inventory, health: &Health) -> Json {
     let fingerprint = inventory.fingerprint();
     let (state, incomplete) = match &fingerprint {
@@ -77,7 +77,7 @@ fn class_of(inventory: &Inventory, class: Class, record: &ClassRecord) -> Json {
     out
 }
 
-/// `{state, value}`, with the reason where there is one.
+/// A reading as `{state, value}`, with the reason if there is one.
 fn reading_of<T: Serialize>(reading: &Reading<T>) -> Json {
     let state = reading.state().name();
     match reading {
@@ -100,14 +100,14 @@ fn vitals(vitals: &Vitals) -> Json {
     Json::Object(all)
 }
 
-/// A plane with each reading in it as `{state, value}`.
+/// Serialises a structure with each reading in it as `{state, value}`.
 fn plain(plane: &impl Serialize) -> Json {
     let mut json = serde_json::to_value(plane).unwrap_or_default();
     unfold(&mut json);
     json
 }
 
-/// Readings in their own form are a bare word, or an object with the state as its only field.
+/// Serde writes a reading as a bare word, or as an object with the state as its only field.
 fn unfold(json: &mut Json) {
     match json {
         Json::Array(items) => items.iter_mut().for_each(unfold),

@@ -1,4 +1,4 @@
-//! What one look says of health: as the agent would say it in gossip.
+//! Health verdict of one probe run, in the form of the gossip announcement.
 
 use anyhow::Context as _;
 use lattice_hwprobe::health::{Engine, Memory, Reason, Severity, Table};
@@ -7,23 +7,23 @@ use serde::Serialize;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// A verdict with what it stands on.
+/// Verdict with its reasons.
 #[derive(Debug, Serialize)]
 pub(super) struct Health {
-    /// `healthy`, `degraded`, `faulty` or `unknown`.
+    /// Verdict: `healthy`, `degraded`, `faulty` or `unknown`.
     pub(super) verdict: &'static str,
-    /// Stable codes, each once.
+    /// Stable reason codes, each once.
     pub(super) reasons: Vec<String>,
-    /// The version of the checks.
+    /// Version of the table of checks.
     pub(super) table: String,
-    /// The checks that found something.
+    /// Reasons of the checks.
     pub(super) checks: Vec<Reason>,
 }
 
-/// The checks that are shipped, as the site's file changes them.
+/// The shipped checks, merged with the site's file.
 ///
 /// # Errors
-/// The file cannot be read, or has mistakes: all of them are named.
+/// The file cannot be read, or contains mistakes; the error lists all of them.
 pub(super) fn checks(site: Option<&Path>) -> anyhow::Result<Table> {
     let shipped = Table::shipped()?;
     let Some(path) = site else {
@@ -34,7 +34,7 @@ pub(super) fn checks(site: Option<&Path>) -> anyhow::Result<Table> {
     shipped.with_site(&text).with_context(name)
 }
 
-/// By `table`. Counters that must rise over time are not judged by one look.
+/// Health of `inventory` by `table`. A single run does not judge counters that must rise over time.
 pub(super) fn of(inventory: &Inventory, table: Table, at_ms: u64) -> Health {
     let judged: BTreeSet<String> = table
         .checks
@@ -47,7 +47,7 @@ pub(super) fn of(inventory: &Inventory, table: Table, at_ms: u64) -> Health {
     }
     engine.observe(at_ms, inventory);
     let report = engine.report();
-    // A contradiction that a check looks at is the check's.
+    // A finding that a check evaluates counts through the check only.
     let findings = inventory.findings.iter().map(|f| f.code.clone());
     let findings: Vec<String> = findings.filter(|code| !judged.contains(code)).collect();
     let probes = inventory.probe_reasons();

@@ -1,8 +1,8 @@
-//! `lattice-agent probe` and `capture`: what this machine is, asked by a person or a script. They
-//! need no configuration, no cluster and no root: what was denied is said.
+//! Commands `lattice-agent probe` and `capture`: the inventory of this machine, for operators and scripts. They need no
+//! configuration, no cluster and no root. Denied readings are shown as such.
 //!
-//! Results go to stdout, messages to stderr. The exit code of `probe` is 0 when every class that was
-//! asked for is complete, and 3 when one is not.
+//! Results go to stdout, messages to stderr. The exit code of `probe` is 0 if every requested class is complete, and 3
+//! if one is not.
 
 mod bmc;
 mod capture;
@@ -21,10 +21,10 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// A class that was asked for is incomplete.
+/// Exit code: a requested class is incomplete.
 const INCOMPLETE: u8 = 3;
 
-/// `lattice-agent probe`.
+/// Arguments of `lattice-agent probe`.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Exit codes: 0 every class is complete, 1 it could not be done, 2 usage, \
@@ -35,10 +35,10 @@ pub struct ProbeArgs {
     source: SourceArgs,
     #[command(flatten)]
     bmc: BmcArgs,
-    /// How to print it: for people, the same with every key, or for programs.
+    /// Output format: a table, a table with every key, JSON or YAML.
     #[arg(long, short, value_enum, default_value_t = Output::Table)]
     output: Output,
-    /// A file with what the site changes in the checks of health, as `health.table` of the agent.
+    /// File with the site's changes to the shipped health checks, as `health.table` of the agent.
     #[arg(long, value_name = "FILE")]
     health_table: Option<PathBuf>,
 }
@@ -51,11 +51,11 @@ enum Output {
     Yaml,
 }
 
-/// Probes, prints, and says by the exit code whether all is known.
+/// Probes the source and prints the result; the exit code states whether every class is complete.
 ///
 /// # Errors
-/// The tree or archive is none, or the BMC was not described well. What cannot be read of the
-/// machine is no error but part of the answer.
+/// The tree or archive is not valid, or the BMC options are not. An unreadable part of the machine is not an error but
+/// part of the output.
 pub fn probe(args: &ProbeArgs) -> anyhow::Result<ExitCode> {
     let checks = health::checks(args.health_table.as_deref())?;
     let source = args.source.open()?;
@@ -71,7 +71,7 @@ pub fn probe(args: &ProbeArgs) -> anyhow::Result<ExitCode> {
         Output::Table => table::of(&inventory, &health, table::Detail::Summary),
         Output::Wide => table::of(&inventory, &health, table::Detail::EveryKey),
     };
-    // Whoever reads may have seen enough.
+    // The reader may have closed the pipe.
     let _ = std::io::stdout().write_all(text.as_bytes());
     Ok(match incomplete(&inventory).is_empty() {
         true => ExitCode::SUCCESS,
@@ -79,10 +79,10 @@ pub fn probe(args: &ProbeArgs) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// Makes an archive of what this machine is.
+/// Writes an archive of this machine.
 ///
 /// # Errors
-/// It cannot be written, or does not say what the machine says.
+/// The archive cannot be written, or differs from the machine.
 pub fn capture(args: &CaptureArgs) -> anyhow::Result<ExitCode> {
     capture::run(args)
 }

@@ -1,4 +1,4 @@
-//! What is probed: this machine, a tree, or an archive.
+//! Probe source: this machine, a tree, or an archive.
 
 use anyhow::{Context as _, bail};
 use clap::Args;
@@ -9,35 +9,35 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// Why a class that was not asked for has no keys.
+/// Reason text of a class that was not requested.
 pub(super) const LEFT_OUT: &str = "left out on the command line";
 
-/// What is probed.
+/// Source to probe.
 #[derive(Debug, Args)]
 pub struct SourceArgs {
-    /// Probe this tree, or archive made by `capture`, instead of this machine.
+    /// Probe this tree, or archive made by `capture`, in place of this machine.
     #[arg(long, value_name = "DIR|ARCHIVE")]
     root: Option<PathBuf>,
-    /// Ask the GPU driver through this library instead of libnvidia-ml.so.1.
+    /// NVML library to load in place of libnvidia-ml.so.1.
     #[arg(long, value_name = "FILE")]
     nvml_lib: Option<PathBuf>,
-    /// Only these classes: gpu, nic, bios, bmc, kernel, cpu, memory, storage, software;
-    /// and optics, which is left out unless it is named.
+    /// Probe only these classes: gpu, nic, bios, bmc, kernel, cpu, memory, storage, software; and optics, which is not
+    /// probed unless it is named.
     #[arg(long, value_name = "CLASS", value_delimiter = ',')]
     class: Vec<Class>,
 }
 
-/// A host that is there for as long as this is.
+/// Host to probe; a temporary tree lives as long as this value.
 pub(super) struct Source {
     pub(super) host: Host,
-    /// Where its tree is, unless it is this machine.
+    /// Root of the tree; `None` for this machine.
     pub(super) tree: Option<PathBuf>,
     left_out: BTreeSet<Class>,
-    /// Of an archive: gone with this.
+    /// Temporary folder of an unpacked archive, removed on drop.
     _unpacked: Option<TempDir>,
 }
 
-/// The program that is executed for each probe: this one.
+/// Program to execute for each probe: the running one.
 pub(super) const PROGRAM: &str = crate::executor::OWN_PROGRAM;
 
 impl SourceArgs {
@@ -77,7 +77,7 @@ impl SourceArgs {
     }
 }
 
-/// A folder as it is, an archive unpacked.
+/// Returns a folder as it is, and an archive as an unpacked temporary folder.
 fn tree_of(root: &Path) -> anyhow::Result<(PathBuf, Option<TempDir>)> {
     let shown = root.display();
     if root.is_dir() {

@@ -1,4 +1,4 @@
-//! The answer for people: 100 columns wide.
+//! Table output of `probe`, 100 columns wide.
 
 use super::health::Health;
 use super::source::LEFT_OUT;
@@ -10,19 +10,19 @@ use lattice_hwprobe::{
 use std::fmt::Write;
 
 const COLUMNS: u16 = 100;
-/// Keys that are named where a class misses some.
+/// Most missing keys that are listed by name.
 const MOST_MISSING: usize = 8;
 
-/// How much is shown.
+/// Level of detail.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Detail {
-    /// The classes, and what is wrong.
+    /// Classes and faults.
     Summary,
-    /// Every key with its value as well.
+    /// Additionally every key with its value.
     EveryKey,
 }
 
-/// The whole text.
+/// Complete text.
 pub(super) fn of(inventory: &Inventory, health: &Health, detail: Detail) -> String {
     let mut text = heading(inventory, health);
     let _ = writeln!(text, "\n{}", classes(inventory));
@@ -68,7 +68,7 @@ fn heading(inventory: &Inventory, health: &Health) -> String {
         .collect();
     match machine[..] {
         [] => {}
-        // Some products are named with their vendor.
+        // Some product names begin with the vendor.
         [vendor, product] if product.starts_with(vendor) => {
             rows.push(("machine", product.to_owned()));
         }
@@ -98,7 +98,7 @@ fn list(classes: &[Class]) -> String {
     names.join(", ")
 }
 
-/// The classes that were asked for, where some were left out on the command line.
+/// Requested classes; `None` unless the command line left some out.
 fn asked(inventory: &Inventory) -> Option<Vec<Class>> {
     let is_left_out = |record: &ClassRecord| record.disabled.as_deref() == Some(LEFT_OUT);
     let records = inventory.records.iter();
@@ -109,7 +109,7 @@ fn asked(inventory: &Inventory) -> Option<Vec<Class>> {
     (asked.len() < inventory.records.len()).then_some(asked)
 }
 
-/// What a verdict does not speak of though it is the first that is asked of such a machine.
+/// Note for the verdict line if the GPUs were not probed.
 fn unasked(inventory: &Inventory) -> String {
     let gpus = inventory.records.get(&Class::Gpu);
     match gpus.and_then(|record| record.disabled.as_deref()) {
@@ -192,7 +192,7 @@ fn classes(inventory: &Inventory) -> String {
     trimmed(&table)
 }
 
-/// What each incomplete class is without.
+/// Missing keys of each incomplete class.
 fn missing(inventory: &Inventory) -> Vec<String> {
     let mut lines = Vec::new();
     for record in inventory.records.values() {
@@ -210,7 +210,7 @@ fn missing(inventory: &Inventory) -> Vec<String> {
     lines
 }
 
-/// What only root may read, in one line for each class.
+/// Keys that only root may read, one line per class.
 fn denied(inventory: &Inventory) -> Vec<String> {
     let mut lines = Vec::new();
     for record in inventory.records.values() {
@@ -269,7 +269,7 @@ fn bare() -> Table {
     table
 }
 
-/// Without the blanks that fill the last column.
+/// Removes the blanks that pad the last column.
 fn trimmed(table: &Table) -> String {
     let text = table.to_string();
     let lines: Vec<&str> = text.lines().map(str::trim_end).collect();

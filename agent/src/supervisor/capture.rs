@@ -1,7 +1,7 @@
-//! Copies one output of the job into its file, up to a cap.
+//! Output capture: copies one output of the job into its file, up to a cap.
 //!
-//! The job writes into a pipe and never opens the file, so no path of the user's is opened with
-//! our rights, and a job that prints for ever costs processor time but no disk.
+//! The job writes into a pipe and never opens the file. So no path of the user is opened with the supervisor's rights.
+//! A job that prints without end costs processor time but no disk space.
 
 use super::complain::complain;
 use std::fs::{File, OpenOptions};
@@ -13,28 +13,28 @@ use tokio::net::unix::pipe::Receiver;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-/// Read at a time: what a pipe holds by default.
+/// Bytes per read: the default capacity of a pipe.
 const CHUNK: usize = 64 << 10;
 
-/// Reads after the end of the job: twice the largest pipe (1 MiB), in case a stranger writes on.
+/// Most reads after the end of the job: twice the largest pipe (1 MiB), in case a foreign process keeps writing.
 const MOST_DRAINS: usize = 32;
 
-/// A running copy.
+/// Running copy of one output.
 pub(super) struct Capture {
     task: JoinHandle<()>,
     all_writers_gone: oneshot::Sender<()>,
 }
 
 impl Capture {
-    /// Takes what is left in the pipe and ends. For when every process of the job is gone:
-    /// somebody else may hold the pipe open for ever.
+    /// Reads the rest of the pipe and ends. Call it after every process of the job has ended: a foreign process may
+    /// hold the pipe open for ever.
     pub(super) async fn finish(self) {
         let _ = self.all_writers_gone.send(());
         let _ = self.task.await;
     }
 }
 
-/// Makes the output's file.
+/// Opens the output file, and creates it if necessary.
 pub(super) fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new()
         .create(true)
@@ -43,7 +43,7 @@ pub(super) fn open(path: &Path) -> io::Result<File> {
         .open(path)
 }
 
-/// Begins to copy.
+/// Starts to copy.
 pub(super) fn spawn(pipe: OwnedFd, file: File, cap: u64) -> io::Result<Capture> {
     let pipe = Receiver::from_owned_fd(pipe)?;
     let (all_writers_gone, gone) = oneshot::channel();
@@ -75,14 +75,13 @@ async fn copy(pipe: Receiver, mut kept: Kept, mut gone: oneshot::Receiver<()>) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(_) => return,
             }
-            // The walltime must be looked at between chunks.
+            // Yields so that the walltime is checked between chunks.
             tokio::task::yield_now().await;
         }
     }
 }
 
-/// Takes what the pipe holds. Asks the kernel: the runtime may not have been told yet that
-/// something came.
+/// Reads the rest of the pipe with direct system calls: the runtime may not have received the readiness event yet.
 fn drain(pipe: &Receiver, kept: &mut Kept, chunk: &mut [u8]) {
     for _ in 0..MOST_DRAINS {
         match rustix::io::read(pipe, &mut *chunk) {

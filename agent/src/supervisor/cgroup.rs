@@ -1,9 +1,9 @@
-//! A rank's cgroup (version 2): what the kernel itself keeps together, whatever a process does to
-//! its environment, its session or its parents.
+//! Cgroup (version 2) of a rank: the kernel keeps its processes together, whatever a process does to its environment,
+//! session or parents.
 //!
-//! `<mount>/<parent>/lattice/<node>-<agent>/<allocation>.<attempt>` holds the processes of one
-//! rank; `…/supervisors` beside it holds those of the agent's supervisors, so that a service
-//! manager that ends the agent's own group does not end them.
+//! `<mount>/<parent>/lattice/<node>-<agent>/<allocation>.<attempt>` holds the processes of one rank. `…/supervisors` in
+//! the same folder holds those of the agent's supervisors: a service manager that ends the agent's own cgroup does not
+//! end the supervisors.
 
 use crate::attempt::{Attempts, CgroupRecord};
 use lattice_quorum_types::wire::AttemptKey;
@@ -15,42 +15,42 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use sysinfo::{MemoryRefreshKind, System};
 
-/// Where the supervisors are.
+/// Name of the cgroup of the supervisors.
 const SUPERVISORS: &str = "supervisors";
-/// A group is removed once its last process is reaped, which its parent does when it likes.
+/// Longest wait for an empty cgroup: its parent reaps the last process asynchronously.
 const REMOVE_WITHIN: Duration = Duration::from_millis(500);
 const REMOVE_PAUSE: Duration = Duration::from_millis(5);
 
-/// Whether ranks are put into cgroups.
+/// Whether ranks run in cgroups.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CgroupUse {
-    /// Where the host has them and the agent may.
+    /// Use cgroups if the host has them and the agent has permission.
     #[default]
     Auto,
-    /// An agent that cannot does not start.
+    /// The agent does not start without cgroups.
     Required,
-    /// Never.
+    /// Do not use cgroups.
     Off,
 }
 
-/// How ranks are put into cgroups.
+/// Cgroup settings of ranks.
 #[derive(Debug, Clone, Default)]
 pub struct CgroupSettings {
-    /// Whether at all.
+    /// Whether cgroups are used.
     pub using: CgroupUse,
-    /// The group below which the agent makes its own, from the mount's root.
+    /// Parent of the agent's own cgroup, as a path from the root of the mount.
     pub parent: PathBuf,
-    /// `memory.max` is the machine's memory without this, bytes; `None` sets none.
+    /// Memory withheld from ranks, bytes: `memory.max` is the machine's memory minus this value. `None`: no limit.
     pub memory_reserve_bytes: Option<u64>,
-    /// `cpuset.cpus`; `None` sets none.
+    /// Value of `cpuset.cpus`; `None`: no limit.
     pub cpus: Option<String>,
 }
 
-/// Why cgroups cannot be used.
+/// Reason that cgroups cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum CgroupError {
-    /// The host mounts none of version 2.
+    /// The host mounts no cgroup filesystem of version 2.
     #[error("no cgroup of version 2 is mounted; mount one, or set executor.cgroup to auto or off")]
     NotMounted,
     /// The kernel is older than 5.14.
@@ -59,22 +59,22 @@ pub enum CgroupError {
         path.display()
     )]
     NoKill {
-        /// Which group.
+        /// Path of the cgroup.
         path: PathBuf,
     },
-    /// The agent may not make groups there.
+    /// The agent has no permission to create cgroups there.
     #[error(
         "cgroup {}; start the agent as root, have the parent delegated to it \
          (executor.cgroup_parent), or set executor.cgroup to auto or off",
         path.display()
     )]
     Refused {
-        /// Which group or file.
+        /// Path of the cgroup or file.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// A limit is configured that the host cannot keep.
+    /// The host cannot enforce a configured limit.
     #[error(
         "the {controller} controller is not available in {}, so {key} cannot be kept; enable it \
          (on hosts that still mount version 1: boot with cgroup_no_v1={controller}), remove the \
@@ -82,16 +82,16 @@ pub enum CgroupError {
         path.display()
     )]
     NoController {
-        /// `memory` or `cpuset`.
+        /// Controller: `memory` or `cpuset`.
         controller: &'static str,
-        /// The configuration's key.
+        /// Key of the configuration.
         key: &'static str,
-        /// Where.
+        /// Path of the cgroup without the controller.
         path: PathBuf,
     },
 }
 
-/// The place for an agent's ranks, made and tried out.
+/// Parent cgroup of an agent's ranks, created and checked.
 #[derive(Debug, Clone)]
 pub struct Cgroups {
     folder: PathBuf,
@@ -101,8 +101,7 @@ pub struct Cgroups {
 }
 
 impl Cgroups {
-    /// Makes the place named `agent`. `None`: ranks are not put into cgroups here, and the log
-    /// says why.
+    /// Creates the parent cgroup named `agent`. `None`: ranks run without cgroups, and the log contains the reason.
     pub fn open(settings: &CgroupSettings, agent: &str) -> Result<Option<Self>, CgroupError> {
         if settings.using == CgroupUse::Off {
             return Ok(None);
@@ -119,7 +118,7 @@ impl Cgroups {
         }
     }
 
-    /// The same below `mount`, a cgroup filesystem.
+    /// Creates the parent cgroup below `mount`, a cgroup filesystem.
     fn below(mount: &Path, settings: &CgroupSettings, agent: &str) -> Result<Self, CgroupError> {
         let parent = settings.parent.strip_prefix("/");
         let parent = mount.join(parent.unwrap_or(&settings.parent));
@@ -144,7 +143,7 @@ impl Cgroups {
             && opened.has(mount, "memory", "executor.memory_reserve_bytes")?
         {
             let total = total_memory().map_err(refused(Path::new("/proc/meminfo")))?;
-            // A reserve that leaves nothing leaves a mebibyte: the job fails and says why.
+            // A reserve larger than the memory leaves one mebibyte: the job then fails with a clear reason.
             opened.memory_max = Some(total.saturating_sub(reserve).max(1 << 20));
         }
         if let Some(cpus) = &settings.cpus
@@ -155,8 +154,8 @@ impl Cgroups {
         Ok(opened)
     }
 
-    /// Passes a controller down from the mount to the ranks' groups. Where that cannot be, it is
-    /// an error if cgroups are required, and otherwise said in the log.
+    /// Enables a controller from the mount down to the ranks' cgroups. A failure is an error if cgroups are required,
+    /// and otherwise logged.
     fn has(
         &self,
         mount: &Path,
@@ -196,7 +195,7 @@ impl Cgroups {
         Ok(false)
     }
 
-    /// The group of an attempt, as it is recorded.
+    /// Cgroup of an attempt, for its launch record.
     pub(crate) fn of(&self, key: AttemptKey) -> CgroupRecord {
         CgroupRecord {
             path: self
@@ -208,7 +207,7 @@ impl Cgroups {
         }
     }
 
-    /// Every attempt that has a group.
+    /// All attempts that have a cgroup.
     pub(crate) fn list(&self) -> io::Result<Vec<(AttemptKey, Cgroup)>> {
         let mut found = Vec::new();
         for entry in std::fs::read_dir(&self.folder)? {
@@ -220,7 +219,7 @@ impl Cgroups {
         Ok(found)
     }
 
-    /// Removes the agent's place, if nothing is in it any more; whether it is gone.
+    /// Removes the agent's parent cgroup if it is empty; returns whether the cgroup no longer exists.
     pub(crate) fn remove_if_empty(&self) -> bool {
         let _ = std::fs::remove_dir(self.folder.join(SUPERVISORS));
         match std::fs::remove_dir(&self.folder) {
@@ -230,12 +229,12 @@ impl Cgroups {
     }
 }
 
-/// Where version 2 is mounted.
+/// Mount point of cgroup version 2.
 fn mounted() -> Result<PathBuf, CgroupError> {
     super::mounts::find(mount_point).ok_or(CgroupError::NotMounted)
 }
 
-/// `… <mount point> <options> … - cgroup2 <source> <options>`.
+/// Parses `… <mount point> <options> … - cgroup2 <source> <options>`.
 fn mount_point(mounts: &str) -> Option<PathBuf> {
     let of_line = |line: &str| {
         let (before, after) = line.split_once(" - ")?;
@@ -255,7 +254,7 @@ fn total_memory() -> io::Result<u64> {
     }
 }
 
-/// One group.
+/// One cgroup.
 #[derive(Debug, Clone)]
 pub(crate) struct Cgroup {
     path: PathBuf,
@@ -266,13 +265,14 @@ impl Cgroup {
         Self { path: path.into() }
     }
 
-    /// Makes it, with its limits, and opens the way in.
+    /// Creates the cgroup with its limits, and opens its `cgroup.procs`.
     pub(super) fn make(record: &CgroupRecord) -> io::Result<(Self, OwnedFd)> {
         let group = Self::at(&record.path);
         std::fs::create_dir_all(&group.path)?;
         if let Some(bytes) = record.memory_max {
             group.write("memory.max", &bytes.to_string())?;
-            // A job without one of its processes only hangs. Not on kernels before 4.19.
+            // A job that loses one process only hangs, so the kernel kills all of them. Kernels before 4.19 lack this
+            // file.
             let _ = group.write("memory.oom.group", "1");
         }
         if let Some(cpus) = &record.cpus {
@@ -284,7 +284,7 @@ impl Cgroup {
         Ok((group, procs.into()))
     }
 
-    /// Moves this process to the supervisors beside the attempt's group.
+    /// Moves this process to the supervisors' cgroup next to the attempt's.
     pub(super) fn enter_supervisors(record: &CgroupRecord) -> io::Result<()> {
         let beside = record.path.with_file_name(SUPERVISORS);
         std::fs::create_dir_all(&beside)?;
@@ -297,17 +297,17 @@ impl Cgroup {
             .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
     }
 
-    /// The processes in it; none where it is not there. Zombies are not listed.
+    /// Processes in the cgroup; empty if the cgroup does not exist. Zombies are not listed.
     pub(crate) fn processes(&self) -> io::Result<Vec<i32>> {
         match std::fs::read_to_string(self.path.join("cgroup.procs")) {
-            // 0 is a process of another pid namespace: of no use, but not nothing.
+            // 0 stands for a process of another pid namespace: it keeps the cgroup non-empty.
             Ok(text) => Ok(text.lines().filter_map(|pid| pid.parse().ok()).collect()),
             Err(error) if is_gone(&error) => Ok(Vec::new()),
             Err(error) => Err(error),
         }
     }
 
-    /// SIGKILL to everything in it, at once.
+    /// Sends SIGKILL to all processes in the cgroup at once.
     pub(crate) fn kill(&self) {
         if let Ok(mut file) = File::options()
             .write(true)
@@ -317,14 +317,14 @@ impl Cgroup {
         }
     }
 
-    /// How many processes of it the kernel ended for want of memory.
+    /// Number of processes that the kernel killed for lack of memory.
     pub(super) fn killed_for_memory(&self) -> u64 {
         let events = std::fs::read_to_string(self.path.join("memory.events"));
         let of_line = |line: &str| line.strip_prefix("oom_kill ")?.parse().ok();
         events.map_or(0, |events| events.lines().find_map(of_line).unwrap_or(0))
     }
 
-    /// Removes it, once nothing is in it. Waits a moment for the last process to be reaped.
+    /// Removes the cgroup once it is empty. Waits up to `REMOVE_WITHIN` for the last process to be reaped.
     pub(crate) fn remove(&self) -> io::Result<()> {
         let began = Instant::now();
         loop {

@@ -1,7 +1,7 @@
-//! Between fork and exec: from a supervisor's copy to a process of the user's.
+//! Child process between fork and exec: from a copy of the supervisor to a process of the user.
 //!
-//! Everything is prepared before the fork. What runs after it makes system calls only: it
-//! allocates nothing, takes no lock and touches no memory of the parent.
+//! All data is prepared before the fork. Code after the fork makes system calls only: it allocates nothing, takes no
+//! lock and touches no memory of the parent.
 
 use super::{keyring, privileges};
 use crate::attempt::LocalUser;
@@ -16,9 +16,8 @@ use std::ffi::CString;
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 
-/// Where a child is between fork and exec, told to the supervisor as one byte before each step: the
-/// last one is the step that hangs or has failed. `exec` itself can only pass on an errno, and
-/// nothing while it hangs.
+/// Step of a child between fork and exec. The child sends one byte to the supervisor before each step: the last byte
+/// names the step that hangs or has failed. `exec` itself can only return an errno, and nothing while it hangs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Step {
@@ -52,28 +51,28 @@ impl Step {
     }
 }
 
-/// Where the job begins.
+/// Working directory of the job.
 pub(super) enum Directory {
-    /// There, or not at all.
+    /// This directory; failure ends the start.
     Wanted(CString),
-    /// There, or else at the root.
+    /// This directory, or `/` if it cannot be entered.
     Home(CString),
 }
 
-/// Everything a child does before it becomes the program.
+/// Everything that a child needs before it executes the program.
 pub(super) struct Child {
     pub(super) supervisor: Pid,
-    /// `cgroup.procs` of its group.
+    /// `cgroup.procs` of the job's cgroup.
     pub(super) cgroup: Option<OwnedFd>,
     pub(super) user: Option<Becomes>,
     pub(super) directory: Directory,
     pub(super) stdout: Option<CString>,
     pub(super) stderr: Option<CString>,
-    /// Takes each [`Step`].
+    /// Pipe that receives each [`Step`].
     pub(super) steps: OwnedFd,
 }
 
-/// Whom it becomes.
+/// User that the child switches to.
 pub(super) struct Becomes {
     uid: Uid,
     gid: Gid,
@@ -81,7 +80,7 @@ pub(super) struct Becomes {
 }
 
 impl Becomes {
-    /// `None` for numbers that are root's, or that the kernel takes for "stay who you are".
+    /// Ids to switch to; `None` if an id is root's, or one that the kernel reads as "do not change".
     pub(super) fn of(user: &LocalUser) -> Option<Self> {
         let is_nobodys = |id: u32| id == 0 || id == u32::MAX;
         if is_nobodys(user.uid) || is_nobodys(user.gid) {
@@ -95,8 +94,8 @@ impl Becomes {
         })
     }
 
-    /// Whether this process is that user in every way, the saved ids included: from one of those
-    /// that is root's there would be a way back. For when no capability is held any more.
+    /// Checks that this process has the user's ids only, saved ids included: a saved root id would permit a return to
+    /// root. Call it after all capabilities are dropped.
     fn check(&self) -> rustix::io::Result<()> {
         let is_user = getuid() == self.uid && geteuid() == self.uid;
         let is_group = getgid() == self.gid && getegid() == self.gid;
@@ -110,13 +109,13 @@ impl Becomes {
 }
 
 impl Child {
-    /// Becomes what the job is to be, short of the program.
+    /// Sets up the process for the job, up to but excluding exec.
     pub(super) fn become_job(&self) -> rustix::io::Result<()> {
         self.at(Step::Session);
         setsid()?;
         if let Some(procs) = &self.cgroup {
             self.at(Step::Cgroup);
-            // Itself, and so everything it will start.
+            // Moves itself; all later children start in the cgroup.
             rustix::io::write(procs, b"0")?;
         }
         self.at(Step::Privileges);
@@ -133,18 +132,18 @@ impl Child {
             self.at(Step::User);
             user.check()?;
         }
-        // The supervisor's is private; the job's files are its user's business.
+        // The supervisor's umask is for private files; the user decides on the mode of the job's files.
         umask(Mode::from_raw_mode(0o022));
-        // After the change of user, which clears it, and before anything that can hang.
+        // After the change of user, which clears the setting, and before any step that can hang.
         self.at(Step::Parent);
         set_parent_process_death_signal(Some(Signal::KILL))?;
-        // It may have died before the line above took effect.
+        // The supervisor may have died before the setting took effect.
         if getppid() != Some(self.supervisor) {
             return Err(Errno::INTR);
         }
         self.at(Step::Keyring);
         keyring::leave_session()?;
-        // With the user's own rights: its paths are its business as well.
+        // With the user's rights, because the user chooses these paths.
         self.at(Step::Directory);
         self.enter_directory()?;
         self.at(Step::Stdout);
@@ -155,7 +154,7 @@ impl Child {
         Ok(())
     }
 
-    /// What cannot be told is only not named.
+    /// Reports a step; a failed write only loses the name of the step.
     fn at(&self, step: Step) {
         let _ = rustix::io::write(&self.steps, &[step as u8]);
     }
@@ -168,14 +167,14 @@ impl Child {
     }
 }
 
-/// Puts the file at `path` in the place of descriptor `number`. It is added to and never cut: an
-/// attempt must not destroy what the one before it wrote, nor a rank what another writes.
+/// Replaces descriptor `number` by the file at `path`. The file is appended to and never truncated: an attempt must
+/// keep the output of the previous attempt, and a rank the output of other ranks.
 fn redirect(path: Option<&CString>, number: i32) -> rustix::io::Result<()> {
     let Some(path) = path else {
         return Ok(());
     };
-    // Links are not followed: in a folder that others can write, one could lead into the user's
-    // own files. A pipe that nobody reads must not block.
+    // Links are not followed: in a folder that others can write, a link could lead to the user's own files. `NONBLOCK`:
+    // opening a pipe without a reader must not block.
     let how = OFlags::WRONLY
         | OFlags::CREATE
         | OFlags::APPEND
@@ -194,8 +193,7 @@ fn redirect(path: Option<&CString>, number: i32) -> rustix::io::Result<()> {
 
 #[expect(unsafe_code, reason = "1 and 2 as descriptors")]
 fn replace(file: std::os::fd::BorrowedFd<'_>, number: i32) -> rustix::io::Result<()> {
-    // SAFETY: 1 and 2 are open in a child that was given standard streams, and are never closed
-    // here: the owner is forgotten.
+    // SAFETY: 1 and 2 are open in a child that has standard streams, and are never closed here: the owner is forgotten.
     let mut place = ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(number) });
     dup2(file, &mut place)
 }

@@ -1,4 +1,4 @@
-//! When the time of a job is up, also where that is said anew while it runs.
+//! Walltime of a job, including changes while the job runs.
 
 use super::complain::complain;
 use super::stop::NEVER;
@@ -6,18 +6,18 @@ use crate::attempt::{AttemptDir, LaunchRecord};
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
-/// The deadline of one job, counted from its start by a clock that nobody sets.
+/// End of one job's walltime, counted from its start by a monotonic clock.
 pub(super) struct Deadline {
-    /// Where another one is said; `None`: nowhere.
+    /// Folder with walltime changes; `None`: the deadline is fixed.
     dir: Option<AttemptDir>,
     began: Instant,
     at: Instant,
-    /// Of the change that is in force; 0: the launch's walltime is.
+    /// Number of the change in force; 0: the launch's walltime.
     number: u32,
 }
 
 impl Deadline {
-    /// Of a job that begins then.
+    /// Deadline of a job that starts at `began`.
     pub(super) fn begin(dir: &AttemptDir, launch: &LaunchRecord, began: Instant) -> Self {
         let mut deadline = Self {
             dir: Some(dir.clone()),
@@ -25,12 +25,12 @@ impl Deadline {
             at: began + launch.walltime_ms.map_or(NEVER, length),
             number: 0,
         };
-        // The agent may have been told before this process was there.
+        // The agent may have recorded a change before this process started.
         deadline.look();
         deadline
     }
 
-    /// Of what ends then, whatever is said.
+    /// Deadline that no walltime change affects.
     pub(super) fn fixed(at: Instant) -> Self {
         Self {
             dir: None,
@@ -40,7 +40,7 @@ impl Deadline {
         }
     }
 
-    /// Takes what was said since, if anything was. Where that cannot be read, what is in force stays so.
+    /// Reads a walltime change, if there is one. If the record is unreadable, the deadline stays.
     pub(super) fn look(&mut self) {
         let said = self.dir.as_ref().map_or(Ok(None), AttemptDir::walltime);
         match said {
@@ -56,7 +56,7 @@ impl Deadline {
         }
     }
 
-    /// Resolves when it is over. Cancel safe.
+    /// Resolves when the deadline has passed. Cancel safe.
     pub(super) async fn passed(&mut self) {
         loop {
             sleep_until(self.at).await;
@@ -66,7 +66,7 @@ impl Deadline {
         }
     }
 
-    /// Whether it is over at `now`. What was said until then counts, also where nobody said to look.
+    /// Whether the deadline has passed at `now`. Changes recorded until then count even without a signal.
     fn is_over(&mut self, now: Instant) -> bool {
         if self.at <= now {
             self.look();

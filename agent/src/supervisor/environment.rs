@@ -1,15 +1,15 @@
-//! What a job's processes find in their environment.
+//! Environment of a job's processes.
 
 use crate::attempt::{GpuChoice, GpuVendor, LaunchRecord};
 use lattice_quorum_types::hostlist;
 
-/// Where programs are looked for unless the user says otherwise.
+/// Default search path.
 const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
-/// The variable with [`LaunchRecord::mark`].
+/// Variable that holds [`LaunchRecord::mark`].
 pub(super) const MARK: &str = "LATTICE_ATTEMPT_MARK";
 
-/// The variables by which work says itself which GPUs it uses.
+/// Variables with which a job selects its GPUs itself.
 const VISIBILITY: [&str; 5] = [
     "CUDA_VISIBLE_DEVICES",
     "NVIDIA_VISIBLE_DEVICES",
@@ -18,8 +18,8 @@ const VISIBILITY: [&str; 5] = [
     "GPU_DEVICE_ORDINAL",
 ];
 
-/// Which GPUs the work sees. By UUID where they are known: numbers depend on an order, which is then
-/// that of the bus.
+/// Variables that make the selected GPUs visible. The list holds UUIDs if known: numbers depend on the enumeration
+/// order, which is then set to PCI order.
 fn visible(choice: &GpuChoice) -> Vec<(&'static str, String)> {
     let numbers = || {
         let slots: Vec<String> = choice.slots.iter().map(u32::to_string).collect();
@@ -34,7 +34,7 @@ fn visible(choice: &GpuChoice) -> Vec<(&'static str, String)> {
     let mut all = Vec::new();
     if choice.vendor != Some(GpuVendor::Amd) {
         all.push(("CUDA_VISIBLE_DEVICES", list.clone()));
-        // Container runtimes go by it.
+        // Container runtimes read this variable.
         all.push(("NVIDIA_VISIBLE_DEVICES", list.clone()));
         if !has_names {
             all.push(("CUDA_DEVICE_ORDER", "PCI_BUS_ID".to_owned()));
@@ -46,7 +46,7 @@ fn visible(choice: &GpuChoice) -> Vec<(&'static str, String)> {
     all
 }
 
-/// How work is told to write checkpoints, and which one it goes on from.
+/// Variables for checkpoint requests, and for the checkpoint to restore.
 fn checkpoints(launch: &LaunchRecord) -> Vec<(&'static str, String)> {
     let Some(plan) = &launch.checkpoint else {
         return Vec::new();
@@ -70,8 +70,8 @@ fn checkpoints(launch: &LaunchRecord) -> Vec<(&'static str, String)> {
     all
 }
 
-/// A minimal environment, the GPUs that were chosen unless the user chooses some, then the user's, then
-/// what only we may say.
+/// Environment of the job, in order of increasing precedence: defaults, selected GPUs, the user's variables, and
+/// variables that only Lattice may set. If the user selects GPUs, the selection here is omitted.
 pub(super) fn environment(launch: &LaunchRecord) -> Result<Vec<(String, String)>, String> {
     let account = &launch.account;
     let mut all = vec![
@@ -165,7 +165,7 @@ mod tests {
         );
         let rocm = gpus(&[], choice(Some(GpuVendor::Amd), &["GPU-a", "GPU-b"]));
         assert_eq!(shown(&rocm), ["ROCR_VISIBLE_DEVICES=GPU-a,GPU-b"]);
-        // Numbers mean nothing without the order they count in.
+        // Numbers are ambiguous without an enumeration order.
         let numbers = gpus(&[], choice(Some(GpuVendor::Nvidia), &[]));
         assert_eq!(
             shown(&numbers),
@@ -180,7 +180,7 @@ mod tests {
         assert_eq!(unknown["CUDA_VISIBLE_DEVICES"], "2,5");
     }
 
-    /// Half a choice of each would be nobody's: a container would see other GPUs than its program.
+    /// A mixture of both selections would be inconsistent: a container would see other GPUs than its program.
     #[test]
     fn where_the_user_chooses_gpus_nothing_else_is_chosen() {
         let choice = GpuChoice {

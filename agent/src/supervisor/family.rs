@@ -1,43 +1,44 @@
-//! Processes below a supervisor, found through `/proc`.
+//! Process tree below a supervisor, read from `/proc`.
 
 use super::complain::complain;
 use rustix::process::{Pid, PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
 use std::collections::BTreeMap;
 use std::io;
 
-/// One line of `/proc/<pid>/stat`.
+/// Process as in `/proc/<pid>/stat`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Process {
-    /// Its id.
+    /// Process id.
     pub pid: i32,
-    /// Its parent.
+    /// Process id of the parent.
     pub parent: i32,
-    /// Its session.
+    /// Session id.
     pub session: i32,
-    /// State letter of its first thread; see [`Process::is_gone`].
+    /// State letter of the first thread; see [`Process::is_gone`].
     pub state: char,
-    /// How many threads it has, the first one included until it is reaped.
+    /// Number of threads; the first one counts until it is reaped.
     pub threads: u32,
     /// Start time in clock ticks since boot.
     pub start_ticks: u64,
 }
 
 impl Process {
-    /// It has ended and was not reaped. One whose first thread alone has ended runs on in the
-    /// others, and has the same letter.
+    /// Whether the process has ended and is not reaped. If only the first thread has ended, the process continues in
+    /// the other threads, with the same state letter.
     pub fn is_gone(&self) -> bool {
         self.state == 'Z' && self.threads <= 1
     }
 }
 
-/// What the kernel says of a process.
+/// Reads a process from `/proc`.
 pub fn process(pid: Pid) -> io::Result<Process> {
     let pid = pid.as_raw_nonzero().get();
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
     parse(pid, &text).ok_or_else(|| io::Error::other("/proc/<pid>/stat has another form"))
 }
 
-/// The name in the second field may hold anything, so fields are counted after its last `)`.
+/// Parses a line of `stat`. The name in the second field may contain any character, so fields are counted after its
+/// last `)`.
 fn parse(pid: i32, stat: &str) -> Option<Process> {
     let (_, rest) = stat.rsplit_once(')')?;
     let fields: Vec<&str> = rest.split_whitespace().collect();
@@ -51,7 +52,7 @@ fn parse(pid: i32, stat: &str) -> Option<Process> {
     })
 }
 
-/// Every process there is. Those that end meanwhile are left out.
+/// All processes. Processes that end meanwhile are skipped.
 pub(super) fn all() -> io::Result<Vec<Process>> {
     let pids = std::fs::read_dir("/proc")?
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
@@ -60,7 +61,7 @@ pub(super) fn all() -> io::Result<Vec<Process>> {
         .collect())
 }
 
-/// Every process below this one.
+/// All processes below this one.
 fn descendants() -> io::Result<Vec<Process>> {
     let mut children: BTreeMap<i32, Vec<Process>> = BTreeMap::new();
     for found in all()? {
@@ -101,7 +102,7 @@ pub(crate) fn signal_process(target: &Process, signal: Signal) {
     let Ok(handle) = pidfd_open(pid, PidfdFlags::empty()) else {
         return;
     };
-    // The handle is held, so what /proc says now is said of the process it names.
+    // The handle is open, so `/proc` now describes the process behind the handle.
     if process(pid).is_ok_and(|found| found.start_ticks == target.start_ticks) {
         let _ = pidfd_send_signal(&handle, signal);
     }

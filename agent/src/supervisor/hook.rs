@@ -1,4 +1,4 @@
-//! A site's executable around a rank: with a deadline, its output kept, nothing of it left behind.
+//! Rank hooks: site executables around a rank, with a timeout and kept output. No process of a hook remains.
 
 use super::deadline::Deadline;
 use super::starter::{self, Cut, Limits, Starting};
@@ -19,25 +19,25 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
-/// Where hooks find programs.
+/// Search path of hooks.
 pub(crate) const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-/// Most bytes kept of what a hook writes.
+/// Most bytes kept of a hook's output.
 pub(crate) const OUTPUT_CAP: u64 = 64 << 10;
-/// Most characters of its last line that are told.
+/// Most characters of a hook's last line in its failure reason.
 const MOST_TOLD: usize = 200;
 
-/// How a hook went.
+/// Result of a hook.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     Passed,
-    /// With what it said.
+    /// The hook failed, with the reason.
     Failed(String),
-    /// Somebody asked to end the rank meanwhile.
+    /// A stop request interrupted the hook.
     Stopped,
 }
 
-/// Runs one. Whatever it leaves behind is ended with it: what is to stay belongs to the service
-/// manager. `end`: how the job ended; `None` before it, when a request to stop counts.
+/// Runs one hook. Processes that the hook leaves behind are ended: a permanent process belongs to the service manager.
+/// `end`: result of the job; `None` before the job, when a stop request interrupts the hook.
 pub(super) async fn run(
     dir: &AttemptDir,
     launch: &LaunchRecord,
@@ -114,7 +114,7 @@ fn failed(name: HookName, what: &str) -> Outcome {
     Outcome::Failed(format!("{} failed: {what}", name.as_str()))
 }
 
-/// What a hook is told. Nothing of the user's environment: it runs with the agent's rights.
+/// Environment of a hook. It contains nothing of the user's environment, because the hook runs with the agent's rights.
 fn environment(
     launch: &LaunchRecord,
     name: HookName,
@@ -135,7 +135,7 @@ fn environment(
         ("LATTICE_LOCAL_UID", account.uid.to_string()),
         ("LATTICE_LOCAL_GID", account.gid.to_string()),
         ("LATTICE_SENSITIVE", u8::from(launch.sensitive).to_string()),
-        // So that what is left of it is found when this supervisor is killed.
+        // The mark identifies the hook's processes after this supervisor was killed.
         (super::environment::MARK, launch.mark.clone()),
     ];
     if let Some(end) = end {
@@ -146,7 +146,7 @@ fn environment(
     all
 }
 
-/// How the job ended in a word, and as a shell would have its exit code (empty where none is).
+/// Result of the job as a word, and its exit code in shell convention (empty if there is none).
 fn end_words(exit: &RankExit) -> (&'static str, String) {
     match exit {
         RankExit::Exited { code } => ("exited", code.to_string()),
@@ -188,8 +188,8 @@ fn start(
 )]
 fn before_exec(command: &mut Command) {
     let supervisor = getpid();
-    // SAFETY: the closure makes system calls only (rustix's raw ones): it allocates nothing,
-    // takes no lock and touches no memory of the parent, as between fork and exec it must.
+    // SAFETY: the closure makes system calls only (rustix's raw ones). It allocates nothing, takes no lock and touches
+    // no memory of the parent, as is required between fork and exec.
     unsafe {
         command.pre_exec(move || {
             setsid()?;
@@ -204,7 +204,7 @@ fn before_exec(command: &mut Command) {
     }
 }
 
-/// `what: <its last line>`.
+/// Formats `what: <last line of the log>`.
 pub(crate) fn with_last_line(what: &str, log: &Path) -> String {
     let text = std::fs::read(log).unwrap_or_default();
     match last_line(&text) {
@@ -213,7 +213,7 @@ pub(crate) fn with_last_line(what: &str, log: &Path) -> String {
     }
 }
 
-/// The last line with anything in it, without what would move a terminal's cursor.
+/// Last line that is not blank, without control characters.
 fn last_line(text: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(text);
     let line = text.lines().rev().find(|line| !line.trim().is_empty())?;

@@ -1,4 +1,4 @@
-//! Starts the job's first process.
+//! First process of the job.
 
 use super::child::{Becomes, Child, Directory, Step};
 use super::complain::complain;
@@ -19,28 +19,27 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// A job that is about to start.
+/// Job that is ready to start.
 pub(super) struct Prepared {
     command: Command,
-    /// Its child opens it.
+    /// Script that the child opens.
     script: Option<Script>,
     job: Job,
 }
 
-/// A job, seen by its supervisor.
+/// Supervisor's side of a job.
 pub(super) struct Job {
     places: Places,
     steps: OwnedFd,
     step: Option<Step>,
-    /// `None`: it writes into a file of the user's.
+    /// Read end of the output pipe; `None`: the job writes into a file of the user.
     pub(super) stdout: Option<OwnedFd>,
-    /// As above.
+    /// Read end of the error pipe; `None`: the job writes into a file of the user.
     pub(super) stderr: Option<OwnedFd>,
 }
 
-/// Makes everything ready to start it in a session of its own, as the recorded user, in its cgroup
-/// (`procs` is that group's `cgroup.procs`), without any privilege to gain. The error is for the
-/// user.
+/// Prepares the start in a separate session, as the recorded user, in the job's cgroup (`procs` is its `cgroup.procs`),
+/// without a way to gain privileges. The error text is for the user.
 pub(super) fn prepare(launch: &LaunchRecord, procs: Option<OwnedFd>) -> Result<Prepared, String> {
     let script: Option<Script> = match &launch.workload.script {
         Some(text) => Some(script::hold(text).map_err(|e| format!("cannot hold the script: {e}"))?),
@@ -79,28 +78,28 @@ pub(super) fn prepare(launch: &LaunchRecord, procs: Option<OwnedFd>) -> Result<P
 }
 
 impl Prepared {
-    /// Begins to start it.
+    /// Starts the process.
     pub(super) fn start(self) -> io::Result<(Starting, Job)> {
-        // That thread needs no more than the other one.
+        // The forking thread needs no more privileges than the main thread.
         let starting = starter::start(self.command, self.script, privileges::give_up)?;
         Ok((starting, self.job))
     }
 }
 
 impl Job {
-    /// What its child is at, short of the program's own business.
+    /// Present step of the child before its program runs.
     pub(super) fn at(&mut self) -> String {
         let step = self.step();
         self.places.at(step)
     }
 
-    /// Why its child gave up.
+    /// Reason that the child failed.
     pub(super) fn explain(&mut self, error: &io::Error) -> String {
         let step = self.step();
         self.places.explain(step, error)
     }
 
-    /// The last step that was told.
+    /// Last reported step.
     fn step(&mut self) -> Option<Step> {
         let mut told = [0; 64];
         if let Ok(count) = rustix::io::read(&self.steps, &mut told)
@@ -112,8 +111,8 @@ impl Job {
     }
 }
 
-/// What the job writes to, and where that is read; nothing is where the output goes to a file.
-/// The pipe belongs to the user: only its owner can open it once more, as `/dev/stderr` does.
+/// Output of the job, and its read end; no read end if the output goes to a file. The pipe is owned by the user: only
+/// the owner of a pipe can open it again, as `/dev/stderr` does.
 fn captured(
     file: Option<&PathBuf>,
     user: Option<&LocalUser>,
@@ -150,7 +149,7 @@ fn child(
             let (name, uid, gid) = (&user.name, user.uid, user.gid);
             format!("no work runs as {name} (uid {uid}, gid {gid})")
         })?),
-        // The record says so only where the agent is not root.
+        // A record without a user is valid only if the agent is not root.
         None if geteuid().is_root() => {
             return Err("its record names no user to become, and no work runs as root".to_owned());
         }
@@ -175,8 +174,8 @@ fn child(
     reason = "pre_exec: nothing else runs between fork and exec"
 )]
 fn before_exec(command: &mut Command, child: Child) {
-    // SAFETY: the closure makes system calls only (rustix's raw ones): it allocates nothing,
-    // takes no lock and touches no memory of the parent, as between fork and exec it must.
+    // SAFETY: the closure makes system calls only (rustix's raw ones). It allocates nothing, takes no lock and touches
+    // no memory of the parent, as is required between fork and exec.
     unsafe {
         command.pre_exec(move || Ok(child.become_job()?));
     }

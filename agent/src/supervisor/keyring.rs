@@ -1,12 +1,12 @@
-//! Keys that the kernel holds for a session.
+//! Session keyring of a job.
 //!
-//! A session keyring is passed on to every child, whatever user it becomes: what a service manager
-//! or an administrator's login put into the agent's would be every job's.
+//! A session keyring is inherited by every child, whatever its user. Keys that a service manager or an administrator's
+//! login put into the agent's keyring would be available to every job.
 
 use rustix::io::Errno;
 
-/// Leaves the session keyring of who started this process for an empty one. For between fork and
-/// exec, as the job's user, who then owns it: a system call only.
+/// Replaces the inherited session keyring by an empty one. For use between fork and exec, as the job's user, which then
+/// owns the keyring: one system call only.
 pub(super) fn leave_session() -> rustix::io::Result<()> {
     match join_anonymous() {
         Err(errno) if is_without_keyrings(errno) => Ok(()),
@@ -14,8 +14,8 @@ pub(super) fn leave_session() -> rustix::io::Result<()> {
     }
 }
 
-/// A kernel built without them; a container whose filter refuses the call, to the job as well.
-/// Nothing that a user can bring about, as a used up quota would be.
+/// Whether the error means that the kernel has no keyrings, or that a container's filter rejects the call, for the job
+/// too. A user can cause neither, unlike an exhausted quota.
 fn is_without_keyrings(errno: Errno) -> bool {
     matches!(errno, Errno::NOSYS | Errno::PERM)
 }

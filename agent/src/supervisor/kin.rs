@@ -1,4 +1,4 @@
-//! Whose a process is, where no supervisor lives that it is below of.
+//! Process search: finds processes of an attempt after its supervisor has died.
 
 use super::cgroup::Cgroup;
 use super::family::{Process, all};
@@ -10,29 +10,27 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 
-/// What is left of an attempt whose supervisor is gone.
+/// Processes of an attempt that outlived their supervisor.
 #[derive(Debug, Default)]
 pub(crate) struct Left {
-    /// They carry its mark, are in its cgroup or in the session of its first process, or have not
-    /// executed its program yet.
+    /// Processes with the attempt's mark, in its cgroup, in the session of its first process, or not yet at exec.
     pub(crate) ours: Vec<Process>,
-    /// They run as its user and came after its supervisor, and whether they carry its mark cannot
-    /// be read.
+    /// Processes of the attempt's user that started after its supervisor and have an unreadable environment.
     pub(crate) unknown: Vec<Process>,
 }
 
-/// Which processes of an attempt are looked for.
+/// Kind of processes to search for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sought {
-    /// The job's, and those of the hook before it.
+    /// Processes of the job and of its prolog.
     Job,
-    /// Those of the hooks after it. They are the agent's user's, and their environment can be
-    /// read. The job had the same mark, and its user may still know it.
+    /// Processes of the hooks after the job. They run as the agent's user, so their environment is readable. The mark
+    /// alone does not suffice: the job had the same mark, and its user may know it.
     Hooks,
 }
 
-/// Looks at every process that is not older than the supervisor, for the attempt in `folder`. The
-/// session counts only as long as no stranger leads it by now.
+/// Searches all processes that are not older than the supervisor, for the attempt in `folder`. The session id counts
+/// only while no foreign process leads that session.
 pub(crate) fn left_of_attempt(
     launch: &LaunchRecord,
     supervisor: Option<&SupervisorRecord>,
@@ -65,7 +63,7 @@ pub(crate) fn left_of_attempt(
         if process.is_gone() || process.start_ticks < first_tick {
             continue;
         }
-        // No mark in its environment yet, which is its supervisor's.
+        // A process before exec has the environment of its supervisor, without the mark.
         if is_unexecuted(process.pid, folder)
             && (is_wholly_of(process.pid, geteuid().as_raw())
                 || sought == Sought::Job && may_be_of(process.pid, uid))
@@ -82,7 +80,7 @@ pub(crate) fn left_of_attempt(
             }
             continue;
         }
-        // A number of a session may be somebody else's by now.
+        // The session id may have been reused by now.
         if in_session(&process) && may_be_of(process.pid, uid) {
             left.ours.push(process);
             continue;
@@ -98,8 +96,7 @@ pub(crate) fn left_of_attempt(
     Ok(left)
 }
 
-/// The environment a process was started with. Where its first thread has ended the kernel tells
-/// it of the others only.
+/// Initial environment of a process. If its first thread has ended, the kernel returns it for the other threads only.
 fn environment(pid: i32) -> io::Result<Vec<u8>> {
     let first = std::fs::read(format!("/proc/{pid}/environ"));
     if first.as_ref().is_ok_and(|read| !read.is_empty()) {
@@ -113,17 +110,17 @@ fn environment(pid: i32) -> io::Result<Vec<u8>> {
     of_others.next().map_or(first, Ok)
 }
 
-/// A process of some attempt of this agent.
+/// Process of any attempt of this agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Marked {
     pub(crate) key: AttemptKey,
     pub(crate) process: Process,
-    /// It supervises the attempt.
+    /// Whether the process is the attempt's supervisor.
     pub(crate) is_supervisor: bool,
 }
 
-/// Every process whose mark begins with `agent`, and every supervisor of an attempt whose folder
-/// is, or was, in `attempts`: found without any record.
+/// Finds every process with a mark that begins with `agent`, and every supervisor of an attempt folder in `attempts`,
+/// which may be gone. Needs no record.
 pub(crate) fn marked(agent: &str, attempts: &Path) -> io::Result<Vec<Marked>> {
     let own = geteuid().as_raw();
     let mut found = Vec::new();
@@ -132,7 +129,7 @@ pub(crate) fn marked(agent: &str, attempts: &Path) -> io::Result<Vec<Marked>> {
         let by_command = || {
             let command = std::fs::read(format!("/proc/{}/cmdline", process.pid));
             let key = supervised(&command.ok()?, attempts)?;
-            // Anybody can call a process like that.
+            // Any user can start a process with such a command line.
             is_wholly_of(process.pid, own).then_some(key)
         };
         let supervised = by_command();
@@ -147,7 +144,7 @@ pub(crate) fn marked(agent: &str, attempts: &Path) -> io::Result<Vec<Marked>> {
     Ok(found)
 }
 
-/// The agent's user's own processes that were started with exactly this variable (`NAME=value`).
+/// Processes of the agent's user that started with exactly this variable (`NAME=value`).
 pub(crate) fn with_variable(variable: &[u8]) -> io::Result<Vec<Process>> {
     let own = geteuid().as_raw();
     let has = |process: &Process| {
@@ -157,7 +154,7 @@ pub(crate) fn with_variable(variable: &[u8]) -> io::Result<Vec<Process>> {
     Ok(all()?.into_iter().filter(has).collect())
 }
 
-/// The attempt that an environment names, if its mark is one of `agent`'s.
+/// Attempt that an environment names, if its mark belongs to `agent`.
 fn key_in(environment: &[u8], agent: &str) -> Option<AttemptKey> {
     let value = |name: &str| {
         environment.split(|byte| *byte == 0).find_map(|own| {
@@ -177,7 +174,7 @@ fn key_in(environment: &[u8], agent: &str) -> Option<AttemptKey> {
     })
 }
 
-/// The attempt whose folder in `attempts` a command line supervises.
+/// Attempt with a folder in `attempts` that a command line supervises.
 fn supervised(command: &[u8], attempts: &Path) -> Option<AttemptKey> {
     let folder = supervised_folder(command)?;
     (folder.parent() == Some(attempts)).then(|| Attempts::key_of(folder))?
@@ -191,8 +188,8 @@ fn supervised_folder(command: &[u8]) -> Option<&Path> {
     Some(Path::new(std::str::from_utf8(words.next()?).ok()?))
 }
 
-/// Whether a process has the command line of a supervisor of `folder`: where none lives, it is a
-/// copy of one, forked to become a job or a hook, that hangs on its way to the program.
+/// Whether a process has the command line of a supervisor of `folder`. If no supervisor lives, the process is a forked
+/// copy of it that hangs before the exec of a job or a hook.
 fn is_unexecuted(pid: i32, folder: &Path) -> bool {
     let command = std::fs::read(format!("/proc/{pid}/cmdline"));
     command.is_ok_and(|command| supervised_folder(&command) == Some(folder))
@@ -205,7 +202,7 @@ enum Kin {
     Unknown,
 }
 
-/// What a process's environment says of it; `may_be_ours` is asked where it cannot be read.
+/// Classifies a process by its environment; `may_be_ours` is called if the environment is unreadable.
 fn kin(environment: io::Result<Vec<u8>>, mark: &[u8], may_be_ours: impl FnOnce() -> bool) -> Kin {
     match environment {
         Ok(read) if read.split(|byte| *byte == 0).any(|own| own == mark) => Kin::Ours,
@@ -215,7 +212,7 @@ fn kin(environment: io::Result<Vec<u8>>, mark: &[u8], may_be_ours: impl FnOnce()
     }
 }
 
-/// Whether a process runs as this user, or that cannot be read either. One that is gone does not.
+/// Whether a process runs as this user, or has unreadable ids. `false` for a process that has ended.
 fn may_be_of(pid: i32, uid: u32) -> bool {
     match std::fs::read_to_string(format!("/proc/{pid}/status")) {
         Ok(status) => runs_as(&status, uid).unwrap_or(true),
@@ -227,8 +224,7 @@ fn may_be_of(pid: i32, uid: u32) -> bool {
     }
 }
 
-/// Whether a process is this user's alone. A program that is started with the rights of its file
-/// belongs to whoever started it as well.
+/// Whether all ids of a process are this user's. A set-user-ID program also belongs to the user that started it.
 fn is_wholly_of(pid: i32, uid: u32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"));
     status.is_ok_and(|status| {
@@ -237,14 +233,14 @@ fn is_wholly_of(pid: i32, uid: u32) -> bool {
     })
 }
 
-/// Real, effective, saved, and for files.
+/// Real, effective, saved and filesystem user id.
 fn user_ids(status: &str) -> Option<[u32; 4]> {
     let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
     let ids: Result<Vec<u32>, _> = line.split_whitespace().map(str::parse).collect();
     ids.ok()?.try_into().ok()
 }
 
-/// Whether any of the four user ids is this one.
+/// Whether any of the four user ids equals `uid`.
 fn runs_as(status: &str, uid: u32) -> Option<bool> {
     Some(user_ids(status)?.contains(&uid))
 }
@@ -294,7 +290,7 @@ mod tests {
         use super::super::environment::MARK;
         let told = |mark: &str| key_in(environment(mark).as_bytes(), "0a1b");
         assert_eq!(told("0a1b-ffff"), Some(key));
-        // Another agent's, or one of a build that did not name its agent.
+        // The mark of another agent, or of a build without agent ids.
         assert_eq!(told("0a1bc-ffff"), None);
         assert_eq!(told("ffff"), None);
         let attempts = Path::new("/data/executor/attempts");

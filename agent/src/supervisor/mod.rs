@@ -1,15 +1,15 @@
-//! The supervisor: one process per allocation attempt and node.
+//! Supervisor: one process per allocation attempt and node.
 //!
-//! It is the running binary executed again with [`SUBCOMMAND`], in a session of its own, so it
-//! outlives the agent. It starts the job, captures its output up to a cap, ends it when its time
-//! is up or somebody asks (SIGTERM to the supervisor), waits until *every* process of it is gone
-//! (it is the subreaper of all of them), and writes the end durably before anybody learns of it.
+//! The supervisor is the running binary executed again with [`SUBCOMMAND`], in a session of its own, so it outlives the
+//! agent. It starts the job and captures its output up to a cap. It ends the job at its walltime or on request (SIGTERM
+//! to the supervisor). It waits until *every* process of the job has ended; it is the subreaper of all of them. It
+//! writes the end durably before the agent receives it.
 //!
-//! It must not know the mesh, the agent's configuration or the network: all it knows is in the
-//! attempt's folder, and what its job says of checkpoints (`checkpoint`). What it prints on its
-//! standard output is only "look again".
+//! Invariant: the supervisor uses neither the mesh, nor the agent's configuration, nor the network. Its inputs are the
+//! attempt's folder and the job's checkpoint answers (`checkpoint`). Its standard output only requests the agent to
+//! read the folder again.
 
-// What is printed may not be taken; see `complain` and `notify`.
+// The streams may be closed or full: use `complain` and `notify`.
 #![deny(clippy::print_stderr, clippy::print_stdout)]
 
 mod capture;
@@ -55,13 +55,13 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// The hidden subcommand: `program __supervise <attempt folder>`.
+/// Hidden subcommand: `program __supervise <attempt folder>`.
 pub const SUBCOMMAND: &str = "__supervise";
 
-/// Between two tries to write the end while the disk refuses.
+/// Pause between two writes of the end to a disk that fails.
 const WRITE_RETRY: Duration = Duration::from_secs(1);
 
-/// Why a supervisor gives up before it has started anything.
+/// Reason that a supervisor exits before it has started anything.
 #[derive(Debug, thiserror::Error)]
 enum SupervisorError {
     #[error(transparent)]
@@ -72,7 +72,7 @@ enum SupervisorError {
     Setup(#[source] std::io::Error),
 }
 
-/// The supervisor's whole life.
+/// Runs the supervisor of the attempt in folder `path`, from start to exit.
 pub fn main(path: &Path) -> ExitCode {
     let dir = AttemptDir::at(path);
     match run(&dir) {
@@ -95,12 +95,12 @@ fn run(dir: &AttemptDir) -> Result<(), SupervisorError> {
     runtime.block_on(supervise(dir))
 }
 
-/// The signals a supervisor lives by. Caught before the lock is taken: who signals the holder
-/// of the lock never hits an unprepared process.
+/// Signals that the supervisor handles. They are caught before the lock is taken, so a signal to the holder of the lock
+/// never meets an unprepared process.
 struct Signals {
     child: Signal,
     terminate: Signal,
-    /// A checkpoint may be wanted, or another walltime.
+    /// Requests to read a checkpoint order or a walltime change.
     order: Signal,
     _ignored: [Signal; 2],
 }
@@ -133,7 +133,7 @@ async fn supervise(dir: &AttemptDir) -> Result<(), SupervisorError> {
         return Ok(());
     }
     let launch = dir.launch()?.ok_or(SupervisorError::NoLaunch)?;
-    // What one before this one was at is over. A disk that takes no writes is no reason to go.
+    // The previous supervisor's start is over. A disk that takes no writes must not end the supervisor.
     let _ = dir.clear_starting();
     if let Some(group) = &launch.cgroup
         && let Err(error) = Cgroup::enter_supervisors(group)
@@ -154,7 +154,7 @@ async fn supervise(dir: &AttemptDir) -> Result<(), SupervisorError> {
         .await;
     } else {
         let end = attempt(dir, &launch, &mut signals).await?;
-        // What the site runs after it needs rights that this process has given up by now.
+        // The hooks after the job need rights that this process has given up by now.
         let is_last = launch.finishing().next().is_none();
         let how = match is_last {
             true => AttemptDir::write_exit,
@@ -166,7 +166,7 @@ async fn supervise(dir: &AttemptDir) -> Result<(), SupervisorError> {
     Ok(())
 }
 
-/// From the prolog to the end of the job's last process.
+/// Runs an attempt from the prolog to the end of the job's last process.
 async fn attempt(
     dir: &AttemptDir,
     launch: &LaunchRecord,
@@ -200,7 +200,7 @@ async fn attempt(
     Ok(ExitRecord::new(now(), exit))
 }
 
-/// Removes the job's group, and says in its errors when memory was what it died of.
+/// Removes the job's cgroup, and notes in its standard error if the kernel killed processes for lack of memory.
 fn leave_group(dir: &AttemptDir, group: &Cgroup) {
     let killed = group.killed_for_memory();
     if killed > 0
@@ -216,7 +216,7 @@ fn leave_group(dir: &AttemptDir, group: &Cgroup) {
     }
 }
 
-/// Runs what the site runs after a job. It may run a second time if this process is killed.
+/// Runs the hooks after a job. A hook may run a second time if this process is killed.
 async fn finish(dir: &AttemptDir, launch: &LaunchRecord, end: ExitRecord, signals: &mut Signals) {
     let mut faults: Vec<String> = end.fault.clone().into_iter().collect();
     for hook in launch.finishing() {
@@ -235,7 +235,7 @@ async fn finish(dir: &AttemptDir, launch: &LaunchRecord, end: ExitRecord, signal
     notify("ended");
 }
 
-/// Writes an end, however long the disk takes to have room for it.
+/// Writes an end, and retries until the disk has space for it.
 async fn write(
     dir: &AttemptDir,
     end: &ExitRecord,
@@ -247,21 +247,21 @@ async fn write(
             crate::with_causes(&error)
         ));
         if !dir.exists() {
-            // Somebody removed the folder: nobody waits for this end any more.
+            // The folder was removed: no agent waits for this end any more.
             return;
         }
         tokio::time::sleep(WRITE_RETRY).await;
     }
 }
 
-/// Wakes the agent that started us, if it is still there.
+/// Wakes the agent that started this process, if it still runs.
 fn notify(word: &str) {
     let mut out = std::io::stdout().lock();
     let _ = writeln!(out, "{word}");
     let _ = out.flush();
 }
 
-/// The system's clock. The supervisor is an edge: nothing above it can hand it a clock.
+/// Current time. The supervisor is a process of its own, so no caller can supply a clock.
 pub(crate) fn now() -> UnixMillis {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     let millis = since.map_or(0, |d| d.as_millis());

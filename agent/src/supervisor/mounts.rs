@@ -4,7 +4,7 @@
 /// and leave out a row when another file system is unmounted between two of them.
 const MAX_READS: usize = 3;
 
-/// What `parse` finds in the mount table.
+/// Returns the value that `parse` finds in the mount table.
 pub(super) fn find<T>(parse: impl Fn(&str) -> Option<T>) -> Option<T> {
     (0..MAX_READS).find_map(|_| {
         let table = std::fs::read_to_string("/proc/self/mountinfo").ok()?;

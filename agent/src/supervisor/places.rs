@@ -1,4 +1,4 @@
-//! What a job is started with, as the person who submitted it knows it: in words for errors.
+//! Paths and names of a job, and texts about its start for the user.
 
 use super::child::Step;
 use crate::attempt::LaunchRecord;
@@ -7,7 +7,7 @@ use lattice_quorum_types::wire::LogStream;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Where a rank begins, as a path.
+/// Working directory of a rank.
 pub(super) fn working_dir(launch: &LaunchRecord) -> PathBuf {
     match &launch.workload.working_dir {
         Some(dir) => PathBuf::from(dir),
@@ -15,7 +15,7 @@ pub(super) fn working_dir(launch: &LaunchRecord) -> PathBuf {
     }
 }
 
-/// The file of the user's that an output goes to, where there is one.
+/// User's file for an output stream, if one is configured.
 pub(super) fn output_file(
     launch: &LaunchRecord,
     stream: LogStream,
@@ -33,7 +33,7 @@ pub(super) fn output_file(
     Ok(Some(working_dir(launch).join(path)))
 }
 
-/// What a child works with.
+/// Program, paths and user of a child.
 pub(super) struct Places {
     pub(super) program: String,
     pub(super) directory: PathBuf,
@@ -43,7 +43,7 @@ pub(super) struct Places {
 }
 
 impl Places {
-    /// What `program` works with.
+    /// Values for `program` of this launch.
     pub(super) fn of(launch: &LaunchRecord, program: &str) -> Result<Self, String> {
         Ok(Self {
             program: program.to_owned(),
@@ -54,7 +54,7 @@ impl Places {
         })
     }
 
-    /// What a child is at.
+    /// Text for the present step of a child.
     pub(super) fn at(&self, step: Option<Step>) -> String {
         match step {
             None => "its fork".to_owned(),
@@ -70,7 +70,7 @@ impl Places {
         }
     }
 
-    /// Why a child gave up.
+    /// Text for the failed step of a child.
     pub(super) fn explain(&self, step: Option<Step>, error: &io::Error) -> String {
         match step {
             None | Some(Step::Program) => format!("{}: {error}", self.program),

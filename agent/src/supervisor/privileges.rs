@@ -1,4 +1,4 @@
-//! What a supervisor, and a job, may still do.
+//! Privileges of a supervisor and of a job.
 
 use super::complain::complain;
 use rustix::io::Errno;
@@ -8,11 +8,11 @@ use rustix::thread::{
 };
 use std::io;
 
-/// More than the kernel knows.
+/// Upper bound of the kernel's capability numbers.
 const MOST_CAPABILITIES: u32 = 63;
 
-/// Gives up everything but ending the job's processes, for good: nothing executed from here on
-/// can have more. This thread only, so each of a supervisor's does it.
+/// Drops all privileges except those needed to end the job's processes, for good: no program executed from here on can
+/// gain more. Applies to the calling thread only, so each thread of a supervisor calls it.
 pub(super) fn give_up() {
     if let Err(error) = keep_what_ending_needs() {
         complain(format_args!(
@@ -24,7 +24,7 @@ pub(super) fn give_up() {
 fn keep_what_ending_needs() -> io::Result<()> {
     let mut kept = CapabilitySet::KILL;
     if processes_are_hidden() {
-        // Those of others are not even listed without it.
+        // Without it, processes of other users are not even listed.
         kept |= CapabilitySet::SYS_PTRACE;
     }
     set_no_new_privs(true)?;
@@ -42,16 +42,16 @@ fn keep_what_ending_needs() -> io::Result<()> {
     Ok(())
 }
 
-/// No program executed from here on gets a capability from its file. Makes system calls only.
+/// Empties the bounding set: no program executed from here on gets a capability from its file. Makes system calls only.
 pub(super) fn empty_bounding_set() -> rustix::io::Result<()> {
     for number in 0..=MOST_CAPABILITIES {
         let one = CapabilitySet::from_bits_retain(1 << number);
         match remove_capability_from_bounding_set(one) {
             Ok(()) => {}
-            // The last one was the one before.
+            // The previous number was the last capability.
             Err(Errno::INVAL) => return Ok(()),
-            // Who may not has no capability to lose: another user than root, or root of a
-            // container. `no_new_privs` closes the same way in.
+            // Without the permission, the process has no capability to lose: it is not root, or root of a container.
+            // `no_new_privs` closes the same path.
             Err(Errno::PERM) => return Ok(()),
             Err(error) => return Err(error),
         }
@@ -59,7 +59,7 @@ pub(super) fn empty_bounding_set() -> rustix::io::Result<()> {
     Ok(())
 }
 
-/// Holds no capability any more. For between fork and exec, as the job's user: system calls only.
+/// Drops all capabilities. For use between fork and exec, as the job's user: system calls only.
 pub(super) fn drop_all() -> rustix::io::Result<()> {
     clear_ambient_capability_set()?;
     set_capabilities(
@@ -78,7 +78,7 @@ fn processes_are_hidden() -> bool {
     super::mounts::find(hides_processes).unwrap_or(false)
 }
 
-/// `None` where the table has no row of `/proc`.
+/// Parses the mount table; `None` if it has no row for `/proc`.
 fn hides_processes(mounts: &str) -> Option<bool> {
     let proc = |line: &&str| line.split(' ').nth(4) == Some("/proc");
     let hides = |option: &str| {

@@ -1,26 +1,25 @@
-//! A script as a sealed file in memory.
+//! Job script as a sealed file in memory.
 //!
-//! No path: the user need not be able to reach the agent's folders, nothing can change the
-//! script after it was recorded, and nothing is left behind. The job sees it as
-//! `/proc/self/fd/<n>`.
+//! The script has no path. So the user needs no access to the agent's folders, the script cannot change after it was
+//! recorded, and no file is left behind. The job opens it as `/proc/self/fd/<n>`.
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 
-/// Runs scripts without a `#!` line.
+/// Interpreter of scripts without a `#!` line.
 const DEFAULT_INTERPRETER: &str = "/bin/sh";
 
-/// A script that children can read.
+/// Script that child processes can read.
 pub(super) struct Script {
     held: OwnedFd,
     interpreter: Vec<String>,
 }
 
-/// Takes the script's text.
+/// Creates the sealed file with this text.
 pub(super) fn hold(text: &str) -> io::Result<Script> {
-    // Without close-on-exec: the job's interpreter opens it.
+    // Without close-on-exec: the job's interpreter opens the file.
     let held = memfd_create("lattice-script", MemfdFlags::ALLOW_SEALING)?;
     let mut file = File::from(held);
     file.write_all(text.as_bytes())?;
@@ -36,7 +35,7 @@ pub(super) fn hold(text: &str) -> io::Result<Script> {
 }
 
 impl Script {
-    /// What to execute.
+    /// Command line that runs the script.
     pub(super) fn argv(&self) -> Vec<String> {
         let mut argv = self.interpreter.clone();
         argv.push(format!("/proc/self/fd/{}", self.held.as_raw_fd()));
@@ -44,7 +43,7 @@ impl Script {
     }
 }
 
-/// The program of the `#!` line and its one argument, as the kernel reads them.
+/// Program of the `#!` line with its one argument, as the kernel parses them.
 fn interpreter(text: &str) -> Vec<String> {
     let line = text.lines().next().unwrap_or_default();
     let Some(line) = line.strip_prefix("#!").map(str::trim) else {

@@ -1,4 +1,4 @@
-//! From the record of what to run to a running job, with nobody kept waiting by it.
+//! Job start: from the launch record to a running job, without blocking the supervisor.
 
 use super::cgroup::Cgroup;
 use super::complain::complain;
@@ -17,8 +17,8 @@ use std::io::Write;
 use std::os::fd::OwnedFd;
 use tokio::time::Instant;
 
-/// Starts the job and says so. The inner error is its end, where nothing of it is left; the outer
-/// one is ours.
+/// Starts the job and records the start. The inner error is the end of a job that left no process; the outer error is
+/// one of the supervisor.
 pub(super) async fn start(
     dir: &AttemptDir,
     launch: &LaunchRecord,
@@ -67,7 +67,7 @@ pub(super) async fn start(
         (Err(_), Some(ended)) => return Ok(Err(ended)),
         (Err(error), None) => return failed(job.explain(&error)),
     };
-    // Before anybody is told that it runs.
+    // Before the start is reported.
     privileges::give_up();
     let checkpoints = checkpoints.map(|prepared| prepared.begin(dir, main));
     let mut outputs = Vec::new();
@@ -90,7 +90,7 @@ pub(super) async fn start(
     }))
 }
 
-/// The job's group and the way into it. The error is for the user.
+/// Creates the job's cgroup and opens its `cgroup.procs`. The error text is for the user.
 fn make_group(launch: &LaunchRecord) -> Result<(Option<Cgroup>, Option<OwnedFd>), String> {
     let Some(record) = &launch.cgroup else {
         return Ok((None, None));
@@ -122,7 +122,7 @@ fn copy(
     Ok(outputs)
 }
 
-/// Who reads what was captured learns where to look.
+/// Writes a note into the captured output that names the user's output file.
 fn say_where(file: &mut File, launch: &LaunchRecord, stream: LogStream) {
     if let Ok(Some(path)) = places::output_file(launch, stream) {
         let _ = writeln!(
@@ -138,10 +138,10 @@ fn say_started(dir: &AttemptDir, main: Pid) {
     let started = StartedRecord {
         at: super::now(),
         pid: main.as_raw_nonzero().get(),
-        // It is there until it is reaped, which nobody did yet.
+        // The process stays until it is reaped, which has not happened yet.
         start_ticks: family::process(main).map_or(0, |first| first.start_ticks),
     };
-    // The job runs; that its start could not be noted does not end it.
+    // The job runs; a missing record of its start does not end it.
     if let Err(error) = dir.write_started(&started) {
         complain(format_args!(
             "cannot note the start: {}",

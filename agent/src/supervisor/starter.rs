@@ -1,7 +1,7 @@
-//! Starts a process off the supervisor's own thread.
+//! Process start on a separate thread.
 //!
-//! `spawn` comes back when the child executes its program, or has failed to: until then it may hang
-//! for as long as a filesystem does. Meanwhile time runs, and somebody may ask to end it.
+//! `spawn` returns when the child executes its program, or has failed to. Until then it may block for as long as a
+//! filesystem does. Meanwhile the walltime passes, and a stop request may arrive.
 
 use super::Signals;
 use super::cgroup::Cgroup;
@@ -17,61 +17,60 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
 
-/// A start that takes longer is told of.
+/// Duration from which a start is reported as hanging.
 const LONG: Duration = Duration::from_secs(5);
-/// Between two looks at one that does.
+/// Pause between two reports of a hanging start.
 const LOOK_PAUSE: Duration = Duration::from_secs(1);
 
-/// The thread that forked. It stays: the parent-death signal is sent when the *thread* that forked
-/// ends, not when its process does.
+/// Thread that forked the child. The thread must stay alive: the kernel sends the parent-death signal when the *thread*
+/// that forked ends, not when its process ends.
 pub(super) struct Starter {
     stays: mpsc::Sender<Infallible>,
     thread: JoinHandle<()>,
 }
 
 impl Starter {
-    /// Ends the thread. For when its child is gone.
+    /// Ends the thread. Call it after the child has ended.
     pub(super) fn leave(self) {
         drop(self.stays);
         let _ = self.thread.join();
     }
 }
 
-/// A process that is being started.
+/// Process that is being started.
 pub(super) struct Starting {
     child: oneshot::Receiver<io::Result<Pid>>,
     pub(super) starter: Starter,
 }
 
-/// Why a start was cut short.
+/// Reason that a start was cut short.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Cut {
-    /// Somebody asked to.
+    /// A stop was requested.
     Asked,
-    /// Its time was up.
+    /// The time limit was reached.
     Late,
 }
 
-/// When a start is cut short.
+/// Conditions that cut a start short.
 pub(super) struct Limits<'a> {
     pub(super) deadline: &'a mut Deadline,
-    /// Whether somebody may ask to.
+    /// Whether a stop request cuts the start short.
     pub(super) hears: bool,
-    /// What is killed besides what is below this process.
+    /// Cgroup to kill in addition to the processes below this one.
     pub(super) group: Option<&'a Cgroup>,
 }
 
-/// How a start went.
+/// Result of a start.
 pub(super) struct Waited {
-    /// The process. It may have been killed on its way to the program; where it could not be
-    /// started it was reaped.
+    /// The process. It may have been killed before it reached the program. After a failed start, it has been reaped.
     pub(super) child: io::Result<Pid>,
-    /// SIGKILL was sent, and why.
+    /// Reason for SIGKILL, if it was sent.
     pub(super) cut: Option<Cut>,
 }
 
-/// Starts it in a thread of its own. `held` is kept until it runs, and `then` is called in that
-/// thread before anybody is told.
+/// Starts `command` on a separate thread. `held` is kept until the program runs. `then` is called on that thread before
+/// the result is sent.
 pub(super) fn start(
     mut command: Command,
     held: impl Send + 'static,
@@ -81,11 +80,11 @@ pub(super) fn start(
     let (stays, leave) = mpsc::channel::<Infallible>();
     let thread = Builder::new().name("starter".to_owned()).spawn(move || {
         let started = command.spawn();
-        // Its ends of the pipes would keep them open.
+        // The command's ends of the pipes would keep the pipes open.
         drop((command, held));
         then();
         let _ = tell.send(started.and_then(|child| pid_of(&child)));
-        // Nothing is ever sent: it stays until the other end is dropped.
+        // The channel carries no message: the thread stays until the sender is dropped.
         let _ = leave.recv();
     })?;
     let starter = Starter { stays, thread };
@@ -98,9 +97,8 @@ fn pid_of(child: &std::process::Child) -> io::Result<Pid> {
 }
 
 impl Starting {
-    /// Waits until it runs, or does not. Nothing is reaped meanwhile: where a child fails, `spawn`
-    /// waits for it itself. `look` is called again and again when it takes long, with whether
-    /// SIGKILL was sent.
+    /// Waits until the program runs or the start has failed. Reaps no process meanwhile: `spawn` itself waits for a
+    /// failed child. A long start calls `look` repeatedly, with whether SIGKILL was sent.
     pub(super) async fn wait(
         &mut self,
         signals: &mut Signals,
@@ -110,7 +108,7 @@ impl Starting {
         let mut cut: Option<(Cut, Killing)> = None;
         let mut look_at = Instant::now() + LONG;
         let group = limits.group;
-        // What was just killed is given time to go before it is said to be stuck.
+        // A process that was just killed gets time to end before it is reported as stuck.
         let cut_short = |why, look_at: &mut Instant| {
             *look_at = (*look_at).max(Instant::now() + LOOK_PAUSE);
             Some((why, Killing::begin(group)))

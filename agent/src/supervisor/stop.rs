@@ -1,4 +1,4 @@
-//! From the start of a job to the end of its last process.
+//! Job end: from the start of a job to the end of its last process.
 
 use super::capture::Capture;
 use super::cgroup::Cgroup;
@@ -13,48 +13,48 @@ use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, wait};
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
-/// Processes that the job leaves behind when its first one ends get this long after SIGTERM, or
-/// the configured grace where that is shorter.
+/// Time between SIGTERM and SIGKILL for processes that outlive the job's first process, unless the configured grace is
+/// shorter.
 const LEFTOVER_GRACE: Duration = Duration::from_secs(2);
-/// SIGKILL is repeated: new processes may have come between listing and signalling.
+/// First pause before SIGKILL is repeated: processes may have started between listing and signalling.
 const FIRST_REPEAT: Duration = Duration::from_millis(10);
-/// A process that does not go is stuck in the kernel; it is looked at this often.
+/// Longest pause: a process that survives it is stuck in the kernel.
 const LAST_REPEAT: Duration = Duration::from_secs(1);
-/// "Never", for a timer: tokio's own limit is about as far.
+/// Duration that stands for "never" in timers, close to tokio's own limit.
 pub(super) const NEVER: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
 
-/// A job that was started.
+/// Job that was started.
 pub(super) struct Running {
     pub(super) main: Pid,
     pub(super) outputs: Vec<Capture>,
     pub(super) group: Option<Cgroup>,
-    /// When its time is up.
+    /// End of the job's walltime.
     pub(super) deadline: Deadline,
-    /// `None`: it cannot be asked for any.
+    /// Checkpoint handling; `None`: the job writes no checkpoints.
     pub(super) checkpoints: Option<Checkpoints>,
-    /// Its start was cut short: it is killed, and this is its end.
+    /// Result of a job that was killed during its start.
     pub(super) ended: Option<RankExit>,
-    /// As long as it stays, the job is not taken for one whose supervisor is gone.
+    /// Keeps the forking thread alive: its end would send the parent-death signal to the job.
     pub(super) starter: Starter,
 }
 
 enum Phase {
     /// The first process runs.
     Running,
-    /// SIGTERM was sent; SIGKILL comes at the instant.
+    /// SIGTERM was sent; SIGKILL follows at `kill_at`.
     Asked { kill_at: Instant },
-    /// SIGKILL was sent, and is again.
+    /// SIGKILL was sent and is repeated.
     Killed(Killing),
 }
 
-/// SIGKILL to everything below this process, again and again.
+/// Repeated SIGKILL to all processes below this one.
 pub(super) struct Killing {
     again_at: Instant,
     pause: Duration,
 }
 
 impl Killing {
-    /// To everything in `group` as well.
+    /// Sends the first SIGKILL, also to all processes in `group`.
     pub(super) fn begin(group: Option<&Cgroup>) -> Self {
         send_kill(group);
         Self {
@@ -62,7 +62,7 @@ impl Killing {
             pause: FIRST_REPEAT,
         }
     }
-    /// When it is due once more.
+    /// Time of the next SIGKILL.
     pub(super) fn again_at(&self) -> Instant {
         self.again_at
     }
@@ -81,7 +81,7 @@ fn send_kill(group: Option<&Cgroup>) {
 }
 
 impl Phase {
-    /// Resolves when something must be done without being asked.
+    /// Resolves when the phase ends by time.
     async fn is_over(&self, deadline: &mut Deadline) {
         match self {
             Phase::Running => deadline.passed().await,
@@ -91,7 +91,7 @@ impl Phase {
     }
 }
 
-/// Waits for the end of every process, ending them when it is time.
+/// Waits for the end of every process, and ends processes when required.
 pub(super) async fn until_gone(
     signals: &mut Signals,
     launch: &LaunchRecord,
@@ -106,7 +106,7 @@ pub(super) async fn until_gone(
     loop {
         let reaped = reap(running.main);
         if let Some(status) = reaped.main {
-            // Why it was ended was decided before; only an end of its own accord counts here.
+            // A reason that was set before takes precedence; otherwise the exit status counts.
             exit.get_or_insert_with(|| exit_of(status));
         }
         if reaped.none_left && is_empty(running.group.as_ref()) {
@@ -153,7 +153,7 @@ pub(super) async fn until_gone(
     })
 }
 
-/// SIGTERM to all; SIGCONT so that stopped ones hear it.
+/// Sends SIGTERM to all processes, and SIGCONT so that stopped ones receive it.
 fn ask(grace: Duration) -> Phase {
     family::signal_descendants(&[Signal::TERM, Signal::CONT]);
     Phase::Asked {
@@ -161,22 +161,22 @@ fn ask(grace: Duration) -> Phase {
     }
 }
 
-/// Whether nothing is left in the job's group. What is there and not below this process was put
-/// there by somebody else; it is ended with the rest.
+/// Whether the job's cgroup is empty. A process in it that is not below this one was moved there from outside; it is
+/// ended with the rest.
 fn is_empty(group: Option<&Cgroup>) -> bool {
     let left = group.map_or(Ok(Vec::new()), Cgroup::processes);
     left.is_ok_and(|left| left.is_empty())
 }
 
-/// What had ended.
+/// Result of reaping.
 pub(super) struct Reaped {
-    /// The first process, if it was among them.
+    /// Status of the first process, if it was reaped.
     pub(super) main: Option<WaitStatus>,
-    /// No process is left.
+    /// Whether no child is left.
     pub(super) none_left: bool,
 }
 
-/// Reaps everything that has ended: one signal may stand for several ends.
+/// Reaps all processes that have ended: one SIGCHLD may stand for several of them.
 pub(super) fn reap(main: Pid) -> Reaped {
     let mut reaped = Reaped {
         main: None,
@@ -187,7 +187,7 @@ pub(super) fn reap(main: Pid) -> Reaped {
             Ok(Some((pid, status))) if pid == main => reaped.main = Some(status),
             Ok(Some(_)) | Err(Errno::INTR) => {}
             Ok(None) => return reaped,
-            // ECHILD: none left to wait for.
+            // ECHILD: no child is left.
             Err(_) => {
                 reaped.none_left = true;
                 return reaped;

@@ -1,11 +1,11 @@
-//! Tells the agent, and who reads the log, where a start hangs.
+//! Reports of a hanging start, to the agent and the log.
 
 use super::complain::complain;
 use super::{notify, now};
 use crate::attempt::{AttemptDir, StartingRecord};
 use lattice_quorum_types::UnixMillis;
 
-/// One start.
+/// Report of one start.
 pub(super) struct Telling<'a> {
     dir: &'a AttemptDir,
     since: UnixMillis,
@@ -13,7 +13,7 @@ pub(super) struct Telling<'a> {
 }
 
 impl<'a> Telling<'a> {
-    /// One that begins now.
+    /// Creates the report of a start that begins now.
     pub(super) fn of(dir: &'a AttemptDir) -> Self {
         Self {
             dir,
@@ -22,7 +22,7 @@ impl<'a> Telling<'a> {
         }
     }
 
-    /// It takes long, and is at `at`.
+    /// Reports that the start hangs at step `at`.
     pub(super) fn look(&mut self, at: String, is_killed: bool) {
         let record = StartingRecord {
             since: self.since,
@@ -43,7 +43,7 @@ impl<'a> Telling<'a> {
         notify("starting");
     }
 
-    /// It is over.
+    /// Clears the report after the end of the start.
     pub(super) fn end(self) {
         if self.told.is_none() {
             return;

@@ -1,4 +1,4 @@
-//! A record for tests.
+//! Launch record for tests.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use crate::attempt::{LaunchRecord, LocalUser, RankHooks};
@@ -6,7 +6,7 @@ use lattice_quorum_types::spec::Workload;
 use lattice_quorum_types::wire::AttemptKey;
 use lattice_quorum_types::{AllocationId, NodeId, Revision, UnixMillis};
 
-/// The second of three ranks, with `env` in its workload.
+/// Launch record of the second of three ranks, with `env` in its workload.
 pub(super) fn launch(env: &[(&str, &str)]) -> LaunchRecord {
     let node = |name: &str| NodeId::new(name).unwrap();
     LaunchRecord {

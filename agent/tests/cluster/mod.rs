@@ -1,4 +1,4 @@
-//! A throw-away cluster on loopback: an authority, a control, and agents of any number.
+//! Temporary cluster on loopback: a CA, a control, and any number of agents.
 #![allow(dead_code, reason = "each test file uses its part")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
@@ -23,8 +23,8 @@ use std::time::Duration;
 pub const LOOPBACK: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 pub const CELL: &str = "c0";
 
-/// The system's clock, which tests set ahead: a certificate ends when one wants it to, and not while
-/// a busy machine is at something else.
+/// System clock plus an offset that tests increase. A certificate expires exactly when a test requires it, not during a
+/// delay of a busy machine.
 #[derive(Debug, Default)]
 pub struct AheadClock(AtomicU64);
 
@@ -42,7 +42,7 @@ impl Clock for AheadClock {
 }
 
 pub struct Cluster {
-    /// That of control and of every agent.
+    /// Clock of the control and of every agent.
     pub clock: Arc<AheadClock>,
     pub authority: Arc<Authority>,
     pub folder: tempfile::TempDir,
@@ -100,7 +100,7 @@ impl Cluster {
         issue(&self.authority, Role::Agent, node)
     }
 
-    /// What an agent named `node` is told.
+    /// Settings of an agent named `node`.
     pub fn settings(&self, node: &str, host: Host) -> Settings {
         let data_dir = self.folder.path().join(node);
         let mut settings = Settings::new(NodeId::new(node).unwrap(), LOOPBACK, data_dir, host);
@@ -126,7 +126,7 @@ impl Cluster {
         edges
     }
 
-    /// A started agent.
+    /// Starts an agent.
     pub async fn agent(&self, node: &str, host: Host) -> App {
         let mut app = App::bind(self.settings(node, host), self.edges(node))
             .await
@@ -135,13 +135,13 @@ impl Cluster {
         app
     }
 
-    /// The agent as control calls it.
+    /// Connection from the control to the agent.
     pub fn peer(&self, app: &App) -> Peer {
         let expect = Expect::exactly(Role::Agent, app.node().as_str());
         self.control.peer(app.addr(), expect)
     }
 
-    /// What gossip tells control of a node, once it is as wanted.
+    /// State of a node in the control's gossip, once it satisfies `wanted`.
     pub async fn member(&self, node: &str, wanted: impl Fn(&Member) -> bool) -> Arc<Member> {
         let identity = Identity::new("test", Role::Agent, node).unwrap();
         let mut changes = self.cell.changes();
@@ -154,12 +154,12 @@ impl Cluster {
     }
 }
 
-/// A mesh endpoint of another role.
+/// Mesh endpoint of another role.
 pub fn bind(authority: &Authority, role: Role, id: &str) -> Mesh {
     Mesh::bind(LOOPBACK, issue(authority, role, id), patient()).unwrap()
 }
 
-/// Who is dialled may be slow on a busy machine.
+/// Mesh limits that tolerate slow peers on a busy machine.
 fn patient() -> MeshConfig {
     MeshConfig {
         connect_timeout: PATIENCE,
@@ -171,7 +171,7 @@ fn issue(authority: &Authority, role: Role, id: &str) -> Credentials {
     Credentials::issued_now(authority, "test", role, id, LIFETIME).unwrap()
 }
 
-/// A captured host of the fixtures, its GPU driver played by the fake library in a probe child.
+/// Captured host of the fixtures. The fake library in a probe child replaces its GPU driver.
 pub fn captured(name: &str) -> Host {
     let root: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../fixtures/hosts")
@@ -182,12 +182,12 @@ pub fn captured(name: &str) -> Host {
     Host::new(root, nvml)
 }
 
-/// An empty tree: nothing to read, nothing to wait for.
+/// Empty tree: probes find nothing and need no waiting.
 pub fn empty_host(cluster: &Cluster) -> Host {
     Host::new(cluster.folder.path().join("no-host"), NvmlSource::Disabled)
 }
 
-/// Issues certificates for one token, once.
+/// Enroller that issues one certificate for one token.
 pub struct OneToken {
     pub authority: Arc<Authority>,
     pub token: JoinToken,
@@ -219,7 +219,7 @@ impl Enroller for OneToken {
     }
 }
 
-/// A member of the quorum that enrols agents with `token`, once.
+/// Quorum member that enrols one agent with `token`.
 pub fn enrolling_quorum(cluster: &Cluster) -> (Mesh, JoinToken) {
     let token = JoinToken::generate(Role::Agent, cluster.authority.pin());
     let quorum = bind(&cluster.authority, Role::Quorum, "1");
@@ -234,7 +234,7 @@ pub fn enrolling_quorum(cluster: &Cluster) -> (Mesh, JoinToken) {
     (quorum, token)
 }
 
-/// A failure of a handler, for tests that want one.
+/// Handler failure for tests.
 pub fn failed(reason: &str) -> Failed {
     Failed::new(reason)
 }

@@ -1,4 +1,4 @@
-//! An agent as a process of its own, as an operator starts and ends it.
+//! Agent as a separate process, started and stopped as by an operator.
 #![allow(dead_code, reason = "each test file uses its part")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
@@ -12,7 +12,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// An agent as a process of its own.
+/// Agent as a separate process.
 pub struct Daemon {
     process: Child,
     addr: SocketAddr,
@@ -56,7 +56,7 @@ impl Drop for Daemon {
     }
 }
 
-/// Its configuration, enrolled as `n1`; `work` adds to `executor`.
+/// Writes the configuration of an agent that is enrolled as `n1`; `work` adds keys to `executor`.
 pub fn configure(cluster: &Cluster, data: &Path, work: &str) -> PathBuf {
     use std::os::unix::fs::DirBuilderExt;
     std::fs::DirBuilder::new().mode(0o700).create(data).unwrap();

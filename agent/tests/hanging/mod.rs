@@ -1,5 +1,5 @@
-//! A filesystem whose server has died, as an NFS server does: it is there, and nothing on it is
-//! ever answered. For this thread and what it starts alone: nobody else on the machine meets it.
+//! Filesystem with a dead server, like a dead NFS server: it is mounted, and no request is answered. Only this thread
+//! and its children see the mount.
 #![allow(dead_code, reason = "each test file uses its part")]
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -12,12 +12,12 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 
-/// What becomes of who waits for it.
+/// State of a process that waits for the filesystem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hang {
-    /// SIGKILL ends it: its request was not sent yet.
+    /// SIGKILL ends the process: its request was not sent yet.
     Killable,
-    /// Nothing does: its request was taken, and is not answered.
+    /// No signal ends the process: its request was accepted and is not answered.
     Stuck,
 }
 
@@ -27,14 +27,14 @@ pub struct Hanging {
     server: Option<JoinHandle<()>>,
 }
 
-/// The kernel's numbers (`linux/fuse.h`).
+/// FUSE constants (`linux/fuse.h`).
 const INIT: u32 = 26;
 const VERSION: (u32, u32) = (7, 31);
 const HEADER: usize = 16;
 const INIT_REPLY: usize = 64;
 
 impl Hanging {
-    /// Over the folder at `path`. `None`, and says so, where the host does not let us.
+    /// Mounts over the folder at `path`. Prints a note and returns `None` if the host does not permit it.
     pub fn over(path: &Path, hang: Hang) -> Option<Self> {
         match Self::try_over(path, hang) {
             Ok(hanging) => Some(hanging),
@@ -74,7 +74,7 @@ impl Hanging {
 }
 
 impl Drop for Hanging {
-    /// Whoever waits is told that it is gone; below it is the folder that was there before.
+    /// Fails all waiting requests, and exposes the original folder again.
     fn drop(&mut self) {
         drop(self.device.take());
         unmount(&self.path, UnmountFlags::FORCE | UnmountFlags::DETACH).unwrap();
@@ -86,16 +86,16 @@ impl Drop for Hanging {
 
 #[expect(unsafe_code, reason = "a namespace of this thread's own")]
 fn own_mounts() -> std::io::Result<()> {
-    // SAFETY: mounts alone are unshared, and no descriptor table.
+    // SAFETY: only the mount namespace is unshared, not the descriptor table.
     unsafe { unshare_unsafe(UnshareFlags::NEWNS) }?;
     let change = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     Ok(mount_change("/", change)?)
 }
 
-/// Comes up, takes every request, and answers none.
+/// Answers the initial request, then reads every request without an answer.
 fn take_all(device: &File) {
     let mut request = vec![0; 1 << 16];
-    // It fails when the filesystem was unmounted.
+    // The read fails once the filesystem is unmounted.
     while let Ok(count @ 40..) = rustix::io::read(device, &mut request[..]) {
         let number = |at: usize| u32::from_ne_bytes(request[at..at + 4].try_into().unwrap());
         if number(4) != INIT {

@@ -1,4 +1,4 @@
-//! Whole agents on a real mesh: what they say of their node, what they answer, and to whom.
+//! Complete agents on a real mesh: published state, answers, and permitted callers.
 
 use crate::cluster::{CELL, Cluster, bind, captured, empty_host, enrolling_quorum};
 use crate::support;
@@ -269,7 +269,7 @@ async fn a_node_enrols_once_and_comes_back_with_what_it_got() {
     let (quorum, token) = enrolling_quorum(&cluster);
     let mut settings = cluster.settings("n7", empty_host(&cluster));
     settings.gossip.cell = None;
-    // The first is nobody: the next one is asked.
+    // The first address has no listener, so the agent tries the next one.
     settings.quorum = vec!["127.0.0.1:9".parse().unwrap(), quorum.local_addr()];
     settings.join = Some(JoinSettings {
         token,
@@ -288,19 +288,19 @@ async fn a_node_enrols_once_and_comes_back_with_what_it_got() {
         &std::fs::metadata(&key_file).unwrap().permissions(),
     );
     assert_eq!(mode & 0o777, 0o600);
-    // The token is used up; the certificate is not.
+    // The token is used up; the certificate stays valid.
     let mut again = App::bind(settings.clone(), edges.clone()).await.unwrap();
     again.start().await.unwrap();
     assert_eq!(again.cell().unwrap().name().as_str(), CELL);
     again.stop().await;
-    // Another node cannot use that token, and learns nothing.
+    // Another node cannot use that token, and receives no information.
     settings.node = support::node("n8");
     settings.data_dir = cluster.folder.path().join("n8");
     let refused = App::bind(settings.clone(), edges.clone())
         .await
         .unwrap_err();
     assert!(matches!(refused, StartError::Enrol(_)), "{refused:?}");
-    // Nor can it use the other's certificate.
+    // Nor can it use the first node's certificate.
     settings.data_dir = cluster.folder.path().join("n7");
     let refused = App::bind(settings, edges).await.unwrap_err();
     assert!(
@@ -309,7 +309,7 @@ async fn a_node_enrols_once_and_comes_back_with_what_it_got() {
     );
 }
 
-/// A killed agent's lock and socket live on in a child that it forked last, until that child executes its program.
+/// The lock and socket of a killed agent outlive it in its last forked child, until that child executes its program.
 #[tokio::test]
 async fn an_agent_starts_once_the_last_child_of_a_killed_one_lets_go() {
     let cluster = Cluster::start().await;

@@ -1,4 +1,4 @@
-//! A disk that fills up below a running rank. Needs root, to mount a small filesystem.
+//! Full disk below a running rank. Needs root, to mount a small filesystem.
 
 use crate::cluster;
 use crate::cluster::{Cluster, empty_host};
@@ -16,14 +16,14 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-/// The highest epoch on the bench's disk.
+/// Highest lease epoch on the bench's disk.
 fn epoch_on_disk(bench: &Bench) -> Option<u64> {
     let text = std::fs::read(bench.settings.folder.join("epoch.json")).ok()?;
     let read: serde_json::Value = serde_json::from_slice(&text).ok()?;
     read["highest"].as_u64()
 }
 
-/// A rank that takes `what` there is of the disk, says its process id and stays.
+/// Rank that executes `what` to fill the disk, writes its process id and continues.
 fn greedy(disk: &Path, what: &str, pid_file: &Path) -> String {
     format!(
         "cd {}; {what}; echo $$ > {}; while :; do sleep 0.05; done",
@@ -47,7 +47,7 @@ async fn end_on_a_full_disk(options: &str, what: &str) {
     let script = greedy(&disk.0, what, &pid_file);
     first.launch(shell(key(1), &script)).await.unwrap();
     let pid = pid_in(&pid_file).await;
-    // What the agent held for a moment, as it looked for room, may be there again.
+    // The agent's free-space check may release space again.
     let mut rest = 0;
     eventually("no room at all", || {
         rest += 1;
@@ -56,14 +56,14 @@ async fn end_on_a_full_disk(options: &str, what: &str) {
     })
     .await;
 
-    // Nothing is started that cannot be recorded, and nothing of it is left to start later.
+    // An attempt that cannot be recorded is not started, and leaves no record that could start it later.
     let refused = first.launch(shell(key(2), "true")).await.unwrap_err();
     assert!(matches!(refused, LaunchRefused::JournalFailed { .. }));
     assert!(!bench.attempt_dir(key(2)).exists());
     assert!(first.journal_fault().borrow().is_some());
     first.stop().await;
 
-    // A new agent, and a control that leads anew.
+    // A new agent, and a control with a new lease epoch.
     let second = bench.open();
     let ended = Terminate {
         key: key(1),
@@ -76,7 +76,7 @@ async fn end_on_a_full_disk(options: &str, what: &str) {
     let stale = second.launch(shell(key(3), "true")).await.unwrap_err();
     assert!(matches!(stale, LaunchRefused::StaleEpoch { .. }));
 
-    // One that was never seen is stopped as well, for good.
+    // An attempt without a record is stopped as well, permanently.
     let unseen = Terminate {
         key: key(4),
         epoch: 2,
@@ -112,7 +112,7 @@ async fn a_rank_that_filled_the_disk_can_be_ended() {
     end_on_a_full_disk("size=512k", BLOCKS).await;
 }
 
-/// Its supervisor can neither note that it runs nor say in its own log that it cannot.
+/// The supervisor can neither record that the job runs nor write to its own log.
 #[tokio::test]
 async fn a_rank_that_starts_on_a_full_disk_ends_as_it_ends() {
     let mut bench = Bench::new();
@@ -160,7 +160,7 @@ async fn without_any_room_the_rank_is_stopped_and_its_end_comes_with_the_room() 
         bench.attempt_dir(key(1)).join("reserve"),
         bench.settings.folder.join("reserve"),
     ] {
-        // Gone, with its inode used by others.
+        // The reserve is gone, and other files use its inode.
         let taken = disk
             .0
             .join(format!("taken{}", reserve.components().count()));
@@ -216,11 +216,11 @@ async fn control_is_told_of_a_full_disk_and_of_its_end() {
     let Some(disk) = Disk::mount(&settings.data_dir, "size=512k") else {
         return;
     };
-    // Of the agent's user alone, as its folder has to be.
+    // Accessible to the agent's user only, as its folder must be.
     std::fs::set_permissions(&disk.0, std::fs::Permissions::from_mode(0o700)).unwrap();
     let mut app = App::bind(settings, cluster.edges("n1")).await.unwrap();
     app.start().await.unwrap();
-    // What it enters as it starts takes room and gives some back: each class, and its start.
+    // The first history records take space and release some: each class, and the agent's start.
     let all = lattice_hwprobe::Class::STANDING.len() as u64 + 1;
     let has_entered = |m: &Member| m.published.history.is_some_and(|mark| mark.seq >= all);
     cluster.member("n1", has_entered).await;
@@ -244,7 +244,7 @@ async fn control_is_told_of_a_full_disk_and_of_its_end() {
     app.stop().await;
 }
 
-/// A whole agent on a host whose first card is flashed while there is no room to write it down.
+/// A complete agent on a host with a card that is flashed while the disk is full.
 #[tokio::test]
 async fn what_changes_on_a_full_disk_is_gossiped_shown_and_entered_once_there_is_room() {
     let cluster = Cluster::start().await;
@@ -260,7 +260,7 @@ async fn what_changes_on_a_full_disk_is_gossiped_shown_and_entered_once_there_is
     std::fs::set_permissions(&disk.0, std::fs::Permissions::from_mode(0o700)).unwrap();
     let mut app = App::bind(settings, cluster.edges("n1")).await.unwrap();
     app.start().await.unwrap();
-    // And the start of the agent, and what the checks find wrong with this host.
+    // Each class, the agent's start, and the finding of the checks on this host.
     let all = lattice_hwprobe::Class::STANDING.len() as u64 + 2;
     let seq = |m: &Member| m.published.history.map_or(0, |mark| mark.seq);
     let is_read = |m: &Member| seq(m) >= all && m.published.identity.is_some();

@@ -1,4 +1,4 @@
-//! Many agents in one process, as the demo has them.
+//! Many agents in one process, as in the demo.
 
 use crate::cluster::{Cluster, captured};
 use crate::support::{PATIENCE, eventually, key, launch};
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 const AGENTS: u64 = 23;
 const RANKS_EACH: u64 = 4;
-/// All nodes are read, and all ranks launched, at once.
+/// Timeout for reading all nodes and launching all ranks at once.
 const DEADLINE: Duration = Duration::from_secs(60);
 
 fn name(n: u64) -> String {
@@ -54,7 +54,7 @@ async fn a_fleet_in_one_process_runs_everything_once_and_is_seen_whole() {
     let mut ends = cluster.ledger.all();
     ends.retain(|r| matches!(r.report, RankReport::Ended { .. }));
     ends.sort_by_key(|r| r.key);
-    // An end is told again where control's answer took too long; another run would have another one.
+    // An end is reported again if control's answer was too late. A second run would have another end.
     ends.dedup_by(|a, b| (a.key, &a.report) == (b.key, &b.report));
     assert_eq!(ends.len() as u64, AGENTS * RANKS_EACH);
     for n in 0..AGENTS {

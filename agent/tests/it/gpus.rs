@@ -1,4 +1,4 @@
-//! Work that uses some of a node's GPUs: which it gets, and how it is told.
+//! GPU selection for jobs that use some of a node's GPUs, and its variables.
 
 use crate::cluster::{Cluster, captured};
 use crate::support::{PATIENCE, eventually, key, shell, tree_of};
@@ -10,7 +10,7 @@ use lattice_quorum_types::wire::{GetInventory, Launch};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
-/// What the node's driver says.
+/// Description of the node's driver.
 fn driver(tree: &Path) -> Value {
     serde_json::from_slice(&std::fs::read(tree.join("nvml.json")).unwrap()).unwrap()
 }
@@ -21,19 +21,19 @@ fn change(tree: &Path, how: impl FnOnce(&mut Value)) {
     std::fs::write(tree.join("nvml.json"), said.to_string()).unwrap();
 }
 
-/// What CUDA calls these GPUs.
+/// CUDA ids of these GPUs.
 fn uuids(tree: &Path, gpus: &[usize]) -> String {
     let said = driver(tree);
     let uuid = |gpu: &usize| said["gpus"][*gpu]["uuid"].as_str().unwrap().to_owned();
     gpus.iter().map(uuid).collect::<Vec<_>>().join(",")
 }
 
-/// An agent on a copy of a captured host.
+/// Agent on a copy of a captured host.
 struct Node {
     cluster: Cluster,
     name: &'static str,
     tree: PathBuf,
-    /// `None` while it is started anew.
+    /// `None` during a restart.
     app: Option<App>,
 }
 
@@ -73,7 +73,7 @@ impl Node {
         std::fs::read_to_string(self.attempt(number).join("stdout")).unwrap()
     }
 
-    /// What a job sees of the variables that choose GPUs.
+    /// GPU selection variables that a job sees.
     async fn sees(&self, number: u64, gpus: u32, env: &[(&str, &str)]) -> Vec<String> {
         let mut launch = shell(key(number), "env | grep -E 'DEVICE|GPU' | sort; true");
         let env = env.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned()));
@@ -106,15 +106,15 @@ async fn launch_on(peer: &Peer, launch: Launch, gpus: u32) {
     peer.call(&asked, PATIENCE).await.unwrap().unwrap();
 }
 
-/// Both ways by which CUDA and container runtimes are told.
+/// Variables for CUDA and for container runtimes.
 fn cuda(list: &str) -> Vec<String> {
     ["CUDA", "NVIDIA"]
         .map(|whose| format!("{whose}_VISIBLE_DEVICES={list}"))
         .to_vec()
 }
 
-/// Eight H100 on NVSwitches in two halves. One GPU of the first half has lost half of its links, so
-/// that four that are connected as well as can be are the second half, and no others.
+/// Eight H100 on NVSwitches in two halves. One GPU of the first half has lost half of its links. So the only four GPUs
+/// with full connections are the second half.
 #[tokio::test]
 async fn four_of_eight_are_the_half_that_is_whole() {
     let node = Node::new("gpu001", |said| {
@@ -123,16 +123,16 @@ async fn four_of_eight_are_the_half_that_is_whole() {
     .await;
     let half = uuids(&node.tree, &[4, 5, 6, 7]);
     assert_eq!(node.sees(1, 4, &[]).await, cuda(&half));
-    // Of the first half three are whole, and nearer to each other than to any of the second.
+    // Three GPUs of the first half are intact, and nearer to each other than to the second half.
     let three = uuids(&node.tree, &[0, 2, 3]);
     assert_eq!(node.sees(2, 3, &[]).await, cuda(&three));
-    // All of them, or more than there are, is no choice.
+    // A request for all GPUs, or for more than exist, sets no variable.
     assert_eq!(node.sees(3, 8, &[]).await, [""; 0]);
     assert_eq!(node.sees(4, 9, &[]).await, [""; 0]);
     node.stop().await;
 }
 
-/// Four A100, each with four NVLinks to each other one; the first has lost those to the second.
+/// Four A100 with four NVLinks between each pair; the first has lost its links to the second.
 #[tokio::test]
 async fn two_of_four_are_a_pair_with_all_its_links() {
     let lose = |gpu: &mut Value, to: &str| {
@@ -160,8 +160,7 @@ async fn a_user_who_chooses_gpus_is_left_alone() {
     node.stop().await;
 }
 
-/// The choice is the attempt's: what a launch finds when it is repeated is what was recorded, whatever the
-/// node has become meanwhile.
+/// The selection belongs to the attempt: a repeated launch gets the recorded one, even if the node has changed.
 #[tokio::test]
 async fn a_repeated_launch_changes_no_choice() {
     let mut node = Node::new("gpu001", |_| {}).await;
@@ -194,7 +193,7 @@ async fn a_repeated_launch_changes_no_choice() {
     std::fs::write(&go, "").unwrap();
     node.cluster.ledger.end(key(1)).await;
     assert_eq!(node.stdout(1), format!("{first}\n{first}\n"));
-    // It would be another one now.
+    // A new selection would differ.
     assert_eq!(node.stdout(2), format!("{}\n", uuids(&node.tree, &[1, 2])));
     node.stop().await;
 }

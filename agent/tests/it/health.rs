@@ -1,5 +1,5 @@
-//! Health checks of whole agents on copied hosts: what is found, said in gossip, shown to control;
-//! and, in `health/kept.rs`, what of it is kept.
+//! Health checks of complete agents on copied hosts: findings, gossip and answers to control. `health/kept.rs` covers
+//! the stored state.
 
 mod kept;
 
@@ -21,7 +21,7 @@ use std::time::Duration;
 const OFTEN: Duration = Duration::from_millis(200);
 const REMAP: &str = "gpu.row_remap.pending";
 
-/// A copy of a captured host that can be changed while an agent runs on it.
+/// Copy of a captured host, for changes while an agent runs on it.
 struct Tree {
     root: PathBuf,
     control: PathBuf,
@@ -35,12 +35,12 @@ impl Tree {
             root,
         };
         tree.link_downed(7);
-        // XIDs, as nvml.h numbers them.
+        // XIDs, with the constant of nvml.h.
         tree.driver(|driver| driver["gpus"][1]["event_types"] = json!(8));
         tree
     }
 
-    /// It has the usual deadlines: a busy machine must not look like one whose driver hangs.
+    /// Host with the default timeouts: a busy machine must not look like a hung driver.
     fn host(&self) -> Host {
         let library = library_path().expect("the fake library is built with this test");
         let nvml = NvmlSource::child(program(), Some(&library))
@@ -51,7 +51,7 @@ impl Tree {
         host
     }
 
-    /// Changes what the driver says, at once as a whole.
+    /// Replaces the driver's description atomically.
     fn driver(&self, change: impl FnOnce(&mut Json)) {
         let file = self.root.join("nvml.json");
         let mut driver: Json = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
@@ -61,7 +61,7 @@ impl Tree {
         std::fs::rename(next, file).unwrap();
     }
 
-    /// Whether a memory row of the GPU in slot 2 waits for a reset.
+    /// Sets whether a memory row of the GPU in slot 2 waits for a reset.
     fn remap(&self, is_pending: bool) {
         self.driver(|driver| {
             driver["gpus"][2]["remapped_rows"] = json!({
@@ -70,7 +70,7 @@ impl Tree {
         });
     }
 
-    /// How often the first InfiniBand card lost its link.
+    /// Sets the link loss counter of the first InfiniBand card.
     fn link_downed(&self, times: u32) {
         let counters = self
             .root
@@ -112,7 +112,7 @@ fn says(code: &str) -> impl Fn(&Member) -> bool {
     move |member| said(member).1.iter().any(|said| said == code)
 }
 
-/// It was read, and its checks find nothing.
+/// Whether the node was read and its checks find nothing.
 fn sound(member: &Member) -> bool {
     let (verdict, codes) = said(member);
     let is_check = |code: &String| code.contains("row_remap") || code.contains("xid.");
@@ -210,7 +210,7 @@ async fn who_asks_gets_a_pass_and_who_repairs_says_who_they_are() {
     assert_eq!(cleared["cleared"], json!(1));
     assert!(!cleared["reasons"].to_string().contains(REMAP));
     cluster.member("n1", sound).await;
-    // It was not repaired at all.
+    // The fault was not repaired.
     let cleared = document(&peer, clear(Some("alice"), true)).await;
     assert_eq!(cleared["cleared"], json!(0));
     assert_eq!(cleared["reasons"][0]["code"], json!(REMAP));

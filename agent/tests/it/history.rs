@@ -1,5 +1,4 @@
-//! The node's own history, by whole agents on copied trees: what is entered, why, and what of it
-//! outlives the agent.
+//! Node history of complete agents on copied trees: entries, causes, and content that outlives the agent.
 
 use crate::cluster;
 use crate::cluster::{Cluster, captured};
@@ -17,10 +16,10 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The card of `mlx5_0`: two Ethernet functions come before it on the bus.
+/// Card of `mlx5_0`: two Ethernet functions precede it on the bus.
 const KEY: &str = "nic.2.firmware";
 
-/// A copy of a captured host that can be changed.
+/// Copy of a captured host that can be changed.
 struct Tree {
     root: PathBuf,
 }
@@ -38,7 +37,7 @@ impl Tree {
         host
     }
 
-    /// Flashes the first InfiniBand card; says what it was.
+    /// Flashes the first InfiniBand card; returns the previous firmware.
     fn flash(&self, firmware: &str) -> String {
         let file = self.root.join("sys/class/infiniband/mlx5_0/fw_ver");
         let before = std::fs::read_to_string(&file).unwrap();
@@ -47,7 +46,7 @@ impl Tree {
     }
 }
 
-/// An agent on the tree that confirms quickly, under this boot.
+/// Agent on the tree with a short confirmation delay, under this boot id.
 async fn agent(cluster: &Cluster, tree: &Tree, boot_id: &str) -> App {
     let mut settings = cluster.settings("n1", tree.host());
     settings.probe.confirm_after = Duration::from_millis(50);
@@ -70,7 +69,7 @@ async fn records(peer: &Peer) -> Vec<Record> {
     serde_json::from_slice(&page.entries).unwrap()
 }
 
-/// What changed.
+/// Changes in the history.
 async fn entries(peer: &Peer) -> Vec<Entry> {
     let entry = |record| match record {
         Record::Entry(entry) => Some(entry),
@@ -79,7 +78,7 @@ async fn entries(peer: &Peer) -> Vec<Entry> {
     records(peer).await.into_iter().filter_map(entry).collect()
 }
 
-/// What else happened.
+/// Events in the history.
 async fn events(peer: &Peer) -> Vec<Event> {
     let event = |record| match record {
         Record::Event(event) => Some(event),
@@ -88,7 +87,7 @@ async fn events(peer: &Peer) -> Vec<Event> {
     records(peer).await.into_iter().filter_map(event).collect()
 }
 
-/// Of what is no finding of the checks.
+/// Kinds of events, without findings of the checks.
 fn kinds(events: &[Event]) -> Vec<&str> {
     let kinds = events.iter().map(|event| event.event.kind());
     kinds.filter(|kind| *kind != "health").collect()
@@ -106,7 +105,7 @@ fn mark(member: &Member) -> Option<HistoryMark> {
     member.published.history
 }
 
-/// Waits until gossip says that so many entries and events are on the disk.
+/// Waits until gossip publishes this number of records on disk.
 async fn entered(cluster: &Cluster, at_least: u64) -> HistoryMark {
     let member = cluster
         .member("n1", |m| mark(m).is_some_and(|mark| mark.seq >= at_least))
@@ -120,7 +119,7 @@ fn nic(entries: &[Entry]) -> Vec<&Entry> {
 }
 
 const ALL: u64 = Class::STANDING.len() as u64;
-/// And the start of the agent, and the one thing that the checks find wrong with this host.
+/// Each class, the agent's start, and the one finding of the checks on this host.
 const FIRST: u64 = ALL + 2;
 
 #[tokio::test]
@@ -149,7 +148,7 @@ async fn a_flashed_card_is_entered_with_key_values_and_who_asked() {
     assert_eq!(change.from, Reading::Present(old.as_str().into()));
     assert_eq!(change.to, Reading::Present("28.99.1000".into()));
 
-    // Both records can be had, and so what the node was before.
+    // Both records are available, so the former state of the node is known.
     let mut preimages = BTreeMap::new();
     for entry in [first, changed] {
         let digest = entry.to.digest().unwrap();
@@ -175,7 +174,7 @@ async fn the_history_outlives_the_agent_and_tells_a_start_from_a_boot() {
     entered(&cluster, FIRST).await;
     app.stop().await;
 
-    // Nothing changed: nothing but the end before and the start is entered.
+    // Nothing changed: only the previous stop and the start are recorded.
     let app = agent(&cluster, &tree, "boot-1").await;
     let peer = cluster.peer(&app);
     entered(&cluster, FIRST + 2).await;
@@ -194,14 +193,14 @@ async fn the_history_outlives_the_agent_and_tells_a_start_from_a_boot() {
     );
     app.stop().await;
 
-    // Booted anew, and nothing changed either.
+    // A reboot without changes.
     let app = agent(&cluster, &tree, "boot-2").await;
     let is_read = |m: &Member| {
         let boot = m.published.boot.as_ref();
         boot.is_some_and(|boot| boot.boot_id == "boot-2") && m.published.identity.is_some()
     };
     cluster.member("n1", is_read).await;
-    // The end, the boot, the start, and that what was wrong is over, and there again.
+    // The stop, the boot, the start, the end of the finding and its return.
     entered(&cluster, FIRST + 7).await;
     let peer = cluster.peer(&app);
     assert_eq!(entries(&peer).await.len() as u64, ALL);
@@ -217,13 +216,13 @@ async fn the_history_outlives_the_agent_and_tells_a_start_from_a_boot() {
     assert_eq!(boot.boot_id, "boot-2");
     app.stop().await;
 
-    // Flashed while the agent was away, under the same boot.
+    // Flashed while no agent ran, under the same boot id.
     tree.flash("28.99.1000");
     let app = agent(&cluster, &tree, "boot-2").await;
     entered(&cluster, FIRST + 10).await;
     app.stop().await;
 
-    // And over a boot.
+    // Flashed across a reboot.
     tree.flash("28.99.2000");
     let app = agent(&cluster, &tree, "boot-3").await;
     entered(&cluster, FIRST + 16).await;
@@ -243,7 +242,7 @@ async fn the_history_outlives_the_agent_and_tells_a_start_from_a_boot() {
         Reading::Present("28.99.1000".into()),
         "what it was is still known"
     );
-    // The record of two agents ago is still served.
+    // The record of an earlier agent is still served.
     let digest = nic(&all)[0].to.digest().unwrap();
     let wanted = GetPreimage { digest: digest.0 };
     let peer = cluster.peer(&app);
@@ -278,7 +277,7 @@ async fn only_control_reads_it_and_a_new_folder_has_another_name() {
     app.stop().await;
 }
 
-/// The lines of the journal that are whole.
+/// Number of complete lines in the journal.
 fn whole_lines(segment: &Path) -> usize {
     let bytes = std::fs::read(segment).unwrap_or_default();
     bytes.iter().filter(|byte| **byte == b'\n').count()
@@ -292,7 +291,7 @@ async fn killed_while_it_writes_the_agent_goes_on_where_it_was() {
     let segment = data.join("history/0000000001.jsonl");
     for round in 0..6 {
         let mut daemon = Daemon::start(&support::program(), &config);
-        // As early as it can be: some of the lines are there, or none.
+        // As early as possible: some of the lines exist, or none.
         let wanted = round.min(2);
         eventually("lines of the journal", || {
             (whole_lines(&segment) >= wanted).then_some(())
@@ -308,7 +307,7 @@ async fn killed_while_it_writes_the_agent_goes_on_where_it_was() {
     assert_eq!(numbers, expected.collect::<Vec<_>>(), "none lost or twice");
     daemon.end(Signal::KILL);
 
-    // Half a line, as a kill or a power cut in the midst of a write leaves it.
+    // A partial line, as left by a kill or a power failure during a write.
     let text = std::fs::read_to_string(&segment).unwrap();
     let last = text.rfind("{\"entry\":").unwrap();
     std::fs::write(&segment, &text[..last + 20]).unwrap();
@@ -323,7 +322,7 @@ async fn killed_while_it_writes_the_agent_goes_on_where_it_was() {
     daemon.end(Signal::TERM);
 }
 
-/// The first entry of every class, once they are on the disk.
+/// First entry of every class, once all are on disk.
 async fn all_entries(peer: &Peer) -> Vec<Entry> {
     let wait = async {
         loop {
@@ -337,7 +336,7 @@ async fn all_entries(peer: &Peer) -> Vec<Entry> {
     tokio::time::timeout(PATIENCE, wait).await.expect("in time")
 }
 
-/// For tests that need the kernel's devices; says so where they cannot be had.
+/// Skips a test that needs the kernel's devices, with a note, if they are not available.
 fn is_skipped(why: &str, unless: bool) -> bool {
     if unless {
         return false;
@@ -348,7 +347,7 @@ fn is_skipped(why: &str, unless: bool) -> bool {
     true
 }
 
-/// Set in the copy of this program that runs in a network namespace of its own.
+/// Set in the copy of this program that runs in its own network namespace.
 const IN_NAMESPACE: &str = "LATTICE_TEST_IN_NAMESPACE";
 
 #[tokio::test]
@@ -429,10 +428,10 @@ async fn a_device_that_tells_of_itself_has_the_node_read() {
     app.start().await.unwrap();
     entered(&cluster, FIRST).await;
     tree.flash("28.99.1000");
-    // The kernel tells everybody that the device changed; nothing is done to the device.
+    // The kernel announces a change of the device; the device itself stays as it is.
     std::fs::write(file.unwrap(), "change").unwrap();
     let peer = cluster.peer(&app);
-    // Other devices of this machine may tell of themselves meanwhile.
+    // Other devices of this machine may send events meanwhile.
     let entered = async {
         loop {
             let all = entries(&peer).await;

@@ -1,5 +1,5 @@
-//! A node part of which answers nothing: the agent goes on, and says what hangs. Needs root and
-//! FUSE, to mount a filesystem whose server is dead.
+//! Node with a part that does not answer: the agent continues and reports the hanging probe. Needs root and FUSE, to
+//! mount a filesystem with a dead server.
 
 use crate::cluster::Cluster;
 use crate::hanging::{Hang, Hanging};
@@ -13,7 +13,7 @@ fn reasons(member: &Member) -> Vec<String> {
     health.map(|health| health.reasons).unwrap_or_default()
 }
 
-/// A node with its own copy of a tree.
+/// Node with its own copy of a tree.
 fn node(cluster: &Cluster) -> Host {
     let root = tree_of("gpu101", cluster.folder.path().join("tree"));
     let mut host = Host::new(root, NvmlSource::Disabled);
@@ -41,14 +41,14 @@ async fn hangs_and_comes_back(hang: Hang) {
         let mark = member.published.fingerprints.get(class);
         mark.cloned().unwrap_or_default()
     };
-    // On a busy machine a read of another class may take too long once, too.
+    // On a busy machine, a read of another class may also time out once.
     let alone = |member: &Member| hung(member) && mark(member, "kernel").starts_with("2:");
     let member = cluster.member("n1", alone).await;
     assert!(reasons(&member).contains(&"nic.incomplete".to_owned()));
     let verdict = member.published.health.as_ref().unwrap().verdict;
     assert_eq!(verdict, Verdict::Unknown);
     assert_eq!(mark(&member, "nic"), "incomplete");
-    // Whoever asks gets an answer, with the state of the probe in it.
+    // Requests are answered, with the state of the probe.
     let bytes = tokio::time::timeout(PATIENCE, app.view().latest())
         .await
         .unwrap()

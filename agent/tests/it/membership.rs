@@ -1,5 +1,4 @@
-//! How an agent stays a member: certificates that renew themselves, enrolment anew where that came
-//! too late, and what it says and signs about itself and others.
+//! Agent membership: certificate renewal, enrolment after expiry, and statements of the agent about itself and others.
 
 use crate::cluster::{AheadClock, CELL, Cluster, LOOPBACK, bind, captured, empty_host};
 use crate::support::{PATIENCE, key, node, shell};
@@ -20,23 +19,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// How long certificates hold that are to end or to be renewed; a busy machine takes less for what is
-/// done while one does.
+/// Lifetime of certificates that must expire or be renewed in a test: longer than any step takes on a busy machine.
 const LIFE: Duration = Duration::from_secs(90);
-/// How old one is that is due for renewal within nine seconds: at 2/3 of its life, 5 % of it sooner
-/// or later. It holds for half a minute still.
+/// Age of a certificate that is due for renewal within nine seconds: renewal is due at 2/3 of its lifetime, plus or
+/// minus 5 %. The certificate stays valid for another half minute.
 const OLD: Duration = Duration::from_secs(55);
 
-/// A quorum member that knows any token.
+/// Quorum member that accepts any token.
 struct Member {
     clock: Arc<AheadClock>,
     authority: Arc<Authority>,
     lifetime: Duration,
     enrolled: AtomicUsize,
     renewed: AtomicUsize,
-    /// Whether the certificates that it issues are [`OLD`].
+    /// Whether issued certificates have the age [`OLD`].
     issues_old: AtomicBool,
-    /// Whether it renews.
+    /// Whether the member renews certificates.
     renews: AtomicBool,
 }
 
@@ -102,7 +100,7 @@ impl Enroller for Enrolling {
     }
 }
 
-/// An agent that enrols with `quorum` by a token.
+/// Agent that enrols with `quorum` by a token.
 fn joining(cluster: &Cluster, name: &str, quorum: &Mesh) -> (Settings, Edges) {
     let mut settings = cluster.settings(name, empty_host(cluster));
     settings.quorum = vec![quorum.local_addr()];
@@ -144,7 +142,7 @@ async fn a_certificate_renews_itself_while_work_runs() {
         .unwrap()
         .unwrap();
 
-    // Asked all the time: no call fails while certificates change.
+    // Continuous calls: none fails while certificates change.
     let (mut calls, renewal) = (0, app.renewal().unwrap().clone());
     let before = renewal.state().renewals;
     let renewed = tokio::time::timeout(2 * PATIENCE, async {
@@ -154,7 +152,7 @@ async fn a_certificate_renews_itself_while_work_runs() {
             if renewals > 0 {
                 member.issues_old.store(false, Ordering::SeqCst);
             }
-            // Not due again before the end of this.
+            // No further renewal is due before the end of this test.
             let is_young = now.expires_at > cluster.clock.now().after(60_000);
             if renewals >= 2 && is_young {
                 return;
@@ -216,7 +214,7 @@ async fn a_certificate_that_ended_is_replaced_by_the_token_without_a_restart() {
     .await;
     assert_eq!(member.enrolled.load(Ordering::SeqCst), 2);
     assert_eq!(member.renewed.load(Ordering::SeqCst), 0);
-    // Whoever dialled in between waits a moment before it tries again.
+    // A caller that dialled in between waits a moment before its next attempt.
     let answered = tokio::time::timeout(PATIENCE, async {
         while peer.call(&Ping, PATIENCE).await.is_err() {
             tokio::time::sleep(Duration::from_millis(50)).await;
@@ -274,7 +272,7 @@ async fn an_agent_says_whether_another_one_answers_and_control_alone_may_ask() {
     let peer = cluster.peer(&one);
     let pong = peer.call(&ask("n2", other.addr()), PATIENCE).await.unwrap();
     assert_eq!(pong.unwrap().node, node("n2"));
-    // Somebody else at that address is not who was meant.
+    // Another node at that address is not the expected one.
     let wrong = peer.call(&ask("n3", other.addr()), PATIENCE).await.unwrap();
     let wrong = wrong.unwrap_err();
     assert!(wrong.contains("n3"), "{wrong}");
@@ -319,7 +317,7 @@ async fn a_claim_is_read_now_and_signed_by_the_node_it_speaks_of() {
             "{class:?}"
         );
     }
-    // Another text, another purpose, another cluster: not signed.
+    // Changed content, another purpose or another cluster fails verification.
     let mut changed = bytes.to_vec();
     changed[3] ^= 1;
     assert!(verify(&changed, Claim::CONTEXT).is_err());

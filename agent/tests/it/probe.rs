@@ -1,4 +1,4 @@
-//! `lattice-agent probe` and `capture` as a person runs them.
+//! Commands `lattice-agent probe` and `capture`, as an operator runs them.
 
 use crate::support;
 use lattice_fake_bmc::{FakeBmc, Fault, Tree};
@@ -25,14 +25,14 @@ fn fixture(path: &str) -> PathBuf {
         .join(path)
 }
 
-/// The agent without anything of this test's environment that could change what it says.
+/// Agent command without environment variables of this test that could change its output.
 fn agent(args: &[&str]) -> Command {
     let mut command = Command::new(BINARY);
     command.args(args).env_remove("LATTICE_BMC_PASSWORD");
     command
 }
 
-/// The same on a captured host of the repository, with the fake driver.
+/// Agent command on a captured host of the repository, with the fake driver.
 fn on_host(name: &str, args: &[&str]) -> Command {
     let mut command = agent(args);
     let library = library_path().expect("the fake library is built with this test");
@@ -82,7 +82,7 @@ fn the_document_of_a_captured_host() {
     let power = &found["power"];
     assert!(power["draw_watts"].as_f64().unwrap() > 100.0, "{power}");
     for name in ["limit_watts", "limit_min_watts", "limit_max_watts"] {
-        // Never 0 where it is not known, and the state beside it says why.
+        // An unknown value is never 0, and its state contains the reason.
         let state = power["states"][name]["state"].as_str().unwrap();
         assert_eq!(power[name].is_null(), state != "present", "{power}");
     }
@@ -117,7 +117,7 @@ fn modules_are_shown_where_they_are_asked_for() {
         .output()
         .unwrap();
     assert!(json(&output)["classes"].get("optics").is_none());
-    // A QSFP28 module (SFF-8636) in the first interface that has an answer.
+    // A QSFP28 module (SFF-8636) in the first interface that answers.
     let mut image = [b'#'; 256];
     image[0] = 0x11;
     image[148..164].copy_from_slice(b"EXAMPLE OPTICS  ");
@@ -159,7 +159,7 @@ fn modules_are_shown_where_they_are_asked_for() {
     );
 }
 
-/// A copy of a host's tree.
+/// Copy of a host's tree.
 fn copy(name: &str) -> TempDir {
     let folder = TempDir::new().unwrap();
     let copied = Command::new("cp")
@@ -233,7 +233,7 @@ fn what_cannot_be_done_is_told_from_what_is_not_known() {
     assert!(said(&secret).contains("--bmc-password-file or LATTICE_BMC_PASSWORD"));
 }
 
-/// Every byte of the files in an archive, and every name.
+/// All bytes and all names of the files in an archive.
 fn bytes_of(archive: &Path) -> Vec<u8> {
     let folder = TempDir::new().unwrap();
     unpack(File::open(archive).unwrap(), folder.path()).unwrap();
@@ -263,7 +263,7 @@ fn bytes_of(archive: &Path) -> Vec<u8> {
     bytes.to_ascii_lowercase()
 }
 
-/// Every string in the identity that names one machine.
+/// All strings in the identity that name one machine.
 fn names(identity: &Json, found: &mut Vec<String>) {
     const OF_A_KIND: [&str; 6] = ["vendor", "product", "gpu_model", "model", "address", "slot"];
     match identity {
@@ -305,7 +305,7 @@ fn a_capture_says_the_same_anywhere_and_names_nobody() {
         );
         assert_eq!(there["fingerprint"], here["fingerprint"]);
         assert!(here["fingerprint"].is_string());
-        // Where it was captured it is not missed, and it never grows over another.
+        // The archive does not need the captured machine, and a capture never overwrites another one.
         let again = on_host(name, &["capture", "--output", at])
             .output()
             .unwrap();
@@ -321,7 +321,7 @@ fn a_capture_says_the_same_anywhere_and_names_nobody() {
                 "{name}: {secret} is in the archive"
             );
         }
-        // Nor what only the kernel's command line has.
+        // Values that only the kernel's command line contains are masked as well.
         let line = fs::read_to_string(fixture(&format!("hosts/{name}/proc/cmdline"))).unwrap();
         let masked = line
             .split_whitespace()
@@ -360,7 +360,7 @@ fn a_capture_of_this_machine_has_its_fingerprint() {
     let folder = TempDir::new().unwrap();
     let archive = folder.path().join("host.tar.zst");
     let at = archive.to_str().unwrap();
-    // What it is, as long as nobody changes it meanwhile.
+    // Repeated, in case the machine changes meanwhile.
     let now = || json(&agent(&["probe", "-o", "json"]).output().unwrap());
     let mut here = now();
     for _ in 0..5 {
@@ -456,7 +456,7 @@ async fn a_bmc_completes_the_picture_and_goes_along_in_a_capture() {
         "{power}"
     );
     assert!(power["draw_watts"].as_f64().unwrap() > 0.0, "{power}");
-    // No session is left, and no password was said.
+    // No session is left, and the output contains no password.
     let counters = bmc.counters();
     assert_eq!(counters.sessions, 0, "{counters:?}");
     let all = [output.stdout.as_slice(), output.stderr.as_slice()].concat();
@@ -484,7 +484,7 @@ async fn a_bmc_that_does_not_let_us_in_leaves_its_class_unknown() {
     let output = run(denied).await;
     assert_eq!(code(&output), 3, "{}", said(&output));
     let found = json(&output);
-    // It has a part of both: half a class has no digest that would stand beside a whole one's.
+    // The BMC contributes to both classes: an incomplete class has no digest.
     for class in ["bmc", "bios"] {
         let class = &found["classes"][class];
         assert_eq!(class["state"], "incomplete", "{class}");
@@ -521,7 +521,7 @@ async fn a_bmc_that_does_not_let_us_in_leaves_its_class_unknown() {
 async fn who_is_interrupted_while_a_bmc_is_asked_leaves_no_session_behind() {
     for signal in [Signal::INT, Signal::TERM] {
         let bmc = bmc().await;
-        // Its answers take longer than the test waits.
+        // The answers take longer than the test waits.
         bmc.break_path("/redfish/v1/Systems*", Fault::Slow { ms: 60_000 });
         let mut command = with_bmc(on_host("gpu001", &["probe", "--class", "bmc"]), &bmc);
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();

@@ -1,4 +1,4 @@
-//! The program itself: what it says of its configuration, and how it ends.
+//! Agent binary: configuration checks and exit.
 
 use std::process::{Command, Output};
 

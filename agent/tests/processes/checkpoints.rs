@@ -1,5 +1,5 @@
-//! Checkpoints: a real program below a real supervisor, asked in each mode. Here, what it does in time and
-//! what it does not; in `checkpoints/`, all else.
+//! Checkpoints of a real program below a real supervisor, in each mode: in time and late. `checkpoints/` covers all
+//! other cases.
 
 mod ends;
 mod killed;
@@ -12,7 +12,7 @@ use crate::support::{recorded_pid, runs, status_of};
 use scene::*;
 use std::ffi::OsString;
 
-/// The job of most tests: this program once more, for Cargo tells a test no other package's programs.
+/// Job of most tests: this test program again, because Cargo passes a test no path of another package's programs.
 #[test]
 fn job() {
     let Ok(flags) = std::env::var("CHECKPOINTER") else {
@@ -23,7 +23,7 @@ fn job() {
     std::process::exit(lattice_checkpointer::main(args).into());
 }
 
-/// Memory that a supervisor shares with nobody.
+/// Anonymous memory of the supervisor, in kB.
 fn own_kb(scene: &Scene, key: AttemptKey) -> String {
     let supervisor = recorded_pid(&scene.bench.attempt_dir(key), "supervisor.json");
     status_of(supervisor, "RssAnon").remove(0)
@@ -77,7 +77,7 @@ async fn in_each_mode_work_writes_checkpoints_and_another_goes_on_from_the_last(
                 "{mode}: its supervisor has {} kB of its own",
                 own_kb(&scene, first)
             );
-            // It goes on.
+            // The job continues.
             scene
                 .says(
                     first,
@@ -114,7 +114,7 @@ async fn in_each_mode_work_writes_checkpoints_and_another_goes_on_from_the_last(
             format!("done {}\n", before + 3),
         );
         assert!(said.contains(&restored) && said.contains(&done), "{said}");
-        // What the two sides shared is gone with the job.
+        // The shared folder is removed with the job.
         let left = std::fs::read_dir(&scene.bench.settings.checkpoints.runtime_dir);
         let left = left
             .into_iter()
@@ -153,7 +153,7 @@ async fn work_that_never_answers_fails_in_time_and_runs_on() {
             &scene.bench.attempt_dir(key(number)),
             "started.json"
         )));
-        // The next one has its own time.
+        // The next checkpoint has its own timeout.
         let next = scene.order(2, 300);
         let (cause, _) = failure(&scene.outcome(key(number), &next).await);
         assert_eq!(cause, CheckpointFailure::Unresponsive);
@@ -174,7 +174,7 @@ async fn slow_work_that_answers_gets_half_as_much_time_again_once() {
             .map(|n| (key(n), key(100 + n)))
             .zip(CheckpointMode::ALL)
     };
-    // Allocations have directories of their own.
+    // Each allocation has its own directory.
     let directory = |key: AttemptKey| {
         let directory = scene.directory.join(key.allocation.to_string());
         directory.to_str().unwrap().to_owned()
@@ -255,12 +255,12 @@ async fn a_callback_puts_it_off_so_often_and_so_long_and_no_more() {
     let CheckpointOutcome::Written { took_ms, .. } = outcome else {
         panic!("{outcome:?}");
     };
-    // More than its timeout: that time did not count.
+    // Longer than the timeout: the deferral did not count.
     assert!(took_ms >= 700, "{took_ms}");
     scene
         .says(key(1), "refused 1: it may be put off 2 times")
         .await;
-    // In all, so long.
+    // The total deferral time is limited.
     let order = CheckpointOrder {
         most_deferral_ms: 250,
         ..scene.order(2, 500)

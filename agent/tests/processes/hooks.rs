@@ -1,5 +1,4 @@
-//! What a site runs around ranks and before a node goes back: when, with what, and what its
-//! failures do.
+//! Hooks around ranks and before a node returns to service: order, environment, and effects of failures.
 
 use crate::support;
 use crate::support::{
@@ -17,11 +16,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A hook with this text. It writes its name into the file `ran` first.
+/// Hook with this text. It first appends its name to the file `ran`.
 fn hook(bench: &Bench, name: &str, text: &str) -> Hook {
     let ran = bench.file("ran");
     let text = format!("echo $LATTICE_HOOK >> {}\n{text}", ran.display());
-    // What the bench's folder lets others do, its hooks must not.
+    // The bench's folder is writable for other users; the hooks' folder must not be.
     let folder = bench.file("hooks");
     let _ = std::fs::create_dir(&folder);
     Hook {
@@ -37,7 +36,7 @@ fn ran(bench: &Bench) -> Vec<String> {
     text.lines().map(str::to_owned).collect()
 }
 
-/// How it ended, and what is wrong with the node since.
+/// Result of the rank, and the fault of the node.
 async fn end(bench: &Bench, key: AttemptKey) -> (RankExit, Option<String>) {
     let is_end = |r: &lattice_quorum_types::wire::Report| {
         r.key == key && matches!(r.report, RankReport::Ended { .. })
@@ -59,7 +58,7 @@ async fn run(bench: &Bench, wanted: Launch) -> (RankExit, Option<String>) {
 
 fn job(bench: &Bench, number: u64, then: &str) -> Launch {
     let ran = bench.file("ran");
-    // As the rank's user.
+    // Writable for the rank's user.
     let _ = std::fs::File::create_new(&ran);
     std::fs::set_permissions(&ran, std::os::unix::fs::PermissionsExt::from_mode(0o666)).unwrap();
     shell(
@@ -147,7 +146,7 @@ async fn a_prolog_that_fails_keeps_the_job_from_starting_and_says_why() {
         }
     );
     assert_eq!(fault.as_deref(), Some(reason));
-    // What it began is undone.
+    // The epilog reverts the prolog.
     assert_eq!(ran(&bench), ["prolog", "epilog"]);
     let log = std::fs::read_to_string(bench.attempt_dir(key(1)).join("prolog.log")).unwrap();
     assert_eq!(log, "checking\nthe filesystem is not mounted\n");
@@ -179,12 +178,12 @@ async fn a_hook_is_ended_at_its_deadline_with_all_it_started_and_its_output_has_
         child.display()
     );
     let mut slow = hook(&bench, "epilog", &text);
-    // It has started all it starts by then.
+    // By then the hook has started all its processes.
     slow.timeout_ms = 3000;
     bench.settings.hooks.rank.epilog = Some(slow);
     let began = Instant::now();
     let (exit, fault) = run(&bench, job(&bench, 1, "exit 4")).await;
-    // Others would have 20 s.
+    // Without the timeout, the hook would take 20 s.
     assert!(began.elapsed() < Duration::from_secs(18));
     assert_eq!(exit, RankExit::Exited { code: 4 });
     let fault = fault.unwrap();
@@ -218,7 +217,7 @@ async fn a_rank_that_is_ended_during_its_prolog_never_starts() {
     executor.stop().await;
 }
 
-/// An epilog that waits for a file, and says its process id.
+/// Epilog that writes its process id and waits for a file.
 fn waiting(bench: &Bench, name: &str) -> (Hook, PathBuf, PathBuf) {
     let (go, pid_file) = (bench.file("go"), bench.file("hook-pid"));
     let text = format!(
@@ -268,7 +267,7 @@ async fn an_epilog_whose_supervisor_is_killed_runs_again_and_the_exit_status_sur
     let executor = bench.open();
     executor.launch(job(&bench, 1, "exit 6")).await.unwrap();
     let pid = pid_in(&pid_file).await;
-    // The epilog's parent is its supervisor.
+    // The parent of the epilog is its supervisor.
     let supervisor: i32 = support::status_of(pid, "PPid")[0].parse().unwrap();
     kill(supervisor);
     eventually("the first epilog to be gone", || (!runs(pid)).then_some(())).await;
@@ -311,7 +310,7 @@ async fn after_a_reboot_what_is_to_be_wiped_is_wiped_before_the_node_takes_work(
     kill(supervisor);
     eventually("it to be gone", || (!runs(supervisor)).then_some(())).await;
     bench.settings.boot_id = "boot-2".to_owned();
-    // They are not flushed, and this is what a loss of power makes of such files.
+    // These files are not flushed: a power failure leaves them empty.
     for name in ["supervisor.json", "started.json"] {
         std::fs::write(bench.attempt_dir(key(1)).join(name), "").unwrap();
     }
@@ -341,7 +340,7 @@ async fn after_a_reboot_what_is_to_be_wiped_is_wiped_before_the_node_takes_work(
 fn what_a_health_gate_leaves_behind_holds_nobody_up() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let left = runtime.block_on(pass_a_gate_that_leaves_something());
-    // Waits for threads that still read.
+    // Waits for threads that are still reading.
     drop(runtime);
     assert!(runs(left), "it was waited for");
     kill(left);
@@ -350,7 +349,7 @@ fn what_a_health_gate_leaves_behind_holds_nobody_up() {
 async fn pass_a_gate_that_leaves_something() -> i32 {
     let mut bench = Bench::new();
     let left = bench.file("left.pid");
-    // What it starts keeps the gate's output open.
+    // A process that the gate starts keeps the gate's output open.
     let text = format!(
         "echo fine; setsid sh -c 'echo $$ > {}; exec sleep 60' & \
          while [ ! -s {} ]; do sleep 0.01; done",
@@ -382,7 +381,7 @@ async fn the_health_gate_keeps_a_node_out_until_it_is_passed() {
     let executor = bench.open();
     let mut changes = executor.hindrance_changes();
     assert_eq!(executor.hindrances(), [Hindrance::Gate]);
-    // It runs by itself when the agent comes up.
+    // The gate runs when the agent starts.
     tokio::time::timeout(PATIENCE, changes.next())
         .await
         .unwrap();
@@ -405,7 +404,7 @@ async fn an_agent_that_comes_up_under_work_does_not_run_the_gate() {
     let mut bench = Bench::new();
     bench.settings.hooks.health_gate = Some(hook(&bench, "gate", "exit 1"));
     let first = bench.open();
-    // Before there is work: under work it would not run it either.
+    // Before the first launch: with a running job, the gate would not run.
     eventually("the first agent's", || {
         (!ran(&bench).is_empty()).then_some(())
     })
@@ -441,7 +440,7 @@ async fn a_health_gate_that_hangs_is_ended_with_all_it_started() {
 async fn what_was_checked_is_run_whatever_becomes_of_a_link_to_it() {
     let mut bench = Bench::new();
     let checked = hook(&bench, "checked", "true");
-    // What others put in its place would run with the agent's rights.
+    // A file that another user put in place would run with the agent's rights.
     let evil = executable(
         bench.file("evil"),
         &format!("echo evil >> {}", bench.file("ran").display()),
@@ -477,7 +476,7 @@ async fn what_was_checked_is_run_whatever_becomes_of_a_link_to_it() {
         ["health_gate", "prolog", "job", "epilog", "health_gate"]
     );
     executor.stop().await;
-    // The next agent looks again, and finds it wanting: its folder is everybody's.
+    // The next agent checks again, and rejects the hook: its folder is writable for all.
     std::fs::set_permissions(
         bench.folder.path(),
         std::os::unix::fs::PermissionsExt::from_mode(0o777),

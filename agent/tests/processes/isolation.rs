@@ -1,5 +1,5 @@
-//! What a job of one user can do to the agent, to its own supervisor and to another user's job:
-//! tried by real processes of real other users. Needs root.
+//! Isolation of a job from the agent, its own supervisor and another user's job, with real processes of other users.
+//! Needs root.
 
 use crate::cluster::{Cluster, empty_host};
 use crate::support;
@@ -18,7 +18,7 @@ use std::process::Command;
 
 /// CAP_KILL, as `/proc/<pid>/status` prints it.
 const ONLY_KILL: &str = "0000000000000020";
-/// CAP_SYS_PTRACE as well, where `/proc` hides what belongs to others.
+/// CAP_KILL and CAP_SYS_PTRACE, for hosts with a `/proc` that hides other users' processes.
 const KILL_AND_SEE: &str = "0000000000080020";
 const NONE: &str = "0000000000000000";
 
@@ -29,7 +29,7 @@ fn of(user: &str, launch: Launch) -> Launch {
     }
 }
 
-/// An agent with its key on disk, and a job of alice's on it.
+/// Agent with its key on disk, and a running job of alice.
 struct Scene {
     cluster: Cluster,
     app: App,
@@ -81,7 +81,7 @@ impl Scene {
         }
     }
 
-    /// What a job of bob's prints.
+    /// Output of a job of bob.
     async fn bob(&self, key: AttemptKey, script: &str) -> String {
         let peer = self.cluster.peer(&self.app);
         let wanted = of("bob", shell(key, script));
@@ -115,7 +115,7 @@ async fn a_job_cannot_reach_the_agent_another_job_or_its_own_supervisor() {
     let agent = std::process::id();
     let home = scene.cluster.folder.path().join("alice");
     let home = home.display();
-    // What must fail, by name.
+    // Actions that must fail, by name.
     let attempts: Vec<(&str, String)> = vec![
         (
             "read the agent's key",
@@ -203,10 +203,10 @@ async fn a_job_cannot_reach_the_agent_another_job_or_its_own_supervisor() {
     assert!(came_off.is_empty(), "{came_off:?}");
     assert!(text.ends_with("tried\n"), "{text}");
     println!("held: {}", attempts.len());
-    // Everything is there, and whom it belongs to can read it: the refusals mean something.
+    // All targets exist and their owner can read them, so the refusals are meaningful.
     assert!(std::fs::metadata(scene.data.join("identity/identity.key")).is_ok());
     let captured = scene.data.join("executor/attempts/1.1/stdout");
-    // By her supervisor, as it comes to it.
+    // Written by the job's supervisor with a delay.
     eventually("what she said to be captured", || {
         let text = std::fs::read_to_string(&captured).ok()?;
         (text == format!("{SECRET}\n")).then_some(())
@@ -214,7 +214,7 @@ async fn a_job_cannot_reach_the_agent_another_job_or_its_own_supervisor() {
     .await;
     let environment = std::fs::read(format!("/proc/{}/environ", scene.alice)).unwrap();
     assert!(String::from_utf8_lossy(&environment).contains(SECRET));
-    // A script is nowhere in the command line, which everybody can read.
+    // A script does not appear in the command line, which any user can read.
     let command = std::fs::read(format!("/proc/{}/cmdline", scene.alice)).unwrap();
     assert!(!String::from_utf8_lossy(&command).contains(SECRET));
     assert!(support::runs(scene.alice) && support::runs(scene.supervisor));
@@ -232,7 +232,7 @@ async fn a_supervisor_can_end_processes_and_nothing_more_and_a_job_can_do_nothin
         true => KILL_AND_SEE,
         false => ONLY_KILL,
     };
-    // Each thread has its own; by their ids, in the folders of both processes.
+    // Each thread has its own capabilities. The ids come from the folders of both processes.
     let threads = support::threads(scene.supervisor);
     println!("threads of a supervisor: {}", threads.len());
     let supervisors = threads.into_iter().map(|thread| (thread, needed));
@@ -248,7 +248,7 @@ async fn a_supervisor_can_end_processes_and_nothing_more_and_a_job_can_do_nothin
     assert_eq!(status_of(scene.supervisor, "Uid"), ["0"; 4]);
     assert_eq!(status_of(scene.alice, "Uid"), [alice.as_str(); 4]);
     assert_eq!(status_of(scene.alice, "Gid"), [alice.as_str(); 4]);
-    // Root's group, which the list has her in, is not passed on.
+    // Root's group, which the account file lists for alice, is not passed on.
     assert_eq!(status_of(scene.alice, "Groups"), [device]);
 
     let descriptors = scene.bob(key(2), "ls /proc/$$/fd").await;
@@ -272,7 +272,7 @@ async fn a_supervisor_can_end_processes_and_nothing_more_and_a_job_can_do_nothin
     scene.end().await;
 }
 
-/// An executor for alice and bob.
+/// Executor for alice and bob.
 fn bench() -> Bench {
     let mut bench = Bench::new();
     bench.settings.run_as.fixed = None;
@@ -291,15 +291,15 @@ async fn with_output(bench: &Bench, number: u64, stdout: &str, dir: Option<&Path
     end
 }
 
-/// Puts a key into this process's session keyring, as a service manager or an administrator's
-/// login does. `None`, and says so, where there are no keyrings.
+/// Adds a key to this process's session keyring, as a service manager or an administrator's login does. Prints a note
+/// and returns `None` if the kernel has no keyrings.
 #[expect(unsafe_code, reason = "keyrings have no wrapper")]
 fn agents_key(name: &CStr) -> Option<libc::c_long> {
     const SESSION: libc::c_long = -3;
     let own = std::ptr::null::<libc::c_char>();
     let join = libc::c_long::from(libc::KEYCTL_JOIN_SESSION_KEYRING);
-    // SAFETY: a null name; then two texts that end with a zero, and three bytes with their count.
-    // This thread gets a session keyring of its own, and so what it starts.
+    // SAFETY: a null name; then two texts that end with a zero, and three bytes with their count. This thread and its
+    // children get a session keyring of their own.
     let (joined, key) = unsafe {
         let joined = libc::syscall(libc::SYS_keyctl, join, own);
         let (kind, secret) = (c"user".as_ptr(), c"abc".as_ptr());
@@ -355,7 +355,7 @@ async fn a_job_has_no_key_of_the_agents_session() {
     let bench = bench();
     let reader = key_reader(bench.folder.path());
     let command = format!("{} {held}", reader.display());
-    // Whoever the agent starts has it, unless something is done about it: of whatever user.
+    // Without a countermeasure, every child of the agent has the key, whatever its user.
     let mut anybody = Command::new(&reader);
     let anybody = anybody.arg(held.to_string()).uid(BOB).gid(BOB).output();
     let said = String::from_utf8(anybody.unwrap().stdout).unwrap();
@@ -373,7 +373,7 @@ async fn a_job_has_no_key_of_the_agents_session() {
     let denied = rustix::io::Errno::ACCESS.raw_os_error();
     assert!(said.starts_with(&format!("{denied} \n")), "{said}");
     assert!(said.ends_with("\n0\n"), "{said}");
-    // One of its own, which is its user's.
+    // The job has a keyring of its own, owned by its user.
     let own = format!(" {BOB} {BOB} keyring   _ses: empty");
     assert!(said.contains(&own), "{said}");
     executor.stop().await;
@@ -399,7 +399,7 @@ async fn output_goes_where_the_user_may_write_and_is_added_to() {
         (owner, path.metadata().unwrap().permissions().mode() & 0o777),
         (ALICE, 0o644)
     );
-    // Who asks for the output is told where it is; the other one was captured.
+    // The captured output names the file; the other stream was captured.
     let note = format!("[lattice: this output is in {} on n1]\n", path.display());
     assert_eq!(bench.stdout(key(1)), note);
     let errors = std::fs::read_to_string(bench.attempt_dir(key(1)).join("stderr")).unwrap();

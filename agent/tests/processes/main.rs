@@ -1,5 +1,5 @@
-//! Integration tests of the work that an agent runs. A binary of its own, since its tests start and kill
-//! many processes and wait for them, while those of `it` compute.
+//! Integration tests of the jobs that an agent runs. They are a binary of their own: these tests start and kill many
+//! processes and wait for them, while those of `it` compute.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod checkpoints;

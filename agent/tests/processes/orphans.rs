@@ -1,5 +1,5 @@
-//! Processes of which nothing is recorded any more, and supervisors that were killed: nothing is
-//! said to be gone that runs. With cgroups where the host has them, and without.
+//! Processes without a record, and killed supervisors: a running process is never reported as ended. With cgroups if
+//! the host has them, and without.
 
 use crate::support::{
     Bench, Ledger, eventually, headless_program, is_root, key, pid_in, recorded_pid, runs, shell,
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Where cgroups of version 2 are, if this user may make some.
+/// Mount point of cgroup version 2, if this user may create cgroups.
 fn cgroups() -> Option<PathBuf> {
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
     let line = mounts.lines().find(|line| line.contains(" - cgroup2 "));
@@ -37,7 +37,7 @@ fn kill(pid: i32) {
     kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
 }
 
-/// Its group, as the record has it.
+/// Cgroup of the attempt according to its record.
 fn group_of(bench: &Bench, number: u64) -> PathBuf {
     let text = std::fs::read(bench.attempt_dir(key(number)).join("launch.json")).unwrap();
     let read: serde_json::Value = serde_json::from_slice(&text).unwrap();
@@ -49,7 +49,7 @@ fn members(group: &Path) -> Vec<i32> {
     text.lines().map(|pid| pid.parse().unwrap()).collect()
 }
 
-/// A job with a process that cleared its environment and made a session of its own.
+/// Job with a process that has cleared its environment and created its own session.
 fn with_escapee(bench: &Bench) -> (String, PathBuf, PathBuf) {
     let (main, escapee) = (bench.file("main"), bench.file("escapee"));
     let script = format!(
@@ -61,7 +61,7 @@ fn with_escapee(bench: &Bench) -> (String, PathBuf, PathBuf) {
     (script, main, escapee)
 }
 
-/// Notes, when the end of a rank is told, which of `watched` still run.
+/// Ledger that notes which processes of `watched` still run when the end of a rank is reported.
 fn watching(watched: Arc<Mutex<Vec<i32>>>) -> (Arc<Ledger>, Arc<Mutex<Vec<i32>>>) {
     let alive_at_end = Arc::new(Mutex::new(Vec::new()));
     let noted = alive_at_end.clone();
@@ -172,7 +172,7 @@ async fn a_supervisor_is_not_in_the_agents_cgroup() {
     executor.stop().await;
 }
 
-/// A job whose supervisor lives, and of which no file is left.
+/// Job with a living supervisor and without any file of the attempt.
 async fn forgotten(bench: &Bench, number: u64) -> (Executor, i32, i32) {
     let executor = bench.open();
     let pid_file = bench.file(&format!("pid{number}"));
@@ -213,7 +213,7 @@ async fn an_agent_that_comes_up_ends_what_nothing_is_recorded_of(bench: Bench) {
         second.hindrances().is_empty().then_some(())
     })
     .await;
-    // It is never started again.
+    // The attempt is never started again.
     let late = second.launch(shell(key(1), "true")).await.unwrap();
     assert!(matches!(
         late.report,
@@ -225,7 +225,7 @@ async fn an_agent_that_comes_up_ends_what_nothing_is_recorded_of(bench: Bench) {
     second.stop().await;
 }
 
-/// Kills by its id alone what may be gone already.
+/// Kills the child on drop. The child may have ended already, so only its id is used.
 struct Killed(std::process::Child);
 
 impl Drop for Killed {
@@ -254,7 +254,7 @@ async fn orphans_that_only_their_marks_show_are_ended_and_nothing_is_said_of_the
     second.stop().await;
 }
 
-/// Starts a process that says it is of an attempt which is still to come.
+/// Starts a process that carries the mark of a future attempt.
 fn forged(number: u64, mark: &str) -> Killed {
     let mut command = std::process::Command::new("/bin/sleep");
     command
@@ -266,7 +266,7 @@ fn forged(number: u64, mark: &str) -> Killed {
     Killed(command.spawn().unwrap())
 }
 
-/// Sees to it that there is such a process, whoever ends it, until it is dropped.
+/// Restarts such a process whenever it ends, until this value is dropped.
 struct Forger {
     stop: Arc<AtomicBool>,
     thread: Option<std::thread::JoinHandle<()>>,
@@ -299,10 +299,10 @@ impl Drop for Forger {
     }
 }
 
-/// Whether an agent that comes up beside a forger keeps its work away, and then no longer, though
-/// the forged processes are still there.
+/// Whether an agent that starts next to a forger blocks jobs first, and accepts them later while the forged processes
+/// still exist.
 async fn outlasts(agent: &Executor, bench: &Bench, number: u64) -> bool {
-    // Where one of them was just ended there may be nothing to see.
+    // One of the processes may just have ended, so that the agent sees none.
     if agent.hindrances() != [Hindrance::Orphans] {
         return false;
     }
@@ -331,7 +331,7 @@ async fn who_forges_orphans_ends_no_attempt_and_does_not_hold_the_node() {
 
     let mark = format!("{agent}-forged");
     let forger = Forger::begin(7, mark);
-    // A forger that a busy machine leaves no time is seen off: then it has to try again.
+    // On a busy machine, the forger may be too slow to be seen; then the test repeats.
     let mut number = 100;
     let second = loop {
         let agent = bench.open();
@@ -342,7 +342,7 @@ async fn who_forges_orphans_ends_no_attempt_and_does_not_hold_the_node() {
         agent.stop().await;
         assert!(number < 120, "the agent finds nothing to end");
     };
-    // The attempt that was forged runs like any other.
+    // The attempt with the forged mark runs like any other.
     let wanted = shell(key(7), "sleep 1.5; exit 3");
     second.launch(wanted).await.unwrap();
     assert_eq!(bench.ledger.end(key(7)).await, RankExit::Exited { code: 3 });
@@ -375,7 +375,7 @@ async fn orphans_are_left_alone_where_the_site_wants_it_but_never_silently() {
         assert!(refused.to_string().contains("1.1"), "{refused}");
     }
     assert!(runs(main) && runs(supervisor));
-    // Told to, it ends them.
+    // On request, the agent ends the processes.
     let status = second.terminate(terminate(key(1))).await.unwrap();
     assert_eq!(status.report, None, "not before they are gone");
     lost(&bench, 1).await;
@@ -396,7 +396,7 @@ async fn ending_an_attempt_whose_record_was_wiped_ends_its_processes_first() {
     let bench = Bench::reporting_to(ledger);
     let (first, main, supervisor) = forgotten(&bench, 1).await;
     first.stop().await;
-    // An agent that was there before the folder was wiped, and never heard of the attempt.
+    // An agent from before the removal of the folder has no record of the attempt.
     let hidden = bench.file("hidden");
     std::fs::rename(bench.attempt_dir(key(1)), &hidden).unwrap();
     let mut other = Bench::reporting_to(bench.ledger.clone());
@@ -420,7 +420,7 @@ async fn ending_an_attempt_whose_record_was_wiped_ends_its_processes_first() {
 async fn an_agent_leaves_the_work_of_another_one_on_the_same_machine_alone() {
     let (one, two) = (Bench::new(), Bench::new());
     let (first, main, supervisor) = forgotten(&one, 1).await;
-    // The same node's name, the same attempt's number.
+    // The same node name and attempt number.
     let second = two.open();
     let status = second.terminate(terminate(key(1))).await.unwrap();
     assert!(matches!(
@@ -441,7 +441,7 @@ async fn an_agent_leaves_the_work_of_another_one_on_the_same_machine_alone() {
 #[tokio::test]
 async fn cgroups_that_are_required_and_cannot_be_had_keep_the_agent_from_starting() {
     let mut bench = Bench::new();
-    // Below a file, or, for those who are not root, below what is not theirs.
+    // Below a file or, for a user without root, below a folder of another user.
     bench.settings.cgroup.parent = "/cgroup.procs".into();
     bench.settings.cgroup.using = CgroupUse::Required;
     let clock = Arc::new(lattice_mesh::SystemClock);
@@ -460,7 +460,7 @@ async fn cgroups_that_are_required_and_cannot_be_had_keep_the_agent_from_startin
     executor.stop().await;
 }
 
-/// A job with a process, in a session of its own, whose first thread has ended.
+/// Job with a process in its own session and with its first thread ended.
 async fn with_headless(bench: &Bench) -> (Executor, i32) {
     let (program, pid_file) = (
         headless_program(bench.folder.path()),

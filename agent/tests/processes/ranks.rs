@@ -1,4 +1,4 @@
-//! One rank, with real processes: how it runs, how it ends, and what is left of it.
+//! A single rank with real processes: execution, end and cleanup.
 
 use crate::support::{Bench, Ledger, eventually, key, launch, pid_in, runs, shell, terminate};
 use lattice_quorum_types::allocation::RankExit;
@@ -32,8 +32,8 @@ async fn a_rank_ends_as_its_process_does() {
 async fn the_end_of_the_only_process_is_heard_at_once() {
     let bench = Bench::new();
     let executor = bench.open();
-    // The grace for what a rank leaves behind (2 s) is not waited for where nothing is left: were it,
-    // it would be each time. A busy machine may take as long now and then.
+    // Without leftover processes, the grace for them (2 s) must not delay the end. The minimum over several runs
+    // counts, because a busy machine may take that long at times.
     let mut quickest = Duration::MAX;
     for n in 1..=10 {
         let started_at = Instant::now();
@@ -114,8 +114,8 @@ async fn a_script_runs_by_its_first_line_with_its_arguments() {
     executor.stop().await;
 }
 
-/// Walltimes, in milliseconds, of jobs that must have come to something when theirs is up: where
-/// the machine was too busy for one, the next is tried.
+/// Walltimes, in milliseconds, of jobs that must reach a state before their walltime ends. If the machine was too busy
+/// for one, the next is tried.
 const WALLTIMES: [u64; 3] = [400, 4_000, 20_000];
 
 #[tokio::test]
@@ -165,7 +165,7 @@ async fn who_does_not_listen_is_killed_after_the_grace() {
     executor.stop().await;
 }
 
-/// A process in a session of its own, adopted by nobody of the rank, that ignores SIGTERM.
+/// Process in its own session, without a parent in the rank, that ignores SIGTERM.
 const DAEMON: &str = "(setsid sh -c 'trap \"\" TERM HUP; echo $$ > FILE; \
                       while :; do sleep 0.05; done' >/dev/null 2>&1 &) ; ";
 
@@ -229,7 +229,7 @@ async fn a_repeated_launch_starts_nothing_and_answers_with_what_became_of_the_fi
     let bench = Bench::new();
     let executor = bench.open();
     let runs_file = bench.file("runs");
-    // It ends when all have been answered: who asks for what has ended is told once more.
+    // The job ends after all launches are answered: a launch after the end causes one more report.
     let may_end = bench.file("may-end");
     let script = format!(
         "echo run >> {}; until [ -e {} ]; do sleep 0.02; done; exit 5",
@@ -251,7 +251,7 @@ async fn a_repeated_launch_starts_nothing_and_answers_with_what_became_of_the_fi
         panic!("{late:?}");
     };
     assert_eq!(exit, RankExit::Exited { code: 5 });
-    // Who asks for what has ended is told so as it is told of every end, too.
+    // A launch after the end causes a second report of the end.
     let is_end = |report: &&Report| matches!(report.report, RankReport::Ended { .. });
     eventually("the end to be told again, and taken", || {
         let told = bench.ledger.all().iter().filter(is_end).count();
@@ -342,7 +342,7 @@ async fn a_report_is_repeated_until_it_is_taken() {
         }
     ));
     executor.stop().await;
-    // Taken is taken: another agent has nothing to tell.
+    // After the acknowledgement, another agent has nothing to report.
     let told = bench.ledger.all().len();
     let again = bench.open();
     assert!(again.list().is_empty());
@@ -384,7 +384,7 @@ async fn what_was_assigned_under_another_boot_is_not_started_and_not_recorded() 
     wanted.boot = Some("boot-1".to_owned());
     executor.launch(wanted.clone()).await.unwrap();
     assert_eq!(bench.ledger.end(key(1)).await, RankExit::Exited { code: 3 });
-    // What became of it is told under any boot.
+    // A repeated launch returns the result under any boot id.
     wanted.boot = Some("boot-0".to_owned());
     let late = executor.launch(wanted).await.unwrap();
     assert!(matches!(late.report, Some(RankReport::Ended { .. })));

@@ -1,4 +1,4 @@
-//! Agents that go and come back while a rank runs, and supervisors that do not come back.
+//! Agent restarts while a rank runs, and lost supervisors.
 
 use crate::support;
 use crate::support::{Bench, Ledger, eventually, key, pid_in, runs, shell, terminate};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Runs until the file is there, then exits with 6.
+/// Script that runs until the file exists, then exits with code 6.
 fn until(file: &std::path::Path, pid_file: &std::path::Path) -> String {
     format!(
         "echo $$ > {}; until [ -e {} ]; do sleep 0.02; done; echo bye; exit 6",
@@ -158,7 +158,7 @@ async fn after_a_reboot_an_unfinished_rank_is_lost_with_evidence() {
         other => panic!("{other:?}"),
     }
     second.stop().await;
-    // There was no reboot: what that agent has not ended yet must not outlive the test.
+    // There was no reboot: processes that the agent has not ended yet must not outlive the test.
     let _ = kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL);
 }
 
@@ -166,7 +166,7 @@ async fn after_a_reboot_an_unfinished_rank_is_lost_with_evidence() {
 async fn an_attempt_recorded_before_a_crash_is_started_by_the_next_agent() {
     let mut bench = Bench::new();
     let working = bench.settings.program.clone();
-    // A supervisor that never comes up: the agent goes while it tries.
+    // A supervisor that never starts: the agent stops during its attempts.
     bench.settings.program = "/bin/false".into();
     let first = bench.open();
     let file = bench.file("ran");

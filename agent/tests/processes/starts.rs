@@ -1,5 +1,5 @@
-//! Starts that hang: in a filesystem whose server is dead, before the job's program runs. Needs
-//! root, to mount one.
+//! Starts that hang in a filesystem with a dead server, before the job's program runs. Needs root, to mount the
+//! filesystem.
 
 use crate::hanging::{Hang, Hanging};
 use crate::support;
@@ -15,13 +15,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// "At once", on a busy machine; far from the grace.
+/// Upper bound for "at once" on a busy machine; far below the grace.
 const SOON: Duration = Duration::from_secs(20);
 const GRACE: Duration = Duration::from_secs(120);
-/// A start that hangs is seen to hang by then.
+/// Hook timeout: a hanging start is detected by then.
 const HOOK_DEADLINE: Duration = Duration::from_secs(4);
 
-/// Where a start hangs.
+/// Place where a start hangs.
 #[derive(Debug, Clone, Copy)]
 enum Place {
     Directory,
@@ -32,7 +32,7 @@ enum Place {
 const PLACES: [Place; 3] = [Place::Directory, Place::Output, Place::Program];
 
 impl Place {
-    /// A job that leaves a note if it ever runs, with `dead` in its way.
+    /// Job that leaves a note if it ever runs, with `dead` in its path.
     fn job(self, bench: &Bench, number: u64, dead: &Path) -> Launch {
         let note = format!("echo x >> {}", bench.file("ran").display());
         let mut wanted = shell(key(number), &note);
@@ -57,7 +57,7 @@ impl Place {
 
 struct Scene {
     bench: Bench,
-    /// Where the dead filesystem is.
+    /// Mount point of the dead filesystem.
     dead: PathBuf,
     watched: Arc<Mutex<Vec<i32>>>,
     alive_at_end: Arc<Mutex<Vec<i32>>>,
@@ -90,7 +90,7 @@ impl Scene {
         }
     }
 
-    /// Launches, and waits until its process hangs: it, and its supervisor.
+    /// Launches a job, waits until its start hangs, and returns its process and its supervisor.
     async fn launch(&self, executor: &Executor, place: Place, number: u64) -> (i32, i32) {
         let wanted = place.job(&self.bench, number, &self.dead);
         executor.launch(wanted).await.unwrap();
@@ -108,7 +108,7 @@ impl Scene {
         (child, supervisor)
     }
 
-    /// Its end, and that nothing of it was there when that was told, or ever ran.
+    /// Returns the result. Checks that all processes had ended by its report, and that the job never ran.
     async fn end(&self, number: u64) -> RankExit {
         let end = self.bench.ledger.end(key(number)).await;
         let alive = self.alive_at_end.lock().unwrap().clone();
@@ -129,7 +129,7 @@ impl Scene {
     }
 }
 
-/// A child that has executed nothing yet, and waits: what a start does only when it hangs.
+/// Child before exec that waits: only a hanging start has one.
 fn waiting_child(parent: i32) -> Option<i32> {
     let all = std::fs::read_dir("/proc").unwrap();
     let mut pids = all.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
@@ -177,7 +177,7 @@ async fn the_walltime_counts_from_the_beginning_of_the_start() {
         return;
     };
     let executor = scene.bench.open();
-    // Where the machine is too busy to begin within the first, the next is tried.
+    // If the machine is too busy to start within the first walltime, the next is tried.
     let walltimes = [700, 4_000, 15_000].map(Duration::from_millis);
     let mut number = 0;
     for place in PLACES {
@@ -285,7 +285,7 @@ async fn a_start_whose_supervisor_is_killed_is_lost_only_when_its_process_is_gon
         kill(supervisor);
         eventually("it to be gone", || (!runs(supervisor)).then_some(())).await;
         if hang == Hang::Stuck {
-            // The agent looks for what is left, and finds it.
+            // The agent searches for remaining processes, and finds the child.
             eventually("SIGKILL from the agent", || {
                 let pending = support::status_of(child, "ShdPnd");
                 (pending == ["0000000000000100"]).then_some(())
@@ -320,21 +320,21 @@ async fn a_start_that_hangs_and_then_fails_says_why() {
     executor.stop().await;
 }
 
-/// As the kernel numbers it; the C library's header has it only on request.
+/// Linux constant; the C library's header defines it only on request.
 const F_SETSIG: libc::c_int = 10;
 
-/// Whoever opens `path` waits until this is dropped, or for 45 s.
+/// File lease: a process that opens `path` waits until this value is dropped, or for 45 s.
 struct Leased {
     _held: std::fs::File,
 }
 
 impl Leased {
-    /// `None`, and says so, where the filesystem gives none.
+    /// Takes the lease. Prints a note and returns `None` if the filesystem does not support leases.
     #[expect(unsafe_code, reason = "fcntl has no wrapper for leases")]
     fn take(path: &Path) -> Option<Self> {
         let file = std::fs::File::open(path).unwrap();
-        // SAFETY: both commands take one number, and the descriptor is open. The signal that asks
-        // for the lease is one that is ignored.
+        // SAFETY: both commands take one number, and the descriptor is open. The signal that requests the lease is one
+        // that is ignored.
         let taken = unsafe {
             libc::fcntl(file.as_raw_fd(), F_SETSIG, libc::SIGURG)
                 | libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, libc::F_WRLCK)
@@ -376,7 +376,7 @@ async fn a_start_that_hangs_and_then_goes_on_runs_the_job_to_its_end() {
     executor.stop().await;
 }
 
-/// A hook in `folder`, which a dead filesystem is mounted over later.
+/// Hook in `folder`, which is covered by a dead filesystem later.
 fn hook(folder: &Path, name: &str) -> Hook {
     Hook {
         program: executable(folder.join(name), "true"),
@@ -437,7 +437,7 @@ async fn a_health_gate_whose_start_hangs_fails_at_its_deadline_and_holds_up_noth
     let asking = executor.clone();
     let asked_at = Instant::now();
     let asked = tokio::spawn(async move { asking.check_health().await });
-    // On one thread with the gate.
+    // On the same thread as the gate.
     executor.launch(shell(key(1), "exit 4")).await.unwrap();
     let end = scene.bench.ledger.end(key(1)).await;
     assert_eq!(end, RankExit::Exited { code: 4 });
@@ -445,7 +445,7 @@ async fn a_health_gate_whose_start_hangs_fails_at_its_deadline_and_holds_up_noth
     println!("{}", failed.reason);
     assert!(failed.reason.ends_with("it hangs since 4 s"), "{failed:?}");
     assert!(asked_at.elapsed() < HOOK_DEADLINE + SOON);
-    // A second one does not join it.
+    // A second start is rejected while the first hangs.
     let again = executor.check_health().await.unwrap_err();
     assert!(
         again

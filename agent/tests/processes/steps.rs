@@ -1,5 +1,5 @@
-//! The agent, a supervisor, or both killed with SIGKILL at each step of an attempt: a job runs at
-//! most once, its end is the true one or `Lost`, and nothing of it runs when that is told.
+//! The agent, a supervisor, or both killed with SIGKILL at each step of an attempt. A job runs at most once, its end is
+//! the true one or `Lost`, and no process of it runs when the end is reported.
 
 use crate::cluster::Cluster;
 use crate::daemon::{Daemon, configure};
@@ -26,7 +26,7 @@ enum Step {
     Running,
     Stopping,
     Epilog,
-    /// Its end is on disk, and control does not take it.
+    /// The end is on disk, and control does not acknowledge it.
     Untold,
 }
 
@@ -37,7 +37,7 @@ enum Victim {
     Both,
 }
 
-/// What must come of it.
+/// Required result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Expected {
     TrueStatus,
@@ -62,7 +62,7 @@ fn expected(step: Step, victim: Victim) -> Option<Expected> {
         (Step::Prolog | Step::Running | Step::Stopping, _) => Some(Expected::Lost),
         (Step::Epilog, _) => Some(Expected::TrueStatus),
         (Step::Untold, Victim::Agent) => Some(Expected::TrueStatus),
-        // It is gone by then.
+        // The supervisor has ended by then.
         (Step::Untold, _) => None,
     }
 }
@@ -77,7 +77,7 @@ struct Scene {
     alive_at_end: Arc<Mutex<Vec<i32>>>,
 }
 
-/// Says its process id, and waits for leave.
+/// Writes its process id, and waits for permission to continue.
 const HOOK: &str = "f=FOLDER/$LATTICE_HOOK.$LATTICE_ALLOCATION_ID; echo x >> $f.ran; \
                     echo $$ > $f.pid; until [ -e $f.go ]; do sleep 0.02; done";
 
@@ -141,7 +141,7 @@ impl Scene {
         text.lines().count()
     }
 
-    /// Brings an attempt to the step. The process that stands for it then, below its supervisor.
+    /// Brings an attempt to the step. Returns the process of that step below its supervisor.
     async fn bring_to(&self, step: Step, of: AttemptKey) -> i32 {
         let wait = match step {
             Step::Prolog => "prolog",
@@ -180,12 +180,12 @@ impl Scene {
         pid
     }
 
-    /// Kills, starts the agent again where it was killed, and lets everything go on.
+    /// Kills the victims, restarts a killed agent, and lets all processes continue.
     async fn strike(&mut self, step: Step, victim: Victim, of: AttemptKey, pid: i32) {
         let attempt = self
             .data
             .join(format!("executor/attempts/{}.1", of.allocation));
-        // After the job another one supervises: the parent of what runs.
+        // After the job another supervisor runs: the parent of the running hook.
         let supervisor = match step {
             Step::Epilog => support::status_of(pid, "PPid")[0].parse().unwrap(),
             Step::Untold => 0,
@@ -193,7 +193,7 @@ impl Scene {
         };
         let mut watched = vec![pid];
         if victim != Victim::Agent && step != Step::Epilog {
-            // One that writes the end lives for a moment after it.
+            // A supervisor that writes the end lives for a moment after it.
             watched.push(supervisor);
         }
         *self.watched.lock().unwrap() = watched;
@@ -214,7 +214,7 @@ impl Scene {
         self.let_go("epilog", of);
     }
 
-    /// Waits until control has the end and the agent forgot the attempt.
+    /// Waits until control has the end and the agent has removed the attempt from memory.
     async fn settle(&self, of: AttemptKey) -> RankExit {
         let end = self.cluster.ledger.end(of).await;
         let peer = self.daemon.peer(&self.cluster);

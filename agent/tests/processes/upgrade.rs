@@ -1,5 +1,5 @@
-//! An agent that is upgraded in place: its program replaced and its process restarted under fifty
-//! running jobs, in order and by force.
+//! Agent upgrade in place: the program is replaced and the process restarted under fifty running jobs, orderly and by
+//! SIGKILL.
 
 use crate::cluster::Cluster;
 use crate::daemon::{Daemon, configure};
@@ -16,11 +16,11 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 const JOBS: u64 = 50;
-/// The first of them end while no agent is there.
+/// The first of the jobs end while no agent runs.
 const END_MEANWHILE: u64 = 10;
 const DEADLINE: Duration = Duration::from_secs(20);
 
-/// Another build of the program, in place of the one at `path`: what runs keeps the old file.
+/// Replaces the program at `path` with another build: running processes keep the old file.
 fn replace(path: &Path) {
     let (build, next) = (path.with_extension("build"), path.with_extension("next"));
     std::fs::copy(program(), &build).unwrap();

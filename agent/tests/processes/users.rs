@@ -1,4 +1,4 @@
-//! Whose processes ranks are. What only root can show is skipped, visibly, for others.
+//! Users of rank processes. Tests that need root are skipped with a note for other users.
 
 use crate::support::{Bench, is_root, key, launch, shell};
 use lattice_agent::executor::{AgentUser, Ids};

@@ -1,4 +1,4 @@
-//! Ranks whose walltime is changed while they run.
+//! Walltime changes of running ranks.
 
 use crate::support::{Bench, key, pid_in, runs, shell, terminate};
 use lattice_agent::attempt::{AttemptDir, WalltimeRecord};
@@ -7,10 +7,10 @@ use lattice_mesh::{Clock, SystemClock};
 use lattice_quorum_types::allocation::RankExit;
 use lattice_quorum_types::wire::{AttemptKey, SetWalltime, WalltimeRefused, WalltimeStatus};
 
-/// More than anything takes here.
+/// Longer than any step takes.
 const LONG_MS: u64 = 600_000;
-/// Walltimes, in milliseconds, of jobs that must still run when they are told another one: where the machine
-/// was too busy for one, the next is tried.
+/// Walltimes, in milliseconds, of jobs that must still run when they receive a change. If the machine was too busy for
+/// one, the next is tried.
 const WALLTIMES: [u64; 3] = [1_500, 6_000, 20_000];
 
 fn set(key: AttemptKey, number: u32, walltime_ms: u64) -> SetWalltime {
@@ -29,7 +29,7 @@ fn in_force(number: u32, walltime_ms: u64) -> WalltimeStatus {
     }
 }
 
-/// Starts a job that ends by itself one second after its walltime, with 7.
+/// Starts a job that ends by itself with code 7, about one second after its walltime.
 async fn outlasting(bench: &Bench, executor: &Executor, key: AttemptKey, walltime_ms: u64) {
     let script = format!("sleep {}.5; exit 7", walltime_ms / 1000 + 1);
     let mut wanted = shell(key, &script);
@@ -67,7 +67,7 @@ async fn a_changed_walltime_outlives_the_agent_and_one_that_it_did_not_pass_on_h
         outlasting(&bench, &first, noted, walltime_ms).await;
         let answer = first.set_walltime(set(told, 1, LONG_MS)).await.unwrap();
         first.stop().await;
-        // As an agent leaves it that ends between its record and the signal.
+        // State left by an agent that ends between its record and the signal.
         let record = WalltimeRecord {
             number: 1,
             walltime_ms: LONG_MS,

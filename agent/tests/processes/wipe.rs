@@ -1,5 +1,4 @@
-//! The wipe of a node that its user gave back: once for each order, and what was written down of it
-//! is the answer for ever.
+//! Wipe of a released node: once per order; the recorded result answers all repetitions.
 
 use crate::support::{Bench, PATIENCE, executable, key, pid_in, runs, shell, terminate};
 use lattice_agent::attempt::Hook;
@@ -15,7 +14,7 @@ fn hook(bench: &Bench, text: &str, timeout_ms: u64) -> Hook {
         "echo $LATTICE_HOOK $LATTICE_USER $LATTICE_PROJECT >> {}\n{text}",
         ran.display()
     );
-    // What the bench's folder lets others do, its hooks must not.
+    // The bench's folder is writable for other users; the hooks' folder must not be.
     let folder = bench.file("hooks");
     let _ = std::fs::create_dir(&folder);
     Hook {
@@ -39,7 +38,7 @@ fn order(number: u64) -> Wipe {
     }
 }
 
-/// Asks until it has ended, as control does.
+/// Repeats the request until the wipe has ended, as control does.
 async fn ended(executor: &Executor, number: u64) -> WipeOutcome {
     let asking = async {
         loop {
@@ -75,7 +74,7 @@ async fn it_runs_once_and_is_answered_with_what_was_written_down() {
     );
     assert_eq!(ended(&executor, 7).await, first);
     executor.stop().await;
-    // Also after the agent, and the node, were started anew.
+    // The same result after a restart of the agent and a reboot of the node.
     bench.settings.boot_id = "boot-2".to_owned();
     let executor = bench.open();
     assert_eq!(ended(&executor, 7).await, first);
@@ -133,7 +132,7 @@ async fn without_a_hook_it_is_the_site_that_says_there_is_nothing_to_wipe() {
     executor.stop().await;
 }
 
-/// What escaped the hook's process group outlives the agent, as the hook does one that is killed.
+/// A process that left the hook's process group outlives the agent, as a killed agent's hook does.
 #[tokio::test]
 async fn one_that_its_agent_did_not_see_the_end_of_has_failed_and_what_is_left_of_it_is_ended() {
     for (boot, cut_short) in [("boot-1", "the agent ended"), ("boot-2", "booted anew")] {

@@ -1,4 +1,4 @@
-//! A control that agents report to, and an executor with real processes below it.
+//! Control that receives reports, and an executor with real processes.
 #![allow(dead_code, reason = "each test file uses its part")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
@@ -19,15 +19,15 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// Nobody on this machine; the rank's user when the tests run as root.
+/// Unprivileged user of this machine; the rank's user if the tests run as root.
 pub const NOBODY: Ids = Ids {
     uid: 65534,
     gid: 65534,
 };
-/// Longer than anything here takes on a busy machine.
+/// Longer than any step takes on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The binary whose `main` begins with the dispatch of hidden subcommands.
+/// Binary that dispatches hidden subcommands first in `main`.
 pub fn program() -> PathBuf {
     env!("CARGO_BIN_EXE_lattice-agent").into()
 }
@@ -47,7 +47,7 @@ pub fn node(name: &str) -> NodeId {
     NodeId::new(name).unwrap()
 }
 
-/// `argv` on node `n1`, first of two ranks.
+/// Launch of `argv` on node `n1`, the first of two ranks.
 pub fn launch(key: AttemptKey, argv: &[&str]) -> Launch {
     Launch {
         key,
@@ -79,7 +79,7 @@ pub fn terminate(key: AttemptKey) -> Terminate {
 
 type Answer = Box<dyn Fn(&Report, usize) -> Result<ReportAnswer, NotReported> + Send + Sync>;
 
-/// Keeps every report, and answers as it is told: given the report and how many came before it.
+/// Control that keeps every report. Its answer is a function of the report and the number of earlier ones.
 pub struct Ledger {
     answer: Mutex<Answer>,
     reports: watch::Sender<Vec<Report>>,
@@ -135,7 +135,7 @@ impl Control for Ledger {
     }
 }
 
-/// An executor's world, that outlives the executor.
+/// Environment that outlives an executor.
 pub struct Bench {
     pub folder: tempfile::TempDir,
     pub settings: ExecutorSettings,
@@ -162,7 +162,7 @@ impl Bench {
                 accounts: Accounts::at("/etc/passwd"),
             },
             hooks: Hooks::default(),
-            // Process groups alone; what cgroups add has tests of its own.
+            // Process groups only; cgroups have separate tests.
             cgroup: CgroupSettings {
                 using: CgroupUse::Off,
                 ..CgroupSettings::default()
@@ -186,7 +186,7 @@ impl Bench {
             ledger,
         }
     }
-    /// An agent's executor, as it comes up.
+    /// Opens and resumes an agent's executor.
     pub fn open(&self) -> Executor {
         let clock = Arc::new(SystemClock);
         let executor = Executor::open(self.settings.clone(), self.ledger.clone(), clock).unwrap();
@@ -200,17 +200,17 @@ impl Bench {
     pub fn stdout(&self, key: AttemptKey) -> String {
         std::fs::read_to_string(self.attempt_dir(key).join("stdout")).unwrap()
     }
-    /// A path that ranks may write to.
+    /// Path that ranks may write to.
     pub fn file(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 }
 
-/// A filesystem in memory, gone with this.
+/// Filesystem in memory, unmounted on drop.
 pub struct Disk(pub PathBuf);
 
 impl Disk {
-    /// `None`, and a word of it, where it cannot be had.
+    /// Mounts the filesystem. Prints a note and returns `None` if that is not possible.
     pub fn mount(at: &Path, options: &str) -> Option<Self> {
         std::fs::create_dir(at).unwrap();
         let mut mount = std::process::Command::new("mount");
@@ -233,13 +233,13 @@ impl Drop for Disk {
     }
 }
 
-/// Lets any user make files in `folder`.
+/// Permits any user to create files in `folder`.
 pub fn open_to_others(folder: &Path) {
     use std::os::unix::fs::PermissionsExt;
     std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o1777)).unwrap();
 }
 
-/// A copy of the tree of a captured host, which can be changed while an agent runs on it.
+/// Writable copy of a captured host's tree, for changes while an agent runs on it.
 pub fn tree_of(host: &str, at: PathBuf) -> PathBuf {
     let hosts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures/hosts");
     let mut copy = std::process::Command::new("cp");
@@ -248,7 +248,7 @@ pub fn tree_of(host: &str, at: PathBuf) -> PathBuf {
     at
 }
 
-/// Waits until `found` finds something.
+/// Waits until `found` returns a value.
 pub async fn eventually<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
     let wait = async {
         loop {
@@ -262,7 +262,7 @@ pub async fn eventually<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> 
     waited.unwrap_or_else(|_| panic!("{what} did not come about"))
 }
 
-/// The number in a file that a rank writes.
+/// Number in a file that a rank writes.
 pub async fn pid_in(path: &Path) -> i32 {
     eventually("a file with a process id", || {
         let text = std::fs::read_to_string(path).ok()?;
@@ -271,7 +271,7 @@ pub async fn pid_in(path: &Path) -> i32 {
     .await
 }
 
-/// Whether a process runs; a zombie does not, unless only its first thread is one.
+/// Whether a process runs. A zombie does not, unless only its first thread has ended.
 pub fn runs(pid: i32) -> bool {
     let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else {
         return false;
@@ -280,8 +280,8 @@ pub fn runs(pid: i32) -> bool {
     fields[1] != "Z" || fields[18].parse::<u32>().unwrap() > 1
 }
 
-/// Builds a program that writes its process id to the file it is given and then ends its first
-/// thread: the kernel shows it as a zombie, and it runs on.
+/// Builds a program that writes its process id to the given file and then ends its first thread. The kernel shows the
+/// process as a zombie, although it continues.
 pub fn headless_program(folder: &Path) -> PathBuf {
     use std::os::unix::fs::PermissionsExt;
     let (source, program) = (folder.join("headless.c"), folder.join("headless"));
@@ -300,7 +300,7 @@ int main(int argc, char **argv) {
 }
 "#;
     std::fs::write(&source, text).unwrap();
-    // The linker that built this test.
+    // The linker that built this test is available.
     let mut compiler = std::process::Command::new("cc");
     let built = compiler
         .arg("-pthread")
@@ -312,13 +312,13 @@ int main(int argc, char **argv) {
     program
 }
 
-/// Two people with accounts of their own, as numbers that nobody else on this machine has.
+/// Two users with uids that are unused on this machine.
 pub const ALICE: u32 = 42_001;
 pub const BOB: u32 = 42_002;
-/// A system group that alice is in, as people who use a device are.
+/// System group of alice, as for users of a device.
 pub const DEVICE_GROUP: u32 = 44;
 
-/// An account file with them.
+/// Account file with both users.
 pub fn two_people(folder: &Path) -> Accounts {
     let passwd = folder.join("passwd");
     let text = format!(
@@ -330,7 +330,7 @@ pub fn two_people(folder: &Path) -> Accounts {
     Accounts::at(passwd)
 }
 
-/// For tests that need several users; says so where there is only one.
+/// Skips a test that needs several users, with a note, unless it runs as root.
 pub fn is_skipped_without_root() -> bool {
     if !is_root() {
         eprintln!("SKIPPED: only root can become other users");
@@ -338,7 +338,7 @@ pub fn is_skipped_without_root() -> bool {
     !is_root()
 }
 
-/// A folder of this user's alone.
+/// Folder that only this user can access.
 pub fn folder_of(path: PathBuf, uid: u32) -> PathBuf {
     use std::os::unix::fs::PermissionsExt;
     std::fs::create_dir(&path).unwrap();
@@ -347,7 +347,7 @@ pub fn folder_of(path: PathBuf, uid: u32) -> PathBuf {
     path
 }
 
-/// An executable script.
+/// Executable script.
 pub fn executable(path: PathBuf, text: &str) -> PathBuf {
     let source = path.with_extension("text");
     std::fs::write(&source, format!("#!/bin/sh\n{text}\n")).unwrap();
@@ -355,15 +355,15 @@ pub fn executable(path: PathBuf, text: &str) -> PathBuf {
     path
 }
 
-/// Copies a program. By another process: one that this one forks at the same moment would hold
-/// the copy open for writing, and it could not be executed.
+/// Copies a program with another process. A child that this process forks at the same time would hold the copy open for
+/// writing, and the copy could not be executed.
 pub fn install(from: &Path, to: &Path) {
     let mut install = std::process::Command::new("install");
     let done = install.args(["-m", "755"]).arg(from).arg(to).status();
     assert!(done.unwrap().success());
 }
 
-/// A number that an attempt's record holds.
+/// Process id in a record of the attempt.
 pub fn recorded_pid(attempt: &Path, record: &str) -> i32 {
     let text = std::fs::read(attempt.join(record)).unwrap();
     let read: serde_json::Value = serde_json::from_slice(&text).unwrap();
@@ -378,7 +378,7 @@ pub fn status_of(pid: i32, name: &str) -> Vec<String> {
     words.map(str::to_owned).collect()
 }
 
-/// The threads of a process. `/proc` has a folder for each, listed or not.
+/// Threads of a process. `/proc` has a folder for each thread, even if the listing hides it.
 pub fn threads(pid: i32) -> Vec<i32> {
     let listed = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
     let number = |entry: std::fs::DirEntry| entry.file_name().to_str()?.parse().ok();

@@ -1,4 +1,4 @@
-//! Real messages of a member, changed at random: against the codec, and against a running server.
+//! Randomly modified real messages, sent to the codec and to a running server.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use super::{
@@ -10,7 +10,7 @@ use bytes::Bytes;
 use lattice_mesh::{Expect, Role, Router};
 use lattice_rng::Rng;
 
-/// A SYN, a SYN-ACK and an ACK of a member that says something.
+/// A SYN, a SYN-ACK and an ACK of a member with published state.
 async fn real_messages() -> Vec<Vec<u8>> {
     let authority = fixture::authority();
     let spy = fixture::mesh(&authority, "spy");
@@ -44,7 +44,7 @@ async fn real_messages() -> Vec<Vec<u8>> {
     let mut real: Vec<Option<Vec<u8>>> = vec![None; 3];
     let all = async {
         while real.iter().any(Option::is_none) {
-            // A message may be lost: it is said again until all three were heard.
+            // A message may be lost: the requests are repeated until all three answers have arrived.
             for question in &questions {
                 let _ = to_victim.send_message(MESSAGE_KIND, question.clone());
             }
@@ -59,7 +59,7 @@ async fn real_messages() -> Vec<Vec<u8>> {
     real.into_iter().flatten().collect()
 }
 
-/// A changed copy of `message`. Three of four copies keep the header, so that most of them pass the first check.
+/// Modified copy of `message`. Three of four copies keep the header, so most of them pass the first check.
 fn change(rng: &mut Rng, message: &[u8], other: &[u8]) -> Vec<u8> {
     let mut bytes = message.to_vec();
     let first = if rng.below(4) == 0 { 0 } else { 7 };
@@ -135,6 +135,6 @@ async fn changed_messages_never_stop_the_server() {
     let stats = cell.stats();
     println!("{stats:?}");
     assert_eq!(stats.restarts, 0, "{stats:?}");
-    // A machine that stops for a moment may cost one or another.
+    // A stalled machine may lose a few messages.
     assert!(stats.codec_late < 30, "of 3000: {stats:?}");
 }

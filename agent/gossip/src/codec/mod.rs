@@ -1,15 +1,14 @@
-//! Bytes out of chitchat and into it.
+//! Codec: converts chitchat messages to bytes and back.
 //!
-//! chitchat 0.13 keeps its wire codec private; the only thing outside it that encodes and decodes
-//! is its own UDP socket. So each cell has one, the *inner* socket, joined to an *outer* one of
-//! ours on loopback: what chitchat would send is sent to the outer socket and read there as bytes;
-//! bytes from a peer are sent from the outer to the inner socket and read there as an envelope.
+//! chitchat 0.13 keeps its wire codec private. Outside chitchat, only its UDP socket encodes and decodes. So each cell
+//! has one such socket, the *inner* one, connected to an *outer* socket of this crate on loopback. To encode, the inner
+//! socket sends a message to the outer one, which reads it as bytes. To decode, the outer socket sends a peer's bytes
+//! to the inner one, which reads them as an envelope.
 //!
-//! Both ends are `connect`ed to each other, so that the kernel drops what any other process sends
-//! them: unconnected, a local user could silence or confuse gossip. A payload is followed by a
-//! marker (the encoded `BadCluster`, which no peer may send), so that it is known when a payload
-//! turned out not to be decodable. One payload is in flight at a time. All of this is proved once
-//! when it is opened; if it does not work, gossip does not start.
+//! Both sockets are `connect`ed to each other, so the kernel drops datagrams of any other process. Unconnected, a local
+//! user could block or corrupt gossip. Each payload is followed by a marker (the encoded `BadCluster`, which no peer
+//! may send): it shows when a payload could not be decoded. One payload is in flight at a time. A self-test verifies
+//! all of this when the codec is opened; if it fails, gossip does not start.
 
 mod shape;
 mod twin;
@@ -29,16 +28,16 @@ use std::{
 };
 use tokio::{sync::mpsc, time::Instant};
 
-/// Longest datagram, and so the longest message of chitchat.
+/// Longest datagram, and so the longest chitchat message, bytes.
 pub(crate) const MAX_PAYLOAD_BYTES: usize = 65_507;
-/// Loopback delivers within the sending call; a machine that is stopped for a while may not.
+/// Loopback delivers within the sending call, unless the machine stalls.
 const ENCODE_TIMEOUT: Duration = Duration::from_millis(100);
 const DECODE_TIMEOUT: Duration = Duration::from_millis(200);
 const SELF_TEST_TIMEOUT: Duration = Duration::from_secs(2);
-/// Tries without a pause before waiting a millisecond between them.
+/// Attempts without a pause; further attempts are 1 ms apart.
 const QUICK_TRIES: u32 = 4;
 
-/// The marker: no state, no effect on a member that gets it, and never forwarded from a peer.
+/// Marker message: it carries no state, has no effect on a member that receives it, and is never forwarded from a peer.
 fn marker() -> ChitchatEnvelope {
     ChitchatEnvelope {
         version: ProtocolVersion::V1,
@@ -46,22 +45,22 @@ fn marker() -> ChitchatEnvelope {
     }
 }
 
-/// Why the codec cannot be used.
+/// Reason that the codec cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CodecError {
-    /// The system refused something.
+    /// A system call failed.
     #[error("{what}: {source}")]
     System {
         what: &'static str,
         source: io::Error,
     },
-    /// chitchat's socket refused something.
+    /// An operation of chitchat's socket failed.
     #[error("{what}: {reason}")]
     Chitchat { what: &'static str, reason: String },
     /// The local sockets lost a message.
     #[error("the local codec sockets lost a message of {bytes} bytes")]
     Lost { bytes: usize },
-    /// The self-test found that it does not work here.
+    /// The self-test failed.
     #[error("the self-test of the local codec sockets failed: {reason}")]
     SelfTest { reason: String },
 }
@@ -77,21 +76,21 @@ fn chitchat_failed(what: &'static str) -> impl FnOnce(anyhow::Error) -> CodecErr
     }
 }
 
-/// A payload on its way through the inner socket.
+/// Payload in flight through the inner socket.
 struct Pending {
     from: SocketAddr,
     until: Instant,
 }
 
 pub(crate) struct Codec {
-    /// chitchat's: the only thing that encodes and decodes.
+    /// chitchat's socket: it alone encodes and decodes.
     inner: UdpSocket,
-    /// The same socket, for what chitchat offers no way to do.
+    /// Second handle on the inner socket, for operations that chitchat does not offer.
     twin: std::net::UdpSocket,
-    /// Ours. Neither it nor `twin` blocks.
+    /// Socket of this crate. Both `outer` and `twin` are non-blocking.
     outer: std::net::UdpSocket,
     outer_addr: SocketAddr,
-    /// How long a payload may be on its way.
+    /// Longest time of a payload in flight.
     decode_timeout: Duration,
     mark: Vec<u8>,
     pending: Option<Pending>,
@@ -100,7 +99,7 @@ pub(crate) struct Codec {
 }
 
 impl Codec {
-    /// Opens, locks and tests the pair.
+    /// Opens, connects and tests the pair of sockets.
     pub(crate) async fn open() -> Result<Self, CodecError> {
         let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let inner = UdpSocket::open(loopback)
@@ -132,7 +131,7 @@ impl Codec {
             decoded: None,
             buffer: vec![0; MAX_PAYLOAD_BYTES + 1],
         };
-        // What strangers sent before the lock.
+        // Datagrams of other processes from before the sockets were connected.
         drain(&codec.twin, &mut codec.buffer);
         drain(&codec.outer, &mut codec.buffer);
         codec.mark = codec.encode(marker()).await?;
@@ -140,12 +139,12 @@ impl Codec {
         Ok(codec)
     }
 
-    /// The bytes of an envelope.
+    /// Encodes an envelope.
     pub(crate) async fn encode(
         &mut self,
         envelope: ChitchatEnvelope,
     ) -> Result<Vec<u8>, CodecError> {
-        // What an abandoned call left behind.
+        // Remainder of an abandoned call.
         drain(&self.outer, &mut self.buffer);
         let sent = self
             .inner
@@ -165,8 +164,8 @@ impl Codec {
         }
     }
 
-    /// The next envelope that a peer sent, with the address to answer to; `None` once the inbox
-    /// is closed. May be dropped at any await and called again: what is under way is kept.
+    /// Returns the next envelope of a peer, with the address to answer to; `None` once the inbox is closed. Cancel
+    /// safe: a payload in flight is kept for the next call.
     pub(crate) async fn decode_next(
         &mut self,
         inbox: &mut mpsc::Receiver<Inbound>,
@@ -198,7 +197,7 @@ impl Codec {
                 }
                 Ok(Err(e)) => return Err(chitchat_failed("cannot decode")(e)),
                 Err(_) => {
-                    // A late payload must not be taken for the next peer's.
+                    // A late payload must not be attributed to the next peer.
                     drain(&self.twin, &mut self.buffer);
                     self.pending = None;
                     add(&door.counters.codec_late, 1);
@@ -210,7 +209,7 @@ impl Codec {
         }
     }
 
-    /// Hands a payload and the marker to the inner socket, both or neither. Does not wait.
+    /// Passes a payload and the marker to the inner socket, both or neither. Does not wait.
     fn submit(&mut self, next: &Inbound, door: &Door) {
         if !self.is_acceptable(&next.bytes) {
             return door.garbage(next.from);
@@ -234,15 +233,15 @@ impl Codec {
         }
     }
 
-    /// Of the form of a message that a member may send.
+    /// Whether the bytes have the form of a message that a member may send.
     fn is_acceptable(&self, bytes: &[u8]) -> bool {
         let magic = self.mark.first_chunk::<2>();
         bytes.len() <= MAX_PAYLOAD_BYTES
             && magic.is_some_and(|magic| shape::is_acceptable(*magic, bytes))
     }
 
-    /// Proves that messages have the form we know, that the longest payload fits, that strangers
-    /// are kept out, and that the marker comes back as itself.
+    /// Verifies that messages have the expected form, the longest payload fits, other processes are kept out, and the
+    /// marker is decoded as itself.
     async fn self_test(&mut self) -> Result<(), CodecError> {
         let failed = |reason: &str| CodecError::SelfTest {
             reason: reason.to_owned(),
@@ -259,7 +258,7 @@ impl Codec {
             .map_err(system("cannot name a socket"))?;
         let stranger = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))
             .map_err(system("cannot open a socket on loopback"))?;
-        // Refused or dropped: both are right.
+        // The kernel may refuse or drop the datagram.
         let _ = stranger.send_to(&self.mark, inner_addr);
         let longest = vec![0; MAX_PAYLOAD_BYTES];
         self.outer
@@ -291,7 +290,7 @@ impl Codec {
     }
 }
 
-/// One message of each type, without content.
+/// One empty message of each type.
 fn specimens() -> [ChitchatEnvelope; 3] {
     let (digest, delta) = (Default::default(), Default::default());
     [
@@ -314,9 +313,9 @@ fn is_marker(outcome: &RecvOutcome) -> bool {
     matches!(outcome.envelope.message, ChitchatMessage::BadCluster)
 }
 
-/// Reads and forgets whatever waits in a socket.
+/// Discards all datagrams that wait in a socket.
 fn drain(socket: &std::net::UdpSocket, buffer: &mut [u8]) {
-    // Bounded, should someone be able to send faster than we read.
+    // Bounded, in case a process sends faster than this loop reads.
     for _ in 0..10_000 {
         if socket.recv(buffer).is_err() {
             return;

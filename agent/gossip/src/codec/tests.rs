@@ -7,7 +7,7 @@ use std::{
     task::{Context, Poll},
 };
 
-/// A real message with a text of ours in it.
+/// Real message with a given text.
 pub(super) fn syn(text: &str) -> ChitchatEnvelope {
     ChitchatEnvelope {
         version: ProtocolVersion::V1,
@@ -40,7 +40,7 @@ impl Bench {
     pub(super) async fn new() -> Self {
         let (submit, inbox) = mpsc::channel(20_000);
         let mut codec = Codec::open().await.unwrap();
-        // A machine that stops for a moment loses nothing by it.
+        // A stalled machine must lose no message.
         codec.decode_timeout = Duration::from_secs(30);
         Self {
             codec,
@@ -122,7 +122,7 @@ async fn garbage_and_markers_of_peers_are_dropped_and_real_messages_keep_their_s
     assert_eq!((stats.garbage, stats.codec_late), (500, 0));
 }
 
-/// The server drops `recv` whenever its timer fires, and encodes before it calls it again.
+/// The server drops `recv` whenever its timer fires, and encodes before it calls `recv` again.
 #[tokio::test]
 async fn a_dropped_call_loses_nothing() {
     let mut bench = Bench::new().await;
@@ -137,7 +137,7 @@ async fn a_dropped_call_loses_nothing() {
         let outcome = {
             let next = bench.codec.decode_next(&mut bench.inbox, &bench.door);
             let mut next = std::pin::pin!(next);
-            // Polled once, and stopped at its first, second, third or fourth await in turn.
+            // Polled once, and stopped at the first, second, third or fourth await in turn.
             let steps = attempts % 4;
             std::future::poll_fn(|cx| {
                 leave_budget(steps, cx);
@@ -167,7 +167,7 @@ async fn a_dropped_call_loses_nothing() {
     assert_eq!((stats.garbage, stats.codec_late), (0, 0));
 }
 
-/// tokio makes a task pause after 128 operations in a row: uses up all but `left` of them.
+/// tokio makes a task yield after 128 operations in a row. This function uses all but `left` of them.
 fn leave_budget(left: u32, cx: &mut Context<'_>) {
     for _ in left..128 {
         let mut step = std::pin::pin!(tokio::task::coop::consume_budget());
@@ -177,7 +177,7 @@ fn leave_budget(left: u32, cx: &mut Context<'_>) {
     }
 }
 
-/// Another process on this machine knows both ports and what to say.
+/// Another process on this machine has both ports and the message format.
 #[tokio::test]
 async fn what_strangers_on_this_machine_send_does_not_get_in() {
     let mut bench = Bench::new().await;
@@ -193,7 +193,7 @@ async fn what_strangers_on_this_machine_send_does_not_get_in() {
             let mut sent = 0u64;
             while !stop.load(std::sync::atomic::Ordering::Relaxed) {
                 for to in [inner, outer] {
-                    // Refusals of earlier ones come back as errors: that is the lock at work.
+                    // Errors of earlier sends are returned here, because the connected sockets reject them.
                     let _ = stranger.send_to(&forged, to);
                     let _ = stranger.send_to(&mark, to);
                     sent += 2;
@@ -216,7 +216,7 @@ async fn what_strangers_on_this_machine_send_does_not_get_in() {
     let sent = flood.join().unwrap();
     assert!(sent > 1000, "only {sent} were sent");
     println!("2000 messages got through right beside {sent} forged ones");
-    // Nor can another socket take a port's place.
+    // Another socket cannot bind to either port.
     assert!(StdSocket::bind(inner).is_err() && StdSocket::bind(outer).is_err());
 }
 

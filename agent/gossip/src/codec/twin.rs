@@ -4,10 +4,9 @@
 //! `pidfd_getfd` would give one without `unsafe`, but needs Linux 5.6 and is forbidden by the
 //! usual container profiles; reopening `/proc/self/fd/N` does not work for sockets.
 //!
-//! The socket is found by its address among the descriptors of this process. `/proc/self/fd` is
-//! listed by descriptor number, so a descriptor that stays open is always listed. The table
-//! `/proc/self/net/udp` is no substitute: the kernel returns it in pieces, and a row is missing
-//! when other sockets of the host close between two of them.
+//! The socket is found by its address among the descriptors of this process. `/proc/self/fd` is listed by descriptor
+//! number, so a descriptor that stays open is always listed. The table `/proc/self/net/udp` is not a substitute. The
+//! kernel returns the table in pieces, and a row is missing when other sockets of the host close between two of them.
 
 use chitchat::transport::UdpSocket;
 use rustix::{

@@ -1,4 +1,4 @@
-//! What tests inside this crate start members with.
+//! Fixtures for tests inside this crate.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use super::start_with;
@@ -13,7 +13,7 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 const DAY: Duration = Duration::from_secs(86_400);
 const QUICK: Duration = Duration::from_millis(100);
-/// Far shorter than in service.
+/// Far shorter than in production.
 pub(crate) const RESTART_WAIT: Duration = Duration::from_millis(1500);
 
 pub(crate) fn authority() -> Authority {
@@ -45,7 +45,7 @@ pub(crate) fn door() -> Arc<Door> {
     Arc::new(Door::new("c0".parse().unwrap(), QUICK))
 }
 
-/// Says something in every key.
+/// State with a value for every key.
 pub(crate) fn full() -> Published {
     everything()
 }
@@ -57,7 +57,7 @@ pub(crate) fn saying(version: &str) -> Published {
     }
 }
 
-/// A member whose door is at hand.
+/// Starts a member with access to its door.
 pub(crate) async fn start(place: Place, mesh: &Mesh, seeds: Vec<Seed>) -> Cell {
     let texts = text::to_texts(&saying("1")).unwrap();
     let (config, addr) = (config(seeds), mesh.local_addr());

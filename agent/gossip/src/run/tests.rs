@@ -3,8 +3,8 @@ use super::*;
 use crate::{Belief, Gossip};
 use lattice_mesh::Router;
 
-/// A server that dies comes back by itself, as a later generation, with what was last published;
-/// and never more often than allowed.
+/// A server that dies is restarted as a later generation with the last published state, and never more often than
+/// allowed.
 #[tokio::test]
 async fn a_died_server_is_started_again_after_its_wait_as_the_next_generation() {
     let authority = fixture::authority();
@@ -33,7 +33,7 @@ async fn a_died_server_is_started_again_after_its_wait_as_the_next_generation() 
         }
     };
     fixture::until(&a, "the first generation", sees(10, "1")).await;
-    // Its server loses its inbox: to it, a broken transport.
+    // The server loses its inbox, which it sees as a broken transport.
     door.close();
     b.publish(&fixture::saying("2")).unwrap();
     fixture::until(&a, "the second generation", sees(11, "2")).await;

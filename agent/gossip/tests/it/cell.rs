@@ -1,4 +1,4 @@
-//! Cells as their members see them.
+//! Cells from the view of their members.
 
 use crate::common::*;
 use lattice_gossip::{Belief, Boot, Health, JoinError, Load, Power, Published, Verdict};
@@ -43,7 +43,7 @@ async fn three_members_see_each_other_and_everything_each_says() {
         assert!(a2.unreadable.is_empty());
         assert_eq!(member.cell.alive_others(), 2);
     }
-    // What is not said any more is gone everywhere.
+    // An empty state removes all keys everywhere.
     members[2].cell.publish(&Published::default()).unwrap();
     for member in &members {
         until(&member.cell, "nothing said", |s| {
@@ -68,7 +68,7 @@ async fn ten_members_learn_a_changed_key_and_a_death() {
         })
         .await;
     }
-    // Killed, not stopped: nothing says goodbye.
+    // Killed, not stopped: the member does not announce its end.
     let dead = members.remove(4);
     dead.mesh.shutdown(Duration::ZERO).await;
     drop(dead);
@@ -143,7 +143,7 @@ async fn a_control_is_a_member_of_every_cell_and_cells_do_not_mix() {
         matches!(refused, JoinError::AlreadyJoined { .. }),
         "{refused}"
     );
-    // Left, it can be joined again.
+    // A cell that was left can be joined again.
     cells[1].leave().await;
     let again = join(&gossip, &control, config("c1", &[]), "again");
     again.await.unwrap();
@@ -168,7 +168,7 @@ async fn what_cannot_work_is_refused_when_joining() {
     let refused = join(&gossip, &mesh, config("c0", &[]), &long);
     let refused = refused.await.unwrap_err();
     assert!(matches!(refused, JoinError::NotPublishable(_)), "{refused}");
-    // None of them holds the cell.
+    // The failed attempts have not registered the cell.
     let cell = gossip
         .join(&mesh, config("c0", &[]), &saying("x"))
         .await
@@ -176,7 +176,7 @@ async fn what_cannot_work_is_refused_when_joining() {
     assert!(cell.publish(&saying(&long)).is_err());
 }
 
-/// What changes on a node is at control before the next round is due.
+/// A change on a node arrives at control before the next round is due.
 #[tokio::test]
 async fn a_control_is_told_of_a_change_at_once() {
     let authority = authority();
@@ -201,7 +201,7 @@ async fn a_control_is_told_of_a_change_at_once() {
             version(s, Role::Agent, "a0").as_ref() == Some(&said)
         })
         .await;
-        // Changes in quick succession wait for the next round; these come one by one.
+        // Changes in quick succession wait for the next round; these are far enough apart.
         tokio::time::sleep(Duration::from_millis(1700)).await;
     }
 }

@@ -1,14 +1,14 @@
-//! Gossip under attack: from outside the cluster, and from a member gone bad.
+//! Gossip under attack: from outside the cluster, and by a malicious member.
 
 use crate::common::*;
 use lattice_gossip::MESSAGE_KIND;
 use lattice_mesh::{Expect, MessageDropped, Role};
 use std::time::{Duration, Instant};
 
-/// Longer than anything here takes on a busy machine.
+/// Longer than any step takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A message of cell `c0` with any content.
+/// Message of cell `c0` with any content.
 fn of_cell(content: &[u8]) -> bytes::Bytes {
     let mut message = vec![2, b'c', b'0'];
     message.extend_from_slice(content);
@@ -26,7 +26,7 @@ async fn garbage_from_a_member_is_dropped_and_the_cell_goes_on() {
     let mut garbage: Vec<bytes::Bytes> = (0u8..40)
         .map(|n| of_cell(&vec![n; usize::from(n) * 40]))
         .collect();
-    // Nearly right: chitchat's magic number and a type, then nonsense.
+    // Almost valid: chitchat's magic number and a type, then invalid bytes.
     garbage.push(of_cell(&[0x53, 0xb0, 1, 0, 1, 2, 3, 4, 5, 6, 7]));
     garbage.push(of_cell(&[0x53, 0xb0, 1, 3]));
     garbage.push(of_cell(&vec![7; 65_507]));
@@ -58,7 +58,7 @@ async fn garbage_from_a_member_is_dropped_and_the_cell_goes_on() {
                 .await;
             }
         }
-        // It may still be on its way to one of them.
+        // A message may still be on its way to a member.
         let attacked = async {
             while members.iter().any(|m| m.cell.stats().garbage == 0) {
                 tokio::time::sleep(Duration::from_millis(20)).await;
@@ -91,7 +91,7 @@ async fn a_flood_from_one_member_is_cut_to_its_share() {
     peer.connected().await.unwrap();
     let cell = &members[0].cell;
     let (before, started_at) = (cell.stats(), Instant::now());
-    // A busy machine sends no faster than it is let in for a while.
+    // A busy machine may send no faster than the limit for a while.
     let cut = async {
         while cell.stats().over_rate <= 100 {
             match peer.send_message(MESSAGE_KIND, of_cell(b"flood")) {
@@ -109,14 +109,14 @@ async fn a_flood_from_one_member_is_cut_to_its_share() {
         stats.received - before.received,
         stats.over_rate - before.over_rate,
     );
-    // Of it and of the other one: 48 at once, and 16 in each interval.
+    // Both senders together: 48 messages at once, and 16 in each interval.
     let intervals = started_at.elapsed().div_duration_f64(QUICK);
     let share = 2.0 * (48.0 + 16.0 * intervals);
     assert!(heard.saturating_sub(cut) as f64 <= share, "{stats:?}");
     until(cell, "the other one still", |s| alive(s) == 2).await;
 }
 
-/// A quorum member has a good certificate, but no part in gossip; a foreign one has neither.
+/// A quorum member has a valid certificate, but no role in gossip; a foreign process has neither.
 #[tokio::test]
 async fn who_may_not_gossip_is_not_heard() {
     let ours = authority();
@@ -125,7 +125,7 @@ async fn who_may_not_gossip_is_not_heard() {
     let seed = [(good.mesh.local_addr(), Role::Agent)];
     let quorum = member(&ours, Role::Quorum, "q1", &seed).await;
     let foreign = member(&theirs, Role::Agent, "a1", &seed).await;
-    // They try, again and again.
+    // Both keep sending.
     let tried = async {
         while quorum.cell.stats().sent < 10 || foreign.cell.stats().sent < 10 {
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -134,14 +134,14 @@ async fn who_may_not_gossip_is_not_heard() {
     tokio::time::timeout(PATIENCE, tried).await.unwrap();
     assert_eq!(good.cell.stats().received, 0);
     assert_eq!(good.cell.members().len(), 1, "itself");
-    // One who may is heard, through the same door.
+    // A permitted member gets through on the same path.
     let control = member(&ours, Role::Control, "c1", &seed).await;
     until(&good.cell, "the control", |s| alive(s) == 2).await;
     until(&control.cell, "the agent", |s| alive(s) == 2).await;
     assert_eq!(good.cell.members().len(), 2);
 }
 
-/// Messages of another cell that reach the wrong member change nothing there.
+/// Messages of another cell have no effect on a member that receives them.
 #[tokio::test]
 async fn another_cells_messages_are_not_taken() {
     let authority = authority();

@@ -1,4 +1,4 @@
-//! Accounts as text: passwd and group files, and what `getent` prints of them.
+//! Account lines: passwd and group files, and the output of `getent`.
 
 use super::{Answer, Key, LookupError};
 use crate::attempt::LocalUser;
@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Neither its own group again nor root's: membership in group 0 is not passed on to work.
+/// Sets supplementary groups, without the primary group and without group 0: jobs never get root's group.
 pub(super) fn with_groups(user: LocalUser, groups: impl Iterator<Item = u32>) -> LocalUser {
     let groups: BTreeSet<u32> = groups.filter(|gid| *gid != 0 && *gid != user.gid).collect();
     LocalUser {
@@ -15,7 +15,7 @@ pub(super) fn with_groups(user: LocalUser, groups: impl Iterator<Item = u32>) ->
     }
 }
 
-/// The account of `key` in the file at `path`.
+/// Looks up `key` in the passwd file at `path`.
 pub(super) fn read(path: &Path, key: &Key) -> Answer {
     let text = |path: &Path| match std::fs::read(path) {
         Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
@@ -41,7 +41,7 @@ pub(super) fn read(path: &Path, key: &Key) -> Answer {
     }
 }
 
-/// `name:password:gid:member,member`.
+/// Parses `name:password:gid:member,member`; returns the gid if `name` is a member.
 fn member_of(line: &str, name: &str) -> Option<u32> {
     let fields: Vec<&str> = line.split(':').collect();
     let [_, _, gid, members] = fields.as_slice() else {
@@ -51,7 +51,7 @@ fn member_of(line: &str, name: &str) -> Option<u32> {
     is_member.then(|| gid.parse().ok())?
 }
 
-/// `name:password:uid:gid:comment:home:shell`; other lines are left out.
+/// Parses `name:password:uid:gid:comment:home:shell`; `None` for other lines.
 pub(super) fn parse_line(line: &str) -> Option<LocalUser> {
     let fields: Vec<&str> = line.split(':').collect();
     let [name, _, uid, gid, _, home, shell] = fields.as_slice() else {

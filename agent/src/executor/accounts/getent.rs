@@ -1,4 +1,4 @@
-//! Asks the name services by way of `getent`.
+//! Name service queries through `getent`.
 
 use super::files::{parse_line, with_groups};
 use super::{Answer, Key, LookupError};
@@ -7,10 +7,10 @@ use std::process::Stdio;
 use std::time::Duration;
 use tokio::process::Command;
 
-/// Its exit code for a key that is not there.
+/// Exit code of `getent` for a missing key.
 const NOT_FOUND: i32 = 2;
 
-/// The account of `key`, within `deadline`.
+/// Looks up the account of `key` within `deadline`.
 pub(super) async fn ask(getent: &Path, deadline: Duration, key: &Key) -> Answer {
     let (program, text) = (getent.display().to_string(), key.text());
     let failed = |reason: String| LookupError::Failed {
@@ -30,7 +30,8 @@ pub(super) async fn ask(getent: &Path, deadline: Duration, key: &Key) -> Answer 
             Key::Name(name) if user.name == *name => question(getent, &["initgroups", name])
                 .await
                 .map_err(failed)?,
-            // Another spelling, or another domain: the site says that both are the same.
+            // The name service returned another spelling or another domain. The site must state in the user map that
+            // both are the same account.
             Key::Uid(_) | Key::Name(_) => {
                 return Err(failed(format!(
                     "answered with {}; name that account in executor.user_map",
@@ -55,7 +56,7 @@ pub(super) async fn ask(getent: &Path, deadline: Duration, key: &Key) -> Answer 
     })
 }
 
-/// What it prints; `None` where the key is not known. It is killed when this is dropped.
+/// Output of `getent`; `None` if the key is missing. The process is killed when this future is dropped.
 async fn question(getent: &Path, arguments: &[&str]) -> Result<Option<String>, String> {
     let done = Command::new(getent)
         .args(arguments)

@@ -34,14 +34,14 @@ fn only_plain_names_are_asked_for() {
     }
 }
 
-/// Whoever is asked may be slow on a busy machine.
+/// Timeout for programs on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn program(folder: &Path, text: &str) -> PathBuf {
     let (source, path) = (folder.join("text"), folder.join("getent"));
     let text = format!("#!/bin/sh\necho x >> {}/asked\n{text}\n", folder.display());
     std::fs::write(&source, text).unwrap();
-    // By another process: one that this one forks meanwhile would hold it open for writing.
+    // Copied by another process: a child that this process forks meanwhile would hold the file open for writing.
     let mut install = std::process::Command::new("install");
     let done = install.args(["-m", "755"]).args([&source, &path]).status();
     assert!(done.unwrap().success());
@@ -88,7 +88,7 @@ async fn groups_come_with_the_name_but_never_roots() {
 async fn a_directory_that_hangs_is_given_up_and_not_asked_again_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let getent = program(folder.path(), "exec sleep 1000");
-    // Long enough for it to be asked.
+    // Long enough for the program to start.
     let deadline = Duration::from_secs(3);
     let accounts = Accounts::asked_of(getent, deadline);
     let began = Instant::now();

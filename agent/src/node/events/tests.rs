@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const MINUTE: u64 = 60_000;
 const NOW: u64 = 1_795_000_000_000;
 
-/// A clock that stands until it is moved.
+/// Clock that stands still until a test moves it.
 #[derive(Clone)]
 struct Hand(Arc<AtomicU64>);
 
@@ -62,7 +62,7 @@ async fn written(history: &NodeHistory) -> Vec<(String, u32)> {
     all.into_iter().map(of).collect()
 }
 
-/// What was written after `since`, which goes on to the last of it.
+/// Events after `since`, which advances to the last of them.
 async fn written_since(history: &NodeHistory, since: &mut u64) -> Vec<Event> {
     history.write().await;
     let mut all = Vec::new();
@@ -175,8 +175,8 @@ async fn a_week_of_everything_at_once_leaves_the_journal_bounded_and_is_counted_
     }
     let rest = written_since(&history, &mut since).await;
     counted += rest.iter().map(all).sum::<u64>();
-    // There are more harmless things than are followed. Another fault is written all the same, and
-    // so is everything of another kind.
+    // The number of harmless kinds exceeds the limit for merging. Another fault is written nevertheless, and so is
+    // every event of another kind.
     let module = "nvidia".to_owned();
     let cleared = Happening::Cleared {
         by: "ada".to_owned(),
@@ -197,7 +197,7 @@ async fn a_week_of_everything_at_once_leaves_the_journal_bounded_and_is_counted_
     counted += new.iter().map(all).sum::<u64>();
     let new: Vec<Happening> = new.into_iter().map(|event| event.event).collect();
     assert_eq!(new, others);
-    // What waits is written once it is quiet.
+    // Merged events are written once the node is quiet.
     for _ in 0..24 * 6 {
         hand.forward(10 * MINUTE);
         events.look();
@@ -357,7 +357,7 @@ async fn what_happened_while_the_journal_could_not_be_read_is_written_when_it_ca
     };
     assert_eq!(told, [(1, &version("0.1.0")), (2, &version("0.2.0"))]);
     assert_eq!(triggers.try_recv(), Ok(Cause::AgentStart));
-    // And on with that.
+    // Later events continue from that number.
     events.tell(xid(1, 79, Severity::Faulty));
     assert_eq!(written_since(&history, &mut 2).await[0].seq, 3);
 }

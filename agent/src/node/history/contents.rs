@@ -1,4 +1,4 @@
-//! Preimages by digest, as files. Whoever reads one verifies it.
+//! Preimages by digest, as files. Every reader verifies them.
 
 use super::journal::{Limits, make_folder};
 use crate::attempt::write_durably;
@@ -9,14 +9,14 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// Longest preimage that is read back: the largest known one has some 40 KiB.
+/// Longest preimage that is read back, bytes: the largest known one has about 40 KiB.
 const MOST_BYTES: u64 = 4 << 20;
 
-/// The folder of preimages.
+/// Folder of preimages.
 #[derive(Debug)]
 pub(super) struct Contents {
     folder: PathBuf,
-    /// The last entry that names a digest, and what its file takes (0: there is none).
+    /// For each digest, the last entry that references it, and the size of its file (0: no file).
     named: BTreeMap<Digest, Named>,
     bytes: u64,
 }
@@ -36,7 +36,7 @@ impl Contents {
         }
     }
 
-    /// Counts what is there; files of no entry are removed.
+    /// Measures existing files, and removes files without an entry.
     pub(super) fn look(&mut self) -> io::Result<()> {
         let listed = match std::fs::read_dir(&self.folder) {
             Ok(listed) => listed,
@@ -58,13 +58,13 @@ impl Contents {
         Ok(())
     }
 
-    /// An entry names `digest`.
+    /// Records that entry `seq` references `digest`.
     pub(super) fn name(&mut self, digest: Digest, seq: u64) {
         let named = self.named.entry(digest).or_default();
         named.last = named.last.max(seq);
     }
 
-    /// Writes a preimage durably, unless it is there.
+    /// Writes a preimage durably, unless its file exists.
     pub(super) fn store(&mut self, digest: Digest, bytes: &[u8]) -> io::Result<()> {
         let path = path(&self.folder, &digest);
         if !path.is_file() {
@@ -78,7 +78,7 @@ impl Contents {
         Ok(())
     }
 
-    /// Writes a preimage that entries name, where it was lost.
+    /// Writes a preimage again if entries reference it.
     pub(super) fn restore(&mut self, digest: Digest, bytes: &[u8]) -> io::Result<()> {
         match self.named.contains_key(&digest) {
             true => self.store(digest, bytes),
@@ -86,8 +86,8 @@ impl Contents {
         }
     }
 
-    /// Removes what no entry from `first_kept` on names, and the oldest of the rest where it is
-    /// too much; never what is `needed` to go on.
+    /// Removes preimages that no entry from `first_kept` on references, then the oldest others until the limit is met.
+    /// Preimages in `needed` stay.
     pub(super) fn prune(&mut self, first_kept: u64, needed: &[Digest], limits: &Limits) {
         let mut oldest_first: Vec<(u64, Digest)> = self
             .named
@@ -112,8 +112,8 @@ fn path(folder: &Path, digest: &Digest) -> PathBuf {
     folder.join(digest.to_string())
 }
 
-/// The verified preimage, and what it says. One that is not what its name says is removed: the
-/// next read that finds the class so writes it again.
+/// Reads and verifies a preimage. A file that does not match its digest is removed: the next read that finds the class
+/// in that state writes the file again.
 pub(super) fn read(folder: &Path, digest: &Digest) -> Option<(Bytes, ClassRecord)> {
     let path = path(folder, digest);
     let mut bytes = Vec::new();

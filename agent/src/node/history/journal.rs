@@ -1,8 +1,10 @@
-//! The journal on disk: segments of lines, and the preimages that they name.
+//! History journal on disk: segments of lines, and the preimages that they reference.
 //!
-//! `<data>/history/<number>.jsonl` are the segments; each begins with a checkpoint, so that the
-//! oldest can go at any time. `content/<digest>` are preimages, `journal` holds the journal's name,
-//! `<number>.damaged` is a segment as it was found when something had changed it.
+//! - `<data>/history/<number>.jsonl`: segments. Each begins with a checkpoint, so that the oldest can be removed at any
+//!   time.
+//! - `content/<digest>`: preimages.
+//! - `journal`: id of the journal.
+//! - `<number>.damaged`: a segment as found, if its content had been altered.
 
 use super::contents::Contents;
 use super::line::{Scan, encode, scan};
@@ -16,23 +18,23 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-/// A segment is full with this share of all events: those that make room go by segments.
+/// A segment is full when it holds this fraction of the event limit: events are removed by segments.
 const EVENT_SEGMENTS: u64 = 8;
 
-/// Bounds of the journal.
+/// Limits of the journal.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// Bytes of all segments. Where they are too many, events go before entries do.
+    /// Bytes of all segments. Beyond the limit, events are removed before entries.
     pub bytes: u64,
     /// Entries in all segments.
     pub entries: u64,
-    /// Events in all segments: they make room by themselves, and never cost an entry.
+    /// Events in all segments. Events displace events only, never an entry.
     pub events: u64,
-    /// Bytes of one segment: what is dropped at once.
+    /// Bytes of one segment: the unit of removal.
     pub segment_bytes: u64,
     /// Bytes of all preimages.
     pub content_bytes: u64,
-    /// Lines kept in memory while they cannot be written.
+    /// Lines kept in memory while the disk fails.
     pub waiting: usize,
 }
 
@@ -49,12 +51,12 @@ impl Default for Limits {
     }
 }
 
-/// A file of lines.
+/// Segment: a file of lines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Segment {
     pub(super) number: u64,
     pub(super) path: PathBuf,
-    /// First and last number, if it has any.
+    /// First and last record number in the segment, if it has any.
     pub(super) span: Option<(u64, u64)>,
     pub(super) entries: u64,
     pub(super) events: u64,
@@ -65,31 +67,30 @@ pub(super) struct Segment {
 pub(super) struct Journal {
     folder: PathBuf,
     limits: Limits,
-    /// Names the journal.
+    /// Id of the journal.
     pub(super) id: u64,
     is_named: bool,
     pub(super) segments: Vec<Segment>,
-    /// Of the last segment; `None` where the next line begins a new one.
+    /// File of the last segment; `None` if the next line starts a new segment.
     open: Option<File>,
-    /// Of everything that was taken, written or not.
+    /// State after all accepted lines, written or not.
     pub(super) checkpoint: Checkpoint,
     pub(super) contents: Contents,
-    /// Segments that something had changed.
+    /// Number of segments found altered.
     pub(super) damaged: usize,
 }
 
-/// A journal with what is in it.
+/// Journal with its newest records.
 pub(super) struct Found {
     pub(super) journal: Journal,
-    /// The newest.
+    /// Newest records, oldest first.
     pub(super) records: VecDeque<Record>,
     most: usize,
 }
 
 impl Journal {
-    /// Reads everything, cuts off what was not written to its end, and sets aside what was changed.
-    /// `new_id` names it where it has no name yet, `newest` entries at most are handed out. Nothing
-    /// is made where there is no folder.
+    /// Reads all segments, truncates a partial last line, and sets altered segments aside. `new_id` becomes the id of a
+    /// journal without one. At most `newest` records are returned. Nothing is created if the folder does not exist.
     pub(super) fn open(
         folder: &Path,
         limits: Limits,
@@ -120,7 +121,7 @@ impl Journal {
         Ok(found)
     }
 
-    /// The last segment goes on, if it is whole.
+    /// Reopens the last segment for appending, if its size is as expected.
     fn reopen(&mut self) {
         self.open = self.segments.last().and_then(|last| {
             let mut options = OpenOptions::new();
@@ -130,8 +131,7 @@ impl Journal {
         });
     }
 
-    /// Writes the preimages, then the lines, and waits for the disk. Of lines that fail none is
-    /// written.
+    /// Writes the preimages, then the lines, and flushes them. On failure, none of the lines is written.
     pub(super) fn append(&mut self, lines: &[Line], new: &[(Digest, Bytes)]) -> io::Result<()> {
         make_folder(&self.folder)?;
         if !self.is_named {
@@ -153,7 +153,7 @@ impl Journal {
             return Err(io::Error::other("no segment is open"));
         };
         if let Err(error) = file.write_all(&bytes).and_then(|()| file.sync_data()) {
-            // What was written of it must not be taken for a line, nor be written twice.
+            // A partial write must not be read as a line, nor be written twice.
             if file.set_len(segment.bytes).is_err() {
                 self.open = None;
             }
@@ -168,14 +168,14 @@ impl Journal {
         Ok(())
     }
 
-    /// What was dropped unwritten is part of what follows: the next line begins a new segment,
-    /// whose checkpoint has it.
+    /// Accounts for lines that were dropped unwritten: the next line starts a new segment, and its checkpoint includes
+    /// them.
     pub(super) fn skip(&mut self, dropped: &[Line]) {
         dropped.iter().for_each(|line| self.checkpoint.fold(line));
         self.open = None;
     }
 
-    /// Begins a new segment where there is none, or the last one is full.
+    /// Starts a new segment if none is open or the last one is full.
     fn make_room(&mut self, more: u64) -> io::Result<()> {
         let last = self.segments.last();
         let is_full = |last: &Segment| {
@@ -203,8 +203,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Drops what is beyond the bounds: events, then the oldest segments, and the preimages that
-    /// only they named.
+    /// Applies the limits: removes events, then the oldest segments, then preimages without a reference.
     fn prune(&mut self) {
         self.thin_out();
         let mut gone = 0;
@@ -225,8 +224,8 @@ impl Journal {
         self.contents.prune(first_kept, &needed, &self.limits);
     }
 
-    /// Drops the oldest events beyond their bound, and those whose bytes would cost entries; leaves
-    /// the entries beside them.
+    /// Removes the oldest events beyond their limit, and events in favour of entries while the journal is too large.
+    /// Entries of the same segments stay.
     fn thin_out(&mut self) {
         loop {
             let is_too_much = sum(&self.segments, |segment| segment.events) > self.limits.events
@@ -251,13 +250,13 @@ impl Journal {
         }
     }
 
-    /// The lowest number that is kept; 0 while there is none.
+    /// Lowest record number on disk; 0 if there is none.
     pub(super) fn first_kept(&self) -> u64 {
         let mut spans = self.segments.iter().filter_map(|segment| segment.span);
         spans.next().map_or(0, |(first, _)| first)
     }
 
-    /// The highest number on the disk; 0 while there is none.
+    /// Highest record number on disk; 0 if there is none.
     pub(super) fn last(&self) -> u64 {
         let mut spans = self
             .segments
@@ -269,7 +268,7 @@ impl Journal {
 }
 
 impl Found {
-    /// Takes in a segment as it is found.
+    /// Reads one segment.
     fn take(&mut self, number: u64, path: PathBuf) -> io::Result<()> {
         let bytes = read_bounded(&path, &self.journal.limits)?;
         let scan = scan(&bytes);
@@ -293,7 +292,7 @@ impl Found {
                 bytes = torn,
                 "the journal's last line was not written to its end; cut off"
             );
-            // Where this fails nothing is appended to it.
+            // If the truncation fails, the segment is not appended to.
             let file = OpenOptions::new().write(true).open(&segment.path);
             let _ = file.and_then(|file| file.set_len(scan.good_bytes));
         }
@@ -312,7 +311,7 @@ impl Found {
     }
 }
 
-/// What is told of a line to others.
+/// Record of a line, if the line is visible to callers.
 pub(super) fn record(line: Line) -> Option<Record> {
     match line {
         Line::Entry(entry) => Some(Record::Entry(entry)),
@@ -346,7 +345,7 @@ fn note(segment: &mut Segment, contents: &mut Contents, line: &Line) {
             segment.events += 1;
             segment.reaches(event.seq);
         }
-        // What a newer agent wrote goes with its segment, as an entry would.
+        // A line of a newer agent version is removed with its segment, as an entry is.
         Line::Other(_) => segment.entries += 1,
         Line::Boot { .. } => {}
     }
@@ -359,8 +358,7 @@ impl Segment {
     }
 }
 
-/// Writes a segment anew without its events; removes it where nothing is left, and says so with
-/// `false`.
+/// Rewrites a segment without its events. Removes the file and returns `false` if no entry is left.
 fn without_events(segment: &mut Segment, limits: &Limits) -> io::Result<bool> {
     let bytes = read_bounded(&segment.path, limits)?;
     let scan = scan(&bytes);
@@ -391,7 +389,7 @@ fn without_events(segment: &mut Segment, limits: &Limits) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Keeps a changed segment as it was found, and its good lines in its place.
+/// Keeps an altered segment as a `.damaged` file, and replaces the segment by its valid lines.
 fn set_aside(segment: &Segment, scan: &Scan, bytes: &[u8]) {
     let aside = segment.path.with_extension("damaged");
     tracing::error!(
@@ -409,7 +407,7 @@ fn set_aside(segment: &Segment, scan: &Scan, bytes: &[u8]) {
     }
 }
 
-/// Every segment, oldest first.
+/// All segments, oldest first.
 fn numbered(folder: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
     let listed = match std::fs::read_dir(folder) {
         Ok(listed) => listed,
@@ -429,7 +427,7 @@ fn numbered(folder: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
     Ok(all)
 }
 
-/// A segment's bytes; of one that somebody made larger than any of ours the rest is left out.
+/// Reads a segment. Content beyond the size of any valid segment is ignored.
 pub(super) fn read_bounded(path: &Path, limits: &Limits) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let most = limits.segment_bytes.saturating_mul(4).max(4 << 20);
@@ -446,7 +444,7 @@ fn read_id(path: &Path) -> io::Result<Option<u64>> {
     }
 }
 
-/// Makes a folder of the agent's user alone.
+/// Creates a folder with mode 0700.
 pub(super) fn make_folder(path: &Path) -> io::Result<()> {
     std::fs::DirBuilder::new()
         .recursive(true)

@@ -1,16 +1,16 @@
-//! A line of the journal as bytes, and a file of them.
+//! Journal line encoding, and the scan of a file of lines.
 //!
-//! `<16 hex digits> <JSON>\n`; the digits are the first eight bytes of the JSON's blake3. A line
-//! can be read by a person and by `cut -c18- | jq`.
+//! Format: `<16 hex digits> <JSON>\n`. The digits are the first eight bytes of the JSON's BLAKE3 hash. To read the
+//! lines: `cut -c18- | jq`.
 
 use lattice_hwprobe::history::Line;
 use std::io;
 use std::ops::Range;
 
-/// Digits of the checksum.
+/// Number of checksum digits.
 const SUM: usize = 16;
 
-/// The bytes of a line.
+/// Encodes a line.
 pub(super) fn encode(line: &Line) -> io::Result<Vec<u8>> {
     let json = serde_json::to_vec(line)?;
     let mut bytes = sum(&json).into_bytes();
@@ -26,7 +26,7 @@ fn sum(json: &[u8]) -> String {
     hex
 }
 
-/// `None`: cut off, changed, or not ours.
+/// Decodes a line; `None` if the line is partial, altered or unknown.
 fn decode(bytes: &[u8]) -> Option<Line> {
     let (found, rest) = bytes.split_at_checked(SUM)?;
     let json = rest.strip_prefix(b" ")?;
@@ -36,17 +36,17 @@ fn decode(bytes: &[u8]) -> Option<Line> {
     serde_json::from_slice(json).ok()
 }
 
-/// What a file of lines holds.
+/// Result of a scan.
 #[derive(Debug, Default)]
 pub(super) struct Scan {
-    /// The good ones, in order, with where each is.
+    /// Valid lines in order, each with its byte range.
     pub(super) lines: Vec<(Line, Range<usize>)>,
-    /// Bytes up to the end of the last good line.
+    /// Bytes up to the end of the last valid line.
     pub(super) good_bytes: u64,
-    /// Bad lines with good ones after them: something changed the file. What is bad at the end
-    /// was cut off while it was written, and is not counted.
+    /// Number of invalid lines before a valid one: the file was altered. Invalid data at the end is a partial write,
+    /// and not counted.
     pub(super) damaged: usize,
-    /// Whether anything is there after the last good line.
+    /// Whether data follows the last valid line.
     pub(super) is_torn: bool,
 }
 
@@ -104,7 +104,7 @@ mod tests {
             let mut changed = whole.clone();
             changed[at] ^= 1;
             let scan = scan(&changed);
-            // A line whose end is gone takes the next one with it.
+            // A line without its line feed makes the next line invalid too.
             let lost = if at % line == line - 1 && at / line < 2 {
                 2
             } else {

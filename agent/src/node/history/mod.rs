@@ -1,8 +1,8 @@
-//! The node's own history, changes and what else happened: kept over restarts, told by number, never in the way of anything.
+//! Node history: inventory changes and other events, numbered, kept across restarts, and never a delay for the agent.
 //!
-//! [`lattice_hwprobe::history`] decides what is entered. Here it is written down
-//! ([`journal`]), by a task of its own: whoever publishes something only leaves it here. Where the
-//! disk refuses, entries wait in memory, up to a bound, and [`Status`] says so.
+//! [`lattice_hwprobe::history`] decides on the entries. Here a separate task writes them to the disk ([`journal`]);
+//! publishers only queue them. While the disk fails, entries wait in memory up to a limit, and [`Status`] reports the
+//! fault.
 
 mod contents;
 mod journal;
@@ -24,55 +24,55 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 
-/// Between two tries at a disk that refused.
+/// Pause between two writes to a disk that failed.
 const RETRY: Duration = Duration::from_secs(5);
-/// Between two looks whether there is room: a full disk is said before something is lost by it.
+/// Interval of disk space checks: a full disk is reported before an entry is lost.
 const LOOK: Duration = Duration::from_secs(60);
-/// Less room than this is none: an entry and its preimage take up to some 100 KiB.
+/// Least free space, bytes: an entry and its preimage take up to about 100 KiB.
 const ROOM_BYTES: u64 = 256 << 10;
-/// Entries and events kept in memory, so that who asks for the newest does not wait for the disk.
+/// Number of records kept in memory, so that requests for the newest do not wait for the disk.
 const RECENT: usize = 256;
-/// How long the agent's end waits for the disk.
+/// Longest wait for the disk when the agent stops.
 const FLUSH: Duration = Duration::from_secs(2);
-/// How long who asks waits for their turn at the disk.
+/// Longest wait of a request for its turn at the disk.
 const TURN: Duration = Duration::from_secs(5);
 
-/// What everybody may know of the journal.
+/// Public status of the journal.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Status {
-    /// Names the journal.
+    /// Id of the journal.
     pub journal: u64,
-    /// The last entry or event on the disk; 0 before the first.
+    /// Last entry or event on disk; 0 before the first.
     pub last: u64,
-    /// Why entries cannot be written, if so.
+    /// Reason that entries cannot be written, if there is one.
     pub fault: Option<String>,
-    /// Whether a part of it was found changed.
+    /// Whether a part of the journal was found altered.
     pub damaged: bool,
 }
 
-/// Where it is kept, and what is injected.
+/// Settings of the history.
 #[derive(Debug, Clone)]
 pub struct HistorySettings {
-    /// Its folder; made with the first entry.
+    /// Folder of the journal; created with the first entry.
     pub folder: PathBuf,
-    /// Its bounds.
+    /// Limits of the journal.
     pub limits: Limits,
-    /// Random: the name of a journal that begins.
+    /// Random id for a new journal.
     pub new_id: u64,
 }
 
-/// The history as it was found, to go on from.
+/// Restored state of the history.
 #[derive(Debug)]
 pub struct Restored {
-    /// Where every class stands.
+    /// State of each class.
     pub history: History,
-    /// The preimages of what is published, as far as they are kept.
+    /// Available preimages of the published classes.
     pub preimages: Vec<(Class, Digest, Bytes)>,
-    /// The newest of what was written, oldest first.
+    /// Newest records on disk, oldest first.
     pub newest: Vec<Record>,
 }
 
-/// A handle; they all mean the same history.
+/// Handle on the history. Clones share the state.
 #[derive(Debug, Clone)]
 pub struct NodeHistory(Arc<Shared>);
 
@@ -82,34 +82,34 @@ struct Shared {
     limits: Limits,
     new_id: u64,
     state: Mutex<State>,
-    /// Who goes on from a journal that could not be read at the start.
+    /// Continuation for a journal that could not be read at the start.
     resume: OnceLock<Resume>,
-    /// Taken by whoever writes; held for as long as the disk takes. `None`: what is on the disk
-    /// could not be read yet, and nothing is added to it.
+    /// Locked by the writer for as long as the disk takes. `None`: the content of the disk is not readable yet, and
+    /// nothing is appended.
     journal: tokio::sync::Mutex<Option<Journal>>,
     wake: Notify,
     status: watch::Sender<Status>,
-    /// One reader of the disk at a time: a disk that hangs must not take every thread.
+    /// Permits one reader of the disk at a time: a hung disk must not block every thread.
     reading: Arc<Semaphore>,
 }
 
-/// Never held over anything that waits.
+/// State in memory, never locked across an await or a blocking call.
 #[derive(Debug, Default)]
 struct State {
-    /// Whether there is a journal to go on from.
+    /// Whether a journal has been read to continue from.
     is_open: bool,
     waiting: VecDeque<Waiting>,
-    /// Preimages of what was published before: the next write finds out whether one was lost.
+    /// Preimages of earlier publications: the next write restores those that are missing on disk.
     again: Vec<(Digest, Bytes)>,
-    /// Lines that were dropped since the last write, which its checkpoint must have. Without a
-    /// journal nothing is made of them.
+    /// Lines dropped since the last write, which its checkpoint must include. Empty while no journal is open.
     dropped: Vec<Line>,
-    /// How many were, events as well, since something was written.
+    /// Number of lines, events included, dropped since the last write.
     lost: u64,
     recent: VecDeque<Record>,
     segments: Vec<Segment>,
     first_kept: u64,
-    /// As in [`Status`], which is told when a write is over: by then what was written waits no more.
+    /// Values as in [`Status`], which changes only after a whole write. From then on, written lines are no longer in
+    /// `waiting`.
     journal: u64,
     last: u64,
 }
@@ -121,8 +121,8 @@ struct Waiting {
 }
 
 impl NodeHistory {
-    /// Reads what is there; blocks on the disk. Where it cannot be read, the node goes on without:
-    /// nothing is known of before, and nothing is written until it can.
+    /// Reads the journal; blocks on the disk. If it cannot be read, the node starts with an empty history, and nothing
+    /// is written until the journal is readable.
     pub fn open(settings: HistorySettings) -> (Self, Restored) {
         let HistorySettings {
             folder,
@@ -165,18 +165,18 @@ impl NodeHistory {
         (Self(Arc::new(shared)), restored)
     }
 
-    /// Whole between statements, so a panic elsewhere does not spoil it.
+    /// Locks the state, which is consistent between statements, so a panic elsewhere leaves it valid.
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.state.lock()
     }
 
-    /// How it stands, whenever that changes.
+    /// Status, with notification of changes.
     pub fn status(&self) -> watch::Receiver<Status> {
         self.0.status.subscribe()
     }
 
-    /// Leaves `lines` to be written, with the preimages of what they publish, and of what was
-    /// published before where nobody has it any more. Does not wait.
+    /// Queues `lines` for the disk, with the preimages that they publish, and preimages of earlier publications that
+    /// may be missing. Does not wait.
     pub fn record(&self, lines: Vec<Line>, mut preimages: Vec<(Digest, Bytes)>) {
         if lines.is_empty() && preimages.is_empty() {
             return;
@@ -200,7 +200,7 @@ impl NodeHistory {
             }
         }
         while state.waiting.len() > self.0.limits.waiting {
-            // Events go first: what they said is in the log, and nothing rests on them.
+            // Events are dropped first: the log contains them, and no other record depends on them.
             let is_event = |waiting: &Waiting| matches!(waiting.line, Line::Event(_));
             let at = state.waiting.iter().position(is_event);
             if let Some(lost) = state.waiting.remove(at.unwrap_or(0)) {
@@ -217,7 +217,7 @@ impl NodeHistory {
         self.0.wake.notify_one();
     }
 
-    /// Writes what is left here, for as long as the agent runs.
+    /// Writes queued lines for as long as the agent runs.
     pub async fn run(self) {
         loop {
             self.write().await;
@@ -225,13 +225,13 @@ impl NodeHistory {
             let pause = if is_faulty { RETRY } else { LOOK };
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
-                // What comes while the disk refuses waits for the next try.
+                // While the disk fails, lines wait for the next attempt.
                 () = self.0.wake.notified(), if !is_faulty => {}
             }
         }
     }
 
-    /// Writes what is left, at the end; a disk that does not answer is not waited for long.
+    /// Writes queued lines when the agent stops, with a bound on the wait for the disk.
     pub async fn flush(&self) {
         let _ = tokio::time::timeout(FLUSH, self.write()).await;
     }
@@ -245,7 +245,7 @@ impl NodeHistory {
     }
 
     fn write_blocking(&self) {
-        // One that still waits for the disk writes the rest when it comes back.
+        // A write that still waits for the disk includes the new lines afterwards.
         let Ok(mut journal) = self.0.journal.try_lock() else {
             return;
         };
@@ -277,8 +277,7 @@ impl NodeHistory {
         }
     }
 
-    /// Writes preimages of what was published before and is not there any more: one was damaged, or
-    /// somebody removed it.
+    /// Writes preimages of earlier publications that are missing on disk, because one was damaged or removed.
     fn restore_lost(&self, journal: &mut Journal) -> std::io::Result<()> {
         let again = self.state().again.clone();
         for (digest, bytes) in again {
@@ -288,7 +287,7 @@ impl NodeHistory {
         Ok(())
     }
 
-    /// `lines` are on the disk: the first of those that wait, less what was dropped meanwhile.
+    /// Removes `lines`, which are on disk, from the queue; some may have been dropped meanwhile.
     fn written(&self, journal: &Journal, lines: Vec<Line>) {
         let mut state = self.state();
         for line in &lines {
@@ -336,13 +335,13 @@ impl NodeHistory {
         });
     }
 
-    /// The next turn at the disk; `None` where whoever has it does not come back.
+    /// Waits for a turn at the disk; `None` if the present reader does not return in time.
     async fn turn(&self) -> Option<OwnedSemaphorePermit> {
         let turn = self.0.reading.clone().acquire_owned();
         tokio::time::timeout(TURN, turn).await.ok()?.ok()
     }
 
-    /// The preimage of an earlier record; `None` also where the disk does not answer.
+    /// Preimage of an earlier record; `None` also if the disk does not answer.
     pub async fn content(&self, digest: Digest) -> Option<Bytes> {
         let waits = {
             let state = self.state();
@@ -366,7 +365,7 @@ impl NodeHistory {
 }
 
 impl State {
-    /// There is a journal, and this is the newest of it.
+    /// Sets the state of an opened journal with its newest records.
     fn found(&mut self, journal: &Journal, newest: VecDeque<Record>) {
         self.is_open = true;
         self.see(journal);
@@ -389,8 +388,8 @@ impl State {
     }
 }
 
-/// Whether there is room for the next entry. A folder that is not there yet has as much as the one
-/// it will be in.
+/// Checks that the disk has space for the next entry. For a missing folder, the check applies to its nearest existing
+/// parent.
 fn room(folder: &std::path::Path) -> std::io::Result<()> {
     let mut at = folder;
     let stat = loop {
@@ -403,7 +402,7 @@ fn room(folder: &std::path::Path) -> std::io::Result<()> {
         }
     };
     let is_full = stat.f_bavail.saturating_mul(stat.f_frsize) < ROOM_BYTES;
-    // Where inodes are not counted there are none to run out of.
+    // A filesystem without an inode count cannot run out of inodes.
     let no_inode = stat.f_files > 0 && stat.f_favail == 0;
     if is_full || no_inode {
         return Err(std::io::ErrorKind::StorageFull.into());

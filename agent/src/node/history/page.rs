@@ -1,4 +1,4 @@
-//! The history by pages, for whoever asks over the mesh.
+//! History pages for requests over the mesh.
 
 use super::journal::{read_bounded, record};
 use super::line::scan;
@@ -12,24 +12,24 @@ use std::path::PathBuf;
 const MOST: usize = 1000;
 /// Most bytes of a page; one entry always fits.
 const MOST_BYTES: usize = 256 << 10;
-/// Most bytes of entries that wait for the disk and are shown.
+/// Most bytes of unwritten entries in a page.
 const MOST_UNWRITTEN_BYTES: usize = 64 << 10;
 
-/// Where the next entries are.
+/// Source of the next entries.
 enum Source {
     Memory(Vec<Record>),
     Disk(PathBuf),
 }
 
 impl NodeHistory {
-    /// Entries and events after `since` that are on the disk, and those that wait for it.
+    /// Entries and events on disk after `since`, and those that wait for the disk.
     ///
     /// # Errors
     /// The disk could not be read, or does not answer.
     pub async fn page(&self, wanted: GetHistory) -> Result<HistoryPage, String> {
         let GetHistory { since, most } = wanted;
         let most = usize::try_from(most).unwrap_or(MOST).clamp(1, MOST);
-        // At one moment: what is not on the disk yet is among what waits for it.
+        // Under one lock: an entry that is not on disk yet is in the queue.
         let (source, unwritten, first_kept, journal, last) = {
             let state = self.state();
             let (source, unwritten) = (state.source(since), state.unwritten());
@@ -79,13 +79,13 @@ impl NodeHistory {
     }
 }
 
-/// What is told of the journal has one.
+/// Record number; records of the journal have one.
 fn number(record: &Record) -> u64 {
     record.seq().unwrap_or_default()
 }
 
 impl State {
-    /// A page never goes beyond one segment: the next one asks for the next.
+    /// Source of the records after `since`. A page never spans two segments: the next request reads the next one.
     fn source(&self, since: u64) -> Source {
         let oldest = self.recent.front().map(number);
         let is_recent = oldest.is_none_or(|oldest| oldest <= since.saturating_add(1));
@@ -104,7 +104,7 @@ impl State {
     }
 }
 
-/// As many as fit, at least one, and the number of the last.
+/// JSON list of as many records as fit, at least one, and the number of the last.
 fn json_list(
     records: impl Iterator<Item = Record>,
     most_bytes: usize,

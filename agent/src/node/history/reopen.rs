@@ -1,4 +1,4 @@
-//! A journal that could not be read at the start, and can be later.
+//! Journals that were unreadable at the start and become readable later.
 
 use super::contents;
 use super::journal::Journal;
@@ -7,7 +7,7 @@ use lattice_hwprobe::history::{Event, Folded, Happening, History, Line, Record};
 use std::collections::VecDeque;
 use std::path::Path;
 
-/// Goes on from what was found. It holds whatever must be held so that nobody leaves lines meanwhile.
+/// Continuation for a reopened journal. It locks whatever is necessary to keep writers out meanwhile.
 type GoOn = dyn Fn(&NodeHistory, Reopened<'_>) + Send + Sync;
 
 pub(super) struct Resume(Box<GoOn>);
@@ -18,7 +18,7 @@ impl std::fmt::Debug for Resume {
     }
 }
 
-/// A journal that can be read at last.
+/// Journal that has become readable.
 #[derive(Debug)]
 pub struct Reopened<'j> {
     journal: &'j Journal,
@@ -27,8 +27,8 @@ pub struct Reopened<'j> {
 }
 
 impl Reopened<'_> {
-    /// What to go on from, and the events that still wait and need other numbers. Entries that wait
-    /// were made of a node of which nothing was known, and the next read makes them anew.
+    /// Returns the state to continue from, and the waiting events, which need new numbers. Waiting entries are
+    /// discarded: they were compared with an empty history, and the next read creates them again.
     pub fn take(self, history: &NodeHistory) -> (Restored, Vec<Folded<Happening>>) {
         let mut state = history.state();
         state.found(self.journal, self.records);
@@ -52,7 +52,7 @@ fn folded(event: Event) -> Folded<Happening> {
     }
 }
 
-/// Where every class stands by a journal; nothing without one.
+/// State of each class according to the journal; empty without one.
 pub(super) fn restore(
     folder: &Path,
     journal: Option<&Journal>,
@@ -74,13 +74,13 @@ pub(super) fn restore(
 }
 
 impl NodeHistory {
-    /// Who goes on where the journal can be read at last: numbers and states are its own, not those
-    /// that were made up without it. The first who is named is.
+    /// Registers the continuation for a journal that becomes readable later. Numbers and states then come from the
+    /// journal, not from the replacement in memory. Only the first registration counts.
     pub fn goes_on_with(&self, go_on: impl Fn(&Self, Reopened<'_>) + Send + Sync + 'static) {
         let _ = self.0.resume.set(Resume(Box::new(go_on)));
     }
 
-    /// Tries again what could not be read. With nobody to go on from it there is nothing to try.
+    /// Tries again to open the journal. Without a registered continuation, returns `None`.
     pub(super) fn reopen(&self) -> Option<Journal> {
         let resume = self.0.resume.get()?;
         let shared = &self.0;

@@ -17,7 +17,7 @@ fn open(folder: &Path) -> (NodeHistory, Restored) {
     })
 }
 
-/// One more change of a class of 40 keys, as an agent leaves it here.
+/// Queues one more change of a class with 40 keys, as an agent does.
 fn change(history: &NodeHistory, machine: &mut History, version: u64) {
     let mut nic = ClassRecord::new(Class::Nic);
     for n in 0..40 {
@@ -94,7 +94,7 @@ async fn what_waits_is_shown_apart_and_is_not_numbered_as_kept() {
     assert!(history.content(Digest([1; 32])).await.is_none());
 }
 
-/// What is on the disk is told of when the whole write is over, a moment after it waits no more.
+/// A written line leaves the queue a moment before the status changes.
 #[tokio::test]
 async fn what_was_just_written_is_on_the_page_before_it_is_told_of() {
     let folder = tempfile::tempdir().unwrap();
@@ -212,7 +212,7 @@ async fn a_preimage_that_was_lost_is_written_again_when_the_class_is_read_again(
         }
         let (history, restored) = open(folder.path());
         assert!(restored.preimages.is_empty());
-        // The next read finds what was published before: no line, and the preimage.
+        // The next read finds the published state: no line, but the preimage.
         history.record(Vec::new(), vec![(digest, bytes.clone())]);
         assert_eq!(history.content(digest).await.as_ref(), Some(&bytes));
         history.write().await;
@@ -220,7 +220,7 @@ async fn a_preimage_that_was_lost_is_written_again_when_the_class_is_read_again(
         let (_, restored) = open(folder.path());
         assert_eq!(restored.preimages, [(Class::Nic, digest, bytes.clone())]);
     }
-    // What no entry names is not kept.
+    // A preimage without an entry is not kept.
     let (history, _) = open(folder.path());
     history.record(Vec::new(), vec![(Digest([1; 32]), bytes)]);
     history.write().await;
@@ -266,7 +266,7 @@ async fn a_journal_that_could_not_be_read_is_tried_again_and_gone_on_from() {
     };
     let line = machine.lock().enter("b", happened);
     {
-        // Too many for what may wait, and nobody will ever ask for those that went.
+        // The queue is over its limit, and the dropped lines need no checkpoint without a journal.
         let mut state = history.state();
         assert_eq!((state.waiting.len(), state.dropped.len()), (8, 0));
         assert_eq!(state.lost, 31 + 1 - 8, "entries and the boot");

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 const NEVER: Duration = Duration::from_secs(3600);
 
-/// A node whose kernel has all that is required.
+/// Writes a node with all required kernel keys.
 fn write(root: &Path, command_line: &str) {
     std::fs::write(root.join("proc/cmdline"), format!("{command_line}\n")).unwrap();
 }
@@ -33,7 +33,7 @@ fn settings(root: &Path, confirm_after: Duration, fresh_for: Duration) -> ProbeS
     }
 }
 
-/// A history in `folder`, and what else there is.
+/// Dependencies with a history in `folder`, the trigger channel and the publication.
 fn surroundings(folder: &Path) -> (Surroundings, mpsc::Sender<Cause>, Shared) {
     let publication = Publication::new("n1".to_owned(), None);
     let publication = Arc::new(Mutex::new(publication));
@@ -86,7 +86,7 @@ async fn a_read_on_demand_is_shared_while_it_is_fresh() {
     let first = view.latest().await.unwrap();
     let (a, b) = tokio::join!(view.fresh(None), view.fresh(None));
     for answer in [a.unwrap(), b.unwrap()] {
-        // The very same bytes: each read measures its own durations into new ones.
+        // The same buffer: a new read would measure other durations.
         assert_eq!(answer.as_ptr(), first.as_ptr());
     }
 }
@@ -97,8 +97,8 @@ async fn a_person_is_told_of_what_was_changed_just_before() {
         let read: Inventory = serde_json::from_slice(bytes).unwrap();
         read.marks()[&Class::Kernel]
     };
-    // On a busy machine the last read may be old by the time that somebody asks; then it is one that
-    // stays fresh for longer.
+    // On a busy machine, the last read may be stale by the time of the request; then the test repeats with a longer
+    // freshness.
     for fresh_for in [300, 3_000, 20_000].map(Duration::from_millis) {
         let folder = tempfile::tempdir().unwrap();
         let settings = settings(folder.path(), NEVER, fresh_for);
@@ -115,7 +115,7 @@ async fn a_person_is_told_of_what_was_changed_just_before() {
         assert_eq!(mark(&routine.unwrap()), before);
         let asked = asked.unwrap();
         assert_ne!(mark(&asked), before);
-        // One read for both.
+        // One read serves both requests.
         assert_eq!(asked.as_ptr(), also.unwrap().as_ptr());
         return;
     }
@@ -164,7 +164,7 @@ async fn a_change_seen_on_demand_is_confirmed_at_its_time() {
         .unwrap();
 }
 
-/// The entries about the kernel that the history shows, written or not.
+/// Entries of the kernel class in the history, written or not.
 async fn kernel_entries(history: &NodeHistory) -> Vec<Entry> {
     let wanted = GetHistory {
         since: 0,
@@ -239,7 +239,7 @@ async fn a_read_that_fails_is_told_and_not_made_again_and_again() {
     let reads = Arc::new(AtomicU32::new(0));
     let counted = Arc::clone(&reads);
     let reader = Reader::new(move |host| {
-        // The second one gives nothing.
+        // The second read fails.
         assert_ne!(counted.fetch_add(1, Ordering::Relaxed), 1, "made to fail");
         probe_all(host)
     });

@@ -26,7 +26,7 @@ fn with_kernel(inventory: &Inventory, key: &str, value: Reading<String>) -> Inve
     changed
 }
 
-/// A usual read.
+/// Records a periodic read.
 fn observe(publication: &mut Publication, inventory: &Inventory) -> Step {
     let seen = Seen {
         at: 1,
@@ -125,7 +125,7 @@ fn the_document_is_served_by_its_address_and_follows_the_facts() {
     assert!(publication.content(&Digest([0; 32])).is_none());
 }
 
-/// This build, with a key of the kernel that came with its schema, and saying the one before.
+/// A later build: this build with one more kernel key, a newer schema, and digests under the earlier schema.
 fn later_build() -> Schemas {
     let rows = ROWS.iter().map(|row| match row.pattern {
         "kernel.osrelease" => row.came_with(2),
@@ -180,7 +180,7 @@ fn an_upgraded_agent_says_what_the_earlier_one_said_beside_its_mark() {
         let has_release = record.entries.contains_key("kernel.osrelease");
         assert_eq!(has_release, record.schema == 2);
     }
-    // It changes with the mark, so when the change was read twice; and goes with it.
+    // The digest under the earlier schema changes with the mark, after the confirming read, and disappears with it.
     observe(&mut after, &cmdline("mitigations=off"));
     assert_eq!(after.announcement().earlier[&Class::Kernel], earlier);
     observe(&mut after, &cmdline("mitigations=off"));

@@ -1,4 +1,4 @@
-//! A socket on which the kernel tells whoever listens.
+//! Netlink multicast socket of the kernel.
 
 use rustix::io::Errno;
 use rustix::net::netlink::SocketAddrNetlink;
@@ -11,45 +11,43 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// A server with a thousand functions tells of them in a second.
+/// Receive buffer size: a server with a thousand functions reports all of them within a second.
 const BUFFER_BYTES: usize = 1 << 20;
 
-/// What a socket gave.
+/// Result of a receive.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Received {
-    /// A datagram of the kernel, so long.
+    /// Datagram of the kernel, with its length.
     Datagram(usize),
-    /// More came than there was room for.
+    /// The socket buffer overflowed.
     Lost,
 }
 
-/// A netlink socket that hears groups of one protocol.
+/// Netlink socket that receives groups of one protocol.
 #[derive(Debug)]
 pub(super) struct Multicast {
     socket: AsyncFd<OwnedFd>,
 }
 
 impl Multicast {
-    /// Hears the groups of the mask `groups`. Within a runtime.
+    /// Opens a socket for the groups of the mask `groups`. Requires a runtime.
     pub(super) fn open(protocol: Protocol, groups: u32) -> io::Result<Self> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let family = AddressFamily::NETLINK;
         let socket = socket_with(family, SocketType::DGRAM, flags, Some(protocol))?;
-        // Beyond the usual bound only with a privilege; what fits is fine.
+        // A size beyond the system limit requires a privilege; a smaller buffer is accepted.
         let forced = sockopt::set_socket_recv_buffer_size_force(&socket, BUFFER_BYTES);
         if forced.is_err() {
             let _ = sockopt::set_socket_recv_buffer_size(&socket, BUFFER_BYTES);
         }
         bind(&socket, &SocketAddrNetlink::new(0, groups))?;
         #[expect(unsafe_code, reason = "the runtime watches any descriptor only so")]
-        // SAFETY: an `OwnedFd` is one open descriptor, the same from here to its end, and nobody
-        // else has it.
+        // SAFETY: an `OwnedFd` is one open descriptor, the same from here to its end, and no other code has it.
         let watched = unsafe { AsyncFd::register_with_interest(socket, Interest::READABLE) };
         Ok(Self { socket: watched? })
     }
 
-    /// Hears this group as well. Those of generic netlink are numbered as families come, beyond
-    /// the 32 that a mask has room for.
+    /// Joins another group. Groups of generic netlink have dynamic numbers, beyond the 32 bits of the mask.
     #[expect(unsafe_code, reason = "options of netlink have no wrapper")]
     pub(super) fn join(&self, group: u32) -> io::Result<()> {
         let value = (&raw const group).cast();
@@ -64,10 +62,10 @@ impl Multicast {
         }
     }
 
-    /// The next datagram of the kernel that fits into `buffer`. Nothing is lost if it is dropped.
+    /// Returns the next datagram of the kernel that fits into `buffer`. Cancel safe.
     ///
     /// # Errors
-    /// The socket is of no more use.
+    /// The socket is no longer usable.
     pub(super) async fn receive(&self, buffer: &mut [u8]) -> io::Result<Received> {
         loop {
             let mut ready = self.socket.readable().await?;
@@ -79,7 +77,7 @@ impl Multicast {
                 Ok(read) => read?,
             };
             let from = from.and_then(|from| SocketAddrNetlink::try_from(from).ok());
-            // 0 is the kernel; a process cannot send as it.
+            // Port id 0 is the kernel; a process cannot send with it.
             let is_kernel = from.is_some_and(|from| from.pid() == 0);
             if is_kernel && length <= buffer.len() {
                 return Ok(Received::Datagram(read));
@@ -106,8 +104,8 @@ mod tests {
     /// `ETHTOOL_MSG_FEATURES_NTF`.
     const FEATURES: u8 = 13;
 
-    /// devlink needs a device; ethtool tells of features in a group of its own the same way, and a
-    /// bridge has them.
+    /// devlink requires a device. ethtool reports features through a group of its own in the same way, and a bridge has
+    /// features.
     #[test]
     fn a_group_of_generic_netlink_that_was_joined_is_heard() {
         let heard = std::thread::spawn(hear_a_bridge).join().unwrap();
@@ -121,7 +119,7 @@ mod tests {
     #[expect(unsafe_code, reason = "a namespace of this thread's own")]
     fn hear_a_bridge() -> Result<(), String> {
         let told = |error: io::Error| error.to_string();
-        // SAFETY: the network alone is unshared, and no descriptor table.
+        // SAFETY: only the network namespace is unshared, not the descriptor table.
         unsafe { unshare_unsafe(UnshareFlags::NEWNET) }.map_err(|errno| errno.to_string())?;
         let monitor = multicast_group("ethtool", "monitor").map_err(told)?;
         for args in ["v0 type veth peer name v1", "br0 type bridge"] {

@@ -11,8 +11,8 @@ fn version_2_is_found_among_the_mounts() {
     assert_eq!(mount_point("32 31 0:29 / / rw - ext4 /dev/vda rw\n"), None);
 }
 
-/// A folder that plays the cgroup filesystem as far as files go: what is written stays, and
-/// the controllers of `passed` are passed on already.
+/// Folder that imitates the cgroup filesystem's files: written values stay, and the controllers in `passed` are enabled
+/// already.
 fn played(passed: &str) -> tempfile::TempDir {
     let mount = tempfile::tempdir().unwrap();
     let folder = mount.path().join("site/lattice/n1-0a");

@@ -1,4 +1,4 @@
-//! Asks a job for one checkpoint and listens, where that is done by looking again and again.
+//! Checkpoint requests to a job, and polling of its answers.
 
 use super::callback::{Asked, v1};
 use super::catches::{Fate, fate};
@@ -14,28 +14,29 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
 
-/// A filesystem that takes longer is said not to answer.
+/// Time from which a filesystem is reported as unresponsive.
 const LOOK_WITHIN: Duration = Duration::from_secs(5);
-/// Looks at files become rarer, up to this many times the first pause: a look costs the filesystem's
-/// servers three calls, and there may be thousands of nodes.
+/// Longest poll interval of files, as a multiple of the first. A poll costs the filesystem's servers three calls, and
+/// there may be thousands of nodes.
 const RAREST: u32 = 10;
-/// Nor rarer than this part of the time that it takes so far: whoever waits for the end waits so much longer.
+/// Limit of the poll interval, as a fraction of the time elapsed so far: the completion is noticed late by at most that
+/// fraction.
 const PART_OF_TIME: u32 = 20;
 
-/// What all of them need.
+/// Parameters of a request in any mode.
 pub(super) struct Asking {
     pub(super) teller: Teller,
     pub(super) eyes: Eyes,
-    /// Between two looks.
+    /// Shortest time between two polls.
     pub(super) poll: Duration,
-    /// How long it may take.
+    /// Timeout of the checkpoint.
     pub(super) timeout: Duration,
-    /// Where it goes; `None`: to no filesystem of this machine.
+    /// Destination in the filesystem; `None`: the destination is not on a filesystem of this machine.
     pub(super) part: Option<Part>,
 }
 
 impl Asking {
-    /// Does something in the filesystem, and says so when it takes long.
+    /// Runs filesystem work as the user, and reports a hindrance if it takes long.
     async fn see<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
         let seen = self.eyes.see(work);
         tokio::pin!(seen);
@@ -51,7 +52,7 @@ impl Asking {
         seen
     }
 
-    /// Makes the checkpoint's folder; whether there is one to go on with.
+    /// Creates the checkpoint's folder; returns whether the request may continue.
     pub(super) async fn prepare(&self) -> bool {
         let Some(part) = self.part.clone() else {
             return true;
@@ -70,8 +71,8 @@ impl Asking {
         false
     }
 
-    /// Mode `signal`: writes what is wanted into a file, sends SIGUSR1 to the job's first process, and
-    /// looks for the files by which it answers.
+    /// Mode `signal`: writes the request into a file, sends SIGUSR1 to the job's first process, and polls the files
+    /// with its answer.
     pub(super) async fn by_signal(self, first: Process, request: PathBuf) {
         let Some(part) = self.part.clone() else {
             return;
@@ -90,14 +91,14 @@ impl Asking {
         self.watch_files(part).await;
     }
 
-    /// Signals the first process once it would not end it. Nobody else is signalled: what a job starts
-    /// beside it need not know of checkpoints, and the signal ends who does not.
+    /// Signals the first process once the signal would not end it. No other process is signalled: a child of the job
+    /// may lack a handler, and the signal would end it.
     async fn signal(&self, first: &Process) {
         let mut is_said = false;
         while let Some(pid) = Pid::from_raw(first.pid) {
             match fate(pid, Signal::USR1) {
                 Some(Fate::Default) => {}
-                // It has ended, or reads the file of its own accord.
+                // The process has ended, or ignores the signal and polls the file itself.
                 None | Some(Fate::Ignored) => break,
                 Some(Fate::Caught) => {
                     signal_process(first, Signal::USR1);
@@ -153,7 +154,7 @@ impl Asking {
         }
     }
 
-    /// Mode `shared_memory`: stores the number, and looks at what the job stores.
+    /// Mode `shared_memory`: stores the request number, and polls the numbers that the job stores.
     pub(super) async fn by_memory(self, shared: Arc<SharedFile>, folder: String) {
         if !self.prepare().await {
             return;
@@ -194,7 +195,7 @@ impl Asking {
         }
     }
 
-    /// Mode `callback`: tells whoever listens. What they report comes by itself.
+    /// Mode `callback`: sends the request to all watchers. Their reports arrive through the service.
     pub(super) async fn by_callback(self, asked: Arc<Asked>, request: v1::WriteRequest) {
         if !self.prepare().await {
             return;
@@ -203,7 +204,7 @@ impl Asking {
         self.teller.say(Word::Told);
         let mut is_deaf = false;
         loop {
-            // Besides the service's own.
+            // One receiver belongs to the service itself.
             let listens = asked.receiver_count() > 1;
             if listens == is_deaf {
                 is_deaf = !listens;
@@ -220,7 +221,7 @@ impl Asking {
     }
 }
 
-/// What the job says by what it stored since.
+/// Answer of the job, derived from its stored numbers.
 fn heard(number: u32, before: Option<&Stored>, now: &Stored) -> Option<Word> {
     if now.completed == number {
         return Some(Word::Whole { bytes: None });
@@ -235,7 +236,7 @@ fn heard(number: u32, before: Option<&Stored>, now: &Stored) -> Option<Word> {
     (has_begun || beats).then_some(Word::Alive)
 }
 
-/// The path of a checkpoint's folder that is on this machine's filesystems.
+/// Whether a checkpoint's folder is a path on this machine.
 pub(super) fn is_path(directory: &str) -> bool {
     Path::new(directory).is_absolute()
 }

@@ -1,5 +1,5 @@
-//! Mode `callback`: a gRPC service on a socket of the job's own, in its supervisor. The agent may be
-//! started anew while the job listens; the supervisor stays as long as the job.
+//! Mode `callback`: a gRPC service of the supervisor on a Unix socket for the job. The agent may restart while the job
+//! is connected; the supervisor lives as long as the job.
 
 use super::word::{Refused, Said, Word};
 use rustix::net::sockopt::socket_peercred;
@@ -26,20 +26,20 @@ pub(super) mod v1 {
     tonic::include_proto!("lattice.checkpoint.v1");
 }
 
-/// What a job may hold open, so that it costs its supervisor no more than that.
+/// Limits of the job's connections, streams and messages, so that their cost to the supervisor is bounded.
 const MOST_CONNECTIONS: usize = 16;
 const MOST_STREAMS: u32 = 32;
 const MOST_WAITING: usize = 64;
 const MOST_MESSAGE_BYTES: usize = 64 << 10;
-/// Most characters of a reason.
+/// Most characters of a failure reason.
 const MOST_REASON: usize = 1000;
-/// The kernel refuses a connection: it is tried again after this.
+/// Pause after the kernel failed to accept a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 
-/// What is asked for; everybody who watches sees it.
+/// Present request, visible to all watchers.
 pub(super) type Asked = watch::Sender<Option<v1::WriteRequest>>;
 
-/// Serves the job until this is dropped.
+/// Server of the job; it stops on drop.
 pub(super) struct Serving(Vec<tokio::task::JoinHandle<()>>);
 
 impl Drop for Serving {
@@ -48,7 +48,7 @@ impl Drop for Serving {
     }
 }
 
-/// Serves whoever has this uid.
+/// Serves clients with this uid.
 pub(super) fn serve(
     listener: Listener,
     uid: u32,
@@ -96,12 +96,12 @@ async fn accept(listener: UnixListener, uid: u32, to: mpsc::Sender<io::Result<Co
     }
 }
 
-/// Its file keeps others away; root it does not keep.
+/// Rejects other users. The socket's mode excludes them already, except root.
 fn is_users(stream: &UnixStream, uid: u32) -> bool {
     socket_peercred(stream).is_ok_and(|peer| peer.uid.as_raw() == uid)
 }
 
-/// One connection of the job's.
+/// Connection of a client.
 struct Connection {
     stream: UnixStream,
     _place: OwnedSemaphorePermit,
@@ -141,7 +141,7 @@ impl AsyncWrite for Connection {
 struct Service {
     asked: watch::Receiver<Option<v1::WriteRequest>>,
     to: mpsc::UnboundedSender<Said>,
-    /// What was said and is not judged yet.
+    /// Slots for reports that are not processed yet.
     places: Arc<Semaphore>,
 }
 
@@ -149,7 +149,7 @@ fn is_ending() -> Status {
     Status::unavailable("the job is ending")
 }
 
-/// A text of the job's, as it may be printed.
+/// Text of the job, made safe for printing.
 fn tidy(text: &str) -> String {
     let text: String = text.chars().take(MOST_REASON).collect();
     text.replace(char::is_control, " ").trim().to_owned()

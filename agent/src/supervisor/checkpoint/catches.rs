@@ -1,19 +1,19 @@
-//! Whether a process has made up its mind about a signal.
+//! Signal disposition of a process.
 
 use rustix::process::{Pid, Signal};
 
-/// What would become of a signal that is sent now.
+/// Effect of a signal that is sent now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// The program has a handler for it.
+    /// The program has a handler for the signal.
     Caught,
-    /// The program ignores it.
+    /// The program ignores the signal.
     Ignored,
-    /// It would do what it does by default: for most signals, end the program.
+    /// The default action applies: for most signals, the end of the program.
     Default,
 }
 
-/// As the kernel tells of `pid`; `None` where it does not.
+/// Disposition of `pid` according to the kernel; `None` if it is not available.
 pub(super) fn fate(pid: Pid, signal: Signal) -> Option<Fate> {
     let pid = pid.as_raw_nonzero();
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;

@@ -1,4 +1,4 @@
-//! Time that no clock's setting changes.
+//! Monotonic time for checkpoints.
 
 use crate::attempt::OrderRecord;
 use crate::supervisor::now;
@@ -7,14 +7,14 @@ use lattice_quorum_types::UnixMillis;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The order's time, going on from when it was taken whatever becomes of the machine's clock.
+/// Time of an order, which continues monotonically even if the machine's clock is set.
 pub(super) struct Steady {
     from: UnixMillis,
     at: Instant,
 }
 
 impl Steady {
-    /// Of an order that is begun with now.
+    /// Clock for an order that starts now.
     pub(super) fn of(order: &OrderRecord) -> Self {
         Self {
             from: now().max(order.asked_at),
@@ -27,9 +27,9 @@ impl Steady {
         self.from.after(u64::try_from(gone).unwrap_or(u64::MAX))
     }
 
-    /// When it will be then.
+    /// Instant at which the clock reaches `at`.
     pub(super) fn instant(&self, at: UnixMillis) -> Instant {
-        // Not a part of a millisecond before.
+        // Rounded up to a whole millisecond, so that the instant is not too early.
         let wait = Duration::from_millis(at.since(self.from).saturating_add(1));
         self.at + wait.min(NEVER)
     }

@@ -1,9 +1,9 @@
-//! Looks at the user's files with the user's rights.
+//! Access to the user's files with the user's rights.
 //!
-//! The supervisor stays root, for a job must not be able to end or trace it, and may not so much as read
-//! a folder of the user's by the time the job runs. So one thread of it is the user where files are
-//! concerned (`setfsuid`), and only there: signals and `ptrace` go by the other ids. It holds no
-//! capability. A filesystem that hangs hangs this thread alone.
+//! The supervisor stays root, because the job must not be able to end or trace it. But without capabilities it may not
+//! even read the user's folders. So one thread of the supervisor takes the user's ids for file access only
+//! (`setfsuid`): signals and `ptrace` use the other ids. The thread holds no capability. A filesystem that hangs blocks
+//! this thread alone.
 
 use crate::attempt::LocalUser;
 use crate::supervisor::privileges;
@@ -15,20 +15,20 @@ use std::thread::Builder;
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// Longest that the thread takes to change its ids, which are system calls that do not wait.
+/// Longest wait for the thread to change its ids: these system calls do not block.
 const READY_WITHIN: Duration = Duration::from_secs(10);
 
 type Work = Box<dyn FnOnce() + Send>;
 
-/// The thread. It ends when this and everything asked of it is gone.
+/// Handle on the thread, which ends after all handles and all submitted work are gone.
 #[derive(Clone)]
 pub(super) struct Eyes {
     work: mpsc::Sender<Work>,
 }
 
 impl Eyes {
-    /// Starts it as `user`; without one, as who this process is. For when this process may still become
-    /// somebody else.
+    /// Starts the thread as `user`; without one, as the user of this process. Call it while this process may still
+    /// change its ids.
     pub(super) fn open(user: Option<&LocalUser>) -> Result<Self, String> {
         let user = match user {
             Some(user) => Some(Rights::of(user)?),
@@ -52,8 +52,8 @@ impl Eyes {
         Ok(Self { work })
     }
 
-    /// Does this there; `None` when the thread is gone. Whoever does not wait for it must know that it
-    /// is done all the same.
+    /// Runs `work` on the thread; `None` if the thread is gone. If the caller stops waiting, the work is done all the
+    /// same.
     pub(super) async fn see<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -67,7 +67,7 @@ impl Eyes {
     }
 }
 
-/// Whose files it opens.
+/// Ids for file access.
 struct Rights {
     uid: u32,
     gid: u32,
@@ -93,7 +93,7 @@ impl Rights {
     }
 }
 
-/// This thread alone.
+/// Applies to the calling thread only.
 fn become_user(user: Option<&Rights>) -> Result<(), String> {
     let failed = |what: &str, error: io::Error| format!("{what}: {error}");
     privileges::empty_bounding_set().map_err(|e| failed("bounding set", e.into()))?;
@@ -109,10 +109,11 @@ fn become_user(user: Option<&Rights>) -> Result<(), String> {
     privileges::drop_all().map_err(|e| failed("capabilities", e.into()))
 }
 
-/// Whether this thread has these ids for files now. The calls themselves only tell what was before.
+/// Sets the filesystem ids of this thread; returns whether the kernel accepted them. The calls return only the previous
+/// ids.
 #[expect(unsafe_code, reason = "setfsuid and setfsgid have no wrapper")]
 fn set_fs_ids(uid: u32, gid: u32) -> bool {
-    // Nobody's, so asking for them changes nothing.
+    // Not a valid id, so the call changes nothing.
     const ASK: u32 = u32::MAX;
     // SAFETY: system calls that take a number each and concern the calling thread only.
     let (uid_now, gid_now) = unsafe {

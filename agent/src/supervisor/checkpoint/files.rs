@@ -1,6 +1,8 @@
-//! The files by which a job is asked for a checkpoint and answers. Everything here runs with the rights
-//! of the job's user: what its paths lead to is its own business, except that links are not followed
-//! below its directory, where in a folder that others can write one could lead into its own files.
+//! File protocol of mode `signal`: the request file, and the files with the job's answer.
+//!
+//! All code here runs with the rights of the job's user, so the user decides where its paths lead. The exception is
+//! that links are not followed below the checkpoint directory. In a folder that others can write, a link could lead to
+//! the user's own files.
 
 use lattice_quorum_types::checkpoint::CheckpointOrder;
 use rustix::fs::{
@@ -15,36 +17,36 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Says that the checkpoint is whole; holds its number.
+/// Marks a complete checkpoint; contains its number.
 pub(super) const COMPLETE: &str = "complete";
-/// Says by the change of its time that the job is at it.
+/// Sign of life: a change of the file's time shows that the job is writing.
 pub(super) const PROGRESS: &str = "progress";
-/// Says that there will be none; holds its number, then why.
+/// Marks a failed checkpoint; contains its number, then the reason.
 pub(super) const FAILED: &str = "failed";
-/// Most bytes read of any of them.
+/// Most bytes read of any of these files.
 const MOST_READ: u64 = 1024;
-/// Most files that are counted, and for how long: a number that costs more is not worth it.
+/// Most files that are counted for the size, and the time limit: a size that costs more is not worth it.
 const MOST_ENTRIES: usize = 100_000;
 const COUNT_WITHIN: Duration = Duration::from_secs(5);
 
-/// A rank's part of one checkpoint, in the filesystem.
+/// Part of one rank in one checkpoint, in the filesystem.
 #[derive(Debug, Clone)]
 pub(super) struct Part {
     directory: PathBuf,
     number: u32,
     rank: u32,
-    /// Whose its folders are.
+    /// Owner of the folders.
     uid: u32,
 }
 
-/// What is to be seen of it.
+/// State of the part according to its files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Sight {
-    /// It is whole.
+    /// The checkpoint is complete.
     Complete,
-    /// The job gave up, and says why.
+    /// The job has given up, with the reason.
     Failed(String),
-    /// Neither yet. With the time of its last progress, and what is in the way.
+    /// Neither complete nor failed, with the time of the last progress and a present obstacle.
     Open {
         progress: Option<(i64, u64)>,
         obstacle: Option<String>,
@@ -61,7 +63,7 @@ impl Part {
         }
     }
 
-    /// Its folder.
+    /// Folder of the part.
     pub(super) fn path(&self) -> PathBuf {
         self.directory
             .join(self.number.to_string())
@@ -72,8 +74,8 @@ impl Part {
         format!("rank-{}", self.rank)
     }
 
-    /// Makes its folders and removes answers that are there already: they are to something else. The
-    /// error is for people.
+    /// Creates the folders and removes existing answers, which belong to another request. The error text is for
+    /// operators.
     pub(super) fn prepare(&self) -> Result<(), String> {
         let directory = self.directory.display();
         let made = make_directory(&self.directory);
@@ -111,16 +113,16 @@ impl Part {
         Ok(())
     }
 
-    /// Writes what is wanted where the job reads it: whole, or not at all.
+    /// Writes the request file atomically.
     pub(super) fn request(&self, at: &Path, timeout_ms: u64) -> Result<(), String> {
         let failed = |error: io::Error| format!("{} cannot be written: {error}", at.display());
         let name = at.file_name().unwrap_or_default().to_string_lossy();
         let hidden = format!(".{name}.new");
         let folder = at.parent().unwrap_or(Path::new("/"));
-        // It need not be the order's.
+        // The folder may differ from the order's directory.
         make_directory(folder).map_err(failed)?;
         let folder = open_directory(folder).map_err(|error| failed(error.into()))?;
-        // One that an earlier try left, or that somebody put there; never written through.
+        // A file of an interrupted attempt, or of another user; the request is never written through it.
         let _ = unlinkat(&folder, &*hidden, AtFlags::empty());
         let how =
             OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -142,7 +144,7 @@ impl Part {
         text
     }
 
-    /// Looks at the job's answers.
+    /// Reads the job's answers.
     pub(super) fn look(&self) -> io::Result<Sight> {
         let mut folder = open_directory(&self.directory)?;
         for part in [self.number.to_string(), self.last()] {
@@ -166,10 +168,10 @@ impl Part {
         })
     }
 
-    /// What an answer says after this checkpoint's number; `None` where there is none. The error says
-    /// why what is there is none.
+    /// Content of an answer after the checkpoint number; `None` if the file does not exist. The error states why the
+    /// file is not a valid answer.
     fn answer(&self, folder: &OwnedFd, name: &str) -> Result<Option<String>, String> {
-        // A pipe that nobody writes must not block.
+        // Opening a pipe without a writer must not block.
         let how = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = match openat(folder, name, how, Mode::empty()) {
             Ok(file) => file,
@@ -197,7 +199,7 @@ impl Part {
         ))
     }
 
-    /// Bytes of its regular files; `None` where they cannot be counted, or are too many.
+    /// Total size of the regular files; `None` if they cannot be counted or are too many.
     pub(super) fn bytes(&self) -> Option<u64> {
         let give_up_at = Instant::now() + COUNT_WITHIN;
         let (mut bytes, mut entries) = (0_u64, 0);
@@ -209,7 +211,7 @@ impl Part {
                 if entries > MOST_ENTRIES || Instant::now() > give_up_at {
                     return None;
                 }
-                // Of the entry itself: a link is not followed.
+                // Metadata of the entry itself: a link is not followed.
                 let meta = entry.metadata().ok()?;
                 if meta.is_dir() {
                     folders.push(entry.path());
@@ -226,7 +228,7 @@ fn make_directory(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
-/// The user's own directory: however it is reached.
+/// Opens the user's checkpoint directory; links on the way are followed.
 fn open_directory(path: &Path) -> rustix::io::Result<OwnedFd> {
     let how = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     openat(CWD, path, how, Mode::empty())
@@ -237,7 +239,7 @@ fn enter(folder: &OwnedFd, name: &str) -> rustix::io::Result<OwnedFd> {
     openat(folder, name, how, Mode::empty())
 }
 
-/// With `O_DIRECTORY` a link is "not a directory".
+/// Text of an error. With `O_DIRECTORY`, the kernel reports a link as "not a directory".
 fn explained(error: Errno) -> String {
     match error {
         Errno::LOOP => "it is a link, and links are not followed".to_owned(),

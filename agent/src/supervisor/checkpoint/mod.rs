@@ -1,8 +1,7 @@
-//! Has the job write checkpoints: one at a time, in the mode it was launched with.
+//! Checkpoints of a job: one at a time, in the mode of its launch.
 //!
-//! The agent writes what is wanted into the attempt's folder and sends SIGUSR1; from there on it only
-//! reads where it stands. What becomes of a checkpoint is written down before anybody is told, and before
-//! the job's own end.
+//! The agent writes the request into the attempt's folder and sends SIGUSR1; from then on it only reads the status. The
+//! result of a checkpoint is recorded before it is reported, and before the end of the job.
 
 mod asking;
 mod callback;
@@ -32,7 +31,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use word::Said;
 
-/// How the job is told, and what that needs.
+/// Channel to the job, by mode.
 enum Channel {
     Signal {
         first: Option<Process>,
@@ -45,11 +44,11 @@ enum Channel {
     },
 }
 
-/// Made while this process has its rights, for a job that is about to start.
+/// Checkpoint setup of a job that is about to start, made while this process has its rights.
 pub(super) struct Prepared {
     plan: CheckpointPlan,
     rank: u32,
-    /// Whose the job's folders are.
+    /// Owner of the job's folders.
     uid: u32,
     eyes: Eyes,
     channel: Channel,
@@ -57,14 +56,14 @@ pub(super) struct Prepared {
     said: mpsc::UnboundedReceiver<Said>,
 }
 
-/// The same, of a job that runs.
+/// Checkpoint handling of a running job.
 pub(super) struct Checkpoints {
     look: Arc<Notify>,
     job_ended: CancellationToken,
     task: JoinHandle<()>,
 }
 
-/// Makes everything ready; `None` for a job that cannot be asked. The error is for people.
+/// Prepares the channel; `None` for a job without checkpoints. The error text is for operators.
 pub(super) fn prepare(launch: &LaunchRecord) -> Result<Option<Prepared>, String> {
     let Some(plan) = launch.checkpoint.clone() else {
         return Ok(None);
@@ -117,11 +116,11 @@ fn open(plan: &CheckpointPlan, launch: &LaunchRecord) -> Result<Channel, String>
 }
 
 impl Prepared {
-    /// The job runs, as `first`. What was asked for before is asked now.
+    /// Starts to serve a running job with first process `first`. A request from before the start is sent now.
     pub(super) fn begin(mut self, dir: &AttemptDir, first: Pid) -> Checkpoints {
         match &mut self.channel {
             Channel::Memory(_) => {}
-            // It is there until it is reaped, which nobody did yet.
+            // The process stays until it is reaped, which has not happened yet.
             Channel::Signal { first: known } => *known = family::process(first).ok(),
             Channel::Callback {
                 asked,
@@ -152,12 +151,13 @@ impl Prepared {
 }
 
 impl Checkpoints {
-    /// Somebody may have asked for one.
+    /// Requests a read of the checkpoint order.
     pub(super) fn look(&self) {
         self.look.notify_one();
     }
 
-    /// The job has ended: what is not whole by now never will be. Comes back when that is written down.
+    /// Ends the handling after the job: an incomplete checkpoint is recorded as failed. Returns after the result is
+    /// recorded.
     pub(super) async fn finish(self) {
         self.job_ended.cancel();
         let _ = self.task.await;

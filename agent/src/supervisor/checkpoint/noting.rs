@@ -1,4 +1,4 @@
-//! Writes down where a checkpoint stands.
+//! Checkpoint status records.
 
 use crate::attempt::{AttemptDir, CheckpointState};
 use crate::supervisor::complain::complain;
@@ -9,12 +9,12 @@ use std::time::Duration;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-/// Signs of life are written down this often.
+/// Shortest interval between two records of signs of life, milliseconds.
 const NOTE_EVERY_MS: u64 = 1_000;
-/// Between two tries to write an end while the disk refuses.
+/// Pause between two writes of an end to a disk that fails.
 const WRITE_RETRY: Duration = Duration::from_secs(1);
 
-/// Of one checkpoint.
+/// Recorder of one checkpoint.
 pub(super) struct Noting {
     dir: AttemptDir,
     number: u32,
@@ -30,7 +30,7 @@ impl Noting {
         }
     }
 
-    /// Writes down where it stands, if that is news.
+    /// Records the status if it has changed.
     pub(super) fn note(&mut self, status: CheckpointStatus, now: UnixMillis) {
         let is_news = self.noted.as_ref().is_none_or(|(before, at)| {
             let is_other = discriminant(before) != discriminant(&status);
@@ -54,8 +54,8 @@ impl Noting {
         self.noted = Some((status, now));
     }
 
-    /// Writes the end, however long the disk takes to have room for it; once more only when the job has
-    /// ended, whose own end says as much.
+    /// Records the end, and retries until the disk has space. Once the job has ended, only one more attempt is made:
+    /// the job's own end implies the failure.
     pub(super) async fn end(&self, outcome: CheckpointOutcome, job_ended: &CancellationToken) {
         let state = CheckpointState {
             number: self.number,

@@ -1,4 +1,4 @@
-//! The folder of what a supervisor and its job share.
+//! Folder that a supervisor and its job share.
 
 use crate::attempt::{CheckpointPlan, LocalUser, others_may_write};
 use rustix::fs::{AtFlags, CWD, chownat};
@@ -8,16 +8,16 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::Path;
 
-/// Everybody may pass through, and nobody else may list or change it: what is in it keeps its name.
+/// Every user may pass through the folder; only the owner may list or change it, so names in it are stable.
 const MODE: u32 = 0o711;
 
-/// Makes it anew. The error is for people.
+/// Creates the folder, replacing an old one. The error text is for operators.
 pub(super) fn make(plan: &CheckpointPlan) -> Result<(), String> {
     let place = &plan.place;
     let failed =
         |path: &Path, error: io::Error| format!("{} cannot be made: {error}", path.display());
     plan.remove_place().map_err(|error| failed(place, error))?;
-    // Of the agent, and of all agents.
+    // The folder of this agent, and the parent of all agents.
     let parent = place.parent().unwrap_or(place);
     let above = parent.parent().unwrap_or(parent);
     for path in [above, parent, place] {
@@ -34,11 +34,11 @@ fn make_one(path: &Path) -> io::Result<()> {
         return Err(io::Error::other(why));
     }
     let mode = std::fs::metadata(path)?.permissions().mode();
-    // The supervisor's umask takes away what others need.
+    // The supervisor's umask removes permissions that the job needs.
     std::fs::set_permissions(path, Permissions::from_mode(mode | MODE))
 }
 
-/// Gives what lies there to the job's user, and to nobody else.
+/// Makes the job's user the owner of `path`, with access for the owner only.
 pub(super) fn give(path: &Path, user: Option<&LocalUser>) -> io::Result<()> {
     std::fs::set_permissions(path, Permissions::from_mode(0o600))?;
     if let Some(user) = user {

@@ -1,50 +1,50 @@
-//! The file that a job in mode `shared_memory` maps. All numbers are little endian; offsets in bytes:
+//! File that a job in mode `shared_memory` maps. All numbers are little endian; offsets in bytes:
 //!
 //! ```c
 //! struct lattice_checkpoint {       /* 4096 bytes */
-//!     char     magic[8];            /*  0: "LATTCKPT"                                              */
-//!     uint32_t version;             /*  8: 1                                                       */
-//!     uint32_t reserved;            /* 12: 0                                                       */
-//!     uint32_t requested;           /* 16: ours: number of the checkpoint that is wanted; 0: none  */
-//!     uint32_t requested_not;       /* 20: ours: ~requested; where the two disagree, read again    */
-//!     uint32_t acknowledged;        /* 24: the job's: it has begun with this one                   */
-//!     uint32_t completed;           /* 28: the job's: this one is whole                            */
-//!     uint32_t failed;              /* 32: the job's: it cannot write this one                     */
-//!     uint32_t reserved2;           /* 36: 0                                                       */
-//!     uint64_t heartbeat;           /* 40: the job's: any change says that it is at it             */
-//!     char     reserved3[16];       /* 48                                                          */
-//!     char     folder[4032];        /* 64: ours, before `requested`: where it goes; ends with NUL  */
+//!     char     magic[8];            /*  0: "LATTCKPT"                                                        */
+//!     uint32_t version;             /*  8: 1                                                                 */
+//!     uint32_t reserved;            /* 12: 0                                                                 */
+//!     uint32_t requested;           /* 16: supervisor: number of the requested checkpoint; 0: none           */
+//!     uint32_t requested_not;       /* 20: supervisor: ~requested; if the two disagree, read again           */
+//!     uint32_t acknowledged;        /* 24: job: number of the checkpoint that it has begun                   */
+//!     uint32_t completed;           /* 28: job: number of the checkpoint that is complete                    */
+//!     uint32_t failed;              /* 32: job: number of the checkpoint that it cannot write                */
+//!     uint32_t reserved2;           /* 36: 0                                                                 */
+//!     uint64_t heartbeat;           /* 40: job: any change is a sign of life                                 */
+//!     char     reserved3[16];       /* 48                                                                    */
+//!     char     folder[4032];        /* 64: supervisor, before `requested`: destination folder; ends with NUL */
 //! };
 //! ```
 //!
-//! The job uses atomic loads and stores. This side reads and writes the file instead of mapping it: a
-//! job that cuts its file short must not end its supervisor (SIGBUS). The kernel may copy a number byte
-//! by byte then. What the job stores is compared with the one number that is waited for, and a mixture
-//! of that one and an older one is equal to it only when the newer one was stored; what the job loads
-//! has its complement beside it.
+//! The job uses atomic loads and stores. The supervisor reads and writes the file and does not map it: a job that
+//! truncates its file must not end its supervisor (SIGBUS). The kernel may then copy a number byte by byte. The
+//! supervisor compares each number of the job with the one expected number. A mixture of the expected and an older
+//! number equals the expected one only if the job has stored it. For the number that the job loads, the file also holds
+//! the complement.
 
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
-/// Its whole length, bytes.
+/// Length of the file, bytes.
 const BYTES: usize = 4096;
 const MAGIC: &[u8; 8] = b"LATTCKPT";
 const VERSION: u32 = 1;
 const REQUESTED: u64 = 16;
 const ACKNOWLEDGED: u64 = 24;
 const FOLDER: u64 = 64;
-/// With its NUL.
+/// Longest folder path, including its NUL, bytes.
 const MOST_FOLDER: usize = 4032;
 
-/// Our side of it.
+/// Supervisor's side of the file.
 #[derive(Debug)]
 pub(super) struct SharedFile {
     file: File,
 }
 
-/// What the job has stored.
+/// Numbers that the job has stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stored {
     pub(super) acknowledged: u32,
@@ -54,7 +54,7 @@ pub(super) struct Stored {
 }
 
 impl SharedFile {
-    /// Makes it at `path`, where nothing is.
+    /// Creates the file at `path`, which must not exist.
     pub(super) fn make(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new()
             .read(true)
@@ -72,7 +72,7 @@ impl SharedFile {
         Ok(Self { file })
     }
 
-    /// Asks for a checkpoint.
+    /// Requests a checkpoint.
     pub(super) fn request(&self, number: u32, folder: &str) -> io::Result<()> {
         let mut text = folder.as_bytes().to_vec();
         text.push(0);
@@ -84,7 +84,7 @@ impl SharedFile {
         self.file.write_all_at(&[a, b].concat(), REQUESTED)
     }
 
-    /// What the job says.
+    /// Reads the job's numbers.
     pub(super) fn read(&self) -> io::Result<Stored> {
         let mut bytes = [0; 24];
         self.file.read_exact_at(&mut bytes, ACKNOWLEDGED)?;

@@ -1,15 +1,15 @@
-//! When a checkpoint is due, by what the job says of it: a function of its arguments.
+//! Checkpoint timing: deadlines as a pure function of the job's reports.
 
 use crate::attempt::OrderRecord;
 use lattice_quorum_types::UnixMillis;
 use lattice_quorum_types::checkpoint::{CheckpointFailure, CheckpointStatus};
 
-/// One checkpoint, from its order on.
+/// Timing of one checkpoint, from its order on.
 #[derive(Debug, Clone)]
 pub(super) struct Timing {
     of: OrderRecord,
     heard_at: Option<UnixMillis>,
-    /// It has begun, as far as is known.
+    /// Whether the job is writing, according to its reports.
     writes: bool,
     is_extended: bool,
     put_off: PutOff,
@@ -22,16 +22,16 @@ struct PutOff {
     until: Option<UnixMillis>,
 }
 
-/// What is to be done at an instant.
+/// Action that is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Due {
-    /// Nothing: something was heard meanwhile.
+    /// No action: a report has moved the deadline.
     Nothing,
-    /// The time for which it was put off is over: the job is asked once more.
+    /// The deferral has ended: request the checkpoint again.
     AskAgain,
-    /// It has more time from now on.
+    /// The timeout is extended from now on.
     MoreTime,
-    /// Its time is up.
+    /// The timeout has passed.
     GiveUp(CheckpointFailure),
 }
 
@@ -46,17 +46,18 @@ impl Timing {
         }
     }
 
-    /// The job gave a sign of life: it writes.
+    /// Records a sign of life: the job is writing.
     pub(super) fn hear(&mut self, now: UnixMillis) {
         self.heard_at = Some(now);
         self.writes = true;
         if let Some(until) = self.put_off.until.take() {
-            // It has begun before it had to: what it did not use is not added to its time.
+            // The job began before the deferral ended: the unused time is not added to its timeout.
             self.put_off.total_ms -= until.since(now).min(self.put_off.total_ms);
         }
     }
 
-    /// The job puts it off for so long, from now on; until when. The error is for the job's log.
+    /// Defers the checkpoint by `for_ms` from now on, and returns the new deadline. The error text is for the job's
+    /// log.
     pub(super) fn put_off(&mut self, for_ms: u64, now: UnixMillis) -> Result<UnixMillis, String> {
         let order = &self.of.order;
         if for_ms == 0 {
@@ -87,7 +88,7 @@ impl Timing {
         Ok(until)
     }
 
-    /// How often it may still be put off, and for how long in all, milliseconds.
+    /// Remaining number of deferrals, and their remaining total time in milliseconds.
     pub(super) fn deferrals_left(&self) -> (u32, u64) {
         let order = &self.of.order;
         let times = order.most_deferrals.saturating_sub(self.put_off.times);
@@ -97,12 +98,12 @@ impl Timing {
         )
     }
 
-    /// When [`Timing::due`] is to be asked.
+    /// Time of the next call of [`Timing::due`].
     pub(super) fn due_at(&self) -> UnixMillis {
         self.put_off.until.unwrap_or_else(|| self.gives_up_at())
     }
 
-    /// When it is given up unless it gets more time.
+    /// Time at which the checkpoint fails, without a further extension.
     pub(super) fn gives_up_at(&self) -> UnixMillis {
         let order = &self.of.order;
         let more = match self.is_extended {
@@ -115,7 +116,7 @@ impl Timing {
             .after(time.saturating_add(self.put_off.total_ms))
     }
 
-    /// What is to be done now.
+    /// Action that is due now.
     pub(super) fn due(&mut self, now: UnixMillis) -> Due {
         if now < self.due_at() {
             return Due::Nothing;
@@ -137,12 +138,12 @@ impl Timing {
         }
     }
 
-    /// When the job was last heard of.
+    /// Time of the last report of the job.
     pub(super) fn heard_at(&self) -> Option<UnixMillis> {
         self.heard_at
     }
 
-    /// As it is told.
+    /// Status for the agent.
     pub(super) fn status(&self) -> CheckpointStatus {
         match (self.put_off.until, self.heard_at) {
             (Some(until), _) => CheckpointStatus::Deferred {
@@ -169,7 +170,7 @@ mod tests {
         UnixMillis(T0 + after)
     }
 
-    /// Ten seconds, five more, two deferrals, six seconds in all.
+    /// Timeout 10 s, extension 5 s, at most two deferrals with a total of 6 s.
     fn timing() -> Timing {
         let order = CheckpointOrder {
             most_deferrals: 2,
@@ -231,7 +232,7 @@ mod tests {
         assert_eq!(timing.due(at(5_000)), Due::AskAgain);
         assert_eq!(timing.status(), CheckpointStatus::Asked { at: at(0) });
         assert_eq!(timing.due_at(), at(14_000));
-        // What it does not use of the second is not added.
+        // The unused part of the second deferral is not added.
         timing.put_off(2_000, at(6_000)).unwrap();
         timing.hear(at(6_500));
         assert_eq!(timing.due_at(), at(14_500));
@@ -245,7 +246,7 @@ mod tests {
         assert!(error.contains("6000 ms in all, 6000 are left"), "{error}");
         timing.put_off(5_000, at(0)).unwrap();
         assert_eq!(timing.deferrals_left(), (1, 1_000));
-        // Of the first 2 s were used, so there are 4 s.
+        // 2 s of the first deferral were used, so 4 s are left.
         let error = timing.put_off(4_001, at(2_000)).unwrap_err();
         assert!(error.contains("4000 are left"), "{error}");
         assert_eq!(timing.put_off(4_000, at(2_000)), Ok(at(6_000)));

@@ -1,4 +1,4 @@
-//! One checkpoint after another, each from its order to its end.
+//! Checkpoint processing: one request after another, each from its order to its end.
 
 use super::asking::{Asking, is_path};
 use super::callback::v1;
@@ -18,12 +18,12 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-/// A last look at a job's answers when it has ended does not keep its end waiting for longer.
+/// Longest wait for a last read of the job's answers, which delays the end of the job.
 const LAST_LOOK_WITHIN: Duration = Duration::from_secs(2);
-/// A checkpoint's size is not waited for longer.
+/// Longest wait for the size of a checkpoint.
 const COUNT_WITHIN: Duration = Duration::from_secs(6);
 
-/// Carries out what is asked for until the job has ended.
+/// Processes checkpoint requests until the job has ended.
 pub(super) async fn serve(
     mut of: Prepared,
     dir: AttemptDir,
@@ -51,7 +51,7 @@ pub(super) async fn serve(
     }
 }
 
-/// An order that was not carried out yet.
+/// Checkpoint order that is not processed yet.
 fn next(dir: &AttemptDir, done: u32) -> Option<OrderRecord> {
     match dir.checkpoint_order() {
         Ok(order) => order.filter(|order| order.order.number > done),
@@ -71,7 +71,7 @@ fn answer(reply: Option<tokio::sync::oneshot::Sender<Answer>>, with: Answer) {
     }
 }
 
-/// Asks while it lives.
+/// Task that sends the request, aborted on drop.
 struct Asked(JoinHandle<()>);
 
 impl Drop for Asked {
@@ -80,7 +80,7 @@ impl Drop for Asked {
     }
 }
 
-/// One checkpoint.
+/// Processing of one checkpoint.
 struct Turn {
     of: OrderRecord,
     part: Option<Part>,
@@ -91,7 +91,7 @@ struct Turn {
     noting: Noting,
 }
 
-/// What a turn goes on with.
+/// Result of a step.
 enum Next {
     Wait,
     End(CheckpointOutcome),
@@ -116,7 +116,7 @@ impl Turn {
         self.of.order.number
     }
 
-    /// From asking to the end.
+    /// Runs a checkpoint from its request to its end.
     async fn run(mut self, of: &mut Prepared, ended: &CancellationToken) {
         if let Err(error) = self.of.order.check(of.plan.setup.mode) {
             let outcome = self.failed(CheckpointFailure::Storage, error.to_string());
@@ -135,7 +135,7 @@ impl Turn {
                     match self.hear(of, said).await {
                         (Next::End(outcome), reply) => {
                             self.noting.end(outcome, ended).await;
-                            // What a job is told is on disk.
+                            // The job gets its reply only after the result is on disk.
                             return answer(reply, Ok(None));
                         }
                         (next, _) => next,
@@ -149,7 +149,7 @@ impl Turn {
         }
     }
 
-    /// Begins to ask, in the job's mode.
+    /// Starts to send the request, in the job's mode.
     fn ask(&self, of: &Prepared) -> Asked {
         let order = &self.of.order;
         let asking = Asking {
@@ -168,7 +168,7 @@ impl Turn {
             Channel::Signal { first } => {
                 let first = *first;
                 tokio::spawn(async move {
-                    // Without its process it has ended, and that is heard in another way.
+                    // Without a process the job has ended, which arrives as a separate event.
                     if let (Some(first), Some(request)) = (first, request) {
                         asking.by_signal(first, request).await;
                     }
@@ -181,7 +181,7 @@ impl Turn {
         })
     }
 
-    /// As a job that listens is told.
+    /// Request message in callback mode.
     fn request(&self, of: &Prepared) -> v1::WriteRequest {
         let (deferrals_left, deferral_left_ms) = self.timing.deferrals_left();
         v1::WriteRequest {
@@ -193,7 +193,7 @@ impl Turn {
         }
     }
 
-    /// The next thing that was said, and who waits for an answer still.
+    /// Processes one report. Returns the next step, and the reply channel if the reply is still due.
     async fn hear(
         &mut self,
         of: &Prepared,
@@ -248,7 +248,7 @@ impl Turn {
         }
     }
 
-    /// Time has passed.
+    /// Processes a timer that is due.
     fn wake(&mut self, of: &Prepared) -> Next {
         match self.timing.due(self.clock.now()) {
             Due::Nothing | Due::MoreTime => Next::Wait,
@@ -305,7 +305,7 @@ impl Turn {
         }
     }
 
-    /// The job has ended. What it said before counts.
+    /// Result after the job has ended. Reports from before the end count.
     async fn last_word(&mut self, of: &mut Prepared) -> CheckpointOutcome {
         while let Ok(said) = of.said.try_recv() {
             if let (Next::End(outcome), reply) = self.hear(of, said).await {
@@ -318,7 +318,7 @@ impl Turn {
                 Channel::Memory(shared) => shared
                     .read()
                     .is_ok_and(|stored| stored.completed == self.number()),
-                // What it said was in the queue.
+                // In this mode, all reports were in the queue.
                 Channel::Callback { .. } => false,
                 Channel::Signal { .. } => match self.part.clone() {
                     Some(part) => {

@@ -1,60 +1,60 @@
-//! What is heard of a checkpoint that was asked for, in whatever mode.
+//! Checkpoint reports, common to all modes.
 
 use lattice_quorum_types::UnixMillis;
 use lattice_quorum_types::checkpoint::CheckpointFailure;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
-/// One thing that was heard.
+/// One report of a job, or of the task that sends the request.
 #[derive(Debug)]
 pub(super) struct Said {
-    /// Of which checkpoint.
+    /// Number of the checkpoint.
     pub(super) number: u32,
     pub(super) word: Word,
-    /// Who waits for an answer.
+    /// Receives the reply, if the reporter waits for one.
     pub(super) reply: Option<oneshot::Sender<Answer>>,
-    /// Kept until it is judged.
+    /// Queue slot, held until the report is processed.
     pub(super) place: Option<OwnedSemaphorePermit>,
 }
 
-/// Until when it was put off, if it was; the error is for the job.
+/// Deferral deadline, if the checkpoint was deferred; the error is for the job.
 pub(super) type Answer = Result<Option<UnixMillis>, Refused>;
 
-/// Why what the job says does not count.
+/// Reason that a report is rejected.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Refused {
-    /// That checkpoint is not asked for, or not any more.
+    /// This checkpoint is not requested, or no longer.
     Over(String),
-    /// It may not be said.
+    /// The content of the report is invalid.
     Invalid(String),
 }
 
-/// What was heard.
+/// Content of a report.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Word {
-    /// The job was told. What it says from here on is an answer.
+    /// The request was sent; later reports are answers to it.
     Told,
-    /// It is at it.
+    /// The job is writing.
     Alive,
-    /// It asks for time.
+    /// The job requests a deferral.
     PutOff { for_ms: u64 },
-    /// Its part is whole.
+    /// The job's part is complete.
     Whole { bytes: Option<u64> },
-    /// It cannot.
+    /// The job cannot write the checkpoint.
     Declined(String),
-    /// There is no place for it.
+    /// The destination cannot be prepared.
     NoPlace(String),
-    /// What keeps it from being asked or heard at present.
+    /// Present hindrance of the request or its answer; `None`: no hindrance any more.
     Hindered(Option<Hindered>),
 }
 
-/// Why nothing is heard.
+/// Reason that no answer arrives.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Hindered {
     pub(super) cause: CheckpointFailure,
     pub(super) why: String,
 }
 
-/// Says things of one checkpoint.
+/// Sender of reports on one checkpoint.
 #[derive(Debug, Clone)]
 pub(super) struct Teller {
     pub(super) number: u32,
@@ -63,7 +63,7 @@ pub(super) struct Teller {
 
 impl Teller {
     pub(super) fn say(&self, word: Word) {
-        // Nobody listens any more when the job has ended.
+        // The receiver is gone once the job has ended.
         let _ = self.to.send(Said {
             number: self.number,
             word,

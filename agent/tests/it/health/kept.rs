@@ -1,4 +1,4 @@
-//! What outlives a health check: in the history, on the disk, over a restart, and till the next boot.
+//! Stored health state: history, disk, restarts, and the next boot.
 
 use super::{REMAP, Tree, document, of, report, said, says, settings, sound, start};
 use crate::cluster::Cluster;
@@ -15,7 +15,7 @@ use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Its configuration, and a program that starts the agent with the fake driver's environment.
+/// Writes the configuration, and a program that starts the agent with the fake driver's environment.
 fn installed(cluster: &Cluster, tree: &Tree, data: &Path) -> (PathBuf, PathBuf) {
     let config = configure(cluster, data, "");
     let text = std::fs::read_to_string(&config).unwrap();
@@ -40,7 +40,7 @@ fn installed(cluster: &Cluster, tree: &Tree, data: &Path) -> (PathBuf, PathBuf) 
     (program, config)
 }
 
-/// Whether somebody listens to the fake driver's events: it sees those that come later alone.
+/// Whether a process listens to the fake driver's events. A listener sees later events only.
 fn is_listened_to(tree: &Tree) -> Option<()> {
     let processes = std::fs::read_dir("/proc").unwrap();
     let mut names = processes.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
@@ -66,7 +66,7 @@ async fn an_xid_outlives_the_agent_and_ends_with_the_boot() {
     let mut daemon = Daemon::start(&program, &config);
     cluster.member("n1", sound).await;
     eventually("a listener", || is_listened_to(&tree)).await;
-    // One that was not ready yet would never see it: it is raised until it is.
+    // A listener that is not ready yet would miss the event, so the test raises the event until it arrives.
     let mut raised = Control::default();
     let heard = says(XID);
     let hearing = cluster.member("n1", &heard);
@@ -109,7 +109,7 @@ async fn an_xid_outlives_the_agent_and_ends_with_the_boot() {
     );
     daemon.end(Signal::TERM);
 
-    // The same folder under another boot.
+    // The same folder under another boot id.
     let mut settings = settings(&cluster, &tree);
     settings.data_dir = data;
     let app = start(&cluster, settings, "another boot").await;
@@ -131,14 +131,14 @@ async fn an_xid_outlives_the_agent_and_ends_with_the_boot() {
     app.stop().await;
 }
 
-/// What the node's history says beside changes.
+/// Events in the node's history.
 async fn history(peer: &Peer) -> Vec<Event> {
     let (mut all, unwritten) = history_and_rest(peer).await;
     all.extend(unwritten);
     all
 }
 
-/// The same: what of it is on the disk, and what is not yet.
+/// Events in the node's history: on disk, and not yet on disk.
 async fn history_and_rest(peer: &Peer) -> (Vec<Event>, Vec<Event>) {
     let wanted = GetHistory {
         since: 0,
@@ -156,7 +156,7 @@ async fn history_and_rest(peer: &Peer) -> (Vec<Event>, Vec<Event>) {
     (events(&page.entries), events(&page.unwritten))
 }
 
-/// The XIDs among them: code, GPU, how many.
+/// XID events: code, GPU, count.
 fn xids_in(events: Vec<Event>) -> Vec<(String, String, u32)> {
     let xid = |event: Event| match event.event {
         Happening::GpuEvent { code, gpu, .. } => Some((code, gpu, event.count)),
@@ -169,7 +169,7 @@ async fn xids(peer: &Peer) -> Vec<(String, String, u32)> {
     xids_in(history(peer).await)
 }
 
-/// Those that are on the disk, once there are any.
+/// XID events on disk, once there are any.
 async fn written_xids(peer: &Peer) -> Vec<(String, String, u32)> {
     let written = async {
         loop {
@@ -185,7 +185,7 @@ async fn written_xids(peer: &Peer) -> Vec<(String, String, u32)> {
         .expect("in time")
 }
 
-/// Waits until the history says this of the pending row.
+/// Waits until the history contains these events of the pending row.
 async fn turned(peer: &Peer, wanted: &[&str]) {
     let turn = |event: Event| match event.event {
         Happening::Health { turn, code, .. } if code == REMAP => Some(format!("{turn:?}")),
@@ -226,7 +226,7 @@ async fn reasons_that_come_and_go_and_who_cleared_them_are_in_the_history() {
         by: Some("alice".to_owned()),
     };
     document(&peer, clear).await;
-    // It was not repaired: the next pass finds it again, until it is.
+    // The fault was not repaired, so the next pass finds it again.
     turned(&peer, &["Began", "alice", "Began"]).await;
     tree.remap(false);
     turned(&peer, &["Began", "alice", "Began", "Ended"]).await;
@@ -263,7 +263,7 @@ async fn the_kernels_log_tells_of_xids_and_what_was_cleared_stays_so_over_a_rest
     assert_eq!(document(&peer, clear).await["cleared"], json!(1));
     app.stop().await;
 
-    // The log says it again to the next agent, beside one thing that is new.
+    // The log repeats the event to the next agent, with one new event.
     let more = "6,2,2000000,-;NVRM: Xid (PCI:0000:82:00): 48, DBE\n";
     std::fs::write(tree.root.join("dev/kmsg"), format!("{log}{more}")).unwrap();
     let app = start(&cluster, with_xids(), "b1").await;
@@ -274,8 +274,7 @@ async fn the_kernels_log_tells_of_xids_and_what_was_cleared_stays_so_over_a_rest
     app.stop().await;
 }
 
-/// Room for the agent's folder that ends, away from everything else. `None`, and a word of it, where
-/// it cannot be had.
+/// Small filesystem for the agent's folder. Prints a note and returns `None` if it cannot be mounted.
 struct Disk(PathBuf);
 
 impl Disk {
@@ -311,8 +310,8 @@ async fn a_full_disk_keeps_it_in_memory_and_says_so_as_the_history_does() {
         return;
     };
     let app = start(&cluster, settings, "b1").await;
-    // What is written as it starts takes room and gives some back: each class, the start, what the
-    // checks find wrong with this host, and that in a file of its own.
+    // The first records take space and release some: each class, the start, the finding of the checks on this host, and
+    // the health state file.
     let all = lattice_hwprobe::Class::STANDING.len() as u64 + 2;
     let has_entered = |m: &Member| m.published.history.is_some_and(|mark| mark.seq >= all);
     cluster.member("n1", |m| sound(m) && has_entered(m)).await;

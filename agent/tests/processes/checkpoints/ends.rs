@@ -1,4 +1,4 @@
-//! Agents that go and come meanwhile, and jobs that end.
+//! Checkpoints across agent restarts and job ends.
 
 use super::scene::*;
 use crate::support::recorded_pid;
@@ -32,7 +32,7 @@ async fn the_agent_may_be_started_anew_meanwhile() {
     for number in 1..=3 {
         let order = scene.order(1, LONG_MS);
         assert!(outcome(&again, key(number), &order).await.is_written());
-        // It is heard by the agent that did not start it, too.
+        // An agent that did not start the job also reaches it.
         let next = scene.order(2, LONG_MS);
         assert!(outcome(&again, key(number), &next).await.is_written());
         again.terminate(terminate(key(number))).await.unwrap();
@@ -91,7 +91,7 @@ async fn a_checkpoint_that_is_not_whole_when_its_job_ends_never_is() {
         for key in [stopped, late, lost] {
             let (cause, _) = failure(&scene.outcome(key, &order).await);
             assert_eq!(cause, CheckpointFailure::JobEnded, "{mode}");
-            // Of another one nothing was asked, and nothing can be.
+            // No other checkpoint was requested, and none can be.
             let next = scene.order(2, LONG_MS);
             assert_eq!(scene.ask(key, &next).await, Ok(CheckpointStatus::Gone));
         }

@@ -1,4 +1,4 @@
-//! An agent that is a process of its own, killed while jobs write.
+//! Agent in a separate process, killed while jobs write checkpoints.
 
 use super::scene::*;
 use crate::cluster::Cluster;
@@ -32,8 +32,8 @@ async fn stands(
     tokio::time::timeout(PATIENCE, wait).await.unwrap();
 }
 
-/// Of three jobs, asked through the mesh, each writes on; what it wrote is told by the next agent, to
-/// which only the numbers are known.
+/// Three jobs with requests through the mesh continue to write. The next agent reports the results, given only the
+/// checkpoint numbers.
 #[tokio::test]
 async fn an_agent_that_is_killed_while_jobs_write_knows_of_it_when_it_is_back() {
     let cluster = Cluster::start().await;

@@ -1,4 +1,4 @@
-//! What an agent takes, and what it refuses.
+//! Checkpoint orders that an agent accepts and rejects.
 
 use super::scene::*;
 use crate::support::{pid_in, runs};
@@ -21,7 +21,7 @@ async fn an_order_is_taken_once_and_refused_where_it_makes_no_sense() {
         current: 2,
     };
     assert_eq!(scene.ask(key(1), &third).await, Err(busy));
-    // A repeat changes nothing, whatever else it says.
+    // A repeat changes nothing, whatever its other fields.
     let changed = CheckpointOrder {
         timeout_ms: 1,
         ..second.clone()

@@ -1,8 +1,8 @@
-//! The programs that `CHECKPOINTS.md` shows to users.
+//! Programs that `CHECKPOINTS.md` shows to users.
 
 use super::scene::*;
 
-/// What the page for users shows in this language.
+/// Program of the user page in this language.
 fn shown(language: &str) -> String {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("CHECKPOINTS.md");
     let page = std::fs::read_to_string(page).unwrap();
@@ -10,7 +10,7 @@ fn shown(language: &str) -> String {
     rest.split_once("```").unwrap().0.to_owned()
 }
 
-/// Two checkpoints of what the page shows, each with a later state.
+/// Two checkpoints of the program, each with a later state.
 async fn writes_twice(scene: &Scene, key: AttemptKey) -> u64 {
     let mut states = Vec::new();
     for number in 1..=2 {
@@ -75,7 +75,7 @@ async fn the_c_program_on_the_page_for_users_does_what_the_page_says() {
     scene.executor.stop().await;
 }
 
-/// The interpreter that has `grpc` and `grpc_tools`: `LATTICE_PEER_PYTHON`, else `python3`.
+/// Python interpreter with `grpc` and `grpc_tools`: `LATTICE_PEER_PYTHON`, else `python3`.
 fn python() -> Option<PathBuf> {
     let python = std::env::var_os("LATTICE_PEER_PYTHON");
     let python: PathBuf = python.map_or_else(|| "python3".into(), PathBuf::from);

@@ -1,4 +1,4 @@
-//! What lies in the user's folders, whose rights are used there, and filesystems that fail.
+//! User folders, access rights, and failing filesystems.
 
 use super::scene::*;
 use crate::hanging::{Hang, Hanging};
@@ -21,7 +21,7 @@ async fn an_answer_that_was_there_before_is_none() {
     }
     let (cause, _) = failure(&scene.outcome(key(1), &order).await);
     assert_eq!(cause, CheckpointFailure::Unresponsive);
-    // One of another number comes too late to be this one.
+    // A completion with another number does not count for this checkpoint.
     let order = scene.order(8, 500);
     scene.ask(key(1), &order).await.unwrap();
     scene.says(key(1), "asked 8").await;
@@ -68,7 +68,7 @@ async fn a_link_or_a_strangers_folder_in_the_way_is_told_and_not_used() {
     scene.executor.stop().await;
 }
 
-/// The supervisor stays root and holds nothing; who looks at files is the user, and only for files.
+/// The supervisor stays root without capabilities; its file access thread has the user's ids for files only.
 #[tokio::test]
 async fn nothing_but_files_is_done_as_the_user() {
     if is_skipped_without_root() {
@@ -96,7 +96,7 @@ async fn nothing_but_files_is_done_as_the_user() {
         }
     }
     assert_eq!(eyes, 1);
-    // Its socket is for its user alone; root may open it, and is not heard.
+    // The socket is accessible to its user only; root may open it, and is rejected.
     let runtime = &scene.bench.settings.checkpoints.runtime_dir;
     let agent = std::fs::read_dir(runtime).unwrap().next().unwrap().unwrap();
     let socket = agent.path().join("1.1/checkpoint.sock");
@@ -113,7 +113,7 @@ async fn nothing_but_files_is_done_as_the_user() {
     scene.executor.stop().await;
 }
 
-/// What cannot be written down is not told, and is told as soon as it can.
+/// A result that cannot be recorded is not reported, and is reported as soon as it is recorded.
 #[tokio::test]
 async fn a_full_disk_keeps_an_end_back_and_takes_no_order() {
     let mut bench = Bench::new();
@@ -134,7 +134,7 @@ async fn a_full_disk_keeps_an_end_back_and_takes_no_order() {
         assert!(full.is_err(), "there is room");
         let state = scene.path(&first).join("state");
         eventually("a checkpoint", || state.exists().then_some(())).await;
-        // Whoever counts with it being lost is not told the opposite afterwards.
+        // A caller that assumes a lost result must not receive the opposite later.
         for _ in 0..10 {
             let status = scene.ask(key, &first).await.unwrap();
             assert!(is_writing(&status), "{status:?}");
@@ -173,7 +173,7 @@ async fn a_full_disk_keeps_an_end_back_and_takes_no_order() {
     scene.executor.stop().await;
 }
 
-/// Whoever looks at it hangs, and nobody else: neither its time nor its job's end.
+/// Only the thread that accesses the filesystem hangs: neither the checkpoint's timeout nor the job's end is delayed.
 async fn a_dead_filesystem(hang: Hang) {
     let scene = Scene::new();
     let dead = scene.bench.file("dead");

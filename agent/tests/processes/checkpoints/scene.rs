@@ -1,4 +1,4 @@
-//! An executor, a directory for checkpoints, and what is asked and answered.
+//! Executor with a directory for checkpoints, requests and answers.
 
 pub(crate) use crate::support::{
     Bench, Disk, NOBODY, PATIENCE, eventually, is_root, key, launch, shell, terminate,
@@ -17,13 +17,13 @@ pub(crate) use std::time::Duration;
 use crate::support::folder_of;
 use lattice_agent::executor::Executor;
 
-/// More than anything takes here.
+/// Longer than any step takes.
 pub(crate) const LONG_MS: u64 = 60_000;
 
 pub(crate) struct Scene {
     pub(crate) bench: Bench,
     pub(crate) executor: Executor,
-    /// Where checkpoints go: nobody but the job's user may look into it.
+    /// Destination of checkpoints; only the job's user may read it.
     pub(crate) directory: PathBuf,
 }
 
@@ -88,7 +88,7 @@ impl Scene {
         ask(&self.executor, key, order).await
     }
 
-    /// Asks until it stands so.
+    /// Repeats the request until the status satisfies the condition.
     pub(crate) async fn stands(
         &self,
         key: AttemptKey,
@@ -110,7 +110,7 @@ impl Scene {
         order.folder(0).into()
     }
 
-    /// The number that a checkpoint holds.
+    /// State number in a checkpoint.
     pub(crate) fn state(&self, order: &CheckpointOrder) -> u64 {
         let text = std::fs::read_to_string(self.path(order).join("state")).unwrap();
         text.lines().next().unwrap().parse().unwrap()

@@ -8,7 +8,7 @@ use lattice_mesh::{
 };
 use std::{net::SocketAddr, time::Duration};
 
-/// Much quicker than in service, so that tests are short.
+/// Far shorter than in production, to keep tests short.
 pub const QUICK: Duration = Duration::from_millis(100);
 const DAY: Duration = Duration::from_secs(86_400);
 
@@ -26,7 +26,7 @@ pub fn mesh(authority: &Authority, role: Role, id: &str) -> Mesh {
     Mesh::bind(addr, own, MeshConfig::default()).unwrap()
 }
 
-/// A mesh endpoint that gossips, and its gossip.
+/// Mesh endpoint with gossip.
 pub fn gossiping(authority: &Authority, role: Role, id: &str) -> (Mesh, Gossip) {
     let (mesh, gossip) = (mesh(authority, role, id), Gossip::new());
     mesh.serve(gossip.route(Router::new())).unwrap();
@@ -60,7 +60,7 @@ pub async fn join(
     gossip.join(mesh, config, &saying(version)).await
 }
 
-/// One member with all it needs.
+/// Member with its dependencies.
 pub struct Member {
     pub mesh: Mesh,
     _gossip: Gossip,
@@ -124,7 +124,7 @@ pub fn version(snapshot: &Snapshot, role: Role, id: &str) -> Option<String> {
     member.published.version.clone()
 }
 
-/// A machine that stops for a moment may make the codec late, for what was in it then.
+/// A stalled machine may delay the codec for the messages in it at that time.
 pub fn assert_few_late(stats: &CellStats) {
     assert!(stats.codec_late * 10 <= stats.received, "{stats:?}");
 }

@@ -4,7 +4,7 @@ use crate::node::history::contents;
 use lattice_hwprobe::history::{Cause, History, Seen};
 use lattice_hwprobe::{Class, ClassRecord, Reading};
 
-/// A node with one class, whose firmware is changed as often as wanted.
+/// Node with one class; its firmware changes on request.
 struct Node {
     history: History,
     version: u32,
@@ -24,7 +24,7 @@ impl Node {
         }
     }
 
-    /// The lines of one change, and the preimage it publishes.
+    /// Lines of one change, and the preimage that it publishes.
     fn change(&mut self) -> (Vec<Line>, Vec<(Digest, Bytes)>) {
         self.version += 1;
         let records = records(self.version);
@@ -152,7 +152,7 @@ fn a_changed_middle_is_kept_aside_and_the_rest_goes_on() {
     assert_eq!((numbers(&found), found.journal.damaged), (vec![1, 3, 4], 1));
     let aside = files(folder.path(), "damaged");
     assert_eq!(std::fs::read(&aside[0]).unwrap(), bytes);
-    // It is said once; what is left is whole.
+    // The damage is reported once; the remaining segment is valid.
     let mut again = open(folder.path());
     assert_eq!((numbers(&again), again.journal.damaged), (vec![1, 3, 4], 0));
     let mut node = Node::new(History::restore(again.journal.checkpoint.clone(), |_| None));
@@ -177,7 +177,7 @@ fn the_oldest_goes_segment_by_segment_with_the_preimages_only_it_named() {
     let kept = std::fs::read_dir(folder.path().join("content"))
         .unwrap()
         .count() as u64;
-    // Those of the entries, and of what the first of them changed.
+    // Preimages of the kept entries, and the one that the first of them replaced.
     assert_eq!(kept, 400 - first + 2);
 }
 
@@ -261,7 +261,7 @@ fn a_flood_of_events_costs_no_entry_and_makes_room_for_itself() {
     let entries = again.records.iter().filter(is_entry).count();
     let events = again.records.len() - entries;
     assert_eq!(entries, 14, "none of them is lost");
-    // The bound, less at most what one segment holds of it.
+    // The limit, minus at most the share of one segment.
     assert!((35..=40).contains(&events), "{events}");
     let numbers = numbers(&again);
     assert!(
@@ -305,7 +305,7 @@ fn where_bytes_are_short_events_go_before_entries() {
     let events = again.records.len() - entries;
     assert!((1..500).contains(&events), "{events}");
     assert_eq!(&again.journal.checkpoint, node.history.checkpoint());
-    // Where there are no events entries are dropped as ever.
+    // Without events, entries are removed by the same limits.
     write(&mut found, &mut node, 200);
     let bytes: u64 = found.journal.segments.iter().map(|s| s.bytes).sum();
     assert!(bytes <= narrow.bytes, "{bytes}");
@@ -316,7 +316,7 @@ fn where_bytes_are_short_events_go_before_entries() {
 fn a_journal_from_before_there_were_events_goes_on() {
     let folder = tempfile::tempdir().unwrap();
     let segment = folder.path().join("0000000001.jsonl");
-    // As it was written then: no line of it is changed.
+    // Lines in their original form: none of them may change.
     let checkpoint = r#"{"checkpoint":{"seq":0,"boot_id":null,"classes":{}}}"#;
     let boot = r#"{"boot":{"boot_id":"boot-1","at":5}}"#;
     let entry = r#"{"entry":{"seq":1,"at":4,"boot_id":"boot-1","cause":"first","class":"nic","revision":1,"from":null,"to":"incomplete","changes":[],"more":0}}"#;

@@ -9,7 +9,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// A directory that is not there yet, and checkpoint 3 of rank 1.
+    /// Scene with a directory that does not exist yet, and checkpoint 3 of rank 1.
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let directory = folder.path().join("a b/checkpoints");
@@ -34,7 +34,7 @@ impl Scene {
 fn a_job_is_told_where_everything_goes_in_lines_that_a_shell_reads() {
     let scene = Scene::new();
     scene.part.prepare().unwrap();
-    // Where it was launched with, which an order need not name.
+    // The request path of the launch, which an order need not repeat.
     let elsewhere = scene.folder.path().join("elsewhere/request.rank-1");
     scene.part.request(&elsewhere, 1).unwrap();
     assert!(elsewhere.exists());
@@ -133,7 +133,7 @@ fn no_link_below_the_directory_is_followed() {
     std::fs::write(elsewhere.join("complete"), "3").unwrap();
     symlink(elsewhere.join("complete"), scene.part.path().join(COMPLETE)).unwrap();
     assert!(scene.obstacle().contains("links are not followed"));
-    // What is asked is not written through a link either.
+    // The request is not written through a link either.
     let at = scene.part.directory.join("request.rank-1");
     symlink(elsewhere.join("stolen"), &at).unwrap();
     symlink(
