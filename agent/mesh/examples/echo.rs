@@ -13,10 +13,10 @@ use std::{error::Error, net::SocketAddr, time::Duration};
 
 const DAY: Duration = Duration::from_secs(86_400);
 const DEADLINE: Duration = Duration::from_secs(1);
-/// A kind of message, agreed on between sender and receiver.
+/// Message kind, agreed between sender and receiver.
 const NOTE: u16 = 700;
 
-/// Says a text back. Agents may ask.
+/// Returns the text that the caller sent. Agents may call it.
 #[derive(Debug, Serialize, Deserialize)]
 struct Echo {
     text: String,

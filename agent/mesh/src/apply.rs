@@ -1,5 +1,4 @@
-//! Putting trust into force: new credentials, new bundles, and what that means for connections
-//! that are open.
+//! Trust changes: new credentials and bundles, and their effect on open connections.
 
 use crate::{
     BundleRefused, Credentials, CredentialsError, Mesh, MeshError, SignedBundle, Standing,
@@ -13,32 +12,32 @@ use std::{
 };
 use tokio::sync::watch;
 
-/// What is in force, for who waits for changes.
+/// Trust in force, for callers that wait for changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TrustState {
-    /// Number of the bundle; 0 before the first.
+    /// Number of the bundle; 0 before the first bundle.
     pub number: u64,
-    /// How our own certificate stands in it.
+    /// Standing of this process's certificate under that bundle.
     pub standing: Standing,
 }
 
-/// What a bundle has changed.
+/// Effect of applying a bundle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Applied {
-    /// The number now in force.
+    /// Number of the bundle now in force.
     pub number: u64,
-    /// Whether it was news.
+    /// Whether the bundle changed the trust in force.
     pub changed: bool,
-    /// Connections that were closed for it.
+    /// Number of connections closed because of the bundle.
     pub closed_connections: usize,
-    /// How our own certificate stands now: a daemon that is revoked should say so and stop
-    /// taking work.
+    /// Standing of this process's certificate now. A daemon with a revoked certificate should report it and accept no
+    /// more allocations.
     pub standing: Standing,
-    /// It is in force but could not be saved, and why: a restart would forget it.
+    /// Error of saving the bundle, if any. The bundle is in force, but a restart would lose it.
     pub not_saved: Option<String>,
 }
 
-/// Where bundles are saved. Held while one is: a save may take as long as a disk hangs, and nothing
+/// Folder in which bundles are saved. The lock is held during a save, which may take as long as the disk hangs; nothing
 /// else waits for it.
 #[derive(Debug, Default)]
 pub(crate) struct Keeping {
@@ -48,7 +47,7 @@ pub(crate) struct Keeping {
 impl Core {
     pub(crate) fn apply_bundle(&self, signed: &SignedBundle) -> Result<Applied, BundleRefused> {
         let mut applied = self.put_bundle_in_force(signed)?;
-        // In force first: a disk that is full or hangs must not keep a revoked peer connected.
+        // In force first: a full or hanging disk must not keep a revoked peer connected.
         if applied.changed || self.unsaved.load(Ordering::SeqCst) {
             applied.not_saved = self.save_trust_in_force();
         }
@@ -90,11 +89,12 @@ impl Core {
         })
     }
 
-    /// Saves what is trusted now. Where somebody else is about to, that one takes it along: a disk
-    /// that hangs holds one thread, however many bundles come.
+    /// Saves the trust in force. If another thread is saving, that thread saves this bundle too. A hanging disk thus
+    /// blocks one thread, however many bundles arrive.
     fn save_trust_in_force(&self) -> Option<String> {
         self.unsaved.store(true, Ordering::SeqCst);
-        // Looked at once more when the lock is free again: who found it taken has left it to us.
+        // Checked again after the lock is released: a thread that found the lock taken relies on this thread to save
+        // its bundle.
         while self.unsaved.load(Ordering::SeqCst) {
             let Some(keeping) = self.keeping.try_lock() else {
                 return Some("an earlier save is still under way".to_owned());
@@ -111,14 +111,14 @@ impl Core {
         None
     }
 
-    /// Puts credentials in force as `choose` says, which is given them as they came, and under
-    /// what is in force.
+    /// Puts credentials in force. `choose` receives the new credentials as brought, and the same with the trust in
+    /// force, and returns one of them.
     pub(crate) fn rotate_with(
         self: &Arc<Self>,
         brought: Credentials,
         choose: impl FnOnce(Credentials, Credentials) -> Result<Credentials, String>,
     ) -> Result<(), MeshError> {
-        // Held to the end, or a bundle that comes meanwhile would be lost.
+        // Held to the end; otherwise a bundle that arrives meanwhile would be lost.
         let _changing = self.changing.lock();
         let before = self.trust();
         let current = before.credentials.identity();
@@ -131,7 +131,7 @@ impl Core {
         let brought = brought.with_reset(before.credentials.reset().clone());
         let new = brought.clone();
         let under_in_force = match (before.credentials.in_force(), new.bundle()) {
-            // A new certificate takes no revocation back.
+            // A new certificate must not undo revocations.
             (Some(in_force), None) => new.under(in_force.clone()),
             (Some(in_force), Some(other)) => match before.credentials.with_bundle(other) {
                 Ok(_) => new,
@@ -151,7 +151,7 @@ impl Core {
         Ok(())
     }
 
-    /// Saves the bundles of the future there.
+    /// Sets the folder in which later bundles are saved.
     pub(crate) fn keep_trust_in(&self, folder: &Path) {
         self.keeping.lock().folder = Some(folder.to_owned());
     }
@@ -162,8 +162,8 @@ impl Core {
         self.trust().credentials.save(folder)
     }
 
-    /// From here on handshakes are judged by `trust`; open connections are judged once more.
-    /// Returns how many were closed.
+    /// Makes `trust` the basis of all further handshakes, and verifies open connections again. Returns the number of
+    /// closed connections.
     fn put_in_force(&self, trust: Arc<Trust>) -> usize {
         let before = self.trust.swap(trust.clone());
         self.judgements.fetch_add(1, Ordering::AcqRel);
@@ -179,8 +179,8 @@ impl Core {
             .count()
     }
 
-    /// Judges an open connection once more. Signatures are verified only where the roots are
-    /// others than at its handshake: a member may have thousands of connections.
+    /// Verifies an open connection again. Signatures are verified only if the roots have changed since its handshake: a
+    /// member may have thousands of connections.
     pub(crate) fn close_if_distrusted(
         &self,
         trust: &Trust,
@@ -206,28 +206,25 @@ impl Core {
 }
 
 impl Mesh {
-    /// Puts new credentials in force without a restart. New connections show and judge by them;
-    /// calls and streams in flight end on the old ones; open connections whose peer is not
-    /// trusted any more are closed. Refuses the certificate of another identity: peers expect
-    /// this one here.
+    /// Puts new credentials in force without a restart. New connections use them; calls and streams in flight end on
+    /// the old connections. Open connections with peers that are no longer trusted are closed. A certificate of another
+    /// identity is rejected, because peers expect the present identity here.
     ///
-    /// A trust bundle in force stays in force, whatever the new credentials came with, unless
-    /// they bring a later one.
+    /// A trust bundle in force stays in force, unless the new credentials contain a later one.
     pub fn rotate(&self, credentials: Credentials) -> Result<(), MeshError> {
         self.core()
             .rotate_with(credentials, |_, under_in_force| Ok(under_in_force))
     }
 
-    /// Puts a trust bundle in force, if an authority trusted at this moment has signed it and it
-    /// is not older than the one in force: judges open connections by it, closes those whose peer
-    /// is revoked or of no trusted authority, and saves it where [`Mesh::keep_trust_in`] said.
-    /// The bundle that is in force already is no change. Waits for the disk where it saves.
+    /// Puts a trust bundle in force and verifies open connections against it. An authority trusted at this moment must
+    /// have signed the bundle, and the bundle must not be older than the one in force. Connections with revoked or
+    /// untrusted peers are closed. The bundle is saved in the folder of [`Mesh::keep_trust_in`], and the call waits for
+    /// the disk. Applying the bundle in force changes nothing.
     pub fn apply_bundle(&self, bundle: &SignedBundle) -> Result<Applied, BundleRefused> {
         self.core().apply_bundle(bundle)
     }
 
-    /// Saves every bundle that is put in force from now on into `folder`, beside the identity, and
-    /// the one in force now.
+    /// Saves the bundle in force, and every bundle put in force from now on, to `folder`, next to the identity.
     pub fn keep_trust_in(&self, folder: &Path) -> Result<(), CredentialsError> {
         let core = self.core();
         let mut keeping = core.keeping.lock();
@@ -239,17 +236,17 @@ impl Mesh {
         Ok(())
     }
 
-    /// The bundle in force, to hand on; `None` before the first.
+    /// Trust bundle in force, for forwarding; `None` before the first bundle.
     pub fn bundle(&self) -> Option<SignedBundle> {
         self.core().trust().credentials.bundle().cloned()
     }
 
-    /// What is in force, and every change of it.
+    /// Subscribes to the trust in force and its changes.
     pub fn watch_trust(&self) -> watch::Receiver<TrustState> {
         self.core().trust_state.subscribe()
     }
 
-    /// What is in force.
+    /// Trust in force.
     pub fn trust_state(&self) -> TrustState {
         *self.core().trust_state.borrow()
     }
@@ -304,7 +301,7 @@ mod tests {
             assert_eq!(mesh.trust_state().number, number);
         }
         drop(hanging);
-        // The same one again, as it is asked for regularly: now it is saved.
+        // The same bundle again, as from the regular requests: this time it is saved.
         let applied = mesh.apply_bundle(&bundle(2)).unwrap();
         assert!(
             !applied.changed && applied.not_saved.is_none(),

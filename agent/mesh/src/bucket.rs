@@ -4,23 +4,23 @@
 
 use std::{collections::HashMap, hash::Hash};
 
-/// One token. Fractions are whole numbers, so that waits are exact.
+/// One token. Fractions of a token are integers, so that waits are exact.
 const TOKEN: i64 = 1_000_000_000;
 /// Longest wait that is reported, for a rate of zero or nearly zero.
 const MAX_WAIT_MS: u64 = 86_400_000;
 /// Number of buckets that are kept without a sweep.
 const FEW: usize = 1_024;
 
-/// How fast one key may act.
+/// Rate limit of one key.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RateLimit {
-    /// Tries at once.
+    /// Number of tries in a burst.
     pub burst: u32,
     /// Tries regained per second.
     pub per_second: f64,
 }
 
-/// Treatment of a new key while the map is full of buckets that are not.
+/// Treatment of a new key while the map is full of buckets with missing tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Crowd {
     /// The new key is refused.
@@ -54,8 +54,8 @@ impl Rate {
     }
 }
 
-/// A bucket per key, of a bounded number of keys. Time is an argument: milliseconds of
-/// any clock. One that is set back gives no tokens by that.
+/// Token buckets by key, for a bounded number of keys. The caller supplies the time, in milliseconds of any clock. A
+/// clock that is set back yields no tokens.
 #[derive(Debug)]
 pub struct RateLimiter<K> {
     rate: Rate,
@@ -68,7 +68,7 @@ pub struct RateLimiter<K> {
 }
 
 impl<K: Eq + Hash + Clone> RateLimiter<K> {
-    /// Every key begins with a full bucket.
+    /// Creates a limiter in which every key starts with a full bucket.
     pub fn new(limit: RateLimit, max_keys: usize, crowd: Crowd) -> Self {
         let rate = Rate {
             burst: i64::from(limit.burst).saturating_mul(TOKEN),
@@ -83,7 +83,7 @@ impl<K: Eq + Hash + Clone> RateLimiter<K> {
         }
     }
 
-    /// Whether `key` has a token, without taking it.
+    /// Checks that `key` has a token, without taking it.
     pub fn has(&self, key: &K, now_ms: u64) -> bool {
         let bucket = self.buckets.get(key);
         bucket.map_or(self.rate.burst, |b| self.rate.level(b, now_ms)) >= TOKEN
@@ -92,7 +92,7 @@ impl<K: Eq + Hash + Clone> RateLimiter<K> {
     /// Takes one token of `key`.
     ///
     /// # Errors
-    /// The number of milliseconds until there is one.
+    /// The number of milliseconds until a token is available.
     pub fn take(&mut self, key: &K, now_ms: u64) -> Result<(), u64> {
         let rate = self.rate;
         if !self.buckets.contains_key(key) && !self.make_room(now_ms) {
@@ -104,7 +104,7 @@ impl<K: Eq + Hash + Clone> RateLimiter<K> {
         };
         let bucket = self.buckets.entry(key.clone()).or_insert(full);
         bucket.tokens = rate.level(bucket, now_ms);
-        // Also after the clock was set back: else nothing is regained until it has caught up.
+        // Also after the clock was set back: otherwise the key would regain nothing until the clock has caught up.
         bucket.at_ms = now_ms;
         if bucket.tokens < TOKEN {
             return Err(rate.wait_ms(TOKEN - bucket.tokens));
@@ -113,7 +113,7 @@ impl<K: Eq + Hash + Clone> RateLimiter<K> {
         Ok(())
     }
 
-    /// Takes so many tokens as a penalty; the bucket holds at worst a debt of as many.
+    /// Takes `tokens` tokens as a penalty, down to a debt of at most `tokens`. A key without a bucket is not penalised.
     pub fn punish(&mut self, key: &K, tokens: u32) {
         let penalty = i64::from(tokens).saturating_mul(TOKEN);
         if let Some(bucket) = self.buckets.get_mut(key) {
@@ -126,11 +126,11 @@ impl<K: Eq + Hash + Clone> RateLimiter<K> {
         self.buckets.len()
     }
 
-    /// Makes room for one key more; `false` where there is none.
+    /// Makes space for one more key; returns `false` when the map is full and `crowd` refuses new keys.
     fn make_room(&mut self, now_ms: u64) -> bool {
         let rate = self.rate;
         if self.buckets.len() >= self.sweep_at.max(FEW).min(self.max_keys) {
-            // A full bucket is as good as none.
+            // A full bucket is equivalent to no bucket.
             (self.buckets).retain(|_, b| rate.level(b, now_ms) < rate.burst);
             self.buckets.shrink_to(2 * self.buckets.len());
             self.sweep_at = 2 * self.buckets.len();

@@ -1,5 +1,5 @@
-//! The trust bundle: which authorities a cluster trusts and which certificates it does not any
-//! more, numbered and signed, so that every member can hand it on and nobody can change it.
+//! Trust bundle: the authorities that a cluster trusts, and the revoked certificates. A bundle is numbered and signed,
+//! so that every member can forward it and none can change it.
 
 use crate::{
     Authority, CaError, Identity, Pin, Role,
@@ -15,52 +15,53 @@ use serde::{Deserialize, Serialize};
 
 /// Longest encoded bundle, bytes.
 pub const MAX_BUNDLE_BYTES: usize = 2 << 20;
-/// Authorities in a bundle: one, two during a rotation, and room.
+/// Maximum number of authorities in a bundle: one, or two during a rotation, and a reserve.
 pub const MAX_AUTHORITIES: usize = 16;
-/// Revocations in a bundle.
+/// Maximum number of revocations in a bundle.
 pub const MAX_REVOKED: usize = 65_536;
-/// Signatures of a bundle: one per authority.
+/// Maximum number of signatures of a bundle: one per authority.
 const MAX_SIGNATURES: usize = MAX_AUTHORITIES;
 /// First byte of the encoded body.
 const BODY_VERSION: u8 = 1;
 
-/// An authority that the cluster trusts.
+/// Authority that the cluster trusts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrustedAuthority {
-    /// Its certificate, DER.
+    /// Certificate of the authority, DER.
     pub certificate: Bytes,
-    /// Whether it issues at present. Members whose certificate is of one that does not, renew.
+    /// Whether the authority issues certificates at present. Members with a certificate of an authority that no longer
+    /// issues renew.
     pub issuing: bool,
 }
 
-/// All certificates of one identity that were issued before a moment are refused.
+/// Revocation of all certificates of one identity issued before a moment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Revoked {
     /// Role of the identity.
     pub role: Role,
-    /// Its name within the role.
+    /// Name of the identity within its role.
     pub name: String,
-    /// Certificates issued before this are refused; one issued at this very moment is good.
+    /// Certificates issued before this moment are refused; one issued at exactly this moment is valid.
     pub issued_before: UnixMillis,
-    /// When the last certificate that this refuses has expired by itself, and the entry may be
-    /// left out. Judges go by the entry as long as it is there.
+    /// Expiry time of the last certificate that this entry refuses, after which the entry may be removed. The entry
+    /// applies as long as the bundle contains it.
     pub forget_at: UnixMillis,
 }
 
-/// What a cluster trusts, at one revision of its state.
+/// Content of a trust bundle: what a cluster trusts, at one revision of its state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrustBundle {
-    /// The trust domain.
+    /// Trust domain: the name of the cluster.
     pub cluster: String,
-    /// Rises with every change. A member never goes back to a lower one.
+    /// Number of the bundle, incremented with every change. A member never returns to a lower number.
     pub number: u64,
-    /// Exactly these are trusted.
+    /// Complete list of trusted authorities.
     pub authorities: Vec<TrustedAuthority>,
-    /// What they have issued and is refused nevertheless.
+    /// Revoked certificates of these authorities.
     pub revoked: Vec<Revoked>,
 }
 
-/// One authority's signature of a bundle.
+/// Signature of a bundle by one authority.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BundleSignature {
     /// Pin of the authority that signed.
@@ -69,60 +70,60 @@ pub struct BundleSignature {
     pub signature: Bytes,
 }
 
-/// A bundle as it travels and lies on disk: the very bytes that were signed, and the signatures.
+/// Trust bundle as sent and stored: the exact bytes that were signed, and the signatures.
 ///
-/// Signed is `"lattice mesh 1 trust bundle" 0x00 H`, `H` being blake3 (key derivation mode, the
+/// The signed message is `"lattice mesh 1 trust bundle" 0x00 H`. `H` is the blake3 digest (key derivation mode, the
 /// same text as its context) of the body with its length in front.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SignedBundle {
-    /// Version byte, then the [`TrustBundle`] in postcard.
+    /// Version byte, followed by the [`TrustBundle`] in postcard.
     pub body: Bytes,
-    /// By one or several authorities.
+    /// Signatures by one or several authorities.
     pub signatures: Vec<BundleSignature>,
 }
 
-/// Why a bundle was not accepted. What was in force stays in force.
+/// Reason why a bundle was rejected. The bundle in force stays in force.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum BundleRefused {
-    /// Larger than any bundle may be.
+    /// The bundle exceeds a limit.
     #[error("the trust bundle has {found} {what}; at most {limit} are allowed")]
     TooLarge {
-        /// Bytes, authorities, revocations or signatures.
+        /// Exceeded quantity: bytes, authorities, revocations, signatures or bytes in a signature.
         what: String,
-        /// How many there are.
+        /// Actual amount.
         found: u64,
-        /// How many there may be.
+        /// Maximum amount.
         limit: u64,
     },
-    /// It cannot be read, or says what no bundle may say.
+    /// The bundle cannot be decoded, or its content is not valid.
     #[error("the trust bundle is not valid: {reason}")]
     Invalid {
-        /// What is wrong.
+        /// Reason in words.
         reason: String,
     },
-    /// Nobody trusted has signed it.
+    /// No trusted authority has signed the bundle.
     #[error("the trust bundle is not signed by an authority that is trusted here")]
     NotSigned,
-    /// It is of another cluster.
+    /// The bundle is from another cluster.
     #[error("the trust bundle is of cluster {found}; this is {cluster}")]
     ForeignCluster {
-        /// Our cluster.
+        /// Cluster of this process.
         cluster: String,
-        /// The bundle's.
+        /// Cluster of the bundle.
         found: String,
     },
-    /// A later one is in force: taking this one would take revocations back.
+    /// A later bundle is in force: accepting this one would undo revocations.
     #[error("the trust bundle is number {number}; {in_force} is in force")]
     Older {
-        /// The number offered.
+        /// Number of the rejected bundle.
         number: u64,
-        /// The number in force.
+        /// Number of the bundle in force.
         in_force: u64,
     },
-    /// Two bundles have one number: one of the signers does not follow the cluster's state.
+    /// Two different bundles have the same number: one of the signers does not follow the cluster's state.
     #[error("another trust bundle with number {number} is in force")]
     Conflict {
-        /// The number of both.
+        /// Number of both bundles.
         number: u64,
     },
 }
@@ -144,21 +145,22 @@ fn at_most(what: &str, found: usize, limit: usize) -> Result<(), BundleRefused> 
     })
 }
 
-/// Why a bundle could not be signed.
+/// Reason why a bundle could not be signed.
 #[derive(Debug, thiserror::Error)]
 pub enum SignBundleError {
-    /// Nobody would accept it.
+    /// Every peer would reject the bundle.
     #[error(transparent)]
     Bundle(#[from] BundleRefused),
-    /// The key could not sign.
+    /// Signing with the authority's key failed.
     #[error(transparent)]
     Key(#[from] CaError),
 }
 
 impl TrustBundle {
-    /// Encodes and signs it with each of `authorities`. Equal bundles have equal bodies. Refuses
-    /// what a peer would refuse: a bundle out of bounds, or one that none of the authorities it
-    /// names has signed.
+    /// Encodes the bundle and signs it with each of `authorities`. Equal bundles have equal bodies.
+    ///
+    /// # Errors
+    /// A bundle that a peer would reject: one that exceeds a limit, or that none of its own authorities has signed.
     pub fn sign<'a>(
         &self,
         authorities: impl IntoIterator<Item = &'a Authority>,
@@ -183,7 +185,7 @@ impl TrustBundle {
         Ok(signed)
     }
 
-    /// The certificates of the authorities, in the bundle's order.
+    /// Certificates of the authorities, in the bundle's order.
     pub fn roots(&self) -> Vec<CertificateDer<'static>> {
         let der = |a: &TrustedAuthority| CertificateDer::from(a.certificate.to_vec());
         self.authorities.iter().map(der).collect()
@@ -209,7 +211,7 @@ impl TrustBundle {
 }
 
 impl SignedBundle {
-    /// What it says, unverified: for showing it to people. Bounds are checked.
+    /// Decodes the bundle without verifying its signatures, for display. Checks limits.
     pub fn peek(&self) -> Result<TrustBundle, BundleRefused> {
         at_most("bytes", self.body.len(), MAX_BUNDLE_BYTES)?;
         at_most("signatures", self.signatures.len(), MAX_SIGNATURES)?;
@@ -232,15 +234,15 @@ impl SignedBundle {
         Ok(bundle)
     }
 
-    /// Reads it, if one of `trusted` has signed it and it is of `cluster`, and one of the
-    /// authorities it names has signed it too (most often the same one): only so can it be
-    /// verified again from a disk, when `trusted` is forgotten.
+    /// Verifies and decodes the bundle. One of `trusted` must have signed it, and it must be of `cluster`. One of the
+    /// bundle's own authorities, most often the same one, must have signed it too. Otherwise the bundle could not be
+    /// verified again after a load from disk, when `trusted` is no longer available.
     pub fn verify(
         &self,
         trusted: &[CertificateDer<'_>],
         cluster: &str,
     ) -> Result<TrustBundle, BundleRefused> {
-        // Nothing of what a stranger sent is decoded before the signature is known.
+        // No content from an unverified peer is decoded before its signature is verified.
         at_most("bytes", self.body.len(), MAX_BUNDLE_BYTES)?;
         at_most("signatures", self.signatures.len(), MAX_SIGNATURES)?;
         if !self.is_signed_by_any(trusted) {
@@ -256,7 +258,8 @@ impl SignedBundle {
         Ok(bundle)
     }
 
-    /// Whole and signed by one of the authorities it names. That finds damage, not deceit.
+    /// Checks that the bundle is complete and signed by one of its own authorities. The check detects damage, not
+    /// forgery.
     pub(crate) fn verify_by_itself(&self) -> Result<TrustBundle, BundleRefused> {
         let bundle = self.peek()?;
         if self.is_signed_by_any(&bundle.roots()) {
@@ -281,18 +284,18 @@ impl SignedBundle {
         })
     }
 
-    /// The file `trust.bundle`.
+    /// Encodes the file `trust.bundle`.
     pub(crate) fn to_file(&self) -> Result<Vec<u8>, String> {
         encode(self)
     }
 
-    /// Reads the file `trust.bundle`.
+    /// Decodes the file `trust.bundle`.
     pub(crate) fn from_file(bytes: &[u8]) -> Result<Self, String> {
         decode(bytes)
     }
 }
 
-/// A verified bundle in both forms.
+/// Verified bundle in signed and decoded form.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct InForce {
     pub(crate) signed: SignedBundle,

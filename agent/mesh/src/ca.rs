@@ -1,5 +1,5 @@
-//! The authority that issues certificates: throw-away for one machine, or a file on the quorum
-//! members. It is never part of replicated state.
+//! Certificate authority: in memory for a single-machine cluster, or stored in files on the quorum members. The
+//! authority's key is never part of replicated state.
 
 use crate::{Identity, OfficeProof, OfficeSession, Pin, store::write_secret};
 use lattice_host::private_file::{self, ExposedFile, PrivateFileError};
@@ -16,34 +16,34 @@ use std::{
     time::Duration,
 };
 
-/// The authority's certificate, within the folder it is stored in.
+/// File name of the authority's certificate.
 const CERT_FILE: &str = "ca.pem";
-/// Its key, mode 0600.
+/// File name of the authority's key, mode 0600.
 const KEY_FILE: &str = "ca.key";
 
-/// Certificates hold from this long before they were issued, so that a peer whose clock is a
-/// little behind accepts them. The same for all, so that everyone reads the moment of issue from
-/// a certificate alone: revocation goes by it.
+/// A certificate is valid from this long before its issue, so that a peer with a clock slightly behind accepts it.
+/// The value is constant, so that every process derives the issue time from the certificate alone. Revocation compares
+/// against the issue time.
 pub const BACKDATING: Duration = Duration::from_secs(300);
 
-/// When a certificate that holds from `not_before` on was issued: whole seconds, as certificates
-/// have no finer times.
+/// Returns the issue time of a certificate that is valid from `not_before`, in whole seconds, the resolution of
+/// certificate times.
 pub(crate) fn issued_at(not_before: UnixMillis) -> UnixMillis {
     let backdating_ms = BACKDATING.as_secs() * 1000;
     UnixMillis(not_before.0 / 1000 * 1000).after(backdating_ms)
 }
 
-/// From when until when a certificate holds, by the issuer's clock.
+/// Validity period of a certificate, by the issuer's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Validity {
-    /// First moment.
+    /// First moment of validity.
     pub not_before: UnixMillis,
-    /// Last moment.
+    /// Last moment of validity.
     pub not_after: UnixMillis,
 }
 
 impl Validity {
-    /// Issued `now`: from [`BACKDATING`] before it until `lifetime` after it.
+    /// Period of a certificate issued at `now`: from [`BACKDATING`] before `now` until `lifetime` after `now`.
     pub fn from_now(now: UnixMillis, lifetime: Duration) -> Self {
         let lifetime_ms = u64::try_from(lifetime.as_millis()).unwrap_or(u64::MAX);
         Self {
@@ -52,56 +52,55 @@ impl Validity {
         }
     }
 
-    /// When a certificate with these times counts as issued: what
-    /// [`crate::Credentials::issued_at`] reads back, whole seconds.
+    /// Issue time of a certificate with this period, in whole seconds, as [`crate::Credentials::issued_at`] returns it.
     pub fn issued_at(&self) -> UnixMillis {
         issued_at(self.not_before)
     }
 
-    /// The last moment such a certificate holds, as [`crate::Credentials::expires_at`] reads it
-    /// back: the end of its last second.
+    /// Last moment of a certificate with this period, as [`crate::Credentials::expires_at`] returns it: the end of its
+    /// last second.
     pub fn expires_at(&self) -> UnixMillis {
         UnixMillis(self.not_after.0 / 1000 * 1000 + 999)
     }
 }
 
-/// Why an authority could not be made, read or used.
+/// Error of creating, reading or using an authority.
 #[derive(Debug, thiserror::Error)]
 pub enum CaError {
     /// A file could not be read or written.
     #[error("{}", .path.display())]
     File {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Cause.
         source: io::Error,
     },
-    /// The key file is open to others.
+    /// Other users can access the key file.
     #[error(transparent)]
     KeyExposed(ExposedFile),
-    /// A file does not hold what it should.
+    /// The content of a file is not usable.
     #[error("{} is not usable: {reason}", .path.display())]
     Unreadable {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong.
+        /// Reason in words.
         reason: String,
     },
-    /// The signing request is not one, or its signature is wrong.
+    /// The certificate request is malformed, or its signature is wrong.
     #[error("the certificate request is not usable: {reason}")]
     BadRequest {
-        /// What is wrong.
+        /// Reason in words.
         reason: String,
     },
-    /// Making the certificate failed.
+    /// The certificate could not be created.
     #[error("the certificate could not be made: {reason}")]
     Signing {
-        /// What rcgen said.
+        /// Error text of rcgen.
         reason: String,
     },
 }
 
-/// Issues certificates for one cluster.
+/// Certificate authority of one cluster.
 pub struct Authority {
     certificate: CertificateDer<'static>,
     key: KeyPair,
@@ -120,14 +119,14 @@ fn signing(error: rcgen::Error) -> CaError {
 }
 
 impl Authority {
-    /// A new authority with a new key, in memory.
+    /// Creates an authority with a new key, in memory.
     pub fn create(cluster: &str, validity: Validity) -> Result<Self, CaError> {
         let key = KeyPair::generate().map_err(signing)?;
         let mut params = base_params(validity, &key, cluster);
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-        // Two authorities of one cluster name have different names, so that a certificate of the
-        // other one is seen to be foreign, not broken.
+        // Two authorities of one cluster have different names, so that a certificate of the other one reads as
+        // untrusted, not as broken.
         let mark = blake3::hash(key.der_bytes()).to_hex();
         let mark = mark.get(..8).unwrap_or_default();
         params.distinguished_name = common_name(&format!("lattice {mark} {cluster}"));
@@ -135,7 +134,7 @@ impl Authority {
         Ok(Self { certificate, key })
     }
 
-    /// Reads `ca.pem` and `ca.key` from a folder; refuses a key that others can read.
+    /// Reads `ca.pem` and `ca.key` from a folder. Rejects a key that other users can read.
     pub fn load(folder: &Path) -> Result<Self, CaError> {
         let (cert_path, key_path) = (folder.join(CERT_FILE), folder.join(KEY_FILE));
         let unreadable = |path: &Path, reason: String| CaError::Unreadable {
@@ -173,7 +172,7 @@ impl Authority {
         Ok(Self { certificate, key })
     }
 
-    /// Writes `ca.pem` and, mode 0600, `ca.key`; refuses to replace existing ones.
+    /// Writes `ca.pem` and, mode 0600, `ca.key`. Fails when one of the files exists.
     pub fn save(&self, folder: &Path) -> Result<(), CaError> {
         let (cert_path, key_path) = (folder.join(CERT_FILE), folder.join(KEY_FILE));
         let file = |path: &Path, source| CaError::File {
@@ -195,18 +194,18 @@ impl Authority {
         .map_err(|e| file(&cert_path, e))
     }
 
-    /// The authority's own certificate: what everyone trusts.
+    /// Certificate of the authority itself: the root that members trust.
     pub fn certificate(&self) -> &CertificateDer<'static> {
         &self.certificate
     }
 
-    /// blake3 of [`Authority::certificate`]: what join tokens carry.
+    /// blake3 digest of [`Authority::certificate`], as in join tokens.
     pub fn pin(&self) -> Pin {
         Pin::of(&self.certificate)
     }
 
-    /// Signs `message` with the authority's key, ECDSA P-256 with SHA-256. Callers put a prefix in
-    /// front that no certificate has (see [`crate::signature`]).
+    /// Signs `message` with the authority's key, ECDSA P-256 with SHA-256. Callers prepend a prefix that no certificate
+    /// starts with (see [`crate::signature`]).
     pub(crate) fn sign(&self, message: &[u8]) -> Result<Vec<u8>, CaError> {
         if !self.key.is_compatible(&rcgen::PKCS_ECDSA_P256_SHA256) {
             return Err(CaError::Signing {
@@ -216,7 +215,7 @@ impl Authority {
         self.key.sign(message).map_err(signing)
     }
 
-    /// Proves to a stranger that who serves its session holds the key of this authority.
+    /// Proves to an unenrolled process that the server of its session holds the key of this authority.
     pub fn prove(&self, session: &OfficeSession) -> Result<OfficeProof, CaError> {
         Ok(OfficeProof {
             certificate: self.certificate.to_vec(),
@@ -224,8 +223,8 @@ impl Authority {
         })
     }
 
-    /// Issues a certificate for `identity` over the public key in `csr`. Only the key is taken
-    /// from the request: names and usages come from what was authorised.
+    /// Issues a certificate for `identity` over the public key in `csr`. The CSR provides only the key; names and
+    /// usages come from the authorisation.
     pub fn issue(
         &self,
         identity: &Identity,
@@ -256,7 +255,7 @@ impl Authority {
 
 fn common_name(text: &str) -> DistinguishedName {
     let mut name = DistinguishedName::new();
-    // A common name holds at most 64 characters; it is for people, the SAN is what counts.
+    // A common name holds at most 64 characters. It is informational; the SAN is authoritative.
     name.push(
         DnType::CommonName,
         text.chars().take(64).collect::<String>(),
@@ -264,11 +263,11 @@ fn common_name(text: &str) -> DistinguishedName {
     name
 }
 
-/// Times and a serial number. The serial is a digest of key, name and start, so it needs no
-/// randomness and two certificates of one name differ.
+/// Sets validity and serial number. The serial is a digest of key, name and validity, so it needs no randomness, and
+/// certificates of one name have different serials.
 fn base_params(validity: Validity, key: &impl PublicKeyData, name: &str) -> CertificateParams {
     let epoch = rcgen::date_time_ymd(1970, 1, 1);
-    // Years beyond 9999 have no encoding.
+    // Years beyond 9999 cannot be encoded.
     let at = |t: UnixMillis| epoch + Duration::from_secs((t.0 / 1000).min(253_402_300_799));
     let mut digest = blake3::Hasher::new();
     digest.update(key.der_bytes());
@@ -277,7 +276,7 @@ fn base_params(validity: Validity, key: &impl PublicKeyData, name: &str) -> Cert
     digest.update(&validity.not_after.0.to_be_bytes());
     let mut serial = [0u8; 16];
     digest.finalize_xof().fill(&mut serial);
-    // Positive and of constant length, whatever the digest.
+    // Positive and of constant length for every digest.
     serial[0] = (serial[0] & 0x7f) | 0x40;
     let mut params = CertificateParams::default();
     params.not_before = at(validity.not_before);

@@ -1,4 +1,4 @@
-//! The asking side: calls and streams.
+//! Client side of the mesh: calls and streams.
 
 use crate::{
     CallError, MeshError, Peer, Role, Rpc, StreamRpc, Wire,
@@ -17,14 +17,14 @@ use std::{
     time::Duration,
 };
 
-/// How long a stream may take to be opened.
+/// Timeout for opening a stream.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
-/// A peer that says nothing at all for a call's whole deadline is dialled anew, when the deadline
-/// was at least this long: shorter ones say little.
+/// Minimum deadline of a call for judging its connection. A connection that receives nothing for a whole deadline of at
+/// least this length is not used again; the next call dials. Shorter deadlines indicate too little.
 const SILENCE: Duration = Duration::from_millis(500);
 
-/// The items of a stream. Ends after an error, or when the peer's handler has returned. Dropping
-/// it ends the handler.
+/// Items of a stream. The stream ends after an error, or when the peer's handler has returned. Dropping the items ends
+/// the handler.
 pub struct Items<T>(BoxStream<'static, Result<T, CallError>>);
 
 impl<T> fmt::Debug for Items<T> {
@@ -53,7 +53,7 @@ fn malformed(reason: String) -> CallError {
 }
 
 impl Peer {
-    /// Calls and waits for the reply, `deadline` at most, dialling included.
+    /// Calls `request` and waits for the reply. `deadline` includes the dial.
     pub async fn call<R: Rpc>(
         &self,
         request: &R,
@@ -101,7 +101,7 @@ impl Peer {
         Err(CallError::Deadline { after: deadline })
     }
 
-    /// Opens a stream; refusals come here, later failures as the stream's last item.
+    /// Opens a stream. A refusal is returned here; a later failure is the last item of the stream.
     pub async fn open<S: StreamRpc>(&self, request: &S) -> Result<Items<S::Item>, CallError> {
         let body = encode(request).map_err(malformed)?;
         if let Some(wire) = self.wire() {
@@ -150,12 +150,12 @@ impl Peer {
             .map_or(of_endpoint, |own| own.min(of_endpoint))
     }
 
-    /// What carries the call in a simulation.
+    /// Returns the transport that replaces QUIC in a simulation.
     fn wire(&self) -> Option<std::sync::Arc<dyn Wire>> {
         self.state.core.upgrade()?.config.wire.clone()
     }
 
-    /// Whether the endpoint sends requests of this size.
+    /// Checks that the request does not exceed the endpoint's limit.
     fn fits(&self, body: &[u8]) -> Result<(), CallError> {
         let core = self.state.core.upgrade();
         let limit = core.map_or(0, |core| core.config.max_request_bytes);
@@ -185,7 +185,7 @@ impl Peer {
             .await
             .map_err(|e| lost(false, e.to_string()))?;
         match send.write_all(&request_bytes(method, body)).await {
-            // A peer that stops reading has refused, and says why in its reply.
+            // A peer that stops reading has refused the request, and its reply states the reason.
             Ok(()) | Err(WriteError::Stopped(_)) => {}
             Err(e) => return Err(lost(true, e.to_string())),
         }
@@ -194,8 +194,8 @@ impl Peer {
     }
 }
 
-/// Frames as items. The link is held so that the connection outlives its replacement in the
-/// cache; the sending half so that dropping the items tells the peer.
+/// Converts frames into items. The link is held so that the connection outlives its replacement in the cache. The
+/// sending half is held so that dropping the items notifies the peer.
 fn items<T: DeserializeOwned + Send + 'static>(
     link: (Link, Use),
     send: SendStream,

@@ -1,4 +1,4 @@
-//! The wall clock certificates are judged by, injected so that tests can stand anywhere in time.
+//! Wall clock for certificate validity, injected so that tests can set the time.
 
 use lattice_quorum_types::UnixMillis;
 use rustls::time_provider::TimeProvider;
@@ -9,19 +9,19 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-/// Tells what time it is.
+/// Source of the current time.
 pub trait Clock: Send + Sync + 'static {
-    /// Now, UTC.
+    /// Current time, UTC.
     fn now(&self) -> UnixMillis;
 }
 
-/// The host's clock.
+/// System clock of the host.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemClock;
 
 impl Clock for SystemClock {
     fn now(&self) -> UnixMillis {
-        // A host whose clock stands before 1970 judges every certificate as not yet valid.
+        // A clock before 1970 reads as 0, so that every certificate is not yet valid.
         let since = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();
@@ -29,7 +29,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// Our clock in the shape rustls asks for.
+/// Adapter of a [`Clock`] for rustls.
 pub(crate) struct TlsTime(pub(crate) Arc<dyn Clock>);
 
 impl fmt::Debug for TlsTime {

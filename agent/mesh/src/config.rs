@@ -3,47 +3,47 @@
 use crate::{Clock, RateLimit, SystemClock, Wire};
 use std::{fmt, sync::Arc, time::Duration};
 
-/// Limits and deadlines. `MeshConfig::default()` is what the daemons run with.
+/// Limits and deadlines of a mesh endpoint. The daemons use `MeshConfig::default()`.
 #[derive(Clone)]
 pub struct MeshConfig {
     /// Longest request body accepted or sent, bytes.
     pub max_request_bytes: usize,
     /// Longest reply or stream item accepted or sent, bytes.
     pub max_reply_bytes: usize,
-    /// Longest reply or stream item accepted from an agent, bytes, where `max_reply_bytes` is more.
-    /// There are thousands of them, and one that is not itself any more must not fill our memory.
+    /// Longest reply or stream item accepted from an agent, bytes, where `max_reply_bytes` is higher. There are
+    /// thousands of agents, and a compromised agent must not fill the memory of a control.
     pub max_agent_reply_bytes: usize,
-    /// Longest a handler of a call may take before its caller is told and it is dropped.
+    /// Longest duration of a call's handler. On timeout the mesh drops the handler and returns an error to the caller.
     pub request_timeout: Duration,
-    /// Longest a dial, with its handshake and the peer's acceptance, may take.
+    /// Longest duration of a dial, including its handshake and the peer's acceptance.
     pub connect_timeout: Duration,
-    /// A connection that hears nothing for this long is dead.
+    /// Idle timeout: a connection that receives nothing for this long is closed.
     pub idle_timeout: Duration,
-    /// Between two keep-alives of the dialler on a quiet connection; well below `idle_timeout`.
+    /// Interval between two keep-alives of the dialling side on a quiet connection; well below `idle_timeout`.
     pub keep_alive: Duration,
-    /// As `idle_timeout`, from agent to agent. They have many connections for gossip, each used
-    /// once in a while, where nothing waits for a dead one to be noticed.
+    /// Idle timeout between two agents. Agents hold many connections for gossip, each used rarely, and no caller waits
+    /// for the loss of one to be noticed.
     pub agents_idle_timeout: Duration,
-    /// As `keep_alive`, from agent to agent.
+    /// Keep-alive interval between two agents.
     pub agents_keep_alive: Duration,
     /// First wait after a failed dial; doubles up to `max_backoff`.
     pub min_backoff: Duration,
     /// Longest wait after failed dials.
     pub max_backoff: Duration,
-    /// Requests one peer may have open at a time. Room for each is kept with each connection, so
-    /// an agent, which has many and is asked little, allows a quarter.
+    /// Requests that one peer may have open at a time. Each connection reserves memory for them, so an agent, which
+    /// holds many connections and receives few requests, allows a quarter.
     pub max_streams: u32,
-    /// Messages one peer may have in flight towards us at a time; towards an agent a quarter.
+    /// Messages that one peer may have in flight to this process at a time; an agent allows a quarter.
     pub max_message_streams: u32,
-    /// Accepted connections held at a time.
+    /// Maximum number of open connections. Above it, the endpoint refuses new incoming connections.
     pub max_connections: usize,
-    /// Enrolments admitted per source: an IPv4 address, or a /64 of IPv6.
+    /// Enrolment rate per source: an IPv4 address, or a /64 of IPv6.
     pub enrol_rate: RateLimit,
-    /// Enrolments admitted from all sources together: what strangers may cost, whoever they are.
+    /// Enrolment rate of all sources together. Bounds the cost of unenrolled processes.
     pub enrol_rate_total: RateLimit,
-    /// What certificates are judged by.
+    /// Clock for the validity of certificates.
     pub clock: Arc<dyn Clock>,
-    /// What carries calls in place of QUIC, in a simulation. `None` everywhere else.
+    /// Transport that replaces QUIC in a simulation. `None` otherwise.
     pub wire: Option<Arc<dyn Wire>>,
 }
 
@@ -68,8 +68,8 @@ impl Default for MeshConfig {
                 burst: 10,
                 per_second: 1.0,
             },
-            // About a millisecond each, so an eighth of a core; a fleet of ten thousand that
-            // boots at once is in within half a minute at three members.
+            // An enrolment costs about 1 ms, so the limit is an eighth of a core. With three members, ten thousand
+            // nodes that boot at once are enrolled within half a minute.
             enrol_rate_total: RateLimit {
                 burst: 512,
                 per_second: 128.0,

@@ -1,4 +1,4 @@
-//! What a process shows (chain and key) and what it trusts (roots).
+//! Mesh credentials: certificate chain and key of a process, and the roots that it trusts.
 
 use crate::{
     BundleRefused, Clock as _, Identity, Role, SignedBundle, SystemClock, TrustBundle,
@@ -13,38 +13,38 @@ use rustls_pki_types::{
 use secrecy::{ExposeSecret, SecretSlice};
 use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 
-/// Why credentials are not usable.
+/// Reason why credentials are not usable.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum CredentialsError {
     /// A file could not be read or written.
     #[error("{}: {reason}", .path.display())]
     File {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Cause in words.
         reason: String,
     },
-    /// The key file is open to others.
+    /// Other users can access the key file.
     #[error(transparent)]
     KeyExposed(#[from] ExposedFile),
-    /// The certificate is not an identity of ours.
+    /// The certificate is not a mesh identity.
     #[error("the certificate is not usable: {reason}")]
     Certificate {
-        /// What is wrong.
+        /// Reason in words.
         reason: String,
     },
     /// The key does not belong to the certificate, or cannot be read.
     #[error("the private key is not usable: {reason}")]
     Key {
-        /// What is wrong.
+        /// Reason in words.
         reason: String,
     },
-    /// Nothing is trusted.
+    /// The credentials contain no trusted root.
     #[error("there is no trusted root certificate")]
     NoRoots,
 }
 
-/// A private key (PKCS #8). Wiped on drop; never in `Debug`.
+/// Private key (PKCS #8). Wiped on drop; never shown by `Debug`.
 #[derive(Clone)]
 pub struct PrivateKey(SecretSlice<u8>);
 
@@ -61,7 +61,7 @@ impl PrivateKey {
     pub(crate) fn pair(&self) -> Result<KeyPair, CredentialsError> {
         KeyPair::try_from(self.0.expose_secret()).map_err(key_error)
     }
-    /// The public half, as it stands in a certificate.
+    /// Returns the public key, as in a certificate.
     pub(crate) fn public(&self) -> Result<Vec<u8>, CredentialsError> {
         Ok(self.pair()?.der_bytes().to_vec())
     }
@@ -82,17 +82,17 @@ impl fmt::Debug for PrivateKey {
     }
 }
 
-/// A new key with a request to certify it.
+/// New key with a CSR for it.
 #[derive(Debug)]
 pub struct KeyAndCsr {
-    /// Stays with the process.
+    /// Private key, which stays with the process.
     pub key: PrivateKey,
-    /// Goes to the authority. It names nothing.
+    /// CSR for the authority. It contains no names.
     pub csr: CertificateSigningRequestDer<'static>,
 }
 
-/// What a process shows and what it trusts. Immutable; a new certificate is a new value, swapped
-/// in by [`crate::Mesh::rotate`].
+/// Credentials of a process: its certificate, key and trusted roots. Immutable; a new certificate is a new value, put
+/// in force by [`crate::Mesh::rotate`].
 #[derive(Clone)]
 pub struct Credentials {
     identity: Identity,
@@ -102,7 +102,7 @@ pub struct Credentials {
     key: PrivateKey,
     roots: Vec<CertificateDer<'static>>,
     reset: ResetKey,
-    /// Where `roots` come from, once a bundle is known.
+    /// Bundle that `roots` come from, once the process has one.
     in_force: Option<Arc<InForce>>,
 }
 
@@ -117,7 +117,7 @@ impl fmt::Debug for Credentials {
 }
 
 impl Credentials {
-    /// Checks that the leaf is an identity and the key its own.
+    /// Checks that the leaf is a mesh identity and that the key belongs to the leaf.
     pub fn new(
         chain: Vec<CertificateDer<'static>>,
         key: PrivateKey,
@@ -149,7 +149,7 @@ impl Credentials {
         })
     }
 
-    /// A new P-256 key and its signing request.
+    /// Generates a P-256 key and a CSR for it.
     pub fn generate_key_and_csr() -> Result<KeyAndCsr, CredentialsError> {
         let pair = KeyPair::generate().map_err(key_error)?;
         let mut params = CertificateParams::default();
@@ -162,7 +162,7 @@ impl Credentials {
         })
     }
 
-    /// A certificate straight from an authority at hand: for a throw-away cluster, and tests.
+    /// Issues credentials directly from an authority in this process: for throw-away clusters and tests.
     pub fn issued_by(
         authority: &crate::Authority,
         identity: &Identity,
@@ -177,11 +177,11 @@ impl Credentials {
         Self::new(chain, key, vec![authority.certificate().clone()])
     }
 
-    /// Credentials of `role` and `id` that an authority in this process issues directly, valid for `lifetime` from the
-    /// system clock's time: for a cluster in one process, and tests.
+    /// Issues credentials of `role` and `id` directly from an authority in this process, valid for `lifetime` from the
+    /// system clock's time: for single-process clusters and tests.
     ///
     /// # Errors
-    /// A name that no certificate can carry, or a failed signature.
+    /// The name cannot be part of a certificate, or signing failed.
     pub fn issued_now(
         authority: &crate::Authority,
         cluster: &str,
@@ -197,44 +197,44 @@ impl Credentials {
         Self::issued_by(authority, &identity, validity)
     }
 
-    /// Who this is.
+    /// Identity in the certificate.
     pub fn identity(&self) -> &Identity {
         &self.identity
     }
-    /// When the certificate was issued, whole seconds: revocation goes by it.
+    /// Issue time of the certificate, in whole seconds. Revocation compares against this time.
     pub fn issued_at(&self) -> UnixMillis {
         self.issued_at
     }
-    /// Last moment the certificate holds.
+    /// Last moment at which the certificate is valid.
     pub fn expires_at(&self) -> UnixMillis {
         self.expires_at
     }
-    /// Leaf first.
+    /// Certificate chain, leaf first.
     pub fn chain(&self) -> &[CertificateDer<'static>] {
         &self.chain
     }
-    /// What is trusted.
+    /// Trusted root certificates.
     pub fn roots(&self) -> &[CertificateDer<'static>] {
         &self.roots
     }
     pub(crate) fn key(&self) -> &PrivateKey {
         &self.key
     }
-    /// The bundle that `roots` come from, as it was signed; `None` before the first.
+    /// Signed bundle that `roots` come from; `None` before the first bundle.
     pub fn bundle(&self) -> Option<&SignedBundle> {
         self.in_force.as_ref().map(|in_force| &in_force.signed)
     }
-    /// What the bundle says.
+    /// Content of the trust bundle; `None` before the first bundle.
     pub fn trust(&self) -> Option<&TrustBundle> {
         self.in_force.as_ref().map(|in_force| &in_force.bundle)
     }
-    /// The number of the bundle; 0 before the first.
+    /// Number of the trust bundle; 0 before the first bundle.
     pub fn trust_number(&self) -> u64 {
         self.trust().map_or(0, |bundle| bundle.number)
     }
 
-    /// The same certificate and key under another bundle, if an authority trusted so far has
-    /// signed it and its number is higher. The one it has is taken again without a change.
+    /// Returns the same certificate and key under another bundle. A trusted authority must have signed the bundle, and
+    /// its number must be higher than the present one. The present bundle itself is accepted without a change.
     pub fn with_bundle(&self, signed: &SignedBundle) -> Result<Self, BundleRefused> {
         if self.bundle().is_some_and(|own| own.body == signed.body) {
             return Ok(self.clone());
@@ -253,7 +253,7 @@ impl Credentials {
         Ok(self.clone().under(Arc::new(InForce { signed, bundle })))
     }
 
-    /// With the reset key of before, which a restarted process must still have.
+    /// Replaces the reset key by an earlier one, which a restarted process must still have.
     pub(crate) fn with_reset(mut self, reset: ResetKey) -> Self {
         self.reset = reset;
         self
@@ -263,7 +263,7 @@ impl Credentials {
         &self.reset
     }
 
-    /// Trusts what `in_force` says, which is verified already.
+    /// Trusts the content of `in_force`, which is verified already.
     pub(crate) fn under(mut self, in_force: Arc<InForce>) -> Self {
         self.roots = in_force.bundle.roots();
         self.in_force = Some(in_force);

@@ -1,10 +1,9 @@
-//! The door for strangers: how many are let in, so that members are served while others try.
+//! Admission control of enrolment: limits unenrolled processes, so that members are served meanwhile.
 //!
-//! A stranger costs a handshake, and then a question to the quorum. Each source has its tries
-//! ([`crate::MeshConfig::enrol_rate`]) and is told when the next one will be. A source that goes on
-//! nevertheless, and everyone beyond what all together may ask
-//! ([`crate::MeshConfig::enrol_rate_total`]), is refused at its first packet, before anything is
-//! computed for it.
+//! An enrolment attempt costs a handshake and then a request to the quorum. Each source has its tries
+//! ([`crate::MeshConfig::enrol_rate`]). A source that has none left receives the time of its next try. If the source
+//! continues regardless, or all sources together exceed [`crate::MeshConfig::enrol_rate_total`], the server refuses the
+//! first packet before any computation.
 
 use crate::{RateLimit, limiter::Limiter};
 use parking_lot::Mutex;
@@ -14,15 +13,15 @@ use tokio::{
     time::Instant,
 };
 
-/// Strangers served at a time. They wait for the quorum while it is held, so they must not take
-/// the places of members' handshakes.
+/// Maximum number of unenrolled processes served at a time. They wait while the quorum is stalled, so they must not
+/// occupy the handshake slots of members.
 const MAX_STRANGERS: usize = 64;
-/// The one key of a limiter for all.
+/// Single key of a limiter that covers all sources.
 const ALL: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
 pub(crate) struct Door {
     tries: Mutex<Limiter>,
-    /// How often a source is told that it must wait, at the cost of a handshake.
+    /// Number of retry answers per source; each costs a handshake.
     answers: Mutex<Limiter>,
     total: Mutex<Limiter>,
     places: Semaphore,
@@ -44,18 +43,18 @@ impl Door {
         u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Whether somebody at `source` may be a stranger that is listened to. Members come from
-    /// there as well, so nothing is counted yet.
+    /// Checks that an unenrolled process at `source` may receive an answer. Members dial from the same addresses, so
+    /// the check counts nothing.
     pub(crate) fn listens_to(&self, source: IpAddr) -> bool {
         self.answers.lock().has(source, self.now_ms())
     }
 
-    /// Counts one stranger's handshake among those of all, before it is begun.
+    /// Counts the handshake of one unenrolled process against the total limit, before it begins.
     pub(crate) fn opens(&self) -> bool {
         self.total.lock().take(ALL, self.now_ms()).is_ok()
     }
 
-    /// Counts one try of `source`, or says after how many milliseconds there will be one.
+    /// Counts one try of `source`, or returns the number of milliseconds until the next try.
     pub(crate) fn try_of(&self, source: IpAddr) -> Result<(), u64> {
         let now_ms = self.now_ms();
         self.tries.lock().take(source, now_ms).inspect_err(|_| {
@@ -63,7 +62,7 @@ impl Door {
         })
     }
 
-    /// A place among those served at a time.
+    /// Takes a slot among the enrolments served at a time, or returns `None` when all slots are taken.
     pub(crate) fn place(&self) -> Option<SemaphorePermit<'_>> {
         self.places.try_acquire().ok()
     }

@@ -1,4 +1,4 @@
-//! What all parts of an endpoint share: socket, trust, configuration, open connections.
+//! Shared state of an endpoint: socket, trust, configuration and open connections.
 
 use crate::{
     Expect, Identity, MeshConfig, MeshError, Router,
@@ -36,12 +36,12 @@ pub(crate) const CLOSE_DONE: u32 = 6;
 pub(crate) const CLOSE_REVOKED: u32 = 7;
 pub(crate) const CLOSE_RENEWED: u32 = 8;
 
-/// What was in force before a handshake began.
+/// Versions of credentials and trust before a handshake began.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Made {
-    /// Which credentials of ours are shown.
+    /// Generation of the credentials that this process presents.
     pub(crate) generation: u64,
-    /// How often what is trusted had changed.
+    /// Number of changes of the trusted authorities and revocations.
     pub(crate) judgements: u64,
 }
 
@@ -53,9 +53,9 @@ pub(crate) struct Link {
     pub(crate) issued_at: UnixMillis,
     pub(crate) chain: Arc<Vec<CertificateDer<'static>>>,
     pub(crate) made: Made,
-    /// Nothing new is begun on it: it was silent for a whole deadline, or one end leaves it.
+    /// No new call starts on the connection: it was silent for a whole deadline, or one end is leaving it.
     pub(crate) distrusted: Arc<AtomicBool>,
-    /// What runs on it.
+    /// Calls, streams and messages that run on the connection.
     pub(crate) uses: Uses,
 }
 
@@ -64,11 +64,11 @@ pub(crate) struct Link {
 pub struct Traffic {
     /// Datagrams sent.
     pub sent_datagrams: u64,
-    /// Bytes in them.
+    /// Bytes in the datagrams sent.
     pub sent_bytes: u64,
     /// Datagrams received.
     pub received_datagrams: u64,
-    /// Bytes in them.
+    /// Bytes in the datagrams received.
     pub received_bytes: u64,
 }
 
@@ -82,7 +82,7 @@ impl Traffic {
     }
 }
 
-/// Open connections, and what the closed ones have carried.
+/// Open connections, and the traffic of closed ones.
 #[derive(Default)]
 struct Links {
     open: HashMap<u64, Link>,
@@ -97,13 +97,12 @@ pub(crate) struct Core {
     pub(crate) client: Dialling,
     pub(crate) router: OnceLock<Arc<Router>>,
     pub(crate) generation: AtomicU64,
-    /// Rises when what is trusted changes.
+    /// Incremented when the trusted authorities or revocations change.
     pub(crate) judgements: AtomicU64,
-    /// Held while trust changes, so that two changes do not cross; never while the disk is waited
-    /// for.
+    /// Serialises changes of trust. Never held while waiting for the disk.
     pub(crate) changing: Mutex<()>,
     pub(crate) keeping: Mutex<Keeping>,
-    /// What is trusted is not what is saved.
+    /// The saved trust bundle is older than the one in force.
     pub(crate) unsaved: AtomicBool,
     pub(crate) trust_state: watch::Sender<TrustState>,
     pub(crate) cancel: CancellationToken,
@@ -111,7 +110,7 @@ pub(crate) struct Core {
     pub(crate) peers: Mutex<HashMap<(SocketAddr, Expect), Arc<PeerState>>>,
     links: Mutex<Links>,
     next_link: AtomicU64,
-    /// For tasks that begin outside of one.
+    /// For tasks started outside of a runtime context.
     pub(crate) runtime: tokio::runtime::Handle,
 }
 
@@ -155,7 +154,7 @@ impl Core {
         self.trust.load_full()
     }
 
-    /// To be read before a handshake begins.
+    /// Read before a handshake begins.
     pub(crate) fn made_now(&self) -> Made {
         Made {
             generation: self.generation.load(Ordering::Acquire),
@@ -163,8 +162,8 @@ impl Core {
         }
     }
 
-    /// Dials, judges who answers, and waits until the peer has accepted us: with TLS 1.3 a
-    /// connection is open on this side before the other side has seen our certificate.
+    /// Dials, verifies the peer, and waits until the peer has accepted this process. With TLS 1.3 a connection is open
+    /// on this side before the other side has received our certificate.
     pub(crate) async fn dial(
         self: &Arc<Self>,
         addr: SocketAddr,
@@ -205,7 +204,7 @@ impl Core {
             Ok(link)
         };
         let dial = tokio::time::timeout(limit, dial);
-        // What nobody waits for any more must not keep the socket.
+        // A dial must not keep the socket open after shutdown.
         let dialled = self.cancel.run_until_cancelled(dial).await;
         let link = dialled.ok_or(MeshError::Closed)?.unwrap_or_else(|_| {
             let reason = format!("no answer within {} ms", limit.as_millis());
@@ -250,12 +249,12 @@ impl Core {
         Err(MeshError::NotTrusted { addr, reason })
     }
 
-    /// Serves a connection until it closes, and remembers it meanwhile.
+    /// Registers a connection and serves it until it closes.
     pub(crate) fn adopt(self: &Arc<Self>, link: Link) {
         let id = self.next_link.fetch_add(1, Ordering::Relaxed);
         self.links.lock().open.insert(id, link.clone());
-        // What is trusted may have changed since the handshake began, and who changed it may not
-        // have seen this connection yet.
+        // Trust may have changed since the handshake began, and the task that changed it may have missed this
+        // connection.
         if self.judgements.load(Ordering::Acquire) != link.made.judgements {
             self.close_if_distrusted(&self.trust(), &link, true);
         }
@@ -274,8 +273,8 @@ impl Core {
         });
     }
 
-    /// An open connection with `addr`, if it is whom we expect. One that it made to us is as good
-    /// as one of ours, since every process dials from the socket it listens on.
+    /// Returns an open connection with `addr` and the expected identity. A connection that the peer dialled is as good
+    /// as one dialled here, because every process dials from the socket it listens on.
     pub(crate) fn open_with(&self, addr: SocketAddr, expect: &Expect) -> Option<Link> {
         self.links
             .lock()
@@ -307,7 +306,7 @@ impl Core {
     }
 }
 
-/// The peer answers this as soon as it has accepted us, and never when it has not.
+/// Sends `mesh.hello`. The peer answers as soon as it has accepted this process, and never otherwise.
 async fn hello(connection: &Connection) -> Result<(), String> {
     let (mut send, mut recv) = connection.open_bi().await.map_err(|e| e.to_string())?;
     send.write_all(&request_bytes(HELLO, &[]))
@@ -320,7 +319,7 @@ async fn hello(connection: &Connection) -> Result<(), String> {
     }
 }
 
-/// Tells distrust from absence.
+/// Distinguishes a rejected certificate from an unreachable peer.
 pub(crate) fn dial_error(addr: SocketAddr, error: &ConnectionError) -> MeshError {
     let not_trusted = |reason: String| MeshError::NotTrusted { addr, reason };
     match error {
@@ -348,15 +347,15 @@ pub(crate) fn dial_error(addr: SocketAddr, error: &ConnectionError) -> MeshError
     }
 }
 
-/// The alert (access_denied) of a server that shows a stranger no certificate: it has no time.
+/// TLS alert access_denied (49): the server is too busy to present its certificate to an unenrolled process.
 pub(crate) const ALERT_BUSY: u64 = 49;
 
-/// The TLS alert in a QUIC error code.
+/// Returns the TLS alert in a QUIC error code.
 pub(crate) fn alert(code: quinn::TransportErrorCode) -> Option<u64> {
     u64::from(code).checked_sub(0x100).filter(|n| *n < 0x100)
 }
 
-/// A TLS alert in words a person can act on, with what rustls said of it.
+/// Describes a TLS alert in words an operator can act on, with the detail from rustls.
 fn refusal(what: &str, code: quinn::TransportErrorCode, detail: &str) -> String {
     if alert(code) == Some(120) {
         return "it does not offer what was asked for; strangers enrol at quorum members"
@@ -385,9 +384,10 @@ fn refusal(what: &str, code: quinn::TransportErrorCode, detail: &str) -> String 
     }
 }
 
-/// Wait before the next try: `min` after the first failure, doubled with each failure in a row, at most `max`.
+/// Returns the wait before the next try: `min` after the first failure, doubled with each failure in a row, at most
+/// `max`.
 ///
-/// `backon` is not used: it wraps the call that is retried, and here the failures belong to a peer or a rank.
+/// `backon` is not used: it wraps the retried call, whereas these failures belong to a peer or a rank.
 pub fn backoff(min: Duration, max: Duration, failures: u32) -> Duration {
     min.saturating_mul(
         1u32.checked_shl(failures.saturating_sub(1))

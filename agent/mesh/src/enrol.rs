@@ -1,8 +1,8 @@
-//! Enrolment: how a stranger with a join token becomes a member.
+//! Enrolment: a process with a join token obtains a certificate.
 //!
-//! It has a protocol of its own, on which nothing else is served. The stranger judges the server
-//! by the token's pins; the server judges the stranger by the token alone, and what it issues is
-//! named by what the token allows, never by the signing request.
+//! Enrolment has a separate protocol, on which the server serves nothing else. The unenrolled process verifies the
+//! server by the token's pins. The server authorises the process by the token alone. The token determines the name in
+//! the certificate, never the CSR.
 
 use crate::{
     Credentials, CredentialsError, Identity, InvalidIdentity, JoinToken, MeshConfig, MeshError,
@@ -37,47 +37,46 @@ use std::{
     time::Duration,
 };
 
-/// Longest enrolment request: token, name and a signing request are about 600 bytes.
+/// Longest enrolment request, bytes: token, name and CSR are about 600 bytes.
 const MAX_REQUEST_BYTES: usize = 16 << 10;
-/// Longest answer: a chain and some roots.
+/// Longest answer, bytes: a chain and some roots.
 const MAX_ANSWER_BYTES: usize = 256 << 10;
-/// A stranger has this long for everything.
+/// Longest duration of the whole exchange after the dial.
 const STRANGER_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What an enroller decides on. The secret itself stays in the transport.
+/// Enrolment request, as the enroller receives it. The secret itself stays in the transport.
 #[derive(Debug, Clone)]
 pub struct EnrolRequest {
-    /// blake3 of the token's secret, lower-case hex: what was stored when it was created.
+    /// blake3 digest of the token's secret, lower-case hex, as stored when the token was created.
     pub token_hash: String,
-    /// The role the token's text claims. The stored token is what counts.
+    /// Role in the token's text. The role of the stored token is authoritative.
     pub role: Role,
-    /// The name asked for.
+    /// Requested name.
     pub name: String,
-    /// Whether a member of that name may be replaced.
+    /// Whether the request may replace a member of that name.
     pub replace: bool,
-    /// Carries the new public key. Only that may be taken from it.
+    /// CSR with the new public key. Issuers must take only the key from it.
     pub csr: CertificateSigningRequestDer<'static>,
-    /// When it was asked for, by the endpoint's clock, whole seconds. A certificate made with
-    /// `Validity::from_now(issued_at, …)` counts as issued at this very moment, which is what is
-    /// to be recorded of it.
+    /// Time of the request, by the endpoint's clock, in whole seconds. A certificate with
+    /// `Validity::from_now(issued_at, …)` counts as issued at exactly this moment, which is the time to record.
     pub issued_at: UnixMillis,
 }
 
-/// What an enroller issues.
+/// Certificate that an enroller issues, with the trust that goes with it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Issued {
-    /// Certificates (DER), leaf first.
+    /// Certificate chain (DER), leaf first.
     pub chain: Vec<Vec<u8>>,
     /// Certificates (DER) to trust from now on; a pinned one must be among them.
     pub roots: Vec<Vec<u8>>,
-    /// The gossip cell, for agents.
+    /// Gossip cell, for agents.
     pub cell: Option<String>,
 }
 
-/// Why a stranger was turned away. Says nothing that a stranger without a valid token could use.
+/// Reason why an enrolment was refused. Reveals nothing that is useful without a valid token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum EnrolRefused {
-    /// Wrong, used up, expired, or not for this role or name: a stranger is not told which.
+    /// The token is wrong, used up, expired, or not for this role or name. The refusal does not reveal which.
     #[error(
         "the join token is not valid for this role and name (wrong, used, or expired); create a new one with `lattice admin token create`"
     )]
@@ -85,113 +84,112 @@ pub enum EnrolRefused {
     /// The name is taken.
     #[error("the name {name} is enrolled already; {needs}")]
     NameTaken {
-        /// The name.
+        /// Requested name.
         name: String,
-        /// What would allow to take it over.
+        /// Requirement for replacing the member of that name.
         needs: String,
     },
-    /// The request is not well formed.
+    /// The request is malformed.
     #[error("the enrolment request is not valid: {reason}")]
     Invalid {
-        /// What is wrong.
+        /// Reason in words.
         reason: String,
     },
-    /// Too many tries from this address, or from all.
+    /// Too many tries from this address, or from all addresses together.
     #[error("too many enrolments at present; try again in {retry_in_ms} ms")]
     RateLimited {
-        /// When, milliseconds from now.
+        /// Wait until the next try, milliseconds.
         retry_in_ms: u64,
     },
-    /// The server cannot decide now.
+    /// The server cannot decide at present.
     #[error("enrolment is not possible at present: {reason}")]
     Unavailable {
-        /// Why.
+        /// Reason in words.
         reason: String,
     },
-    /// The token is good, but not at this address.
+    /// The token is valid, but not at this address.
     #[error(
         "the join token is not for use from {from}, the address the quorum member sees; it is for {}; enrol from there, or create one for this network with `lattice admin token create --cidr`",
         cidr::list(.networks)
     )]
     WrongNetwork {
-        /// Where the request came from.
+        /// Source address of the request.
         from: IpAddr,
-        /// What the token is for.
+        /// Networks in which the token is valid.
         networks: Vec<Cidr>,
     },
 }
 
-/// Decides on enrolments. The daemon that holds the issuing key implements it.
+/// Decides on enrolments. The daemon that holds the issuing key implements this trait.
 pub trait Enroller: Send + Sync + 'static {
-    /// Judges a request and issues a certificate. The token must be consumed, durably, before
-    /// the certificate leaves.
+    /// Authorises a request and issues a certificate. Implementations must consume the token durably before they return
+    /// the certificate.
     fn enrol(
         &self,
         request: EnrolRequest,
         remote: SocketAddr,
     ) -> BoxFuture<'_, Result<Issued, EnrolRefused>>;
 
-    /// Proves with [`crate::Authority::prove`] that it holds the key of one of `pins`, if that is
-    /// trusted at present. Who has no key proves nothing.
+    /// Proves with [`crate::Authority::prove`] that this server holds the key of one of `pins`, if that authority is
+    /// trusted at present. Returns `None` without such a key.
     fn prove(&self, _pins: &[Pin], _session: &OfficeSession) -> Option<OfficeProof> {
         None
     }
 }
 
-/// What an enrolment brought.
+/// Result of an enrolment.
 #[derive(Debug, Clone)]
 pub struct Enrolled {
-    /// Ready for [`crate::Mesh::bind`] and [`Credentials::save`].
+    /// Credentials, ready for [`crate::Mesh::bind`] and [`Credentials::save`].
     pub credentials: Credentials,
-    /// The gossip cell, for agents.
+    /// Gossip cell, for agents.
     pub cell: Option<String>,
 }
 
-/// Why an enrolment failed.
+/// Error of an enrolment.
 #[derive(Debug, thiserror::Error)]
 pub enum EnrolError {
-    /// The server was judged by the token's pins, and neither its certificate nor a key it holds is
-    /// of one of them.
+    /// The server proved that it belongs to a pinned authority neither by its certificate nor by a key.
     #[error(
         "the server at {addr} did not show that it belongs to the cluster of this token (CA pin {}); the secret was not sent to it. {}", in_words(.pins, " or "), why_unknown(.shown.as_ref())
     )]
     PinMismatch {
-        /// Whom we asked.
+        /// Address of the server.
         addr: SocketAddr,
-        /// The token's pins.
+        /// Pins of the token.
         pins: Vec<Pin>,
-        /// Another authority that it names as its own, if it does. Nothing proves that.
+        /// Another authority that the server presents as its own, if any. Nothing proves that claim.
         shown: Option<Pin>,
     },
-    /// The server said no.
+    /// The server refused the enrolment.
     #[error(transparent)]
     Refused(#[from] EnrolRefused),
-    /// The name is not one.
+    /// The name is not valid.
     #[error(transparent)]
     Name(#[from] InvalidIdentity),
-    /// The server could not be asked.
+    /// The server could not be reached.
     #[error(transparent)]
     Mesh(#[from] MeshError),
     /// The connection broke; the token may be used up.
     #[error("the enrolment with {addr} broke off: {reason}")]
     Lost {
-        /// Whom we asked.
+        /// Address of the server.
         addr: SocketAddr,
-        /// What happened.
+        /// Cause in words.
         reason: String,
     },
-    /// What the server issued is not what was asked for.
+    /// The issued certificate does not match the request.
     #[error("the server issued something else than asked for: {reason}")]
     WrongCertificate {
-        /// What is wrong.
+        /// Reason in words.
         reason: String,
     },
-    /// The key could not be made, or the certificate not be used.
+    /// The key could not be created, or the certificate is not usable.
     #[error(transparent)]
     Credentials(#[from] CredentialsError),
 }
 
-/// What a person can do about it.
+/// Returns advice for the operator.
 fn why_unknown(shown: Option<&Pin>) -> String {
     let make = "make a new one with `lattice admin token create`";
     match shown {
@@ -204,7 +202,7 @@ fn why_unknown(shown: Option<&Pin>) -> String {
 }
 
 impl EnrolError {
-    /// Whether another member would say the same: a member's "no" is the cluster's.
+    /// Returns whether another member would give the same answer. A member's refusal is the cluster's.
     pub fn is_final(&self) -> bool {
         use EnrolRefused::{Invalid, NameTaken, TokenRefused};
         matches!(
@@ -216,7 +214,7 @@ impl EnrolError {
     }
 }
 
-/// The request on the wire.
+/// Enrolment request on the wire.
 #[derive(Serialize, Deserialize)]
 struct Asked {
     secret: String,
@@ -226,7 +224,7 @@ struct Asked {
     csr: Vec<u8>,
 }
 
-/// Enrols `name` at the quorum member at `addr`. Makes the key; it never leaves this process.
+/// Enrols `name` at the quorum member at `addr`. Creates the key, which never leaves this process.
 pub async fn enrol(
     addr: SocketAddr,
     token: &JoinToken,
@@ -235,8 +233,8 @@ pub async fn enrol(
     enrol_with(addr, token, name, false, &MeshConfig::default()).await
 }
 
-/// [`enrol_with`] at each of `addrs` in turn, until one enrols or the cluster says no. `None` when
-/// there is nobody to ask.
+/// Calls [`enrol_with`] at each of `addrs` in turn, with one key, until a member enrols the process or the cluster
+/// refuses. Returns `None` when `addrs` is empty.
 pub async fn enrol_at_any(
     addrs: impl IntoIterator<Item = SocketAddr>,
     token: &JoinToken,
@@ -258,7 +256,7 @@ pub async fn enrol_at_any(
             Err(error) if error.is_final() => return Some(Err(error)),
             Err(error) => {
                 tracing::warn!(%addr, %error, "not enrolled here");
-                // What one said counts for more than that another was not reached.
+                // A member's refusal is more informative than another member's absence.
                 if !matches!(last, Some(Err(EnrolError::Refused(_)))) {
                     last = Some(Err(error));
                 }
@@ -268,8 +266,7 @@ pub async fn enrol_at_any(
     last
 }
 
-/// [`enrol`] with a choice: `replace` takes over an existing name; timeouts and clock come from
-/// `config`.
+/// As [`enrol`], with options: `replace` takes over an existing name; timeouts and clock come from `config`.
 pub async fn enrol_with(
     addr: SocketAddr,
     token: &JoinToken,
@@ -281,8 +278,8 @@ pub async fn enrol_with(
     enrol_as(addr, token, name, replace, &new, config).await
 }
 
-/// With a key that is at hand: the cluster knows a repeat by it, whichever member is asked, so an
-/// answer that was lost costs neither the token nor the name.
+/// Enrols with an existing key. The cluster recognises a repeated request by its key at every member, so that a lost
+/// answer costs neither the token nor the name.
 async fn enrol_as(
     addr: SocketAddr,
     token: &JoinToken,
@@ -309,8 +306,8 @@ async fn enrol_as(
     })
 }
 
-/// Enrols a key that the caller has made, for a process that runs already: what is issued is for
-/// `csr`, under roots with one of the token's pins among them. Whose it is the caller checks.
+/// Enrols a key that the caller has created, for a process that runs already. The certificate is for `csr`, and one of
+/// the returned roots has a pin of the token. The caller checks the identity in the certificate.
 pub async fn enrol_key(
     addr: SocketAddr,
     token: &JoinToken,
@@ -319,7 +316,7 @@ pub async fn enrol_key(
     csr: &CertificateSigningRequestDer<'_>,
     config: &MeshConfig,
 ) -> Result<Issued, EnrolError> {
-    // The cluster is learned from the certificate; until then the name alone is checked.
+    // The cluster name comes with the certificate; until then only the name is checked.
     Identity::new("unknown", token.role(), name)?;
     let any: SocketAddr = if addr.is_ipv4() {
         (std::net::Ipv4Addr::UNSPECIFIED, 0).into()
@@ -339,7 +336,7 @@ pub async fn enrol_key(
     };
     let issued = ask(&quic, addr, token.pins(), asked, config).await;
     quic.close(CLOSE_DONE.into(), b"done");
-    // Lets the close leave; a lost one only costs the server an idle timeout.
+    // Waits for the close to be sent. A lost close only costs the server an idle timeout.
     let _ = tokio::time::timeout(Duration::from_millis(200), quic.wait_idle()).await;
     let issued = issued?;
     let is_pinned = |root: &Vec<u8>| token.pins().contains(&Pin::of(&root.as_slice().into()));
@@ -421,7 +418,7 @@ async fn dial(
     let silent = || format!("no answer within {} ms", connect_timeout.as_millis());
     let connected = connected.map_err(|_| unreachable(silent()))?;
     connected.map_err(|e| match &e {
-        // Not worth a handshake to it, and so without a word of when.
+        // The server refused before the handshake, and so could not send the time of the next try.
         ConnectionError::ConnectionClosed(close) if alert(close.error_code) == Some(ALERT_BUSY) => {
             let retry_in_ms = 1000;
             EnrolRefused::RateLimited { retry_in_ms }.into()
@@ -430,7 +427,7 @@ async fn dial(
     })
 }
 
-/// The first authority behind the server's own certificate that the token does not name: as it says.
+/// Returns the first authority in the server's chain that the token does not pin. The claim is unverified.
 fn shown_authority(connection: &Connection, pins: &[Pin]) -> Option<Pin> {
     let identity = connection.peer_identity()?;
     let chain = identity.downcast::<Vec<CertificateDer<'static>>>().ok()?;
@@ -439,7 +436,7 @@ fn shown_authority(connection: &Connection, pins: &[Pin]) -> Option<Pin> {
     shown.find(|pin| !pins.contains(pin))
 }
 
-/// An encoded request; named so that nobody logs it.
+/// An encoded request. The type has no `Debug`, so that the secret is not logged.
 struct SecretBody(Vec<u8>);
 
 impl SecretBody {
@@ -448,7 +445,7 @@ impl SecretBody {
     }
 }
 
-/// Serves one stranger one request.
+/// Serves one enrolment request on `connection`.
 pub(crate) async fn serve_stranger(
     core: &Core,
     enroller: &dyn Enroller,
@@ -493,7 +490,7 @@ pub(crate) async fn serve_stranger(
     connection.close(CLOSE_DONE.into(), b"done");
 }
 
-/// The answer to one enrolment, as a frame.
+/// Returns the answer to one enrolment, as a frame.
 async fn decide(
     core: &Core,
     enroller: &dyn Enroller,
@@ -522,7 +519,7 @@ async fn read_asked(recv: &mut RecvStream, now: UnixMillis) -> Result<EnrolReque
         .map_err(ReadFault::into_fault)?;
     let asked: Asked = decode(&body).map_err(Fault::malformed)?;
     let secret = SecretString::from(asked.secret);
-    // Checks the name's form before anyone compares it with anything.
+    // Checks the form of the name before any comparison.
     Identity::new("unknown", asked.role, asked.name.as_str()).map_err(Fault::malformed)?;
     Ok(EnrolRequest {
         token_hash: hash_secret(secret.expose_secret()),

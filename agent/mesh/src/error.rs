@@ -1,25 +1,25 @@
-//! What can go wrong between two processes.
+//! Errors of the mesh: endpoints, calls and messages.
 
 use crate::{BundleRefused, CredentialsError, Expect, Identity, Role};
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
-/// Why an endpoint could not be opened or a peer not be reached.
+/// Reason why an endpoint could not be opened or a peer could not be reached.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum MeshError {
-    /// Another process has the port.
+    /// Another process uses the port.
     #[error(
         "UDP address {addr} is in use by another process; stop it (`ss -ulpn` names it) or choose another port"
     )]
     AddressInUse {
-        /// The address asked for.
+        /// Requested address.
         addr: SocketAddr,
     },
     /// The socket could not be opened.
     #[error("cannot listen on UDP {addr}")]
     Bind {
-        /// The address asked for.
+        /// Requested address.
         addr: SocketAddr,
-        /// What the system said.
+        /// Error of the operating system.
         source: Arc<io::Error>,
     },
     /// The credentials cannot be used.
@@ -28,121 +28,121 @@ pub enum MeshError {
     /// TLS could not be set up.
     #[error("TLS cannot be set up: {reason}")]
     Tls {
-        /// What rustls said.
+        /// Error text of rustls.
         reason: String,
     },
-    /// Rotation is for new certificates of the same process.
+    /// The new certificate has another identity; a rotation keeps the identity of the process.
     #[error("the new certificate is of {new}; this process is {current}")]
     IdentityChanged {
-        /// Who this process is.
+        /// Identity of this process.
         current: Identity,
-        /// Whom the new certificate names.
+        /// Identity in the new certificate.
         new: Identity,
     },
-    /// The new credentials come with a trust bundle that cannot follow the one in force.
+    /// The new credentials contain a trust bundle that cannot follow the one in force.
     #[error(transparent)]
     Bundle(#[from] BundleRefused),
-    /// `serve` was called before.
+    /// The endpoint serves already; `serve` may be called once.
     #[error("this mesh endpoint serves already")]
     AlreadyServing,
     /// The endpoint is shut down.
     #[error("this mesh endpoint is shut down")]
     Closed,
-    /// Nobody answers, or not in time.
+    /// The peer does not answer in time, or cannot be reached.
     #[error("{addr} cannot be reached: {reason}")]
     Unreachable {
-        /// Whom we dialled.
+        /// Dialled address.
         addr: SocketAddr,
-        /// What happened.
+        /// Cause in words.
         reason: String,
     },
-    /// One side does not accept the other's certificate.
+    /// One side rejects the other's certificate.
     #[error("{addr} and this process do not trust each other: {reason}")]
     NotTrusted {
-        /// Whom we dialled.
+        /// Dialled address.
         addr: SocketAddr,
-        /// What the side that refused said.
+        /// Reason from the side that rejected the certificate.
         reason: String,
     },
-    /// Somebody else answers there.
+    /// Another identity than the expected one answers at the address.
     #[error("{addr} is {found}, not the {expected} that was expected")]
     UnexpectedPeer {
-        /// Whom we dialled.
+        /// Dialled address.
         addr: SocketAddr,
-        /// Whom we wanted.
+        /// Expected identity.
         expected: Expect,
-        /// Who answers.
+        /// Identity of the peer that answers.
         found: Identity,
     },
-    /// The last dial failed a moment ago; the next one waits.
+    /// The last dial failed recently; the next dial waits.
     #[error("{addr} was tried a moment ago ({last}); next try in {} ms", .retry_in.as_millis())]
     BackingOff {
-        /// Whom we dial.
+        /// Address of the peer.
         addr: SocketAddr,
-        /// Until the next try.
+        /// Wait until the next try.
         retry_in: Duration,
-        /// Why the last one failed.
+        /// Error of the last dial.
         last: Arc<MeshError>,
     },
 }
 
-/// Why a call has no reply.
+/// Reason why a call has no reply.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum CallError {
-    /// The caller's role may not call this.
+    /// The caller's role may not call the method.
     #[error("role {role} may not call {method}")]
     Denied {
-        /// The method.
+        /// Called method.
         method: String,
-        /// The role of the caller.
+        /// Role of the caller.
         role: Role,
     },
-    /// The peer does not serve this: another role, or another version.
+    /// The peer does not serve the method: it has another role or version.
     #[error("the peer does not serve {method}")]
     UnknownMethod {
-        /// The method.
+        /// Called method.
         method: String,
     },
-    /// The request, or its reply, is too large.
+    /// The request or its reply is too large.
     #[error("a message of {bytes} bytes is above the limit of {limit_bytes} bytes")]
     TooLarge {
-        /// Its size.
+        /// Size, bytes.
         bytes: u64,
-        /// The limit it met.
+        /// Limit, bytes.
         limit_bytes: u64,
     },
-    /// One side cannot read what the other wrote: most likely two versions.
+    /// One side cannot decode the other's message, most likely because the versions differ.
     #[error("the message cannot be read: {reason}")]
     Malformed {
-        /// What is wrong with it.
+        /// Reason in words.
         reason: String,
     },
-    /// No reply in time. Whether the peer acted is not known.
+    /// No reply arrived in time. The peer may or may not have acted on the request.
     #[error("no reply within {} ms", .after.as_millis())]
     Deadline {
-        /// How long was waited.
+        /// Time waited.
         after: Duration,
     },
-    /// The peer cannot be reached, or was lost on the way.
+    /// The peer could not be reached, or the connection was lost.
     #[error("{reason}")]
     Transport {
-        /// The peer.
+        /// Address of the peer.
         addr: SocketAddr,
-        /// Whether the request had left, so that the peer may have acted on it.
+        /// Whether the request was sent, so that the peer may have acted on it.
         sent: bool,
-        /// What happened.
+        /// Cause in words.
         reason: String,
     },
     /// The peer's handler failed.
     #[error("the peer failed: {reason}")]
     HandlerFailed {
-        /// What it said.
+        /// Reason from the handler.
         reason: String,
     },
 }
 
 impl CallError {
-    /// Whether the peer may have acted on the request. When false, repeating it is safe.
+    /// Returns whether the peer may have acted on the request. When `false`, repeating the request is safe.
     pub fn may_have_run(&self) -> bool {
         match self {
             Self::Denied { .. } | Self::UnknownMethod { .. } => false,
@@ -155,13 +155,13 @@ impl CallError {
     }
 }
 
-/// Why a message was not queued. Messages are hints: the sender goes on.
+/// Reason why a message was not queued. Messages are hints: the sender continues without them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum MessageDropped {
-    /// Longer than [`crate::MAX_MESSAGE_BYTES`].
+    /// The message is longer than [`crate::MAX_MESSAGE_BYTES`].
     #[error("the message is longer than {} bytes", crate::MAX_MESSAGE_BYTES)]
     TooLarge,
-    /// The peer takes them slower than they come, or is not reached.
+    /// The peer accepts messages more slowly than they arrive, or is unreachable.
     #[error("the peer's queue is full")]
     QueueFull,
     /// The endpoint is shut down.

@@ -1,23 +1,23 @@
-//! Who a process is: `spiffe://<cluster>/<role>/<id>`, the only URI in its certificate.
+//! Process identity: `spiffe://<cluster>/<role>/<id>`, the only URI in a certificate.
 
 use lattice_quorum_types::rpc::Role;
 use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr, sync::Arc};
 
-/// Longest cluster name or id, bytes: what a host name may be.
+/// Longest cluster name or id, bytes: the longest host name.
 const MAX_PART_BYTES: usize = 253;
 
-/// Why a text is not an identity.
+/// Error for a text that is not an identity.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is not a mesh identity: {reason}")]
 pub struct InvalidIdentity {
-    /// As given.
+    /// The rejected text.
     pub text: String,
-    /// What is wrong, in words.
+    /// Reason in words.
     pub reason: &'static str,
 }
 
-/// What a certificate says of its owner. Cheap to clone.
+/// Identity that a certificate states. Cheap to clone.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Identity {
@@ -27,7 +27,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Checks the names and makes the identity.
+    /// Checks `cluster` and `id` and creates the identity.
     pub fn new(
         cluster: impl Into<String>,
         role: Role,
@@ -38,19 +38,19 @@ impl Identity {
         check_part(&id)?;
         Ok(Self { cluster, role, id })
     }
-    /// The trust domain.
+    /// Trust domain: the name of the cluster.
     pub fn cluster(&self) -> &str {
         &self.cluster
     }
-    /// What it is.
+    /// Role of the process.
     pub fn role(&self) -> Role {
         self.role
     }
-    /// Its name within the role: the node's name, the voter's number, the control's host.
+    /// Name of the process within its role: the name of the node, the number of the voter, the host of the control.
     pub fn id(&self) -> &str {
         &self.id
     }
-    /// The URI as it stands in the certificate.
+    /// Identity URI as in the certificate.
     pub fn uri(&self) -> String {
         format!(
             "spiffe://{}/{}/{}",
@@ -61,7 +61,7 @@ impl Identity {
     }
 }
 
-/// `[A-Za-z0-9][A-Za-z0-9._-]*`: safe in URIs, file names and logs.
+/// Checks `[A-Za-z0-9][A-Za-z0-9._-]*`, which is safe in URIs, file names and logs.
 fn check_part(text: &str) -> Result<(), InvalidIdentity> {
     let fail = |reason| {
         Err(InvalidIdentity {
@@ -124,28 +124,28 @@ impl From<Identity> for String {
     }
 }
 
-/// Whom a dialler expects at an address. The cluster is always the dialler's own.
+/// Identity that a dialling process expects at an address. The cluster is always that of the dialling process.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Expect {
-    /// The role the peer must have.
+    /// Role that the peer must have.
     pub role: Role,
-    /// Its exact id; `None` accepts any of the role.
+    /// Id that the peer must have; `None` accepts any peer of the role.
     pub id: Option<String>,
 }
 
 impl Expect {
-    /// Any peer of this role.
+    /// Expects any peer of `role`.
     pub fn role(role: Role) -> Self {
         Self { role, id: None }
     }
-    /// This one and no other.
+    /// Expects the peer of `role` with this id.
     pub fn exactly(role: Role, id: impl Into<String>) -> Self {
         Self {
             role,
             id: Some(id.into()),
         }
     }
-    /// Whether `identity` is whom we expect.
+    /// Checks that `identity` has the expected role and id.
     pub fn matches(&self, identity: &Identity) -> bool {
         self.role == identity.role && self.id.as_deref().is_none_or(|id| *id == *identity.id)
     }

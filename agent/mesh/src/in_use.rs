@@ -1,4 +1,4 @@
-//! Addresses and folders that a stopped process or endpoint may still hold for a moment.
+//! Retries for addresses and folders that a stopped process or endpoint still holds briefly.
 
 use std::{future::Future, time::Duration};
 use tokio::time::{Instant, sleep};
@@ -6,9 +6,9 @@ use tokio::time::{Instant, sleep};
 /// Pause between two attempts.
 const RETRY_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Repeats `open` while `is_in_use` accepts its error, for at most `patience`. An endpoint that has been shut down holds
-/// its port until its last connection is closed; the open files of a killed process are held by a child that has not
-/// executed its program yet.
+/// Repeats `open` while `is_in_use` accepts its error, for at most `patience`. An endpoint that has been shut down
+/// holds its port until its last connection is closed. A child that has not executed its program yet holds the open
+/// files of its killed parent.
 ///
 /// # Errors
 /// The last error of `open`.
@@ -32,7 +32,7 @@ pub async fn retry_while_in_use<T, E, F: Future<Output = Result<T, E>>>(
 mod tests {
     use super::*;
 
-    /// Attempts made, and the result, where the first `held` attempts find the address in use.
+    /// Returns the number of attempts and the result, where the first `held` attempts find the address in use.
     async fn attempts(held: u32, patience: Duration) -> (u32, Result<(), &'static str>) {
         let mut made = 0;
         let bound = retry_while_in_use(

@@ -1,9 +1,9 @@
-//! Leaving a connection that was made under earlier credentials, without cutting anything short.
+//! Retirement of connections made under earlier credentials, without interrupting calls or streams.
 //!
-//! A renewal makes a new connection for what is new, and what runs on the old one goes on. Were the
-//! old one left alone, everyone would have two connections with everyone for a third of a
-//! certificate's life. So who has renewed tells the other end to begin nothing more on it
-//! (`mesh.leave`), and closes it when nothing has run on it for a while.
+//! After a renewal, new calls use a new connection, and running ones finish on the old connection. Without retirement,
+//! every pair of processes would hold two connections for a third of a certificate's life. The renewed process
+//! therefore sends `mesh.leave`, so that the other end starts nothing more on the old connection. The renewed process
+//! closes the old connection once it has been idle for a while.
 
 use crate::{
     endpoint::{CLOSE_RENEWED, Core, Link},
@@ -17,21 +17,21 @@ use std::{
     time::Duration,
 };
 
-/// Between two looks at whether something runs. Nothing at two looks in a row is the end: what
-/// the other end began before it was told has arrived by then.
+/// Interval between two idle checks of an old connection. Two idle checks in a row end the connection: by then, calls
+/// that the other end started before it received `mesh.leave` have arrived.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
-/// So many connections are left at once, and then one more each time: a control has one with
-/// every agent, and each that is left is dialled anew.
+/// Number of connections that are left at once; the rest follow one per `THEN_EVERY`. A control holds one connection
+/// with every agent, and each connection it leaves is dialled again.
 const AT_ONCE: u32 = 64;
 const THEN_EVERY: Duration = Duration::from_millis(10);
-/// The other end answers within this time, or is of a version that knows no leaving.
+/// Timeout for the reply to `mesh.leave`. A peer of a version without `mesh.leave` does not answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Counts what runs on a connection: our calls and streams, and those we answer.
+/// Counts the calls, streams and messages that run on a connection, in both directions.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Uses(Arc<AtomicUsize>);
 
-/// One thing that runs.
+/// One running call, stream or message; dropping the value ends its count.
 #[derive(Debug)]
 pub(crate) struct Use(Arc<AtomicUsize>);
 
@@ -53,7 +53,7 @@ impl Drop for Use {
 }
 
 impl Core {
-    /// Begins to leave connections that are not of the present generation.
+    /// Starts to leave `links`, which were made under earlier credentials.
     pub(crate) fn leave(self: &Arc<Self>, links: impl IntoIterator<Item = Link>) {
         for (n, link) in (0u32..).zip(links) {
             let wait = THEN_EVERY * n.saturating_sub(AT_ONCE);
@@ -84,7 +84,7 @@ async fn leave(link: Link) {
     };
     match tokio::time::timeout(ANSWER_TIMEOUT, told).await {
         Ok(Some(())) => {}
-        // It closes by itself when the certificate ends.
+        // The connection closes without help when the peer's certificate expires.
         _ => return,
     }
     let mut idle_looks = 0;

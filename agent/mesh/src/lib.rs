@@ -1,11 +1,11 @@
-//! The mesh: one UDP socket per process, QUIC with mutual TLS 1.3, identities in certificates,
-//! calls, streams and messages between our processes, and enrolment of new ones.
+//! Mesh transport: one UDP socket per process, QUIC with mutual TLS 1.3 and identities in certificates. The mesh
+//! carries calls, streams and messages between Lattice processes, and enrols new processes.
 //!
-//! It knows transport and identity and nothing of allocations, nodes or Raft: what a call *means*
-//! lives with whoever registers its handler in a [`Router`]. It must not know any daemon.
+//! The crate covers transport and identity only. It has no notion of allocations, nodes or Raft: the meaning of a call
+//! lives in the crate that registers its handler in a [`Router`]. The crate must not depend on any daemon.
 //!
-//! Begin with [`Mesh::bind`] and [`Mesh::peer`]; `examples/echo.rs` runs both ends. The framing
-//! on the wire is in `README.md`.
+//! Start with [`Mesh::bind`] and [`Mesh::peer`]; `examples/echo.rs` runs both ends. `README.md` describes the framing
+//! on the wire.
 #![forbid(unsafe_code)]
 
 mod apply;

@@ -6,11 +6,11 @@ use std::net::{IpAddr, Ipv6Addr};
 /// Number of sources remembered at a time.
 const MAX_SOURCES: usize = 4096;
 
-/// Buckets by source. Time is given, in milliseconds of any monotonic clock.
+/// Token buckets by source address. The caller supplies the time, in milliseconds of any monotonic clock.
 #[derive(Debug)]
 pub(crate) struct Limiter(RateLimiter<IpAddr>);
 
-/// One host holds a whole /64 of IPv6, so that is what counts as a source.
+/// Maps an address to its rate-limit key. One host holds a whole /64 of IPv6, so the /64 is the key.
 fn source_of(addr: IpAddr) -> IpAddr {
     match addr.to_canonical() {
         IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from(u128::from(v6) & (u128::MAX << 64))),
@@ -23,12 +23,12 @@ impl Limiter {
         Self(RateLimiter::new(limit, MAX_SOURCES, Crowd::ForgetFuller))
     }
 
-    /// Whether `addr` has a try left, without taking it.
+    /// Checks that `addr` has a try left, without taking it.
     pub(crate) fn has(&self, addr: IpAddr, now_ms: u64) -> bool {
         self.0.has(&source_of(addr), now_ms)
     }
 
-    /// Takes one try of `addr`, or returns after how many milliseconds there will be one.
+    /// Takes one try of `addr`, or returns the number of milliseconds until the next try.
     pub(crate) fn take(&mut self, addr: IpAddr, now_ms: u64) -> Result<(), u64> {
         self.0.take(&source_of(addr), now_ms)
     }

@@ -1,4 +1,4 @@
-//! The endpoint: one UDP socket that serves and dials.
+//! Mesh endpoint: one UDP socket that serves and dials.
 
 use crate::{
     Credentials, Expect, Identity, MeshConfig, MeshError, Peer, Router, Traffic,
@@ -20,16 +20,16 @@ use std::{
     time::Duration,
 };
 
-/// Handles that nobody holds are forgotten after this long without use.
+/// Peer states without a handle are dropped after this long without use.
 const PEER_IDLE: Duration = Duration::from_secs(120);
-/// For the last packets of closed connections.
+/// Minimum time for sending the last packets of closed connections.
 const FAREWELL: Duration = Duration::from_millis(50);
-/// From this many remembered peers on, idle ones are looked for.
+/// Number of peer states from which [`Mesh::peer`] drops idle ones.
 const PEERS_BEFORE_SWEEP: usize = 256;
 
-/// One process's end of the mesh. Clones share it. It lives until [`Mesh::shutdown`] or until the
-/// last clone is dropped; handlers in its [`Router`] should not own clones of it ([`WeakMesh`] is
-/// for them), or only `shutdown` ends it.
+/// Mesh endpoint of one process; clones share it. The endpoint lives until [`Mesh::shutdown`], or until the last clone
+/// is dropped. A handler in the endpoint's [`Router`] should hold a [`WeakMesh`]: with a clone in a handler, only
+/// `shutdown` ends the endpoint.
 #[derive(Clone)]
 pub struct Mesh {
     owner: Arc<Owner>,
@@ -39,12 +39,12 @@ struct Owner {
     core: Arc<Core>,
 }
 
-/// A [`Mesh`] for a handler: it does not keep it alive.
+/// Weak handle on a [`Mesh`], for handlers: it does not keep the endpoint alive.
 #[derive(Clone)]
 pub struct WeakMesh(Weak<Owner>);
 
 impl WeakMesh {
-    /// The endpoint, unless it has ended.
+    /// Returns the endpoint, or `None` after it has ended.
     pub fn upgrade(&self) -> Option<Mesh> {
         let owner = self.0.upgrade()?;
         Some(Mesh { owner })
@@ -72,8 +72,7 @@ impl fmt::Debug for Mesh {
 }
 
 impl Mesh {
-    /// Opens the socket. Nothing is accepted before [`Mesh::serve`]. Must run inside a tokio
-    /// runtime.
+    /// Opens the socket. The endpoint accepts no connection before [`Mesh::serve`]. Must run inside a tokio runtime.
     pub fn bind(
         addr: SocketAddr,
         credentials: Credentials,
@@ -114,32 +113,32 @@ impl Mesh {
         &self.owner.core
     }
 
-    /// A handle that does not keep it alive, for handlers in its own [`Router`].
+    /// Returns a handle that does not keep the endpoint alive, for handlers in the endpoint's own [`Router`].
     pub fn downgrade(&self) -> WeakMesh {
         WeakMesh(Arc::downgrade(&self.owner))
     }
 
-    /// Where it listens, with the real port.
+    /// Address of the socket, with the actual port.
     pub fn local_addr(&self) -> SocketAddr {
         self.core().local_addr
     }
 
-    /// Who this process is.
+    /// Identity of this process.
     pub fn identity(&self) -> Identity {
         self.core().trust().credentials.identity().clone()
     }
 
-    /// When the certificate in force was issued.
+    /// Issue time of the certificate in force.
     pub fn issued_at(&self) -> UnixMillis {
         self.core().trust().credentials.issued_at()
     }
 
-    /// When the certificate in force ends.
+    /// Expiry time of the certificate in force.
     pub fn expires_at(&self) -> UnixMillis {
         self.core().trust().credentials.expires_at()
     }
 
-    /// Starts answering. Once per endpoint.
+    /// Starts to answer requests. A second call on one endpoint fails.
     pub fn serve(&self, router: Router) -> Result<(), MeshError> {
         let core = self.core();
         let config = &core.config;
@@ -170,7 +169,7 @@ impl Mesh {
         Ok(())
     }
 
-    /// A handle on the peer at `addr`. Nothing is dialled before it is used.
+    /// Returns a handle on the peer at `addr`. The endpoint dials on first use.
     pub fn peer(&self, addr: SocketAddr, expect: Expect) -> Peer {
         let core = self.core();
         let mut peers = core.peers.lock();
@@ -187,14 +186,14 @@ impl Mesh {
         }
     }
 
-    /// Dials now, and returns when the peer has accepted us and is whom we expect.
+    /// Dials now. Returns when the peer has accepted this process and its identity matches `expect`.
     pub async fn connect(&self, addr: SocketAddr, expect: Expect) -> Result<Peer, MeshError> {
         let peer = self.peer(addr, expect);
         peer.connected().await?;
         Ok(peer)
     }
 
-    /// Closes every connection of a peer, which may come back. Returns how many there were.
+    /// Closes every connection of a peer, which may reconnect. Returns the number of closed connections.
     pub fn disconnect(&self, identity: &Identity) -> usize {
         let links = self.core().open_links();
         let of_peer = links.iter().filter(|link| link.identity == *identity);
@@ -206,7 +205,7 @@ impl Mesh {
             .count()
     }
 
-    /// Identities with an open connection to this process.
+    /// Identities of the peers with an open connection to this process.
     pub fn connections(&self) -> Vec<Identity> {
         self.core()
             .open_links()
@@ -215,12 +214,12 @@ impl Mesh {
             .collect()
     }
 
-    /// What went over the wire since the endpoint was opened, all connections together.
+    /// Traffic of all connections since the endpoint was opened.
     pub fn traffic(&self) -> Traffic {
         self.core().traffic()
     }
 
-    /// Stops accepting, ends streams, lets running calls finish for at most `grace`, closes every
+    /// Stops accepting connections, ends streams, lets running calls finish for at most `grace`, and closes every
     /// connection.
     pub async fn shutdown(&self, grace: Duration) {
         let core = self.core();
@@ -230,7 +229,7 @@ impl Mesh {
         core.tasks.close();
         let _ = tokio::time::timeout_at(until, core.tasks.wait()).await;
         core.quic.close(CLOSE_SHUTDOWN.into(), b"shut down");
-        // Also when the grace is used up: the peers are told from the port they know.
+        // Runs even when the grace period is used up, so that the peers receive the close from the port they expect.
         let until = until.max(tokio::time::Instant::now() + FAREWELL);
         let _ = tokio::time::timeout_at(until, core.quic.wait_idle()).await;
         core.peers.lock().clear();
@@ -243,10 +242,10 @@ impl Mesh {
     }
 }
 
-/// Gives the port back now: the endpoint would keep it until the last closed connection is drained,
-/// seconds later, and until the last handle is gone.
+/// Releases the port now. The endpoint would otherwise hold the port until the last closed connection is drained,
+/// seconds later, and until the last handle is dropped.
 fn let_go(quic: &quinn::Endpoint) -> io::Result<()> {
-    // It keeps the one before the present for packets on the way, so the second takes ours away.
+    // quinn keeps the previous socket for packets in flight, so only the second rebind releases the port.
     for _ in 0..2 {
         quic.rebind(UdpSocket::bind(("127.0.0.1", 0))?)?;
     }

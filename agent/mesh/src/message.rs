@@ -1,21 +1,21 @@
-//! Messages: small, unanswered, droppable. Each is one unidirectional stream; gossip rides on
-//! them.
+//! Messages: small, unanswered, and dropped on overload. Each message is one unidirectional stream; gossip uses
+//! messages.
 
 use crate::{Caller, endpoint::Core};
 use bytes::Bytes;
 use quinn::{Connection, RecvStream};
 
-/// Longest message, bytes: what a UDP datagram can hold, so that gossip written for UDP fits, and
-/// a few more to address it with.
+/// Longest message, bytes: the payload of a UDP datagram, so that gossip written for UDP fits, plus 256 bytes for
+/// addressing.
 pub const MAX_MESSAGE_BYTES: usize = 65_507 + 256;
-/// Version, kind and length in front of every message.
+/// Length of the header of a message: version, kind and length.
 const HEADER_BYTES: usize = 7;
 const VERSION: u8 = 1;
-/// A message that arrives more slowly is dropped.
+/// Longest time to read a message; a slower message is dropped.
 const READ_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(10);
 
-/// `[version u8][kind u16][length u32][bytes]`, big endian. The length tells a whole message from
-/// one whose sender gave up: a stream dropped half written ends like any other.
+/// Writes `[version u8][kind u16][length u32][bytes]`, big endian. The length marks a message that its sender
+/// abandoned: a stream dropped half written ends like any other.
 pub(crate) async fn write_message(
     connection: &Connection,
     kind: u16,
@@ -31,8 +31,8 @@ pub(crate) async fn write_message(
     send.finish().map_err(|e| e.to_string())
 }
 
-/// Reads one message and hands it to its handler. What is not wanted is dropped with a note, and
-/// what the sender may not send is not even read.
+/// Reads one message and passes it to its handler. An unwanted message is dropped with a debug log entry. The body of a
+/// message that the sender's role may not send is not read.
 pub(crate) async fn serve_message(core: &Core, caller: Caller, mut recv: RecvStream) {
     let dropped =
         |why: &str| tracing::debug!(peer = %caller.identity, "mesh message dropped: {why}");

@@ -1,10 +1,10 @@
-//! How the server of an enrolment shows that it is of a token's cluster when its own certificate
-//! is of an authority that came after the token: by the key of one that the token names.
+//! Proof of possession of a CA key that the join token names.
 //!
-//! Quorum members hold that key as long as the authority is trusted. They sign what TLS exports of
-//! this one session, so the proof is of no use in another one, now or later: it cannot be handed
-//! on, kept, or outlive the authority's retirement. Nothing that strangers are not to know is in
-//! it, as the bundle would tell them who was revoked.
+//! A server needs the proof when its own certificate is from an authority newer than the token. Quorum members hold the
+//! key of the older authority as long as that authority is trusted. A member signs keying material that TLS exports
+//! from this one session. The proof is therefore useless in any other session: it cannot be forwarded, stored, or used
+//! after the authority is retired. The proof contains nothing confidential, whereas the trust bundle would disclose the
+//! revoked identities.
 
 use crate::{
     Enroller, MeshConfig, Pin,
@@ -20,14 +20,15 @@ use quinn::{Connection, RecvStream};
 use rustls_pki_types::CertificateDer;
 use serde::{Deserialize, Serialize};
 
-/// As RFC 8446 wants labels to begin.
+/// Exporter label; RFC 8446 requires the prefix.
 const LABEL: &[u8] = b"EXPORTER-lattice-enrolment-office";
-/// Longest request: sixteen pins are 513 bytes.
+/// Longest request, bytes: sixteen pins are 513 bytes.
 const MAX_REQUEST_BYTES: usize = 1 << 10;
-/// Longest answer: a certificate of about 500 bytes, and a signature.
+/// Longest answer, bytes: a certificate of about 500 bytes, and a signature.
 const MAX_ANSWER_BYTES: usize = 16 << 10;
 
-/// One session between a stranger and who enrols it: the same at both ends, and nowhere else.
+/// TLS session between an unenrolled process and the server that enrols it: 32 bytes of exported keying material, equal
+/// at both ends and unique to the session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OfficeSession([u8; 32]);
 
@@ -40,23 +41,23 @@ impl OfficeSession {
         Ok(Self(bytes))
     }
 
-    /// What is signed of it.
+    /// Message that the server signs for this session.
     pub(crate) fn message(&self) -> Vec<u8> {
         message(Kind::Office, &[&self.0])
     }
 }
 
-/// That who signed holds an authority's key; see [`crate::Authority::prove`].
+/// Proof that the signer holds an authority's key; see [`crate::Authority::prove`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OfficeProof {
-    /// The authority's certificate, DER.
+    /// Certificate of the authority, DER.
     pub certificate: Vec<u8>,
-    /// Of the session, by its key: ECDSA P-256 with SHA-256, ASN.1.
+    /// Signature of the session by the authority's key: ECDSA P-256 with SHA-256, ASN.1.
     pub signature: Vec<u8>,
 }
 
 impl OfficeProof {
-    /// Whether it is of this session, by one of these authorities, which has not ended.
+    /// Checks that the proof is for this session and from an unexpired authority with one of `pins`.
     fn holds(&self, session: &OfficeSession, pins: &[Pin], config: &MeshConfig) -> bool {
         let certificate = CertificateDer::from(self.certificate.as_slice());
         let Ok(authority) = Leaf::read(&certificate) else {
@@ -74,11 +75,11 @@ impl OfficeProof {
     }
 }
 
-/// Why a server was left without a word.
+/// Reason why a server did not receive the secret.
 pub(crate) enum Unproven {
-    /// The connection broke.
+    /// The connection was lost.
     Lost(String),
-    /// It holds no key that it should.
+    /// The server proved possession of none of the pinned keys.
     NoProof,
 }
 
@@ -88,7 +89,7 @@ impl From<String> for Unproven {
     }
 }
 
-/// Asks the server of this connection to show that it holds the key of one of `pins`.
+/// Requests a proof from the server that it holds the key of one of `pins`.
 pub(crate) async fn demand(
     connection: &Connection,
     pins: &[Pin],
@@ -103,7 +104,7 @@ pub(crate) async fn demand(
     let _ = send.finish();
     let proof: Option<OfficeProof> = match read_frame(&mut recv, MAX_ANSWER_BYTES).await {
         Ok((Status::Item, payload)) => decode(&payload)?,
-        // It does not know the question, for one.
+        // For example, the server does not implement the request.
         Ok(_) | Err(ReadFault::Bad(_)) => None,
         Err(ReadFault::Lost(reason)) => return Err(Unproven::Lost(reason)),
     };
@@ -114,7 +115,7 @@ pub(crate) async fn demand(
     }
 }
 
-/// Answers [`demand`], as a frame.
+/// Answers [`demand`]; returns the encoded frame.
 pub(crate) async fn prove(
     connection: &Connection,
     recv: &mut RecvStream,

@@ -1,10 +1,10 @@
-//! How a member that was away while the authority changed learns of it.
+//! Trust bundle service for members that were offline during a rotation of the authority.
 //!
-//! It trusts the former authority alone, and so refuses everybody who has renewed since, though its
-//! own certificate still counts with them: it would be cut off until its certificate ends. So it
-//! asks a quorum member on a protocol of its own, `lattice-trust/1`, on which it shows its
-//! certificate and does not judge theirs. What it is handed is judged by its own signatures, one
-//! of which must be of an authority that it trusts; nothing else is said there.
+//! Such a member trusts the former authority only. It refuses every peer that has renewed since, although those peers
+//! still accept its certificate. It would be cut off until its certificate expires. The member therefore requests the
+//! bundle from a quorum member over a separate protocol, `lattice-trust/1`. There the member presents its certificate,
+//! but does not verify the server's. The signatures of the bundle verify the bundle itself: an authority that the
+//! member trusts must have signed it. The protocol carries nothing else.
 
 use crate::{
     GetTrust, MeshError, Peer, Rpc, SignedBundle,
@@ -20,20 +20,20 @@ use parking_lot::Mutex;
 use quinn::{Connection, RecvStream};
 use std::{collections::BTreeSet, net::SocketAddr, time::Duration};
 
-/// Longest a connection of this kind stays.
+/// Longest duration of a connection of this protocol.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// Of them at a time: it is for who was away, not for a fleet.
+/// Maximum number of concurrent connections: the protocol serves members that were offline, not a whole fleet.
 const MAX_AT_A_TIME: usize = 64;
-/// Longest request: a number.
+/// Longest request, bytes: the request is one number.
 const MAX_REQUEST_BYTES: usize = 64;
-/// Longest answer: a bundle and its signatures.
+/// Longest answer, bytes: a bundle and its signatures.
 const MAX_ANSWER_BYTES: usize = crate::MAX_BUNDLE_BYTES + (16 << 10);
 
-/// Hands out the bundle in force; who asks has one place.
+/// Serves the trust bundle in force. Each identity may hold one slot.
 #[derive(Default)]
 pub(crate) struct BundleServer(Mutex<BTreeSet<String>>);
 
-/// A taken place.
+/// Slot of one member, released on drop.
 struct Place<'a> {
     server: &'a BundleServer,
     who: String,
@@ -54,7 +54,7 @@ impl BundleServer {
         Some(Place { server: self, who })
     }
 
-    /// Answers one question of a member, which was judged as on any connection.
+    /// Answers one request of a member. The member's certificate has been verified as on any connection.
     pub(crate) async fn serve(&self, core: &Core, link: &Link) {
         let connection = &link.connection;
         let Some(_place) = self.place(link.identity.uri()) else {
@@ -96,9 +96,9 @@ async fn answer(core: &Core, recv: &mut RecvStream) -> Result<Vec<u8>, Fault> {
 }
 
 impl Peer {
-    /// Asks whoever answers at this peer's address for its trust bundle, whatever authority its
-    /// certificate is of. `None` when it has none with a higher number than `have`; an error when
-    /// what it has is not one to put in force.
+    /// Requests the trust bundle from the process at this peer's address, whichever authority issued that process's
+    /// certificate. Returns `None` when the peer has no bundle with a number above `have`, and an error when its bundle
+    /// cannot be put in force.
     pub(crate) async fn trust_of_whoever_answers(
         &self,
         have: u64,
@@ -123,7 +123,7 @@ impl Peer {
         let asked = asked.ok_or(MeshError::Closed)?;
         let silent = |_| Err(unreachable(addr, "no answer in time".to_owned()));
         let bundle = asked.unwrap_or_else(silent)?;
-        // Before another one is not asked any more.
+        // Verified here, so that a bundle that cannot be put in force does not end the search among the other members.
         if let Some(bundle) = &bundle {
             core.trust().credentials.with_bundle(bundle)?;
         }

@@ -1,5 +1,4 @@
-//! A handle on one peer: one connection, dialled when first needed and again after it closed,
-//! with a growing wait between failures.
+//! Peer handle: one connection, dialled on first use and again after it closed, with growing waits between failures.
 
 use crate::{
     Expect, MeshError, MessageDropped,
@@ -20,14 +19,14 @@ use std::{
 };
 use tokio::{sync::mpsc, time::Instant};
 
-/// Messages that wait for one peer. More would only be staler.
+/// Messages that wait for one peer. A longer queue would only hold staler messages.
 const MESSAGE_QUEUE: usize = 8;
-/// A message that does not leave in this time is dropped with those behind it going on.
+/// Longest time to send one message. A slower message is dropped, and the next one follows.
 const MESSAGE_TIMEOUT: Duration = Duration::from_secs(2);
 
 type Dialling = Shared<BoxFuture<'static, Result<Link, MeshError>>>;
 
-/// What is known of the way to a peer.
+/// State of the connection to a peer.
 enum Way {
     Closed,
     Dialling(Dialling),
@@ -37,11 +36,11 @@ enum Way {
 struct Dials {
     way: Way,
     failures: u32,
-    /// Until when no new dial starts, and why the last one failed.
+    /// Time before which no new dial starts, and the error of the last dial.
     wait: Option<(Instant, Arc<MeshError>)>,
 }
 
-/// Shared by all handles on a peer.
+/// State shared by all handles on a peer.
 pub(crate) struct PeerState {
     pub(crate) core: Weak<Core>,
     pub(crate) addr: SocketAddr,
@@ -51,11 +50,11 @@ pub(crate) struct PeerState {
     used_at: Mutex<Instant>,
 }
 
-/// A cheap handle on one peer; clones share its connection.
+/// Cheap handle on one peer; clones share its connection.
 #[derive(Clone)]
 pub struct Peer {
     pub(crate) state: Arc<PeerState>,
-    /// Longest reply this handle takes, where the endpoint would take more.
+    /// Longest reply accepted through this handle, bytes, where the endpoint's limit is higher.
     pub(crate) max_reply: Option<usize>,
 }
 
@@ -89,8 +88,8 @@ impl PeerState {
         self.core.upgrade().ok_or(MeshError::Closed)
     }
 
-    /// The open connection, or a new one. Everyone who waits, waits for the same dial; a caller
-    /// that gives up does not end it.
+    /// Returns the open connection, or dials. Concurrent callers wait for the same dial; a caller that gives up does
+    /// not end the dial.
     pub(crate) async fn link(self: &Arc<Self>) -> Result<Link, MeshError> {
         let core = self.core()?;
         *self.used_at.lock() = Instant::now();
@@ -138,7 +137,7 @@ impl PeerState {
         Ok(Started::Dialling(dialling))
     }
 
-    /// Notes how a dial ended.
+    /// Records the outcome of a dial.
     fn dialled(&self, core: &Core, result: &Result<Link, MeshError>) {
         let mut dials = self.dials.lock();
         match result {
@@ -163,7 +162,7 @@ impl PeerState {
         }
     }
 
-    /// Forgets `link`, which has been silent for a whole deadline; what runs on it goes on.
+    /// Stops using `link`, which has been silent for a whole deadline. Calls that run on the link continue.
     pub(crate) fn distrust(&self, link: &Link) {
         link.distrusted.store(true, Ordering::Relaxed);
         let mut dials = self.dials.lock();
@@ -180,24 +179,24 @@ enum Started {
     Dialling(Dialling),
 }
 
-/// Open, and nobody leaves it.
+/// The link is open, and neither end is leaving it.
 fn usable(link: &Link) -> bool {
     link.connection.close_reason().is_none() && !link.distrusted.load(Ordering::Relaxed)
 }
 
 impl Peer {
-    /// Where it is dialled.
+    /// Address that this handle dials.
     pub fn addr(&self) -> SocketAddr {
         self.state.addr
     }
 
-    /// Whom we expect there.
+    /// Identity that this handle expects at the address.
     pub fn expect(&self) -> &Expect {
         &self.state.expect
     }
 
-    /// The same peer, of which replies and stream items of at most so many bytes are taken, less
-    /// than the endpoint's own limits allow.
+    /// Returns a handle on the same peer that accepts replies and stream items of at most `bytes` bytes, below the
+    /// endpoint's own limits.
     #[must_use]
     pub fn taking_at_most(mut self, bytes: usize) -> Self {
         self.max_reply = Some(bytes);
@@ -208,7 +207,7 @@ impl Peer {
         self.state.core()
     }
 
-    /// Dials now unless it is connected, and tells who answered.
+    /// Dials unless a connection is open, and returns the peer's identity.
     pub async fn connected(&self) -> Result<crate::Identity, MeshError> {
         let core = self.core()?;
         if let Some(wire) = &core.config.wire {
@@ -220,8 +219,8 @@ impl Peer {
         Ok(self.state.link().await?.identity)
     }
 
-    /// Queues a message and returns at once; it is dropped when the peer's queue is full or the
-    /// peer is not reached. Must run inside a tokio runtime.
+    /// Queues a message and returns at once. The message is dropped when the peer's queue is full or the peer is
+    /// unreachable. Must run inside a tokio runtime.
     pub fn send_message(&self, kind: u16, message: Bytes) -> Result<(), MessageDropped> {
         if message.len() > MAX_MESSAGE_BYTES {
             return Err(MessageDropped::TooLarge);
@@ -250,7 +249,7 @@ impl Peer {
     }
 }
 
-/// Sends what is queued, one after the other, until the handle is gone.
+/// Sends queued messages one after the other, until all handles are dropped.
 async fn send_messages(state: Weak<PeerState>, mut waiting: mpsc::Receiver<(u16, Bytes)>) {
     while let Some((kind, message)) = waiting.recv().await {
         let Some(state) = state.upgrade() else { return };

@@ -1,7 +1,7 @@
-//! New certificates before the old ones end, and the trust bundle of the day.
+//! Certificate renewal before expiry, and updates of the trust bundle.
 //!
-//! Every daemon runs [`keep_renewed`]. How a certificate is come by is the daemon's: most ask
-//! quorum members over the mesh ([`AskMembers`]); a quorum member signs its own.
+//! Every daemon runs [`keep_renewed`] with its own [`RenewalSource`]. Most daemons request certificates from quorum
+//! members over the mesh ([`AskMembers`]); a quorum member signs its own.
 
 mod ask;
 mod schedule;
@@ -17,64 +17,65 @@ use serde::{Deserialize, Serialize};
 use std::{path::PathBuf, sync::Arc, time::Duration};
 use tokio::sync::{Notify, watch};
 
-/// Why a member was given no new certificate.
+/// Reason why a quorum member issued no new certificate.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum RenewRefused {
-    /// The identity is no member any more, or the certificate it asked with is revoked.
+    /// The identity is no longer a member, or the certificate that authenticated the request is revoked.
     #[error("{reason}")]
     NotMember {
-        /// In words.
+        /// Reason in words.
         reason: String,
     },
-    /// The request is not well formed.
+    /// The request is malformed.
     #[error("the renewal request is not valid: {reason}")]
     Invalid {
-        /// What is wrong.
+        /// Reason in words.
         reason: String,
     },
-    /// The member cannot decide now; another one may.
+    /// The quorum member cannot decide at present; another member may.
     #[error("renewal is not possible at present: {reason}")]
     Unavailable {
-        /// Why.
+        /// Reason in words.
         reason: String,
     },
 }
 
-/// Why a renewal or a question for the trust bundle brought nothing.
+/// Reason why a renewal or a request for the trust bundle failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RenewError {
-    /// The cluster said no.
+    /// The cluster refused the renewal.
     #[error("{0}")]
     Refused(#[from] RenewRefused),
-    /// Nobody could be asked.
+    /// No quorum member could be reached.
     #[error("{reason}")]
     NotReached {
-        /// Who was tried, and what happened.
+        /// Members that were tried, with the failure of each.
         reason: String,
     },
 }
 
-/// Where new certificates and bundles come from.
+/// Source of new certificates and trust bundles.
 pub trait RenewalSource: Send + Sync + 'static {
-    /// A new certificate of this process's identity for the key in `csr`.
+    /// Requests a new certificate of this process's identity for the key in `csr`.
     fn renew(
         &self,
         csr: CertificateSigningRequestDer<'static>,
     ) -> BoxFuture<'_, Result<Issued, RenewError>>;
 
-    /// The trust bundle in force elsewhere; `None` when it has no higher number than `have`.
+    /// Returns the trust bundle in force at the source, or `None` when its number is not higher than `have`.
     fn trust(&self, have: u64) -> BoxFuture<'_, Result<Option<SignedBundle>, RenewError>>;
 }
 
-/// How renewal goes about it. The clock is the mesh's ([`crate::MeshConfig::clock`]).
+/// Renewal settings. The clock is the mesh's ([`crate::MeshConfig::clock`]).
 #[derive(Debug, Clone)]
 pub struct RenewalSettings {
-    /// Where the identity is kept, and every bundle that is put in force from now on, as with
-    /// [`Mesh::keep_trust_in`]; `None` keeps the identity in memory alone.
+    /// Folder for the identity and, as with [`Mesh::keep_trust_in`], for every trust bundle put in force from now on.
+    /// `None` keeps the identity in memory only.
     pub folder: Option<PathBuf>,
-    /// Spreads the members of a cluster over time. Any number that differs between them.
+    /// Seed that spreads the renewals of a cluster's members over time: any number that differs between members.
     pub seed: u64,
-    /// Between two questions for the trust bundle. It is pushed as well; this is for who was away.
+    /// Interval between two requests for the trust bundle. Bundles are also pushed; the requests serve members that
+    /// were offline.
     pub ask_trust_every: Duration,
     /// First wait after a failure; doubles up to `max_retry`.
     pub min_retry: Duration,
@@ -83,7 +84,7 @@ pub struct RenewalSettings {
 }
 
 impl RenewalSettings {
-    /// What the daemons run with.
+    /// Settings that the daemons run with: bundle requests every 600 s, retries after 30 s to 900 s.
     pub fn new(folder: Option<PathBuf>, seed: u64) -> Self {
         Self {
             folder,
@@ -95,28 +96,28 @@ impl RenewalSettings {
     }
 }
 
-/// How things stand with this process's certificate.
+/// State of this process's certificate and its renewal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RenewalState {
-    /// When the certificate in force was issued.
+    /// Issue time of the certificate in force.
     pub issued_at: UnixMillis,
-    /// When it ends.
+    /// Expiry time of the certificate in force.
     pub expires_at: UnixMillis,
-    /// When the next one is asked for; the end of time when it is revoked.
+    /// Time of the next renewal attempt. The far future when the certificate is revoked.
     pub next_try_at: UnixMillis,
-    /// How often there was a new one.
+    /// Number of renewals since the process started.
     pub renewals: u64,
-    /// What went wrong last; `None` when nothing is outstanding.
+    /// Last error, while it is unresolved.
     pub last_error: Option<String>,
-    /// Number of the trust bundle in force; 0 without one.
+    /// Number of the trust bundle in force; 0 without a bundle.
     pub trust_number: u64,
-    /// How the certificate stands in it.
+    /// Standing of the certificate under the trust bundle in force.
     pub standing: Standing,
 }
 
 impl RenewalState {
-    /// The health reason of a certificate that needs somebody's attention at `now`: past 5/6 of
-    /// its life (renewal begins at 2/3), ended, or not trusted any more.
+    /// Returns the health reason of a certificate that needs the operator's attention at `now`. The certificate is past
+    /// 5/6 of its life (renewal begins at 2/3), expired, revoked or no longer trusted.
     pub fn health_reason(&self, now: UnixMillis) -> Option<&'static str> {
         let life = self.expires_at.since(self.issued_at);
         match self.standing {
@@ -141,7 +142,7 @@ impl RenewalState {
     }
 }
 
-/// A running renewal. It ends with its mesh, also when this is dropped.
+/// Handle on a running renewal. The renewal ends with its mesh; dropping the handle does not stop it.
 #[derive(Debug, Clone)]
 pub struct Renewal {
     state: watch::Receiver<RenewalState>,
@@ -149,27 +150,29 @@ pub struct Renewal {
 }
 
 impl Renewal {
-    /// How things stand.
+    /// Returns the current renewal state.
     pub fn state(&self) -> RenewalState {
         self.state.borrow().clone()
     }
-    /// Every change of it.
+    /// Subscribes to changes of the renewal state.
     pub fn watch(&self) -> watch::Receiver<RenewalState> {
         self.state.clone()
     }
-    /// Asks for the trust bundle now and looks whether renewal is due, for who has heard news or
-    /// waits for a retry.
+    /// Requests the trust bundle now, and ends the wait for a retry of the renewal. For callers that have received news
+    /// of a change.
     pub fn look_now(&self) {
         self.look.notify_one();
     }
 }
 
-/// Keeps `mesh`'s certificate and trust up to date until the mesh ends: asks for the trust bundle
-/// at once and then regularly; asks for a new certificate (of a new key) at 2/3 of its life, 5 %
-/// of it sooner or later, or within minutes of a bundle by which another authority issues; saves
-/// and rotates. Failures are tried again, more and more slowly. Must run inside a tokio runtime.
+/// Keeps the certificate and trust bundle of `mesh` up to date until the mesh ends.
 ///
-/// It does not keep the mesh alive.
+/// - Requests the trust bundle at once and then at regular intervals.
+/// - Requests a certificate for a new key at 2/3 of the present one's life, give or take 5 % of that life. When a
+///   bundle names another issuing authority, renewal follows within minutes.
+/// - Puts the new certificate in force and saves it.
+///
+/// Retries wait longer after each failure. Must run inside a tokio runtime. The renewal does not keep the mesh alive.
 pub fn keep_renewed(mesh: &Mesh, source: impl RenewalSource, settings: RenewalSettings) -> Renewal {
     let core = mesh.core();
     if let Some(folder) = &settings.folder {

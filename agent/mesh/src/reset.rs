@@ -1,10 +1,10 @@
 //! Connection ids and stateless resets that survive a restart.
 //!
-//! A process that was killed knows nothing of its old connections. With quinn's defaults, whose
-//! keys are random, it cannot tell its peers so, and they would keep sending into the void until
-//! their idle timeout, half a minute. With a reset key derived from the private key the restarted
-//! process answers the first packet with a reset its peer believes, and the peer dials again. A
-//! renewal brings a new private key; the reset key stays, and is saved beside it.
+//! A killed process has lost the state of its old connections. With quinn's defaults, which are random keys, the
+//! restarted process cannot reset them. Peers would then keep sending until their idle timeout, half a minute. With a
+//! reset key derived from the private key, the restarted process answers the first packet with a reset. Its peer
+//! accepts the reset and dials again. A renewal creates a new private key; the reset key stays the same, and is saved
+//! in a separate file.
 
 use quinn::{
     ConnectionId, ConnectionIdGenerator,
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 const ID_BYTES: usize = 8;
 
-/// Random ids; every id is answered, also those of an earlier run.
+/// Random connection ids. A reset is valid for every id, including those of an earlier run.
 pub(crate) struct RandomIds;
 
 impl ConnectionIdGenerator for RandomIds {
@@ -30,8 +30,8 @@ impl ConnectionIdGenerator for RandomIds {
     }
 }
 
-/// Keyed blake3 under a key derived from the first private key of the process's identity. Who has
-/// it can end our connections, and do nothing else.
+/// Keyed blake3 under a key derived from the first private key of the process's identity. A holder of the reset key can
+/// end our connections, and nothing else.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct ResetKey([u8; 32]);
 
@@ -43,7 +43,7 @@ impl ResetKey {
         ))
     }
 
-    /// As it is saved.
+    /// Returns the form in which the key is saved.
     pub(crate) fn to_text(&self) -> SecretString {
         blake3::Hash::from_bytes(self.0).to_hex().to_string().into()
     }
@@ -64,7 +64,7 @@ impl HmacKey for ResetKey {
         32
     }
     fn verify(&self, data: &[u8], signature: &[u8]) -> Result<(), CryptoError> {
-        // blake3's comparison takes constant time.
+        // The comparison in blake3 takes constant time.
         let signature: [u8; 32] = signature.try_into().map_err(|_| CryptoError)?;
         let expected = blake3::keyed_hash(&self.0, data);
         if expected == blake3::Hash::from_bytes(signature) {

@@ -1,4 +1,4 @@
-//! Which handler answers what, and who may call it.
+//! Request router: the handler of each method, and the roles that may call it.
 
 use crate::{
     Enroller, Identity, Role, Rpc, StreamRpc,
@@ -12,28 +12,28 @@ use std::{
 };
 use tokio::sync::mpsc;
 
-/// Who calls, as its certificate and its socket say.
+/// Caller of a request, from its certificate and its socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Caller {
-    /// From the certificate.
+    /// Identity in the caller's certificate.
     pub identity: Identity,
-    /// When that certificate was issued: revocation goes by it.
+    /// Issue time of the caller's certificate. Revocation compares against this time.
     pub issued_at: UnixMillis,
-    /// Where it called from: also where it listens.
+    /// Source address of the caller, which is also the address where the caller listens.
     pub addr: SocketAddr,
 }
 
-/// A handler that could not answer. What a caller should decide on belongs into the reply type;
-/// this is for what it cannot.
+/// Failure of a handler that could not answer. Outcomes that a caller should act on belong in the reply type; this type
+/// is for all others.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct Failed {
-    /// In words, without secrets: the caller sees it.
+    /// Reason in words, without secrets: the caller receives it.
     pub reason: String,
 }
 
 impl Failed {
-    /// From anything that can be shown.
+    /// Creates a failure from any displayable reason.
     pub fn new(reason: impl fmt::Display) -> Self {
         Self {
             reason: reason.to_string(),
@@ -41,7 +41,7 @@ impl Failed {
     }
 }
 
-/// Where a stream's handler puts its items. Waits when the peer reads more slowly.
+/// Sending end of a stream handler. Sending waits while the peer reads more slowly.
 pub struct ItemSender<T> {
     queue: mpsc::Sender<Vec<u8>>,
     item: PhantomData<fn(T)>,
@@ -54,7 +54,10 @@ impl<T> fmt::Debug for ItemSender<T> {
 }
 
 impl<T: serde::Serialize> ItemSender<T> {
-    /// Sends one item; fails when the peer has gone.
+    /// Sends one item.
+    ///
+    /// # Errors
+    /// The item cannot be encoded, or the peer has closed the stream.
     pub async fn send(&self, item: &T) -> Result<(), Failed> {
         let bytes = encode(item).map_err(Failed::new)?;
         self.queue
@@ -62,7 +65,7 @@ impl<T: serde::Serialize> ItemSender<T> {
             .await
             .map_err(|_| Failed::new("the reader has gone"))
     }
-    /// Resolves when the peer has gone.
+    /// Resolves when the peer has closed the stream.
     pub async fn closed(&self) {
         self.queue.closed().await;
     }
@@ -100,7 +103,7 @@ pub(crate) struct Messages {
     pub(crate) handler: MessageFn,
 }
 
-/// Everything an endpoint answers. Unlisted methods are refused.
+/// Methods and messages that an endpoint answers. The endpoint refuses unlisted methods.
 #[derive(Default)]
 pub struct Router {
     pub(crate) methods: HashMap<&'static str, Method>,
@@ -119,14 +122,13 @@ impl fmt::Debug for Router {
 }
 
 impl Router {
-    /// Answers nothing yet.
+    /// Creates a router without handlers.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Answers `R`. The handler is dropped when it takes longer than
-    /// [`crate::MeshConfig::request_timeout`], but not when its caller goes away; work that must
-    /// never be cut short is spawned by the handler.
+    /// Registers the handler of the call `R`. The mesh drops the handler after [`crate::MeshConfig::request_timeout`],
+    /// but not when the caller disconnects. A handler spawns a task for anything that must never be cut short.
     #[must_use]
     pub fn rpc<R, H, F>(mut self, handler: H) -> Self
     where
@@ -151,8 +153,8 @@ impl Router {
         self
     }
 
-    /// Answers `S` with items until the handler returns. The handler is dropped when its reader
-    /// goes away or the endpoint shuts down.
+    /// Registers the handler of the stream `S`, which sends items until it returns. The mesh drops the handler when its
+    /// reader disconnects or the endpoint shuts down.
     #[must_use]
     pub fn stream<S, H, F>(mut self, handler: H) -> Self
     where
@@ -183,7 +185,7 @@ impl Router {
         self
     }
 
-    /// Takes messages of `kind` from `callers`. The handler must not block: it queues or drops.
+    /// Registers the handler of messages of `kind` from `callers`. The handler must not block: it queues or drops.
     #[must_use]
     pub fn messages(
         mut self,
@@ -201,7 +203,7 @@ impl Router {
         self
     }
 
-    /// Offers enrolment to strangers.
+    /// Offers enrolment to processes without a certificate.
     #[must_use]
     pub fn enrolment(mut self, enroller: Arc<dyn Enroller>) -> Self {
         self.enroller = Some(enroller);
@@ -209,19 +211,18 @@ impl Router {
     }
 }
 
-/// One method of an endpoint and who may call it.
+/// Method of an endpoint, with the roles that may call it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Served {
-    /// Its name on the wire.
+    /// Method name on the wire.
     pub method: &'static str,
-    /// Roles that may call it.
+    /// Roles that may call the method.
     pub callers: &'static [Role],
 }
 
 impl crate::Mesh {
-    /// Everything this endpoint serves by now, by name: for checks that who may call what is as
-    /// it was meant to be. What every endpoint answers by itself (`mesh.hello`, `mesh.leave`) is
-    /// not among it.
+    /// Methods that this endpoint serves at present, sorted by name, for checks of the caller roles. Built-in methods
+    /// (`mesh.hello`, `mesh.leave`) are not included.
     pub fn served(&self) -> Vec<Served> {
         let router = self.core().router.get();
         let methods = router.into_iter().flat_map(|router| &router.methods);
@@ -235,7 +236,7 @@ impl crate::Mesh {
         served
     }
 
-    /// Kinds of messages this endpoint takes, each with the roles that may send it.
+    /// Message kinds that this endpoint accepts, each with the roles that may send it.
     pub fn messages_taken(&self) -> Vec<(u16, &'static [Role])> {
         let router = self.core().router.get();
         let kinds = router.into_iter().flat_map(|router| &router.messages);

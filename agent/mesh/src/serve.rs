@@ -1,4 +1,4 @@
-//! The answering side: accepts connections, judges and runs requests, takes messages.
+//! Server side of the mesh: accepts connections, verifies peers, and runs their requests and messages.
 
 use crate::{
     Caller, Router,
@@ -23,28 +23,28 @@ use std::{
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_util::task::AbortOnDropHandle;
 
-/// Handshakes at a time before unproven addresses must prove themselves first.
+/// Concurrent handshakes above which a client must prove its address with a QUIC Retry.
 const EASY_HANDSHAKES: usize = 64;
-/// Handshakes at a time.
+/// Maximum number of concurrent handshakes.
 const MAX_HANDSHAKES: usize = 1024;
-/// A handshake that takes longer is dropped.
+/// Timeout of a handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Items of a stream that wait for a slow reader.
 const ITEM_QUEUE: usize = 16;
-/// A certificate's end is looked at again this often, for clocks that step.
+/// Interval between two checks of a certificate's expiry, because the clock may step.
 const EXPIRY_CHECK: Duration = Duration::from_secs(60);
 
-/// Who accepts, and what for.
+/// Acceptor of incoming connections, and the services that it offers.
 pub(crate) struct Acceptor {
     pub(crate) core: Arc<Core>,
     pub(crate) router: Arc<Router>,
     pub(crate) door: Arc<Door>,
-    /// How strangers are met that are not listened to.
+    /// Server configuration for sources that have used up their enrolment tries.
     pub(crate) deaf: Arc<quinn::ServerConfig>,
     pub(crate) outdated: BundleServer,
 }
 
-/// Accepts until shutdown.
+/// Accepts connections until shutdown.
 pub(crate) async fn accept_loop(acceptor: Acceptor) {
     let core = acceptor.core.clone();
     let acceptor = Arc::new(acceptor);
@@ -121,7 +121,7 @@ impl Acceptor {
     }
 }
 
-/// Serves one connection, dialled or accepted, until it closes. Returns why it did.
+/// Serves one connection, dialled or accepted, until it closes. Returns the reason for the close.
 pub(crate) async fn serve_link(core: &Arc<Core>, link: &Link) -> String {
     let connection = &link.connection;
     let caller = Caller {
@@ -213,7 +213,7 @@ async fn serve_request(
             send_last(&mut send, &last).await;
         }
     }
-    // Lets the last bytes leave before the stream is dropped by a shutdown.
+    // Waits until the last bytes are acknowledged, before a shutdown drops the stream.
     let _ = tokio::time::timeout(limit, send.stopped()).await;
 }
 
@@ -230,7 +230,7 @@ enum Asked {
     Stream(StreamFn, Vec<u8>),
 }
 
-/// The method is looked up and the caller's role judged before any of the body is read.
+/// Looks the method up and checks the caller's role before it reads any of the body.
 async fn read_request(
     core: &Core,
     caller: &Caller,
@@ -268,7 +268,7 @@ async fn run_unary(
     body: &[u8],
 ) -> Result<Vec<u8>, Fault> {
     let limit = core.config.request_timeout;
-    // A task of its own, so that a panic ends this request and nothing else.
+    // A task of its own, so that a panic ends this request only.
     let task = AbortOnDropHandle::new(tokio::spawn(handler(caller, body)?));
     let reply = match tokio::time::timeout(limit, task).await {
         Ok(Ok(reply)) => reply?,
@@ -319,7 +319,7 @@ async fn run_stream(
                     let frame = frame_bytes(Status::Item, &item);
                     send.write_all(&frame).await.map_err(|_| gone())?;
                 }
-                // All senders are gone: the handler has returned, or is about to.
+                // All senders are dropped: the handler has returned, or is about to.
                 None => break,
             },
         }

@@ -1,10 +1,9 @@
-//! Signatures outside TLS: what is signed, and how it is judged.
+//! Signatures outside TLS: message format and verification.
 //!
-//! A signed message is `"lattice mesh 1 <kind>" 0x00 H`, where `H` is the blake3 digest, in key
-//! derivation mode with `"lattice mesh 1 <kind>"` as its context, of the parts, each with its
-//! length (u64, little endian) in front. It is signed with ECDSA P-256 and SHA-256, ASN.1 form.
-//! The text in front keeps the kinds apart from each other, and from what the same keys sign
-//! elsewhere: certificates (which begin with 0x30) and TLS handshakes (with 64 spaces).
+//! A signed message is `"lattice mesh 1 <kind>" 0x00 H`. `H` is a blake3 digest in key derivation mode, with `"lattice
+//! mesh 1 <kind>"` as its context. The digest covers the parts, each with its length (u64, little endian) in front. The
+//! message is signed with ECDSA P-256 and SHA-256, ASN.1 form. The prefix separates the kinds from each other, and from
+//! all other messages that the same keys sign. Certificates begin with 0x30, and TLS handshakes with 64 spaces.
 
 use rustls::crypto::CryptoProvider;
 use rustls_pki_types::alg_id;
@@ -12,14 +11,14 @@ use rustls_pki_types::alg_id;
 /// Longest signature, bytes: a P-256 signature has at most 72.
 pub(crate) const MAX_SIGNATURE_BYTES: usize = 80;
 
-/// What a signature is for.
+/// Purpose of a signature.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Kind {
-    /// A trust bundle, by an authority.
+    /// Trust bundle, signed by an authority.
     TrustBundle,
-    /// A statement of a member, by its own key.
+    /// Statement of a member, signed with its own key.
     Statement,
-    /// That who serves a stranger's session holds an authority's key, by that key.
+    /// Proof that the server of an enrolment session holds an authority's key, signed with that key.
     Office,
 }
 
@@ -33,7 +32,7 @@ impl Kind {
     }
 }
 
-/// The bytes that are signed.
+/// Returns the bytes to sign.
 pub(crate) fn message(kind: Kind, parts: &[&[u8]]) -> Vec<u8> {
     let mut digest = blake3::Hasher::new_derive_key(kind.context());
     for part in parts {
@@ -46,8 +45,7 @@ pub(crate) fn message(kind: Kind, parts: &[&[u8]]) -> Vec<u8> {
     message
 }
 
-/// Whether `signature` is one of `message` by the owner of `public_key` (an uncompressed P-256
-/// point).
+/// Checks that the owner of `public_key` (an uncompressed P-256 point) signed `message`.
 pub(crate) fn is_signed(
     provider: &CryptoProvider,
     public_key: &[u8],

@@ -1,6 +1,6 @@
-//! A mesh without sockets: calls and streams go over a [`Wire`] that a simulation holds, and
-//! everything on either side of it is the product's own. Encoding, roles and limits are judged as
-//! on QUIC; handshakes, certificates of peers and connections are not simulated.
+//! Simulated mesh without sockets: calls and streams use a [`Wire`] that the simulation implements, and all other code
+//! is the production code. Encoding, roles and limits are checked as on QUIC. Handshakes, peer certificates and
+//! connections are not simulated.
 
 use crate::{CallError, Caller, Identity, Router, router::Handler, wire::Fault};
 use futures::future::BoxFuture;
@@ -10,21 +10,21 @@ use tokio::sync::mpsc;
 /// Items of a stream that wait for a slow reader.
 const ITEM_QUEUE: usize = 16;
 
-/// What carries calls in place of QUIC: one end of it, of the endpoint whose
-/// [`crate::MeshConfig::wire`] it is. Deadlines are the caller's.
+/// Transport that replaces QUIC: one end, for the endpoint with this [`crate::MeshConfig::wire`]. The caller enforces
+/// deadlines.
 pub trait Wire: Send + Sync + 'static {
-    /// The endpoint answers from now on.
+    /// Registers the handlers of the endpoint, which answers from now on.
     fn serve(&self, answers: Answers);
-    /// Who is reached at `to`. The error says why nobody is.
+    /// Returns the identity that answers at `to`. The error states why `to` cannot be reached.
     fn dial(&self, to: SocketAddr) -> BoxFuture<'static, Result<Identity, String>>;
-    /// One call; a body out, a body back.
+    /// Calls `method` with an encoded request; returns the encoded reply.
     fn call(
         &self,
         to: SocketAddr,
         method: &'static str,
         body: Vec<u8>,
     ) -> BoxFuture<'static, Result<Vec<u8>, CallError>>;
-    /// A stream: items until the channel ends, an error being the last one.
+    /// Opens a stream. The channel ends with the stream; an error is the last item.
     fn open(
         &self,
         to: SocketAddr,
@@ -33,10 +33,10 @@ pub trait Wire: Send + Sync + 'static {
     ) -> BoxFuture<'static, Result<mpsc::Receiver<Item>, CallError>>;
 }
 
-/// One item of a stream, encoded, or why it ended.
+/// Encoded item of a stream, or the error that ended the stream.
 pub type Item = Result<Vec<u8>, CallError>;
 
-/// The handlers of one endpoint, as a [`Wire`] reaches them.
+/// Handlers of one endpoint, as a [`Wire`] calls them.
 #[derive(Clone)]
 pub struct Answers {
     addr: SocketAddr,
@@ -49,7 +49,7 @@ impl fmt::Debug for Answers {
     }
 }
 
-/// A stream's items, and how its handler ends.
+/// Items of a stream, and a future that runs its handler and returns the handler's result.
 pub type Opened = (
     mpsc::Receiver<Vec<u8>>,
     BoxFuture<'static, Result<(), CallError>>,
@@ -76,7 +76,7 @@ impl Answers {
     /// Answers one call.
     ///
     /// # Errors
-    /// As the caller sees them.
+    /// The error that the caller receives.
     pub async fn call(
         &self,
         caller: Caller,
@@ -90,10 +90,10 @@ impl Answers {
         }
     }
 
-    /// Begins one stream.
+    /// Opens one stream.
     ///
     /// # Errors
-    /// As the caller sees them.
+    /// The error that the caller receives.
     pub fn open(&self, caller: Caller, method: &str, body: &[u8]) -> Result<Opened, CallError> {
         let addr = self.addr;
         let failed = move |fault: Fault| fault.into_error(addr);
@@ -109,7 +109,7 @@ impl Answers {
     }
 }
 
-/// A socket on which nothing comes and nothing goes.
+/// Socket that sends and receives nothing.
 #[derive(Debug)]
 pub(crate) struct NoSocket(pub(crate) SocketAddr);
 

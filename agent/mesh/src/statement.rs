@@ -1,5 +1,5 @@
-//! Statements that a member signs with its certificate's key, for others to hand on and judge
-//! later: an agent's claim about its node, for one.
+//! Signed statements: a member signs with the key of its certificate; other members forward and verify them later. One
+//! example is an agent's attestation of its node.
 
 use crate::{
     Credentials, CredentialsError, Identity, Mesh,
@@ -13,34 +13,34 @@ use lattice_quorum_types::UnixMillis;
 use rustls_pki_types::CertificateDer;
 use serde::{Deserialize, Serialize};
 
-/// Longest chain of a statement.
+/// Maximum number of certificates in the chain of a statement.
 const MAX_CHAIN: usize = 4;
-/// Longest certificate in it, bytes; ours have about 500.
+/// Longest certificate in the chain, bytes; ours have about 500.
 const MAX_CERTIFICATE_BYTES: usize = 8 << 10;
 
-/// Who made a statement, and the signature. The statement itself travels beside it.
+/// Signature of a statement, with the signer's certificates. The statement itself travels separately.
 ///
-/// Signed is `"lattice mesh 1 statement" 0x00 H`, `H` being blake3 (key derivation mode, the same
-/// text as its context) of context and bytes, each with its length in front; ECDSA P-256 with
-/// SHA-256, ASN.1.
+/// The signed message is `"lattice mesh 1 statement" 0x00 H`. `H` is the blake3 digest (key derivation mode, the same
+/// text as its context) of context and bytes, each with its length in front. The signature is ECDSA P-256 with SHA-256,
+/// ASN.1.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Signed {
     /// The signer's certificates (DER), leaf first.
     pub chain: Vec<Bytes>,
-    /// By the leaf's key.
+    /// Signature by the leaf's key.
     pub signature: Bytes,
 }
 
-/// Why a statement is not believed.
+/// Reason to reject a statement.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum StatementRefused {
-    /// Its signer is not a member that is trusted: in words.
+    /// The signer is not a trusted member.
     #[error("the statement's signer is not trusted: {reason}")]
     NotTrusted {
-        /// What is wrong with the certificate.
+        /// Defect of the certificate, in words.
         reason: String,
     },
-    /// The signature is not the signer's, or of another statement or context.
+    /// The signature is not the signer's, or is for another statement or context.
     #[error("the statement's signature is wrong")]
     WrongSignature,
 }
@@ -54,8 +54,8 @@ impl From<Distrust> for StatementRefused {
 }
 
 impl Credentials {
-    /// Signs `bytes` for one purpose, `context`: what is signed for one is worth nothing for
-    /// another. The certificate goes along.
+    /// Signs `bytes` for one purpose, `context`; the signature is not valid for another context. The result includes
+    /// the certificate chain.
     pub fn sign(&self, context: &str, bytes: &[u8]) -> Result<Signed, CredentialsError> {
         let message = message(Kind::Statement, &[context.as_bytes(), bytes]);
         Ok(Signed {
@@ -92,22 +92,22 @@ impl Signed {
     }
 }
 
-/// Who signed a statement, as its certificate says.
+/// Signer of a statement, according to its certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Signer {
-    /// The signer.
+    /// Identity of the signer.
     pub identity: Identity,
-    /// When its certificate was issued.
+    /// Issue time of the signer's certificate.
     pub issued_at: UnixMillis,
 }
 
 impl Signed {
-    /// Who signed `bytes` for `context`, if the certificate is one of this authority and was in force
-    /// at `at`. For who has no endpoint, years later: revocations, the cluster and what the signer
-    /// may say are for the caller to judge.
+    /// Returns the signer of `bytes` for `context`, if the certificate is from `authority` and was valid at `at`. For
+    /// verification without an endpoint, even years later. The caller checks revocations, the cluster and the signer's
+    /// permissions.
     ///
     /// # Errors
-    /// What is wrong with the certificate or the signature.
+    /// A defect of the certificate or the signature.
     pub fn verify_by(
         &self,
         authority: &CertificateDer<'_>,
@@ -136,13 +136,16 @@ impl Signed {
 }
 
 impl Mesh {
-    /// Signs a statement as this process; see [`Credentials::sign`].
+    /// Signs a statement with this process's key; see [`Credentials::sign`].
     pub fn sign(&self, context: &str, bytes: &[u8]) -> Result<Signed, CredentialsError> {
         self.core().trust().credentials.sign(context, bytes)
     }
 
-    /// Who signed `bytes` for `context`, if its certificate is trusted here now and in force at
-    /// `at`. Whether it may say that is for the caller to judge.
+    /// Returns the signer of `bytes` for `context`, if the signer's certificate is trusted here now and valid at `at`.
+    /// The caller checks whether the signer may make the statement.
+    ///
+    /// # Errors
+    /// A defect of the certificate or the signature.
     pub fn verify_signed(
         &self,
         context: &str,

@@ -1,8 +1,8 @@
 //! Credentials on disk. A crash at any moment leaves a key and a certificate that belong together.
 //!
-//! The certificate is what counts: a new key is written beside the old one first, the certificate
-//! is replaced in one step, and then the new key takes the old one's place. Who reads in between
-//! finds the certificate's key under its waiting name.
+//! The certificate decides which key is valid. A save first writes the new key to `identity.key.next`, then replaces
+//! the certificate in one step, and then renames the new key to `identity.key`. A reader between the last two steps
+//! finds the certificate's key in `identity.key.next`.
 
 use crate::{
     Credentials, CredentialsError, PrivateKey, SignedBundle,
@@ -25,13 +25,13 @@ use std::{
 
 const CHAIN_FILE: &str = "identity.pem";
 const KEY_FILE: &str = "identity.key";
-/// A new key, until the certificate for it is in place.
+/// A new key, until its certificate is in place.
 const NEXT_KEY_FILE: &str = "identity.key.next";
-/// What stateless resets are signed with, which outlives the key.
+/// Key for stateless resets, which outlives the identity's key.
 const RESET_FILE: &str = "identity.reset";
 const ROOTS_FILE: &str = "roots.pem";
 const BUNDLE_FILE: &str = "trust.bundle";
-/// Signatures and their pins around the bundle's body.
+/// Size limit of the bundle file: the bundle's body with its signatures and pins.
 const BUNDLE_FILE_BYTES: u64 = MAX_BUNDLE_BYTES as u64 + (16 << 10);
 
 fn file_error(path: &Path, reason: impl ToString) -> CredentialsError {
@@ -41,17 +41,17 @@ fn file_error(path: &Path, reason: impl ToString) -> CredentialsError {
     }
 }
 
-/// Each file operation of a save, told before it is done: where a crash may come.
+/// Called before each file operation of a save, with the affected path, so that tests can simulate a crash there.
 pub(crate) type BeforeStep<'a> = &'a mut dyn FnMut(&Path) -> io::Result<()>;
 
 impl Credentials {
-    /// Writes `identity.pem`, `identity.key` and `identity.reset` (mode 0600), `roots.pem` and, where there is one,
-    /// `trust.bundle`. A crash on the way leaves the old credentials or the new ones.
+    /// Writes `identity.pem`, `identity.key` and `identity.reset` (the last two with mode 0600), `roots.pem` and, with
+    /// a bundle, `trust.bundle`. A crash during the save leaves the old credentials or the new ones.
     pub fn save(&self, folder: &Path) -> Result<(), CredentialsError> {
         self.save_stepwise(folder, &mut |_| Ok(()))
     }
 
-    /// Writes what is trusted alone: `trust.bundle` and `roots.pem`.
+    /// Writes only the trust in force: `trust.bundle` and `roots.pem`.
     pub fn save_trust(&self, folder: &Path) -> Result<(), CredentialsError> {
         self.save_trust_stepwise(folder, &mut |_| Ok(()))
     }
@@ -78,10 +78,9 @@ impl Credentials {
         self.save_trust_stepwise(folder, before)
     }
 
-    /// Whether there are whole credentials in `folder`: a first save that was cut short does not
-    /// count.
+    /// Returns whether `folder` contains complete credentials. An interrupted first save does not count.
     pub fn are_in(folder: &Path) -> bool {
-        // In the order they are written; the last one says it all, unless somebody removed some.
+        // In the order in which they are written. The last one would suffice if no file was removed by hand.
         [CHAIN_FILE, ROOTS_FILE]
             .iter()
             .all(|name| folder.join(name).exists())
@@ -103,19 +102,19 @@ impl Credentials {
         let pem = to_pem(self.roots());
         replace(&roots, pem.as_bytes(), 0o644, before).map_err(|e| file_error(&roots, e))?;
         if self.bundle().is_none() && bundle.exists() {
-            // Of an earlier membership: what was trusted then is trusted no more. Last: with its
-            // roots and without its number, older bundles of it would count again.
+            // The bundle is from an earlier membership; its authorities are no longer trusted. It is removed last:
+            // with its roots on disk but without its number, older bundles of that membership would be accepted again.
             let removed = before(&bundle).and_then(|()| remove(&bundle));
             removed.map_err(|e| file_error(&bundle, e))?;
         }
         Ok(())
     }
 
-    /// Reads what [`Credentials::save`] wrote; refuses a key that others can read.
+    /// Reads what [`Credentials::save`] wrote. Rejects a key that other users can read.
     ///
-    /// A saved bundle is verified against the authorities it names itself. That finds a damaged
-    /// file, which must not pass for "nothing is revoked". It is no defence against whoever can
-    /// write the folder: he could as well write `roots.pem`, or take the key.
+    /// A saved bundle is verified against the authorities that it names itself. That check detects a damaged file,
+    /// which must not pass for "nothing is revoked". The check is no defence against an attacker with write access to
+    /// the folder: such an attacker could also write `roots.pem`, or copy the key.
     pub fn load(folder: &Path) -> Result<Self, CredentialsError> {
         let read_certificates = |name: &str| {
             let path = folder.join(name);
@@ -126,8 +125,8 @@ impl Credentials {
         let chain = read_certificates(CHAIN_FILE);
         let key = read_key(folder, chain.as_deref().ok().and_then(<[_]>::first))?;
         let read = Self::new(chain?, key, read_certificates(ROOTS_FILE)?)?;
-        // Without it, or with one that others may know, a new one begins: that costs the peers of
-        // an earlier run a timeout.
+        // Without a usable reset file, or with one that other users can read, the new reset key applies. Peers of an
+        // earlier run then wait for their timeout.
         let reset = folder.join(RESET_FILE);
         let reset = private_file::read(&reset).ok();
         let reset = reset.and_then(|text| ResetKey::from_text(text.expose_secret()));
@@ -147,7 +146,7 @@ impl Credentials {
     }
 }
 
-/// The key of `leaf`: in its place, or waiting for it since a crash.
+/// Reads the key of `leaf` from its file, or from `identity.key.next` after a crash.
 fn read_key(
     folder: &Path,
     leaf: Option<&CertificateDer<'_>>,
@@ -198,8 +197,8 @@ fn read_bundle(path: &Path) -> Result<Option<InForce>, CredentialsError> {
     Ok(Some(InForce { signed, bundle }))
 }
 
-/// Ends what a crash has left half done: a waiting key is the certificate's, and takes its place,
-/// or nobody's, and goes. A later save would else write over the only key there is.
+/// Completes or undoes a save that a crash interrupted. If the waiting key belongs to the certificate, it is renamed to
+/// `identity.key`; otherwise it is removed. Without this step, a later save could overwrite the only valid key.
 fn settle(folder: &Path, before: BeforeStep<'_>) -> io::Result<()> {
     let next = folder.join(NEXT_KEY_FILE);
     if !next.exists() {
@@ -225,7 +224,7 @@ fn remove(path: &Path) -> io::Result<()> {
 fn rename(from: &Path, to: &Path, before: BeforeStep<'_>) -> io::Result<()> {
     before(to)?;
     std::fs::rename(from, to)?;
-    // The order of two renames survives a loss of power only when the folder is synced between.
+    // The order of two renames survives a loss of power only if the folder is synced in between.
     sync_folder_of(to)
 }
 
@@ -239,7 +238,7 @@ pub(crate) fn write_secret(path: &Path, text: &SecretString) -> io::Result<()> {
     )
 }
 
-/// A reader sees the old file or the new one, also after a crash.
+/// Replaces a file atomically: a reader finds the old content or the new one, also after a crash.
 fn replace(path: &Path, bytes: &[u8], mode: u32, before: BeforeStep<'_>) -> io::Result<()> {
     before(&NewFile::temporary_path(path)?)?;
     let mut file = NewFile::create(path, mode)?;
@@ -248,7 +247,7 @@ fn replace(path: &Path, bytes: &[u8], mode: u32, before: BeforeStep<'_>) -> io::
     file.commit()
 }
 
-/// Certificates as PEM text.
+/// Encodes certificates as PEM text.
 pub(crate) fn to_pem(certificates: &[CertificateDer<'_>]) -> String {
     let mut text = String::new();
     for certificate in certificates {
@@ -261,7 +260,7 @@ pub(crate) fn to_pem(certificates: &[CertificateDer<'_>]) -> String {
     text
 }
 
-/// RFC 4648 base64, which is all PEM needs.
+/// Encodes RFC 4648 base64, which is all that PEM needs.
 fn base64(bytes: &[u8]) -> String {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);

@@ -1,4 +1,4 @@
-//! rustls and quinn configurations: TLS 1.3 only, mutual, no session resumption.
+//! rustls and quinn configurations: TLS 1.3 only, mutual authentication, no session resumption.
 
 use crate::{
     MeshConfig, MeshError, Role,
@@ -24,20 +24,20 @@ use std::{
     time::Duration,
 };
 
-/// Between enrolled processes.
+/// Protocol between enrolled processes.
 pub(crate) const MESH_ALPN: &[u8] = b"lattice/1";
-/// For strangers with a join token; nothing else is served on it.
+/// Protocol for unenrolled processes with a join token; the server serves nothing else on it.
 pub(crate) const ENROL_ALPN: &[u8] = b"lattice-enrol/1";
-/// For members that were away while the authority changed ([`crate::outdated`]).
+/// Protocol for members that were offline while the authority changed ([`crate::outdated`]).
 pub(crate) const TRUST_ALPN: &[u8] = b"lattice-trust/1";
-/// TLS needs a name to connect to. Ours are in certificates as URIs; this one is never sent.
+/// TLS requires a server name. Our names are URIs in certificates; this one is never sent.
 pub(crate) const SERVER_NAME: &str = "lattice.invalid";
 
-/// Bytes one peer may have on their way to us, all its streams together: bounds what it can make
-/// us hold, and is several times what one call may carry.
+/// Receive window of one connection, bytes, all its streams together. The window bounds the memory that a peer can
+/// occupy here, and is several times the size of one call.
 const CONNECTION_WINDOW: u32 = 64 << 20;
 
-/// Shows what is in force at the moment of the handshake.
+/// Presents the certificate in force at the moment of the handshake.
 struct Shown(Arc<TrustStore>);
 
 impl fmt::Debug for Shown {
@@ -46,18 +46,18 @@ impl fmt::Debug for Shown {
     }
 }
 
-/// How a server meets strangers.
+/// Treatment of unenrolled processes by a server.
 #[derive(Clone)]
 pub(crate) enum Strangers {
-    /// It does not enrol, and says so.
+    /// The server does not offer enrolment, and refuses its protocol.
     NotServed,
-    /// As long as the door is open.
+    /// The server enrols as long as the rate limit of the [`Door`] allows.
     Served(Arc<Door>),
-    /// These have tried too often.
+    /// The source has used up its tries: the server presents no certificate.
     NotHeard,
 }
 
-/// As [`Shown`], to who asks for it.
+/// Server counterpart of [`Shown`]: the certificate depends on the protocol that the client offers.
 struct ShownByServer {
     trust: Arc<TrustStore>,
     strangers: Strangers,
@@ -70,8 +70,8 @@ impl fmt::Debug for ShownByServer {
 }
 
 impl ResolvesServerCert for ShownByServer {
-    /// Comes before anything is computed for the client: without a certificate to show, its first
-    /// packet is all it costs.
+    /// Runs before any computation for the client. For a client that is shown no certificate, the server only processes
+    /// the first packet.
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let trust = self.trust.load();
         if hello.alpn()?.any(|protocol| protocol != ENROL_ALPN) {
@@ -105,8 +105,8 @@ fn failed(e: impl fmt::Display) -> MeshError {
     }
 }
 
-/// A server's configuration. Resumption is off: a resumed session would skip the judgement of
-/// the certificate and so survive rotation and revocation.
+/// Builds a server's configuration. Resumption is off: a resumed session would skip certificate verification, and so
+/// survive rotation and revocation.
 pub(crate) fn server_config(
     trust: &Arc<TrustStore>,
     config: &MeshConfig,
@@ -139,12 +139,12 @@ pub(crate) fn server_config(
     let mut server = quinn::ServerConfig::with_crypto(Arc::new(quic));
     let own = trust.load().credentials.identity().role();
     server.transport_config(Arc::new(accepting(config, own)?));
-    // Our hosts do not roam; a peer that moves dials again.
+    // Hosts do not change addresses; a peer that moves dials again.
     server.migration(false);
     Ok(server)
 }
 
-/// A dialler's configurations within the mesh: what it keeps to depends on whom it expects.
+/// Client configurations within the mesh. Timeouts depend on the expected role of the peer.
 pub(crate) struct Dialling {
     to_agents: quinn::ClientConfig,
     to_others: quinn::ClientConfig,
@@ -159,7 +159,7 @@ impl Dialling {
     }
 }
 
-/// A client's configuration up to what it shows.
+/// Builds a client's configuration except for its own certificate.
 fn judging_by(
     verifier: impl ServerCertVerifier + 'static,
     provider: Arc<CryptoProvider>,
@@ -192,7 +192,8 @@ pub(crate) fn client_config(
     })
 }
 
-/// The configuration of a member that was away: it shows its certificate, and judges none.
+/// Builds the configuration of a member that was offline: the client presents its certificate and does not verify the
+/// server's.
 pub(crate) fn outdated_config(
     trust: &Arc<TrustStore>,
     config: &MeshConfig,
@@ -207,8 +208,8 @@ pub(crate) fn outdated_config(
     finish_client(tls, TRUST_ALPN, dialling(config, own, Role::Quorum)?)
 }
 
-/// A stranger's configuration: no certificate, the server judged by the token's pins. Sets
-/// `unproven` when its certificate alone does not show that it is the right one.
+/// Builds the configuration of an unenrolled process: no client certificate, and a server verified by the token's pins.
+/// The verifier sets `unproven` when the server's certificate alone does not prove that it belongs to the cluster.
 pub(crate) fn enrol_config(
     pins: &[crate::Pin],
     unproven: Arc<AtomicBool>,
@@ -240,8 +241,8 @@ fn finish_client(
     Ok(client)
 }
 
-/// The dialler keeps a connection alive and says for how long it may be silent; the shorter of
-/// both sides' timeouts counts, so who accepts allows the longest.
+/// The dialling side keeps a connection alive and sets its idle timeout. The shorter timeout of both sides applies, so
+/// the accepting side allows the longest.
 fn dialling(config: &MeshConfig, own: Role, expected: Role) -> Result<TransportConfig, MeshError> {
     let (idle_timeout, keep_alive) = match (own, expected) {
         (Role::Agent, Role::Agent) => (config.agents_idle_timeout, config.agents_keep_alive),

@@ -1,5 +1,4 @@
-//! Join tokens: `lattice-join-1.<role>.<pin>.<secret>`, with further pins behind the first, each
-//! after a `+`.
+//! Join tokens: `lattice-join-1.<role>.<pin>.<secret>`. Further pins follow the first, each after a `+`.
 
 use crate::MAX_AUTHORITIES;
 use lattice_quorum_types::rpc::Role;
@@ -8,19 +7,19 @@ use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr};
 
-/// In front of every token; the number is the version of the form.
+/// Prefix of every token; the number is the version of the format.
 const PREFIX: &str = "lattice-join-1";
-/// The secret has 256 bits: its hash can lie in replicated state without being guessed.
+/// Hex digits of the secret, which has 256 bits: its hash in replicated state cannot be inverted by guessing.
 const SECRET_HEX: usize = 64;
-/// Between the pins of a token: nothing that a shell or YAML reads as something else.
+/// Separator between the pins of a token: not special in shells or YAML.
 const BETWEEN_PINS: char = '+';
 
-/// blake3 of the certificate authority's certificate (DER): how a stranger knows our servers.
+/// blake3 digest of a CA certificate (DER), by which an unenrolled process recognises our servers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Pin([u8; 32]);
 
 impl Pin {
-    /// The pin of a certificate.
+    /// Returns the pin of a certificate.
     pub fn of(certificate: &CertificateDer<'_>) -> Self {
         Self(*blake3::hash(certificate).as_bytes())
     }
@@ -38,11 +37,11 @@ impl fmt::Debug for Pin {
     }
 }
 
-/// Why a text is not a join token. Never repeats the text: it may hold a secret.
+/// Error for a text that is not a join token. It never contains the text, which may hold a secret.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("not a join token: {reason}; create one with `lattice admin token create`")]
 pub struct InvalidToken {
-    /// What is wrong, in words.
+    /// Reason in words.
     pub reason: &'static str,
 }
 
@@ -57,23 +56,22 @@ impl FromStr for Pin {
     }
 }
 
-/// What lets a new process enrol: its role, the pins of the authorities it knows the cluster by,
-/// and a secret. The secret never appears in `Debug` or `Display`; [`JoinToken::expose`] gives the
-/// text to hand over.
+/// Join token: permits a new process to enrol. Contains the role, the pins of the cluster's authorities, and a secret.
+/// `Debug` never shows the secret; [`JoinToken::expose`] returns the complete text for the new process.
 #[derive(Clone)]
 pub struct JoinToken {
     role: Role,
-    /// One at least, [`MAX_AUTHORITIES`] at most, each once.
+    /// Between one and [`MAX_AUTHORITIES`] pins, without duplicates.
     pins: Vec<Pin>,
     secret: SecretString,
 }
 
 impl JoinToken {
-    /// A new token with a random secret, which knows the cluster by one authority.
+    /// Creates a token with a random secret and the pin of one authority.
     pub fn generate(role: Role, pin: Pin) -> Self {
         Self::from_secret(role, pin, rand::random())
     }
-    /// A token with a given secret, from a source of randomness of the caller's.
+    /// Creates a token with a given secret, from the caller's random source.
     pub fn from_secret(role: Role, pin: Pin, secret: [u8; 32]) -> Self {
         let secret = blake3::Hash::from_bytes(secret).to_hex().to_string();
         Self {
@@ -82,8 +80,8 @@ impl JoinToken {
             secret: secret.into(),
         }
     }
-    /// The same token, which knows the cluster by these authorities too: it outlives the change
-    /// from one of them to another. Beyond [`MAX_AUTHORITIES`] they are left out.
+    /// Adds pins of further authorities, so that the token survives the change from one of them to another. Pins beyond
+    /// [`MAX_AUTHORITIES`] are ignored.
     pub fn trusting(mut self, pins: impl IntoIterator<Item = Pin>) -> Self {
         for pin in pins {
             if self.pins.len() < MAX_AUTHORITIES && !self.pins.contains(&pin) {
@@ -92,19 +90,19 @@ impl JoinToken {
         }
         self
     }
-    /// The role it enrols.
+    /// Role that the token enrols.
     pub fn role(&self) -> Role {
         self.role
     }
-    /// The authorities it knows the cluster by, in the order of its text; never none.
+    /// Pins of the cluster's authorities, in the order of the text; at least one.
     pub fn pins(&self) -> &[Pin] {
         &self.pins
     }
-    /// blake3 of the secret part, lower-case hex: what may be stored and replicated.
+    /// Returns the blake3 digest of the secret part, lower-case hex, which may be stored and replicated.
     pub fn hash(&self) -> String {
         hash_secret(self.secret.expose_secret())
     }
-    /// The whole text, secret included.
+    /// Returns the complete text, including the secret.
     pub fn expose(&self) -> SecretString {
         let secret = self.secret.expose_secret();
         let pins = in_words(&self.pins, &BETWEEN_PINS.to_string());
@@ -115,13 +113,13 @@ impl JoinToken {
     }
 }
 
-/// All of them, with something in between.
+/// Joins all pins with `between` as the separator.
 pub(crate) fn in_words(pins: &[Pin], between: &str) -> String {
     let pins: Vec<String> = pins.iter().map(Pin::to_string).collect();
     pins.join(between)
 }
 
-/// What is stored of a secret.
+/// Returns the stored form of a secret.
 pub(crate) fn hash_secret(secret: &str) -> String {
     blake3::hash(secret.as_bytes()).to_hex().to_string()
 }

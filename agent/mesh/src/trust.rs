@@ -1,4 +1,4 @@
-//! What is trusted at this moment, in the form handshakes ask for, and judging peers by it.
+//! Trust in force, in the form that TLS handshakes need, and verification of peers against it.
 
 use crate::{
     Credentials, CredentialsError, Identity, Role, TrustedAuthority,
@@ -20,28 +20,29 @@ use std::{
 };
 use tokio::sync::Notify;
 
-/// How our own certificate stands in what is trusted.
+/// Standing of a process's own certificate under the trust in force.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
-    /// Of an authority that issues; or nothing but roots is known yet.
+    /// The certificate is from an issuing authority, or the process has no trust bundle yet, only roots.
     Good,
-    /// Trusted, but its authority issues no more: renew soon, before it is trusted no more.
+    /// The certificate is trusted, but its authority no longer issues. Renew before the authority loses its trust.
     Superseded,
-    /// Of no authority that is trusted: nobody will let us in. Enrol anew.
+    /// The certificate is from no trusted authority: every peer refuses it. Enrol again.
     Untrusted,
-    /// Revoked: nobody will let us in. Enrol anew, if the operators meant somebody else.
+    /// The certificate is revoked: every peer refuses it. Enrol again, unless the operators meant to exclude this
+    /// process.
     Revoked,
 }
 
-/// Why a certificate is refused though it is well formed.
+/// Reason to refuse a well-formed certificate.
 #[derive(Debug)]
 pub(crate) enum Distrust {
-    /// It was issued before this.
+    /// The certificate was issued before `issued_before`.
     Revoked {
         identity: Identity,
         issued_before: UnixMillis,
     },
-    /// In words.
+    /// Another reason, in words.
     Other(String),
 }
 
@@ -60,7 +61,7 @@ impl std::fmt::Display for Distrust {
     }
 }
 
-/// Who holds a certificate, and since when.
+/// Identity and issue time of a verified certificate.
 #[derive(Debug, Clone)]
 pub(crate) struct Member {
     pub(crate) identity: Identity,
@@ -68,30 +69,30 @@ pub(crate) struct Member {
 }
 
 impl Credentials {
-    /// How this certificate stands in the bundle that came along; [`Standing::Good`] without one.
-    /// Whether it is in force at a time is another question ([`Credentials::expires_at`]).
+    /// Returns the standing of this certificate under the bundle of these credentials; [`Standing::Good`] without a
+    /// bundle. The validity period is not checked; see [`Credentials::expires_at`].
     pub fn standing(&self) -> Result<Standing, CredentialsError> {
         Trust::new(self.clone(), &crate::tls::provider()).map(|trust| trust.standing)
     }
 }
 
-/// Credentials in the form rustls uses them.
+/// Credentials in the form that rustls uses.
 pub(crate) struct Trust {
     pub(crate) credentials: Credentials,
     pub(crate) roots: Arc<RootCertStore>,
     pub(crate) clients: Arc<dyn ClientCertVerifier>,
     pub(crate) shown: Arc<CertifiedKey>,
-    /// With the roots behind it, for strangers, who compare their pin with them.
+    /// Own chain followed by the roots. A process without a certificate compares its pins with the roots.
     pub(crate) shown_to_strangers: Arc<CertifiedKey>,
     pub(crate) standing: Standing,
     revoked: BTreeMap<Role, HashMap<String, UnixMillis>>,
 }
 
-/// The credentials in force: read at every handshake, swapped by rotation and by bundles.
+/// Trust in force: read at every handshake, replaced by rotations and bundles.
 pub(crate) struct TrustStore {
     in_force: ArcSwap<Trust>,
-    /// Somebody showed a certificate of an authority that is not trusted here: it is of another
-    /// cluster, or the authority of this one has changed while this process was away.
+    /// Notified when a peer presented a certificate of an authority that is not trusted here. The peer is from another
+    /// cluster, or the authority of this cluster has changed while this process was offline.
     pub(crate) strange_authority: Notify,
 }
 
@@ -111,7 +112,7 @@ impl TrustStore {
     pub(crate) fn swap(&self, next: Arc<Trust>) -> Arc<Trust> {
         self.in_force.swap(next)
     }
-    /// Passes a judgement of a chain on, and remembers that it was of a strange authority.
+    /// Returns `judged` unchanged, and notifies `strange_authority` when the chain leads to an untrusted authority.
     pub(crate) fn noticing<T>(&self, judged: Result<T, rustls::Error>) -> Result<T, rustls::Error> {
         if let Err(error) = &judged
             && is_of_strange_authority(error)
@@ -184,7 +185,8 @@ impl Trust {
         }
     }
 
-    /// A leaf of our cluster that is not revoked. Its chain and its times are judged elsewhere.
+    /// Checks that a leaf certificate is from this cluster and not revoked. The caller verifies its chain and validity
+    /// period.
     pub(crate) fn admit(&self, certificate: &CertificateDer<'_>) -> Result<Member, Distrust> {
         let leaf = Leaf::read(certificate).map_err(Distrust::Other)?;
         let issued_at = leaf.issued_at;
@@ -216,7 +218,7 @@ impl Trust {
         }
     }
 
-    /// [`Trust::admit`] with the whole chain, at `now`.
+    /// As [`Trust::admit`], and verifies the whole chain at `now`.
     pub(crate) fn admit_chain(
         &self,
         chain: &[CertificateDer<'_>],

@@ -1,4 +1,4 @@
-//! How trust and certificates travel between members.
+//! Trust and renewal RPCs between members.
 
 use crate::{
     BundleRefused, Failed, Issued, Mesh, RenewRefused, Role, Router, Rpc, SignedBundle,
@@ -7,40 +7,40 @@ use crate::{
 use serde::{Deserialize, Serialize};
 use std::sync::{Arc, Weak};
 
-/// Asks a quorum member or control for the trust bundle in force there.
+/// Requests the trust bundle in force at a quorum member or control.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GetTrust {
-    /// The number in force with the caller; 0 without one.
+    /// Number of the bundle in force at the caller; 0 without a bundle.
     pub have: u64,
 }
 
 impl Rpc for GetTrust {
     const METHOD: &'static str = "mesh.trust";
     const CALLERS: &'static [Role] = &Role::ALL;
-    /// `None` when there is none with a higher number.
+    /// `None` when the callee has no bundle with a higher number.
     type Reply = Option<SignedBundle>;
 }
 
-/// Hands a trust bundle on. Believed for its signature; that only quorum and control may push
-/// keeps an agent from having everyone verify signatures all day.
+/// Forwards a trust bundle. The callee accepts it for its signature alone. Only quorum and control may push, so that an
+/// agent cannot load its peers with signature verification.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PushTrust {
-    /// What is to be in force.
+    /// Bundle to put in force.
     pub bundle: SignedBundle,
 }
 
 impl Rpc for PushTrust {
     const METHOD: &'static str = "mesh.push_trust";
     const CALLERS: &'static [Role] = &[Role::Quorum, Role::Control];
-    /// The number now in force.
+    /// Number of the bundle now in force.
     type Reply = Result<u64, BundleRefused>;
 }
 
-/// Asks a quorum member for a new certificate of the caller's own identity, which its present
-/// certificate proves.
+/// Requests a new certificate of the caller's own identity from a quorum member. The caller's present certificate
+/// proves the identity.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Renew {
-    /// Carries the new public key (PKCS #10, DER). Only that may be taken from it.
+    /// CSR with the new public key (PKCS #10, DER). Issuers must take only the key from it.
     pub csr: Vec<u8>,
 }
 
@@ -51,9 +51,9 @@ impl Rpc for Renew {
 }
 
 impl Router {
-    /// Answers [`GetTrust`] with what is in force in `mesh`, and puts in force what is pushed.
-    /// Holds `mesh` weakly: handlers must not keep it alive. A daemon with other ideas registers
-    /// its own handler after this.
+    /// Answers [`GetTrust`] with the bundle in force in `mesh`, and puts pushed bundles in force. The handlers hold
+    /// `mesh` weakly, because they must not keep it alive. A daemon can override a handler by registering its own after
+    /// this call.
     #[must_use]
     pub fn serving_trust(self, mesh: &Mesh) -> Self {
         let (asked, pushed) = (Arc::downgrade(mesh.core()), Arc::downgrade(mesh.core()));
@@ -65,7 +65,7 @@ impl Router {
             let core = upgrade(&pushed);
             async move {
                 let core = core?;
-                // It verifies signatures and waits for the disk.
+                // Verifies signatures and waits for the disk.
                 let apply = move || core.apply_bundle(&bundle).map(|applied| applied.number);
                 tokio::task::spawn_blocking(apply)
                     .await
@@ -80,7 +80,7 @@ fn upgrade(core: &Weak<Core>) -> Result<Arc<Core>, Failed> {
         .ok_or_else(|| Failed::new("this process is shutting down"))
 }
 
-/// What is in force, if its number is higher.
+/// Returns the bundle in force, if its number is above `have`.
 pub(crate) fn newer_than(core: &Core, have: u64) -> Option<SignedBundle> {
     let trust = core.trust();
     let credentials = &trust.credentials;

@@ -1,5 +1,5 @@
-//! Who is let in: chain to our roots, one SPIFFE URI of our own trust domain, usable for
-//! signatures only. No DNS names anywhere.
+//! Certificate verification for mesh connections: a chain to our roots, exactly one SPIFFE URI of our own trust domain,
+//! and a key for signatures only. DNS names are not used.
 
 use crate::{
     Identity,
@@ -26,19 +26,19 @@ use std::{
 };
 use x509_parser::{extensions::GeneralName, prelude::FromDer, prelude::X509Certificate};
 
-/// What we read from a certificate.
+/// Fields that the mesh reads from a certificate.
 #[derive(Debug, Clone)]
 pub(crate) struct Leaf {
     pub(crate) is_ca: bool,
     pub(crate) identity: Result<Identity, String>,
     pub(crate) public_key: Vec<u8>,
-    /// When it was issued: whole seconds.
+    /// Issue time, in whole seconds.
     pub(crate) issued_at: UnixMillis,
     pub(crate) not_after: UnixMillis,
 }
 
 impl Leaf {
-    /// Parses a certificate; the error says what is wrong with it.
+    /// Parses a certificate. The error states the defect.
     pub(crate) fn read(certificate: &CertificateDer<'_>) -> Result<Self, String> {
         let (rest, x509) = X509Certificate::from_der(certificate)
             .map_err(|e| format!("not a certificate: {e}"))?;
@@ -54,12 +54,12 @@ impl Leaf {
             is_ca: x509.is_ca(),
             identity: identity_of(&x509),
             public_key: x509.public_key().subject_public_key.data.to_vec(),
-            // A certificate holds to the end of its last second.
+            // A certificate is valid to the end of its last second.
             not_after: not_after.after(999),
         })
     }
 
-    /// The identity of a leaf certificate that a process may present.
+    /// Returns the identity of a leaf certificate that a process may present.
     pub(crate) fn identity(self) -> Result<Identity, String> {
         if self.is_ca {
             return Err("a CA certificate is not an identity".to_owned());
@@ -68,8 +68,8 @@ impl Leaf {
     }
 }
 
-/// Exactly one URI and no other name: a certificate with several names could be read differently
-/// by two readers.
+/// Requires exactly one URI and no other name: two readers could interpret a certificate with several names
+/// differently.
 fn identity_of(x509: &X509Certificate<'_>) -> Result<Identity, String> {
     let san = x509
         .subject_alternative_name()
@@ -87,12 +87,12 @@ fn identity_of(x509: &X509Certificate<'_>) -> Result<Identity, String> {
     uri.parse::<Identity>().map_err(|e| e.to_string())
 }
 
-/// Refuses with a reason that reaches our log; the peer only sees the alert.
+/// Rejection reason for our log; the peer only receives the alert.
 #[derive(thiserror::Error)]
 #[error("{0}")]
 struct Rejected(String);
 
-/// rustls shows what we say in its `Debug` form only.
+/// rustls prints the inner error of `OtherError` in its `Debug` form only.
 impl fmt::Debug for Rejected {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
@@ -105,7 +105,8 @@ fn rejected(reason: String) -> Error {
     )))))
 }
 
-/// A refusal as an alert: revocation has one of its own, which both sides' texts explain.
+/// Converts a rejection into a TLS error. Revocation has an alert of its own, which the error texts of both sides
+/// explain.
 fn refused(distrust: Distrust) -> Error {
     match distrust {
         Distrust::Revoked { .. } => {
@@ -116,16 +117,16 @@ fn refused(distrust: Distrust) -> Error {
     }
 }
 
-/// Whether a chain failed because it leads to no authority that it was judged by.
+/// Checks that a chain failed because it leads to none of the trusted authorities.
 pub(crate) fn is_of_strange_authority(error: &Error) -> bool {
-    // The second one where authorities have one name: then only the signature tells.
+    // `BadSignature` occurs when two authorities have the same name: then only the signature distinguishes them.
     matches!(
         error,
         Error::InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::BadSignature)
     )
 }
 
-/// Chain from `leaf` to `roots` for TLS servers, at `now`.
+/// Verifies the chain from `leaf` to `roots` at `now`, with the rules for TLS servers.
 pub(crate) fn chain_to(
     roots: &RootCertStore,
     leaf: &CertificateDer<'_>,
@@ -165,7 +166,7 @@ macro_rules! signatures {
     };
 }
 
-/// Judges servers we dial, by what is trusted at this moment.
+/// Verifies the servers that this process dials, against the trust in force at that moment.
 pub(crate) struct MeshServers {
     pub(crate) trust: Arc<TrustStore>,
     pub(crate) provider: Arc<CryptoProvider>,
@@ -195,8 +196,8 @@ impl ServerCertVerifier for MeshServers {
     signatures!();
 }
 
-/// Judges clients that dial us, by what is trusted at this moment. A client without certificate
-/// passes TLS only where enrolment is offered, and is then served nothing else.
+/// Verifies the clients that dial this process, against the trust in force at that moment. A client without a
+/// certificate passes TLS only where enrolment is offered, and is then served nothing else.
 pub(crate) struct MeshClients {
     pub(crate) trust: Arc<TrustStore>,
     pub(crate) provider: Arc<CryptoProvider>,
@@ -232,7 +233,7 @@ impl ClientCertVerifier for MeshClients {
     signatures!();
 }
 
-/// Does not judge the server: what it hands out is judged by signatures of its own.
+/// Accepts any server certificate: the trust bundle that the server returns is verified by its own signatures.
 pub(crate) struct AnyServer {
     pub(crate) provider: Arc<CryptoProvider>,
 }
@@ -257,11 +258,11 @@ impl ServerCertVerifier for AnyServer {
     signatures!();
 }
 
-/// Judges the server a stranger enrols with: it must be a quorum member of an authority with one
-/// of the token's pins. An agent's own certificate must not be enough to collect tokens.
+/// Verifies the quorum member that an unenrolled process dials. The server must be a quorum member of an authority with
+/// one of the token's pins: an agent's certificate must not suffice to collect tokens.
 ///
-/// A server whose certificate is of another authority is let through, marked as unproven: it has
-/// to prove that it holds the key of a pinned one before anything is told to it ([`crate::office`]).
+/// A server with a certificate from another authority is accepted, but marked as unproven. Before it receives the
+/// secret, it must prove that it holds the key of a pinned authority ([`crate::office`]).
 pub(crate) struct PinnedServer {
     pub(crate) pins: Vec<crate::Pin>,
     pub(crate) unproven: Arc<AtomicBool>,

@@ -1,4 +1,4 @@
-//! The framing, as `README.md` describes it.
+//! Framing of requests and replies, as specified in `README.md`.
 
 use crate::{CallError, Role};
 use lattice_host::error_text::innermost;
@@ -6,36 +6,36 @@ use quinn::{RecvStream, SendStream};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::{net::SocketAddr, time::Duration};
 
-/// First byte of every request.
+/// Protocol version: the first byte of every request.
 const VERSION: u8 = 1;
 /// Longest method name, bytes.
 const MAX_METHOD_BYTES: usize = 128;
-/// A body is read in pieces, so that a declared length alone takes no memory.
+/// Step in which a body is read, bytes, so that a declared length alone occupies no memory.
 const READ_STEP: usize = 64 << 10;
 
-/// Answered by every endpoint without a handler: proves to a dialler that it was let in.
+/// Built-in method of every endpoint: proves to the dialling side that the peer has accepted it.
 pub(crate) const HELLO: &str = "mesh.hello";
-/// Answered by every endpoint without a handler, which begins nothing more on the connection.
+/// Built-in method of every endpoint: the callee starts nothing more on the connection.
 pub(crate) const LEAVE: &str = "mesh.leave";
-/// The request of the enrolment protocol.
+/// Request of the enrolment protocol.
 pub(crate) const ENROL: &str = "mesh.enrol";
-/// May come before it, once: the server shows that it holds the key of an authority.
+/// Optional request before [`ENROL`], once per connection: the server proves that it holds the key of an authority.
 pub(crate) const PROVE: &str = "mesh.prove";
 
-/// First byte of every reply frame.
+/// Type of a reply frame: its first byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Status {
-    /// The reply of a call, or an item of a stream.
+    /// Reply of a call, or item of a stream.
     Item = 0,
-    /// A stream's regular end.
+    /// Regular end of a stream.
     End = 1,
-    /// A [`Fault`].
+    /// An error, encoded as [`Fault`].
     Fault = 2,
-    /// A stream was opened.
+    /// The stream was opened.
     Accepted = 3,
 }
 
-/// Errors as they cross the wire.
+/// Errors on the wire.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Fault {
     Denied { method: String, role: Role },
@@ -73,12 +73,12 @@ impl Fault {
     }
 }
 
-/// postcard bytes of `value`.
+/// Encodes `value` with postcard.
 pub(crate) fn encode<T: Serialize>(value: &T) -> Result<Vec<u8>, String> {
     postcard::to_stdvec(value).map_err(|e| format!("encoding failed: {e}"))
 }
 
-/// A value from exactly `bytes`.
+/// Decodes a value from exactly `bytes`.
 pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
     let (value, rest) =
         postcard::take_from_bytes(bytes).map_err(|e| format!("decoding failed: {e}"))?;
@@ -89,7 +89,7 @@ pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
     }
 }
 
-/// `[version u8][method length u16][method][body length u32][body]`, big endian.
+/// Encodes `[version u8][method length u16][method][body length u32][body]`, big endian.
 pub(crate) fn request_bytes(method: &str, body: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(7 + method.len() + body.len());
     bytes.push(VERSION);
@@ -100,7 +100,7 @@ pub(crate) fn request_bytes(method: &str, body: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// `[status u8][payload length u32][payload]`, big endian.
+/// Encodes `[status u8][payload length u32][payload]`, big endian.
 pub(crate) fn frame_bytes(status: Status, payload: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(5 + payload.len());
     bytes.push(status as u8);
@@ -109,23 +109,23 @@ pub(crate) fn frame_bytes(status: Status, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A fault as a frame. Its encoding cannot fail: strings and integers only; were it to, the
-/// empty payload reads as malformed.
+/// Encodes a fault as a frame. The encoding cannot fail, as a fault holds only strings and integers. If it did fail,
+/// the peer would read the empty payload as malformed.
 pub(crate) fn fault_bytes(fault: &Fault) -> Vec<u8> {
     frame_bytes(Status::Fault, &encode(fault).unwrap_or_default())
 }
 
-/// Why a frame could not be read.
+/// Reason why a frame could not be read.
 #[derive(Debug)]
 pub(crate) enum ReadFault {
-    /// The stream broke off.
+    /// The stream was cut short.
     Lost(String),
-    /// It is not what the protocol says, or too long.
+    /// The bytes violate the protocol, or exceed a limit.
     Bad(Fault),
 }
 
 impl ReadFault {
-    /// What is answered to who sent it.
+    /// Returns the fault to send back to the sender.
     pub(crate) fn into_fault(self) -> Fault {
         match self {
             Self::Lost(reason) => Fault::malformed(reason),
@@ -145,7 +145,7 @@ impl ReadFault {
     }
 }
 
-/// The text of a QUIC error is "connection lost"; the reason is its last cause.
+/// Error of a lost stream. The text of a QUIC error is only "connection lost"; its innermost cause holds the reason.
 fn lost(error: &(dyn std::error::Error + 'static)) -> ReadFault {
     ReadFault::Lost(innermost(error).to_string())
 }
@@ -156,7 +156,7 @@ async fn exact<const N: usize>(recv: &mut RecvStream) -> Result<[u8; N], ReadFau
     Ok(bytes)
 }
 
-/// Version and method of a request.
+/// Reads version and method of a request.
 pub(crate) async fn read_method(recv: &mut RecvStream) -> Result<String, ReadFault> {
     let [version] = exact(recv).await?;
     if version != VERSION {
@@ -175,7 +175,7 @@ pub(crate) async fn read_method(recv: &mut RecvStream) -> Result<String, ReadFau
         .map_err(|_| ReadFault::Bad(Fault::malformed("the method name is not text")))
 }
 
-/// A body with its length in front.
+/// Reads a body with its length in front.
 pub(crate) async fn read_body(recv: &mut RecvStream, limit: usize) -> Result<Vec<u8>, ReadFault> {
     let length = u32::from_be_bytes(exact(recv).await?) as usize;
     if length > limit {
@@ -192,7 +192,7 @@ pub(crate) async fn read_body(recv: &mut RecvStream, limit: usize) -> Result<Vec
     Ok(body)
 }
 
-/// One reply frame; a fault comes as `Err`.
+/// Reads one reply frame; returns a fault as `Err`.
 pub(crate) async fn read_frame(
     recv: &mut RecvStream,
     limit: usize,
@@ -217,7 +217,7 @@ pub(crate) async fn read_frame(
     Ok((status, payload))
 }
 
-/// Sends the last bytes of a stream. The peer may be gone; nobody is left to tell.
+/// Sends the last bytes of a stream. Errors are ignored: the peer may have disconnected.
 pub(crate) async fn send_last(send: &mut SendStream, bytes: &[u8]) {
     if send.write_all(bytes).await.is_ok() {
         let _ = send.finish();

@@ -1,4 +1,4 @@
-//! Renewal by asking members over the mesh.
+//! Renewal source that requests certificates and bundles from quorum members over the mesh.
 
 use super::{RenewError, RenewRefused, RenewalSource};
 use crate::{GetTrust, Issued, MeshError, Peer, Renew, SignedBundle};
@@ -10,12 +10,12 @@ use std::{
     time::Duration,
 };
 
-/// Longest one member is waited for: issuing waits for the quorum.
+/// Timeout of a renewal request to one member: issuing waits for the quorum.
 const RENEW_TIMEOUT: Duration = Duration::from_secs(15);
-/// Longest one member is waited for when it only has to look.
+/// Timeout of a bundle request to one member, which only reads its state.
 const TRUST_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Asks members in turn, each time beginning with another one, until one answers.
+/// Requests from members in turn, each time starting with another member, until one answers.
 pub struct AskMembers {
     members: Box<dyn Fn() -> Vec<Peer> + Send + Sync>,
     next: AtomicUsize,
@@ -28,8 +28,8 @@ impl fmt::Debug for AskMembers {
 }
 
 impl AskMembers {
-    /// Asks whom `members` names at that time: quorum members. Its handles do not keep a mesh
-    /// alive; `members` must not either.
+    /// Creates a source that requests from the quorum members that `members` returns at that time. The peer handles do
+    /// not keep a mesh alive; `members` must not either.
     pub fn new(members: impl Fn() -> Vec<Peer> + Send + Sync + 'static) -> Self {
         Self {
             members: Box::new(members),
@@ -37,7 +37,7 @@ impl AskMembers {
         }
     }
 
-    /// Everybody, each time beginning with another one.
+    /// Returns all members, each time starting with another one.
     fn in_turn(&self) -> Vec<Peer> {
         let mut members = (self.members)();
         let first = self.next.fetch_add(1, Ordering::Relaxed) % members.len().max(1);
@@ -45,7 +45,7 @@ impl AskMembers {
         members
     }
 
-    /// The answer of the first that can give one, or what everyone said instead.
+    /// Returns the answer of the first member that can give one, or the failures of all members.
     async fn ask_renewal(&self, renew: &Renew) -> Result<Issued, RenewError> {
         let mut failures = Vec::new();
         for member in self.in_turn() {
@@ -61,9 +61,9 @@ impl AskMembers {
         Err(not_reached(&failures))
     }
 
-    /// The bundle of the first that answers. Who answers, but is of an authority that is not
-    /// trusted here, may know of a change: it is asked without being judged, unless somebody who is
-    /// trusted has news.
+    /// Returns the bundle of the first member that answers. A member of an authority that is not trusted here may have
+    /// a bundle that names that authority. The request to such a member does not verify its certificate, and is only
+    /// sent if no trusted member returned a newer bundle.
     async fn ask_trust(&self, have: u64) -> Result<Option<SignedBundle>, RenewError> {
         let (mut failures, mut distrusted) = (Vec::new(), Vec::new());
         let mut answered = false;

@@ -1,18 +1,18 @@
-//! When to renew. Functions of their arguments.
+//! Renewal schedule, as pure functions.
 
 use lattice_quorum_types::UnixMillis;
 use std::time::Duration;
 
-/// How much sooner or later than at 2/3 of its life a certificate is renewed, as part of the life.
+/// Spread of the renewal time around 2/3 of a certificate's life, as a part of that life.
 const SPREAD: f64 = 0.05;
-/// Everyone renews within this time, or a twentieth of a shorter life, when another authority
-/// issues: soon, yet not ten thousand at once.
+/// When another authority issues, every member renews within this time, or within a twentieth of a shorter life: soon,
+/// but not ten thousand members at once.
 const SUPERSEDED_SPREAD: Duration = Duration::from_secs(600);
-/// Nobody renews in this first part of it: a certificate of the new authority is refused by those
-/// who have not heard of it yet.
+/// First part of that time in which no member renews. Members that have not yet received the bundle would refuse a
+/// certificate of the new authority.
 const SUPERSEDED_HEAD_START: f64 = 0.1;
 
-/// A number between 0 and 1 that is fixed by seed and occasion.
+/// Returns a number between 0 and 1, determined by `seed` and `occasion`.
 pub(super) fn fraction(seed: u64, occasion: u64) -> f64 {
     let mut digest = blake3::Hasher::new();
     digest.update(&seed.to_le_bytes());
@@ -22,14 +22,14 @@ pub(super) fn fraction(seed: u64, occasion: u64) -> f64 {
     f64::from(u32::from_le_bytes(bytes)) / f64::from(u32::MAX)
 }
 
-/// When a certificate is to be renewed, `fraction` from 0 (soonest) to 1.
+/// Returns the renewal time of a certificate, for `fraction` from 0 (soonest) to 1.
 pub(super) fn renew_at(issued_at: UnixMillis, expires_at: UnixMillis, fraction: f64) -> UnixMillis {
     let life = expires_at.since(issued_at) as f64;
     let part = 2.0 / 3.0 + SPREAD * (2.0 * fraction - 1.0);
     issued_at.after((life * part) as u64)
 }
 
-/// How long after it is known that another authority issues.
+/// Returns the wait between the news that another authority issues, and the renewal.
 pub(super) fn superseded_wait(
     issued_at: UnixMillis,
     expires_at: UnixMillis,
@@ -40,8 +40,9 @@ pub(super) fn superseded_wait(
     SUPERSEDED_SPREAD.min(life / 20).mul_f64(part)
 }
 
-/// The wait after `failures` in a row; never past what is `left` of the life without another try
-/// or two, and up to a quarter shorter so that those who failed together do not come together.
+/// Returns the wait after `failures` in a row. The wait is at most a quarter of `left`, the rest of the certificate's
+/// life, but that bound is at least 1 s. The wait is shortened by up to a quarter, so that members that failed together
+/// do not retry together.
 pub(super) fn retry_wait(
     (min, max): (Duration, Duration),
     failures: u32,
@@ -50,7 +51,7 @@ pub(super) fn retry_wait(
 ) -> Duration {
     let doubling = crate::endpoint::backoff(min, max, failures);
     let bounded = if left.is_zero() {
-        // Ended: nothing is to be gained by hurry.
+        // The certificate has expired, so fast retries gain nothing.
         max
     } else {
         doubling.min((left / 4).max(Duration::from_secs(1)))

@@ -1,4 +1,4 @@
-//! The loop: looks what is due, does it, says how things stand, sleeps.
+//! Renewal loop: performs due requests, publishes the state and sleeps.
 
 use super::{
     RenewalSettings, RenewalSource, RenewalState,
@@ -16,7 +16,7 @@ use tokio::{
     time::Instant,
 };
 
-/// The longest sleep: the wall clock may step, and the monotonic one does not tell.
+/// Longest sleep. The wall clock may step, and the monotonic clock does not show it.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
 
 pub(super) struct Task {
@@ -27,12 +27,12 @@ pub(super) struct Task {
     look: Arc<Notify>,
     ask_trust_at: Instant,
     trust_asked_at: Option<Instant>,
-    /// No renewal before this, and how many have failed in a row.
+    /// Earliest time of the next renewal.
     retry_at: Instant,
     failures: u32,
-    /// Since when another authority issues, and for which certificate.
+    /// Time since which another authority issues, and the issue time of the certificate concerned.
     superseded: Option<(UnixMillis, Instant)>,
-    /// The identity in force is not the one on disk.
+    /// The identity in force is newer than the one on disk.
     unsaved: bool,
     renewals: u64,
     trust_error: Option<String>,
@@ -91,7 +91,7 @@ impl Task {
         }
     }
 
-    /// Does what is due. Returns how long nothing will be.
+    /// Performs due requests. Returns the time until the next one is due.
     async fn look(&mut self, core: &Arc<Core>) -> Duration {
         if self.unsaved {
             self.save_again(core).await;
@@ -109,7 +109,7 @@ impl Task {
         renew_in.min(self.ask_trust_at.saturating_duration_since(Instant::now()))
     }
 
-    /// How long until a new certificate is to be asked for.
+    /// Returns the time until the next renewal.
     fn renew_in(&mut self, core: &Core) -> Duration {
         let trust = core.trust();
         let own = &trust.credentials;
@@ -130,7 +130,7 @@ impl Task {
             };
             self.superseded = Some((issued_at, since));
             let due = since + superseded_wait(issued_at, expires_at, fraction);
-            // Sooner it would be refused.
+            // Quorum members refuse an earlier renewal.
             let present = IssuedCertificate {
                 issued_at,
                 expires_at,
@@ -142,7 +142,7 @@ impl Task {
         wait.max(self.retry_at.saturating_duration_since(Instant::now()))
     }
 
-    /// Sooner than planned, yet not for everybody who knocks.
+    /// Requests the bundle sooner than planned, but not for every unknown peer that connects.
     fn ask_trust_soon(&mut self) {
         let now = Instant::now();
         let earliest = |asked_at| asked_at + self.settings.min_retry;
@@ -209,8 +209,8 @@ impl Task {
         self.retry_at = Instant::now() + wait;
     }
 
-    /// A new key, a certificate for it, judged, saved and in force. What it could not save it
-    /// tells.
+    /// Obtains a certificate for a new key, verifies it and puts it in force. Returns the reason if it could not be
+    /// saved.
     async fn renew_once(&self, core: &Arc<Core>) -> Result<Option<String>, String> {
         let new = Credentials::generate_key_and_csr().map_err(|e| e.to_string())?;
         let issued = self
@@ -281,12 +281,12 @@ impl Task {
 }
 
 impl Core {
-    /// Puts a renewed certificate in force if it is one that peers will accept, and then saves it
-    /// in `folder`. Returns why it could not be saved: it is in force all the same, as the disk may
-    /// be full for longer than the old one lives. A crash in between costs another renewal.
+    /// Puts a renewed certificate in force if peers will accept it, and then saves it in `folder`. Returns the reason
+    /// if it could not be saved. The certificate is in force even then: the disk may be full for longer than the old
+    /// certificate lives. A crash in between costs another renewal.
     ///
-    /// Once the old one has ended, the new one may be of an authority that is not known here: who
-    /// was away for a whole rotation has been enrolled anew, and trusts what that brought.
+    /// After the old certificate has expired, the new one may be from an authority that is unknown here. A process that
+    /// was offline for a whole rotation has enrolled again, and trusts the roots of that enrolment.
     fn renew(
         self: &Arc<Self>,
         renewed: Credentials,
@@ -309,7 +309,7 @@ impl Core {
     }
 }
 
-/// Whether peers with the same trust would accept what these credentials show.
+/// Checks that peers with the same trust would accept this certificate.
 fn judge(renewed: &Credentials, now: UnixMillis) -> Result<(), String> {
     let trust = Trust::new(renewed.clone(), &provider()).map_err(|e| e.to_string())?;
     trust

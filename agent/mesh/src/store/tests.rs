@@ -27,14 +27,13 @@ fn own(authority: &Authority, trust: Option<u64>) -> Credentials {
     own.with_bundle(&bundle.sign([authority]).unwrap()).unwrap()
 }
 
-/// Saves until the step with this number, which and whatever follows is never done. Returns
-/// whether the save was over before it.
+/// Saves, and simulates a crash before step number `crash_at`. Returns whether the save completed before that step.
 fn save_until(own: &Credentials, folder: &Path, crash_at: usize) -> bool {
     let mut step = 0;
     let saved = own.save_stepwise(folder, &mut |path| {
         step += 1;
         if step == crash_at {
-            // Half a file, where one was being written.
+            // Leaves half a file where the step writes one.
             if path.extension().is_some_and(|e| e == "tmp") {
                 std::fs::write(path, "half").unwrap();
             }
@@ -65,7 +64,7 @@ fn a_crash_at_any_step_leaves_the_old_or_the_new_pair_and_the_next_save_works() 
             _ => panic!("neither"),
         };
         outcomes.push(found);
-        // A second renewal that crashes anywhere, on top of what the first one left.
+        // A second renewal that crashes at each step, on top of the state that the first crash left.
         for again_at in 1.. {
             let copy = tempfile::tempdir().unwrap();
             for entry in std::fs::read_dir(folder.path()).unwrap() {

@@ -1,4 +1,4 @@
-//! A cluster's authority, credentials and endpoints on loopback.
+//! Test support: authority, credentials and endpoints of a cluster on loopback.
 #![allow(
     dead_code,
     clippy::unwrap_used,
@@ -29,7 +29,7 @@ use std::{
 };
 
 pub const DAY: Duration = Duration::from_secs(86_400);
-/// Longer than anything here takes on a busy machine.
+/// Timeout longer than any operation in these tests takes on a busy machine.
 pub const SHORT: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -42,7 +42,7 @@ impl Rpc for Echo {
     type Reply = String;
 }
 
-/// Served nowhere.
+/// RPC that no endpoint serves.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Unserved;
 impl Rpc for Unserved {
@@ -51,7 +51,7 @@ impl Rpc for Unserved {
     type Reply = ();
 }
 
-/// Never answered.
+/// RPC without an answer.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Hang;
 impl Rpc for Hang {
@@ -70,7 +70,7 @@ impl Rpc for Break {
     type Reply = ();
 }
 
-/// As [`Echo`] by name, another body.
+/// RPC with the name of [`Echo`] and another body.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct EchoOfAnotherVersion {
     pub number: u64,
@@ -81,7 +81,7 @@ impl Rpc for EchoOfAnotherVersion {
     type Reply = String;
 }
 
-/// Counts from 0 to `until`, or for ever.
+/// Counts from 0 to `until`, or without end.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Count {
     pub until: Option<u64>,
@@ -92,7 +92,7 @@ impl StreamRpc for Count {
     type Item = u64;
 }
 
-/// A clock that tests move.
+/// Clock that tests set.
 #[derive(Debug, Default)]
 pub struct SetClock(pub AtomicU64);
 impl Clock for SetClock {
@@ -121,7 +121,7 @@ pub fn bind(authority: &Authority, role: Role, id: &str) -> Mesh {
     bind_with(credentials(authority, "demo", role, id), patient())
 }
 
-/// Who is dialled may be slow on a busy machine.
+/// Configuration with a long connect timeout: the dialled endpoint may be slow on a busy machine.
 pub fn patient() -> MeshConfig {
     MeshConfig {
         connect_timeout: SHORT,
@@ -129,7 +129,7 @@ pub fn patient() -> MeshConfig {
     }
 }
 
-/// An address that nobody else in this process takes: a port of it that is given back stays free.
+/// Returns an address that no other endpoint of this process uses, so that a released port stays free.
 pub fn own_port() -> SocketAddr {
     static TAKEN: AtomicU8 = AtomicU8::new(1);
     let n = TAKEN.fetch_add(1, Ordering::SeqCst);
@@ -160,14 +160,14 @@ pub fn router() -> Router {
         })
 }
 
-/// A quorum member that serves [`router`].
+/// Starts a quorum member that serves [`router`].
 pub fn serving(authority: &Authority) -> Mesh {
     let mesh = bind(authority, Role::Quorum, "q1");
     mesh.serve(router()).unwrap();
     mesh
 }
 
-/// Waits until `probe` holds, with a limit: for states that come from elsewhere.
+/// Waits until `probe` holds, with a limit: for states that other tasks produce.
 pub async fn until<F: Future<Output = bool>>(what: &str, probe: impl FnMut() -> F) {
     until_within(SHORT, what, probe).await;
 }
@@ -195,7 +195,7 @@ pub fn arc_clock(ms: u64) -> Arc<SetClock> {
     Arc::new(SetClock(AtomicU64::new(ms)))
 }
 
-/// Offers enrolment and grants none.
+/// Enroller that refuses every enrolment.
 pub struct NeverEnrols;
 impl Enroller for NeverEnrols {
     fn enrol(&self, _: EnrolRequest, _: SocketAddr) -> BoxFuture<'_, Result<Issued, EnrolRefused>> {

@@ -1,4 +1,4 @@
-//! A peer that keeps to no rule of ours: quinn and rustls with other settings.
+//! A peer outside the mesh code: quinn and rustls with other settings.
 
 use lattice_mesh::{Authority, Credentials};
 use quinn::crypto::rustls::QuicClientConfig;
@@ -20,7 +20,7 @@ pub fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
 }
 
-/// Accepts every server, and counts them: a resumed session asks nobody.
+/// Accepts every server certificate and counts the verifications: a resumed session performs none.
 #[derive(Debug, Default)]
 pub struct CountingServers(pub AtomicUsize);
 
@@ -60,19 +60,19 @@ impl ServerCertVerifier for CountingServers {
     }
 }
 
-/// The private key of credentials, by the only way out there is: the file.
+/// Reads the private key of credentials from its file, the only way to obtain it.
 pub fn key_of(own: &Credentials) -> PrivateKeyDer<'static> {
     let folder = tempfile::tempdir().unwrap();
     own.save(folder.path()).unwrap();
     PrivateKeyDer::from_pem_file(folder.path().join("identity.key")).unwrap()
 }
 
-/// A client with rustls's defaults, resumption included.
+/// A client with the defaults of rustls, including resumption.
 pub fn client(_: &Authority, own: Option<&Credentials>, alpn: &[u8]) -> quinn::Endpoint {
     counting_client(own, alpn, Arc::default())
 }
 
-/// A stranger at an address of its own, that asks to enrol.
+/// An unenrolled process at an address of its own, on the enrolment protocol.
 pub fn stranger_at(source: std::net::IpAddr) -> quinn::Endpoint {
     client_at(source, None, b"lattice-enrol/1", Arc::default())
 }
@@ -110,7 +110,7 @@ fn client_at(
     endpoint
 }
 
-/// The greeting every member answers.
+/// Sends the greeting that every member answers.
 pub async fn hello(connection: &quinn::Connection) -> Result<(), quinn::ConnectionError> {
     let closed = || async { connection.closed().await };
     let Ok((mut send, mut recv)) = connection.open_bi().await else {
@@ -129,7 +129,7 @@ pub async fn hello(connection: &quinn::Connection) -> Result<(), quinn::Connecti
     }
 }
 
-/// A server with rustls's defaults, which hands out tickets for resumption.
+/// A server with the defaults of rustls, which issues tickets for resumption.
 pub fn ticketing_server(
     own: &Credentials,
     clients: Arc<dyn rustls::server::danger::ClientCertVerifier>,

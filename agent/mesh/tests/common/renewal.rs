@@ -1,4 +1,4 @@
-//! What tests of renewal have in common: a month's certificates, issued without a quorum.
+//! Shared code of the renewal tests: certificates of one month, issued without a quorum.
 
 use lattice_mesh::{Authority, Identity, Issued, RenewalSettings, Validity};
 use lattice_quorum_types::UnixMillis;

@@ -1,4 +1,4 @@
-//! A client that resumes sessions and sends early data wherever it can, and servers that let it.
+//! A client that resumes sessions and sends early data wherever possible, and servers that permit both.
 
 use super::raw::{CountingServers, key_of, provider};
 use lattice_mesh::Credentials;
@@ -24,7 +24,8 @@ use std::{
 
 const NAME: &str = "lattice.invalid";
 
-/// A certificate that is changed under a configuration that stays: sessions are bound to that.
+/// Certificate that tests replace under an unchanged TLS configuration, because sessions are bound to the
+/// configuration.
 #[derive(Debug)]
 pub struct Shown(Mutex<Arc<CertifiedKey>>);
 
@@ -56,7 +57,7 @@ impl ResolvesServerCert for Shown {
     }
 }
 
-/// A session store that counts.
+/// Session store that counts its uses.
 #[derive(Debug)]
 pub struct Tickets {
     store: ClientSessionMemoryCache,
@@ -95,17 +96,17 @@ pub struct Resuming {
     servers: Arc<CountingServers>,
 }
 
-/// How a try went.
+/// Outcome of a connection attempt.
 #[derive(Debug)]
 pub struct Tried {
     pub connection: Option<Connection>,
-    /// It offered a session of before.
+    /// Whether the client offered an earlier session.
     pub offered: bool,
-    /// The server took it up.
+    /// Whether the server accepted the session.
     pub resumed: bool,
-    /// Early data was sent, and whether the server took it.
+    /// Whether the server accepted early data; `None` if none was sent.
     pub early_data: Option<bool>,
-    /// Why it was not let in.
+    /// Reason why the server refused the connection.
     pub refused: Option<String>,
 }
 
@@ -142,7 +143,8 @@ impl Resuming {
         self.tickets.taken_in.load(Ordering::SeqCst)
     }
 
-    /// Connects, resuming what it can, greets in early data where `early`, and greets.
+    /// Connects and resumes a session if possible. Sends a greeting in early data with `early`, and another greeting
+    /// afterwards.
     pub async fn connect(&self, addr: SocketAddr, early: bool) -> Tried {
         let offered = || self.tickets.offered.load(Ordering::SeqCst);
         let judged = || self.servers.0.load(Ordering::SeqCst);
@@ -167,7 +169,7 @@ impl Resuming {
         let refused = greeted.as_ref().err().map(ToString::to_string);
         Tried {
             offered: offered() > before.0,
-            // Who resumes does not look at the server's certificate again.
+            // A client that resumes does not verify the server's certificate again.
             resumed: greeted.is_ok() && judged() == before.1,
             early_data,
             refused,
@@ -176,13 +178,13 @@ impl Resuming {
     }
 }
 
-/// A greeting that leaves before the server has answered anything; whether it was answered.
+/// Sends a greeting before the server has answered. Returns whether the server answered it.
 async fn early_greeting(connection: &Connection) -> bool {
     let Ok((mut send, mut recv)) = connection.open_bi().await else {
         return false;
     };
     let greeting = [&[1, 0, 10], &b"mesh.hello"[..], &[0; 4]].concat();
-    // What was sent early and not taken ends in an error here, and is gone.
+    // Early data that the server rejects ends in an error here, and is lost.
     send.write_all(&greeting).await.is_ok()
         && send.finish().is_ok()
         && recv
@@ -191,7 +193,7 @@ async fn early_greeting(connection: &Connection) -> bool {
             .is_ok_and(|answer| answer == [0; 5])
 }
 
-/// A server that gives tickets, resumes, and takes early data.
+/// A server that issues tickets, resumes sessions and accepts early data.
 pub fn lenient_server(shown: Arc<Shown>, clients: Arc<dyn ClientCertVerifier>) -> quinn::Endpoint {
     let mut tls = rustls::ServerConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&rustls::version::TLS13])
@@ -212,7 +214,7 @@ pub fn lenient_server(shown: Arc<Shown>, clients: Arc<dyn ClientCertVerifier>) -
     server
 }
 
-/// Answers greetings, as every member does; also those in early data.
+/// Answers greetings like every member, including those in early data.
 async fn greet(incoming: quinn::Incoming) {
     let Ok(connecting) = incoming.accept() else {
         return;

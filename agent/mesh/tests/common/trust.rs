@@ -1,4 +1,4 @@
-//! Bundles, and time for certificates.
+//! Trust bundles and certificate times.
 
 use lattice_mesh::{
     Authority, Clock, Credentials, Identity, Revoked, Role, SignedBundle, SystemClock, TrustBundle,
@@ -20,7 +20,7 @@ pub fn authorities(list: &[(&Authority, bool)]) -> Vec<TrustedAuthority> {
         .collect()
 }
 
-/// One authority, and who is revoked from when on.
+/// Builds a bundle with one authority and these revocations.
 pub fn bundle(
     number: u64,
     authority: &Authority,
@@ -52,7 +52,8 @@ pub fn signed(
         .unwrap()
 }
 
-/// Whole seconds ahead of now: a certificate of that moment is in force already, by backdating.
+/// Returns a time in whole seconds, `seconds` ahead of now. Backdating makes a certificate of that issue time valid
+/// already.
 pub fn ahead(seconds: u64) -> UnixMillis {
     UnixMillis((SystemClock.now().0 / 1000 + seconds) * 1000)
 }
@@ -61,7 +62,7 @@ pub fn issued_at(authority: &Authority, identity: &Identity, at: UnixMillis) -> 
     Credentials::issued_by(authority, identity, Validity::from_now(at, super::DAY)).unwrap()
 }
 
-/// The same key and certificate under other roots.
+/// Returns the same key and certificate under other roots.
 pub fn trusting(own: &Credentials, roots: &[&Authority]) -> Credentials {
     let folder = tempfile::tempdir().unwrap();
     own.save(folder.path()).unwrap();
@@ -77,7 +78,7 @@ pub fn trusting(own: &Credentials, roots: &[&Authority]) -> Credentials {
     Credentials::load(folder.path()).unwrap()
 }
 
-/// What `README.md` says is signed of a bundle, by itself.
+/// Computes the signed message of a bundle from the specification in `README.md`, independently of the code.
 pub fn bundle_message(body: &[u8]) -> Vec<u8> {
     const CONTEXT: &str = "lattice mesh 1 trust bundle";
     let mut digest = blake3::Hasher::new_derive_key(CONTEXT);
@@ -88,7 +89,7 @@ pub fn bundle_message(body: &[u8]) -> Vec<u8> {
     message
 }
 
-/// The key of credentials or of an authority, for forgeries.
+/// Reads the key of credentials or of an authority, for forgeries.
 pub fn key_in(file: &std::path::Path) -> rcgen::KeyPair {
     let der = rustls_pki_types::PrivatePkcs8KeyDer::from_pem_file(file).unwrap();
     rcgen::KeyPair::try_from(der.secret_pkcs8_der()).unwrap()

@@ -1,4 +1,4 @@
-//! Calls, streams and messages, and every way they are refused.
+//! Calls, streams and messages, and every kind of their refusal.
 
 use crate::common::*;
 use bytes::Bytes;
@@ -45,7 +45,7 @@ async fn a_stream_brings_all_items_and_ends() {
     assert_eq!(numbers, (0..1000).collect::<Vec<_>>());
 }
 
-/// Tells when it is dropped.
+/// Sends a notification when it is dropped.
 struct Ends(mpsc::UnboundedSender<()>);
 
 impl Drop for Ends {
@@ -67,7 +67,7 @@ async fn dropping_a_stream_ends_its_handler_whatever_it_waits_for() {
         async move {
             let _ends = ends;
             items.send(&1).await?;
-            // It does not look after its reader.
+            // The handler does not check its reader.
             std::future::pending().await
         }
     });
@@ -85,7 +85,7 @@ async fn dropping_a_stream_ends_its_handler_whatever_it_waits_for() {
 #[tokio::test]
 async fn a_slow_reader_holds_up_its_stream_and_nothing_else() {
     let (_server, _agent, peer) = agent_and_server().await;
-    // Counts for ever, and is not read.
+    // An endless stream that the test does not read.
     let mut unread = peer.open(&Count { until: None }).await.unwrap();
     for n in 0..20 {
         let echo = echo(&n.to_string());
@@ -142,7 +142,7 @@ async fn messages_arrive_with_their_sender_and_only_from_allowed_roles() {
     });
     two.serve(router).unwrap();
     let at = two.local_addr();
-    // Refused without trace; the one after it must be the first to arrive.
+    // Dropped silently: the message after these must be the first to arrive.
     let denied = quorum.connect(at, Expect::role(Role::Agent)).await.unwrap();
     denied
         .send_message(7, Bytes::from_static(b"denied"))
@@ -154,7 +154,7 @@ async fn messages_arrive_with_their_sender_and_only_from_allowed_roles() {
     let arrived = async {
         loop {
             peer.send_message(7, whole.clone()).unwrap();
-            // One that takes too long is dropped.
+            // A message that takes too long is dropped.
             let arrived = tokio::time::timeout(Duration::from_secs(3), received.recv()).await;
             if let Ok(arrived) = arrived {
                 return arrived.unwrap();
@@ -233,7 +233,7 @@ async fn an_unknown_method_is_refused() {
     let (_server, _agent, peer) = agent_and_server().await;
     let refused = peer.call(&Unserved, SHORT).await.unwrap_err();
     assert!(matches!(&refused, CallError::UnknownMethod { method } if method == "test.unserved"));
-    // The connection is as good as before.
+    // The connection remains usable.
     peer.call(&echo("x"), SHORT).await.unwrap();
 }
 
@@ -380,13 +380,13 @@ async fn a_restarted_peer_is_reached_without_waiting_for_the_idle_timeout() {
     let authority = authority("demo");
     let own = credentials(&authority, "demo", Role::Quorum, "q1");
     let agent = bind(&authority, Role::Agent, "a1");
-    // A runtime of its own: dropping it ends the process's tasks without a goodbye.
+    // A runtime of its own: dropping it ends the tasks of the process without a close.
     let killed = tokio::runtime::Runtime::new().unwrap();
     let (first, addr) = killed.serve_inside(own.clone());
     let peer = agent.peer(addr, Expect::role(Role::Quorum));
     peer.call(&echo("x"), SHORT).await.unwrap();
     killed.shutdown_background();
-    // Nobody is left to send its goodbye: this only closes the socket.
+    // No task is left to send a close: this only closes the socket.
     drop(first);
     let second = rebind(addr, own).await;
     second.serve(router()).unwrap();
@@ -477,7 +477,7 @@ async fn shutdown_lets_running_calls_finish_and_ends_streams() {
 #[tokio::test]
 async fn a_shutdown_waits_for_no_dial_and_gives_the_port_back() {
     let mut took = Vec::new();
-    // Did it wait, it would each time; a busy machine may take as long now and then.
+    // A shutdown that waited would be slow every time; a busy machine is slow only at times.
     for _ in 0..5 {
         took.push(shut_down_while_it_dials().await);
         if took.iter().any(|took| *took < Duration::from_secs(1)) {
@@ -491,7 +491,7 @@ async fn shut_down_while_it_dials() -> Duration {
     let authority = authority("demo");
     let own = credentials(&authority, "demo", Role::Agent, "a1");
     let mesh = Mesh::bind(own_port(), own, patient()).unwrap();
-    // It takes datagrams and never answers.
+    // The socket receives datagrams and never answers.
     let silent = std::net::UdpSocket::bind(any_port()).unwrap();
     let peer = mesh.peer(silent.local_addr().unwrap(), Expect::role(Role::Quorum));
     let dialling = tokio::spawn(async move { peer.connected().await });

@@ -1,4 +1,4 @@
-//! How a stranger becomes a member, and every way it does not.
+//! Enrolment of processes with join tokens, and every kind of its refusal.
 
 use crate::common::*;
 use futures::future::BoxFuture;
@@ -16,7 +16,7 @@ use std::{
     time::Duration,
 };
 
-/// What the quorum keeps of a token.
+/// Stored form of a token.
 #[derive(Debug, Clone)]
 struct Stored {
     role: Role,
@@ -26,7 +26,7 @@ struct Stored {
     expires_at: UnixMillis,
 }
 
-/// Keeps the rules of a real enroller in memory.
+/// Applies the rules of a real enroller, in memory.
 struct Desk {
     authority: Authority,
     clock: Arc<SetClock>,
@@ -53,7 +53,7 @@ impl Desk {
         }
         token.uses_left -= 1;
         taken.push(request.name.clone());
-        // The role comes from what was stored, whatever the stranger claims.
+        // The role comes from the stored token, regardless of the request.
         Ok(Identity::new("demo", token.role, request.name.as_str()).unwrap())
     }
 }
@@ -192,7 +192,7 @@ async fn a_taken_name_needs_replace() {
     assert_eq!(replaced.unwrap().credentials.identity().id(), "a1");
 }
 
-/// Nothing reaches a server that is not of the token's cluster: not even the secret.
+/// A server outside the token's cluster receives nothing, not even the secret.
 #[tokio::test]
 async fn a_server_without_the_tokens_pin_gets_nothing() {
     let office = Office::open();
@@ -207,7 +207,7 @@ async fn a_server_without_the_tokens_pin_gets_nothing() {
     assert!(office.desk.taken.lock().unwrap().is_empty());
 }
 
-/// An agent's own certificate is of the right authority, but it is no office.
+/// An agent's certificate is from the right authority, but an agent must not enrol others.
 #[tokio::test]
 async fn only_a_quorum_member_may_collect_tokens() {
     let office = Office::open();
@@ -228,7 +228,7 @@ async fn only_a_quorum_member_may_collect_tokens() {
         .expect("the token is still good");
 }
 
-/// The names in a signing request are the stranger's; those in the certificate are not.
+/// The process chooses the names in its CSR, but not those in its certificate.
 #[test]
 fn a_certificate_is_named_by_what_was_allowed_never_by_the_request() {
     let authority = authority("demo");
@@ -253,7 +253,7 @@ fn a_certificate_is_named_by_what_was_allowed_never_by_the_request() {
     );
 }
 
-/// Credentials from parts whose key was not made by us, by the way of files.
+/// Builds credentials from an externally created key, by way of files.
 fn read_back(
     folder: &std::path::Path,
     chain: &[CertificateDer<'static>],
@@ -315,7 +315,7 @@ async fn one_source_has_a_limited_number_of_tries() {
         panic!("{error}");
     };
     assert!((90_000..=100_000).contains(retry_in_ms), "{retry_in_ms}");
-    // Members are not strangers.
+    // Members are not subject to the enrolment rate.
     let own = credentials(&office.desk.authority, "demo", Role::Agent, "a9");
     let member = bind_with(own, patient());
     let peer = member.peer(office.addr(), Expect::role(Role::Quorum));
@@ -374,7 +374,7 @@ async fn a_silent_server_and_a_bad_name_are_told_apart() {
     assert!(matches!(error, EnrolError::Name(_)), "{error}");
 }
 
-/// An enroller's answer is not believed blindly.
+/// The client verifies the enroller's answer.
 #[tokio::test]
 async fn a_certificate_of_another_name_than_asked_for_is_refused() {
     struct Swaps(Authority);
@@ -410,8 +410,8 @@ async fn a_certificate_of_another_name_than_asked_for_is_refused() {
     );
 }
 
-/// Many sources that each keep within their own limit still cost no more than all may: the rest is
-/// refused before a handshake is computed, and members are served meanwhile.
+/// Many sources that each keep within their own limit still share the total limit. Beyond it the server refuses before
+/// it computes a handshake, and serves members meanwhile.
 #[tokio::test]
 async fn strangers_from_everywhere_together_have_a_limited_number_of_tries() {
     const SOURCES: u8 = 200;
@@ -464,8 +464,8 @@ async fn strangers_from_everywhere_together_have_a_limited_number_of_tries() {
     );
 }
 
-/// A source that goes on after it was told to wait is not answered by handshakes for ever, and
-/// takes nothing of what the others may ask.
+/// A source that continues after a retry answer is eventually refused without a handshake. It does not consume the
+/// tries of other sources.
 #[tokio::test]
 async fn a_source_that_does_not_stop_is_no_longer_heard_and_others_are() {
     let limited = RateLimit {
@@ -486,7 +486,7 @@ async fn a_source_that_does_not_stop_is_no_longer_heard_and_others_are() {
         let connecting = insists.connect(office.addr(), "lattice.invalid").unwrap();
         if let Ok(connection) = connecting.await {
             heard += 1;
-            // Waits for the server's word where it has one: its fourth to sixth time.
+            // The connections with a retry answer, the fourth to the sixth, wait for the server's close.
             if heard > 3 {
                 let closed = connection.closed().await.to_string();
                 assert!(closed.contains("code 5"), "{closed}");
@@ -498,7 +498,7 @@ async fn a_source_that_does_not_stop_is_no_longer_heard_and_others_are() {
     assert_eq!(heard, 6, "three tries, and three times the word to wait");
     let right = office.token(Role::Agent, None, 1);
     enrol(office.addr(), &right, "a1").await.unwrap();
-    // A member at the insistent address is no stranger.
+    // A member at the address of the insistent source is served.
     let own = credentials(&office.desk.authority, "demo", Role::Agent, "a9");
     let addr = "127.0.1.1:0".parse().unwrap();
     let member = Mesh::bind(addr, own, MeshConfig::default()).unwrap();
@@ -506,8 +506,8 @@ async fn a_source_that_does_not_stop_is_no_longer_heard_and_others_are() {
     peer.call(&echo("x"), SHORT).await.unwrap();
 }
 
-/// The cluster knows a repeat by the key. An answer that was lost after the token was used up, and
-/// the next member asked: with another key the node would be locked out of its own name.
+/// The cluster recognises a repeated request by its key. If the answer is lost after the token is used up, the next
+/// member must receive the same key. With another key the node would be locked out of its own name.
 #[tokio::test]
 async fn every_member_is_asked_with_the_same_key() {
     struct Remembers {

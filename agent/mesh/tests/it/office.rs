@@ -1,5 +1,5 @@
-//! Tokens that outlive a change of authority: by the pins they carry, and by the key of the
-//! authority that they name, which the server proves to hold.
+//! Join tokens that survive a change of the authority: by their pins, and by the server's proof that it holds the key
+//! of a pinned authority.
 
 use crate::common::*;
 use futures::future::BoxFuture;
@@ -15,15 +15,15 @@ use std::{
     time::Duration,
 };
 
-/// How an office answers who wants a proof.
+/// Answer of a server to a request for a proof.
 type Prove = Box<dyn Fn(&[Pin], &OfficeSession) -> Option<OfficeProof> + Send + Sync>;
 
-/// Enrols whoever asks, under the authority that issues, and proves what it is told to.
+/// Enrols every process under the issuing authority, and answers proof requests with `prove`.
 struct Desk {
     issuing: Arc<Authority>,
     trusted: Vec<Arc<Authority>>,
     prove: Prove,
-    /// Secrets it came to hear, as hashes.
+    /// Hashes of the secrets that the server received.
     heard: Mutex<Vec<String>>,
 }
 
@@ -53,7 +53,7 @@ impl Enroller for Desk {
     }
 }
 
-/// What a member does that holds these keys.
+/// Proofs of a member that holds these keys.
 fn holding(held: Vec<Arc<Authority>>) -> Prove {
     Box::new(move |pins, session| {
         let held = held.iter().find(|held| pins.contains(&held.pin()))?;
@@ -61,7 +61,7 @@ fn holding(held: Vec<Arc<Authority>>) -> Prove {
     })
 }
 
-/// A quorum member's endpoint, with a certificate of `shows`, that trusts `trusted` and enrols.
+/// Endpoint of a quorum member with a certificate of `shows`, which trusts `trusted` and enrols.
 struct Office {
     desk: Arc<Desk>,
     server: Mesh,
@@ -98,7 +98,7 @@ impl Office {
         enrol(self.server.local_addr(), token, "a1").await
     }
 
-    /// Turned away, and nothing told: neither the secret nor the name.
+    /// Checks that the enrolment fails and the server receives neither the secret nor the name.
     async fn learns_nothing_of(&self, token: &JoinToken) -> EnrolError {
         let error = self.enrol(token).await.unwrap_err();
         println!("{error}");
@@ -130,8 +130,8 @@ async fn a_token_of_the_authority_before_is_good_where_its_key_is_held() {
     }
 }
 
-/// During an overlap some members show a certificate of the new authority and some do not; a
-/// token of both is good at all of them, also where no key is held.
+/// During an overlap, members present certificates of either authority. A token with both pins is valid at all of them,
+/// even at members without a key.
 #[tokio::test]
 async fn a_token_of_two_authorities_is_good_at_members_of_either() {
     let (old, new) = two();
@@ -140,7 +140,7 @@ async fn a_token_of_two_authorities_is_good_at_members_of_either() {
         let office = Office::open(shows, &[&old, &new], holding(vec![]));
         office.enrol(&token).await.unwrap();
     }
-    // Before the one is added, and after the other is gone.
+    // Before the new authority is added, and after the old one is retired.
     for only in [&old, &new] {
         let office = Office::open(only, &[only], holding(vec![]));
         office.enrol(&token).await.unwrap();
@@ -157,7 +157,7 @@ async fn a_token_made_before_another_authority_says_so_where_its_own_is_gone() {
     let before = format!("this token was made before authority {}", new.pin());
     assert!(said.contains(&before), "{said}");
     assert!(said.contains("lattice admin token create"), "{said}");
-    // Nor does it help to be shown the old authority's certificate without its key.
+    // The old authority's certificate without its key does not help.
     let shown = Office::open(&new, &[&old, &new], holding(vec![new.clone()]));
     let error = shown.learns_nothing_of(&token_of(&old)).await;
     assert!(error.to_string().contains(&before), "{error}");
@@ -165,7 +165,7 @@ async fn a_token_made_before_another_authority_says_so_where_its_own_is_gone() {
 
 type Lie = fn(&Authority, &Authority, &OfficeSession, &OfficeProof) -> OfficeProof;
 
-/// What a stranger at the door of a cluster could say, who has seen a proof made for itself.
+/// Forged answers of a server that has received a proof for a session of its own.
 const LIES: [(&str, Lie); 5] = [
     ("the proof of another session", |_, _, _, seen| seen.clone()),
     ("its own authority's proof", |_, its, session, _| {
@@ -191,7 +191,7 @@ const LIES: [(&str, Lie); 5] = [
     }),
 ];
 
-/// Nobody who does not hold the key gets a word, whatever it saw a member prove to itself.
+/// A server without the key receives nothing, even if it has received a member's proof for itself.
 #[tokio::test]
 async fn a_proof_is_worth_nothing_to_who_hands_it_on() {
     let (old, new) = two();
@@ -233,7 +233,7 @@ async fn only_a_quorum_member_may_prove_anything() {
     assert!(agent.desk.heard.lock().unwrap().is_empty());
 }
 
-/// A key outlives its authority's certificate; what it proves does not.
+/// A key outlives the certificate of its authority; its proofs do not.
 #[tokio::test]
 async fn an_authority_that_has_ended_proves_nothing() {
     let start = SystemClock.now();
@@ -254,7 +254,7 @@ async fn an_authority_that_has_ended_proves_nothing() {
         .unwrap();
 }
 
-/// One question, and one proof, for each of a stranger's tries.
+/// One request and one proof for each enrolment attempt.
 #[tokio::test]
 async fn a_proof_is_asked_for_once_on_a_connection() {
     let (old, new) = two();
@@ -268,7 +268,7 @@ async fn a_proof_is_asked_for_once_on_a_connection() {
         let (mut send, mut recv) = connection.open_bi().await.unwrap();
         let mut request = vec![1, 0, 10];
         request.extend_from_slice(b"mesh.prove");
-        // One pin, as `README.md` has it.
+        // One pin, as `README.md` specifies.
         request.extend_from_slice(&[0, 0, 0, 33, 1]);
         request.extend_from_slice(blake3::hash(old.certificate()).as_bytes());
         send.write_all(&request).await.unwrap();

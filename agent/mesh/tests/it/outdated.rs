@@ -1,5 +1,5 @@
-//! A member that was away while the authority changed: it learns of the change from those it would
-//! refuse, comes back by itself, and believes nobody who cannot sign as the authority it trusts.
+//! A member that was offline while the authority changed. It obtains the new bundle from members that it would refuse,
+//! recovers without help, and rejects every bundle that its trusted authority did not sign.
 
 use crate::common::{renewal::issue, trust::*, *};
 use lattice_mesh::{
@@ -8,13 +8,13 @@ use lattice_mesh::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// The authority that was, and the one that is.
+/// Former and present authority.
 struct Change {
     old: Arc<Authority>,
     new: Arc<Authority>,
 }
 
-/// Which authorities are trusted, and which of them issues.
+/// Phase of the rotation: trusted authorities, and the issuing one.
 #[derive(Clone, Copy)]
 enum Phase {
     Before,
@@ -47,7 +47,7 @@ impl Change {
         let new = Credentials::issued_by(&self.new, identity, today()).unwrap();
         trusting(&new, &[&self.old, &self.new])
     }
-    /// A quorum member that has been there all the time and renews others.
+    /// A quorum member that was online throughout, and renews others.
     fn member(&self, bundle: &SignedBundle) -> Mesh {
         let member = bind_with(self.of_new(&id(Role::Quorum, "q1")), quiet());
         let issuing = self.new.clone();
@@ -62,7 +62,7 @@ impl Change {
         member.apply_bundle(bundle).unwrap();
         member
     }
-    /// An agent that knows the old authority only.
+    /// An agent that only has the old authority.
     fn agent(&self) -> Mesh {
         let agent = bind_with(self.of_old(&id(Role::Agent, "a1")), quiet());
         agent.serve(router()).unwrap();
@@ -94,7 +94,7 @@ fn kept_renewed(agent: &Mesh, members: &[&Mesh]) -> Renewal {
     )
 }
 
-/// `agent` could ask and was not convinced, and says so in these words.
+/// Checks that `agent` reports an error with `words`, and keeps its bundle.
 async fn stays_outside(agent: &Mesh, renewal: &Renewal, words: &str) {
     let mut states = renewal.watch();
     let said = |state: &RenewalState| {
@@ -102,7 +102,7 @@ async fn stays_outside(agent: &Mesh, renewal: &Renewal, words: &str) {
         said.is_some_and(|said| said.contains(words))
     };
     let heard = tokio::time::timeout(SHORT, states.wait_for(said));
-    // What it gives back would keep the state from changing.
+    // The returned guard would block changes of the state, so it is dropped here.
     let is_heard = heard.await.is_ok();
     assert!(is_heard, "{:?}", renewal.state());
     // Time for another try.
@@ -131,7 +131,7 @@ async fn who_was_away_for_the_whole_change_comes_back_by_itself() {
         peer.call(&echo("x"), SHORT).await.is_ok()
     })
     .await;
-    // Judged as ever: what was learned does not let anybody else in.
+    // Certificates are still verified: the new bundle admits no other authority.
     let other = authority("demo");
     let stranger = bind(&other, Role::Quorum, "q1");
     stranger.serve(router()).unwrap();
@@ -139,8 +139,8 @@ async fn who_was_away_for_the_whole_change_comes_back_by_itself() {
     assert!(stranger.call(&echo("x"), SHORT).await.is_err());
 }
 
-/// It was never away, but those who call have renewed before it heard: their being refused is what
-/// tells it to ask, long before it would.
+/// The agent was never offline, but its callers renewed before it received the bundle. Refusing them makes the agent
+/// request the bundle long before its schedule.
 #[tokio::test]
 async fn being_called_by_who_has_renewed_is_reason_to_ask() {
     let change = Change::new();
@@ -151,7 +151,7 @@ async fn being_called_by_who_has_renewed_is_reason_to_ask() {
         .unwrap();
     let agent = change.agent();
     let renewal = kept_renewed(&agent, &[&member]);
-    // It asks at once, and the next time when there is a reason.
+    // The agent requests at once, and the next time only when there is a reason.
     until("it has asked", || async {
         let state = renewal.state();
         state.next_try_at > state.issued_at
@@ -175,7 +175,7 @@ async fn being_called_by_who_has_renewed_is_reason_to_ask() {
     until("it says so", || async { renewal.state().trust_number == 3 }).await;
 }
 
-/// A member that holds the new key alone.
+/// A member that only holds the new key.
 fn without_the_old_key(change: &Change) -> Mesh {
     let bundle = change.bundle(3, Phase::Overlap).sign([&*change.new]);
     let member = bind_with(change.of_new(&id(Role::Quorum, "q3")), quiet());
@@ -193,8 +193,7 @@ async fn only_the_authority_that_is_trusted_can_name_the_next() {
     stays_outside(&agent, &renewal, "not signed by an authority").await;
 }
 
-/// One that cannot vouch for the new authority, or has heard of nothing itself, does not keep
-/// others from being asked.
+/// A member that cannot vouch for the new authority, or has no newer bundle, does not end the search among the others.
 #[tokio::test]
 async fn a_member_whose_answer_is_of_no_use_does_not_end_the_search() {
     let change = Change::new();
@@ -212,7 +211,7 @@ async fn a_member_whose_answer_is_of_no_use_does_not_end_the_search() {
     assert_eq!(known.unwrap().standing, Standing::Superseded);
 }
 
-/// Who holds its place and asks nothing keeps nobody else from asking.
+/// A member that holds its slot without sending a request blocks no other member.
 #[tokio::test]
 async fn everybody_has_one_place() {
     let change = Change::new();
@@ -225,7 +224,7 @@ async fn everybody_has_one_place() {
         let dialled = client.connect(member.local_addr(), "lattice.invalid");
         open.push(dialled.unwrap().await.unwrap());
     }
-    // That one has its time as well, which may be over by then on a busy machine.
+    // The connection with the slot has its own timeout, which may have passed by then on a busy machine.
     until("all but one are sent away", || async {
         let left = |c: &&quinn::Connection| c.close_reason().is_none();
         open.iter().filter(left).count() <= 1
@@ -240,7 +239,7 @@ async fn everybody_has_one_place() {
         .unwrap();
 }
 
-/// Its own certificate counts no more: it is let in by nobody, and enrols anew.
+/// The member's own certificate has lost its trust: every peer refuses it, and the member must enrol again.
 #[tokio::test]
 async fn who_was_away_until_its_authority_was_retired_is_told_nothing() {
     let change = Change::new();
@@ -251,7 +250,7 @@ async fn who_was_away_until_its_authority_was_retired_is_told_nothing() {
     stays_outside(&agent, &renewal, "do not trust each other").await;
 }
 
-/// Without a certificate nothing is told, and with one nothing but the bundle.
+/// The protocol returns nothing without a certificate, and only the bundle with one.
 #[tokio::test]
 async fn the_protocol_for_those_who_were_away_serves_nothing_else() {
     let change = Change::new();
@@ -275,7 +274,7 @@ async fn the_protocol_for_those_who_were_away_serves_nothing_else() {
         send.write_all(&request).await.ok()?;
         recv.read_to_end(1 << 20).await.ok()
     };
-    // Who asks has one place, which is free again a moment after the answer.
+    // Each identity has one slot, which is free again a moment after the answer.
     let answer = |method: &'static str, body: Vec<u8>| async move {
         let answered = async {
             loop {

@@ -19,7 +19,7 @@ fn show(what: &str, refusal: &dyn std::fmt::Display) {
     println!("{what}:\n    {refusal}");
 }
 
-/// Refused by one side's judgement of the other's certificate; nobody was let in.
+/// Checks that one side rejects the other's certificate, and that no connection remains.
 async fn not_trusted(
     what: &str,
     server: &lattice_mesh::Mesh,
@@ -55,7 +55,7 @@ async fn without_a_certificate_nothing_is_served() {
         let connecting = naked
             .connect(server.local_addr(), "lattice.invalid")
             .unwrap();
-        // With TLS 1.3 a client learns on its first use of the connection that it is refused.
+        // With TLS 1.3 a client receives the refusal on its first use of the connection.
         let refused = match connecting.await {
             Err(refused) => refused,
             Ok(connection) => raw::hello(&connection).await.unwrap_err(),
@@ -74,11 +74,11 @@ async fn without_a_certificate_nothing_is_served() {
 async fn a_certificate_of_another_authority_is_refused_by_both_sides() {
     let (ours, theirs) = (authority("demo"), authority("demo"));
     let server = serving(&ours);
-    // The dialler refuses the server.
+    // The dialling side rejects the server.
     let own = credentials(&theirs, "demo", Role::Agent, "a1");
     let text = not_trusted("another CA, seen by the dialler", &server, own, patient());
     assert!(text.await.contains("another authority"));
-    // The server refuses a dialler that trusts it: same names, same roots, wrong issuer.
+    // The server rejects a client that trusts it: same names, same roots, wrong issuer.
     let own = issued_by_but_trusting(&theirs, &ours, Role::Agent, "a1");
     let text = not_trusted("another CA, seen by the server", &server, own, patient());
     assert!(text.await.contains("another authority"));
@@ -103,7 +103,7 @@ async fn a_member_of_another_cluster_is_refused_even_with_the_same_authority() {
     let own = credentials(&authority, "other", Role::Agent, "a1");
     let text = not_trusted("another cluster", &server, own, patient()).await;
     assert!(text.contains("not of cluster"), "{text}");
-    // The server refuses as well: a dialler that judges nobody still gets nowhere.
+    // The server rejects it too: a client that verifies no server is still refused.
     let own = credentials(&authority, "other", Role::Agent, "a1");
     let raw = raw::client(&authority, Some(&own), b"lattice/1");
     let connecting = raw.connect(server.local_addr(), "lattice.invalid").unwrap();
@@ -129,7 +129,7 @@ async fn an_expired_certificate_is_refused_and_an_open_connection_ends_with_it()
     let text = not_trusted("expired", &server, expired, patient()).await;
     assert!(text.contains("expired"), "{text}");
 
-    // Not expired yet, and then it is: by the server's clock.
+    // The certificate expires during the connection, by the server's clock.
     let clock = arc_clock(now.0);
     let config = MeshConfig {
         clock: clock.clone(),
@@ -150,7 +150,7 @@ async fn an_expired_certificate_is_refused_and_an_open_connection_ends_with_it()
     let peer = mesh.peer(server.local_addr(), Expect::role(Role::Quorum));
     peer.call(&echo("x"), SHORT).await.unwrap();
     clock.0.store(now.0 + 3000, Ordering::SeqCst);
-    // The dialler learns of it a packet later; until then it is asked about the old connection.
+    // The dialling side receives the close a packet later; until then it would use the old connection.
     until(
         "the server closes it, and the dialler hears of it",
         || async { server.connections().is_empty() && mesh.connections().is_empty() },
@@ -181,7 +181,7 @@ async fn a_server_that_is_not_who_was_expected_is_left_at_once() {
                 if *expected == expect && found.id() == "q1"),
             "{refused}"
         );
-        // The failed dial is remembered, so ask through a call as well: nothing is sent.
+        // The failed dial is remembered, so a call fails too, without sending anything.
         let unsent = agent
             .peer(server.local_addr(), expect)
             .call(&echo("x"), SHORT)
@@ -190,7 +190,7 @@ async fn a_server_that_is_not_who_was_expected_is_left_at_once() {
     }
 }
 
-/// What a wrong role sends is refused on its name: the handler's decoder never sees the body.
+/// A request of the wrong role is refused by its method name: the handler's decoder never receives the body.
 #[tokio::test]
 async fn a_wrong_role_is_refused_before_its_body_is_read() {
     let authority = authority("demo");
@@ -218,7 +218,7 @@ async fn a_wrong_role_is_refused_before_its_body_is_read() {
     );
     assert_eq!(refused.to_string(), "role quorum may not call test.echo");
 
-    // A body that never comes: were it waited for, no answer would come either.
+    // A body that never arrives: a server that waited for it would not answer.
     let own = credentials(&authority, "demo", Role::Quorum, "q3");
     let raw = raw::client(&authority, Some(&own), b"lattice/1");
     let connection = raw
@@ -240,8 +240,7 @@ async fn a_wrong_role_is_refused_before_its_body_is_read() {
     assert!(!called.load(Ordering::SeqCst));
 }
 
-/// A peer that begins a request and stops is given up after the server's deadline, and holds
-/// nobody else up meanwhile.
+/// The server gives up a peer that stops in the middle of a request after its deadline, and serves others meanwhile.
 #[tokio::test]
 async fn a_stalled_peer_meets_the_deadline() {
     let authority = authority("demo");

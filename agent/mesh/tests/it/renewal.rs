@@ -1,5 +1,5 @@
-//! Certificates that are renewed in time, whatever happens on the way, in virtual time: the
-//! certificates' clock and the timers move together, and a month takes no time.
+//! Renewal of certificates before expiry, under all kinds of failures, in virtual time. The certificates' clock and the
+//! timers advance together, so a month takes no real time.
 
 use crate::common::{renewal::*, trust::*, *};
 use futures::{FutureExt, future::BoxFuture};
@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// The wall clock of the timers' world.
+/// Wall clock that follows the virtual timers.
 #[derive(Clone, Copy)]
 struct Virtual(Instant);
 impl Clock for Virtual {
@@ -26,12 +26,12 @@ impl Clock for Virtual {
     }
 }
 
-/// What a cluster would do, and what it was asked.
+/// Simulated cluster, with a record of its requests.
 struct Cluster {
     clock: Virtual,
     authority: Mutex<Arc<Authority>>,
     roots: Mutex<Vec<Vec<u8>>>,
-    /// Names somebody else.
+    /// Issues certificates for another name.
     misnames: Mutex<bool>,
     fails: Mutex<Option<RenewError>>,
     bundle: Mutex<Option<SignedBundle>>,
@@ -90,12 +90,12 @@ struct RenewalFixture {
     authority: Arc<Authority>,
 }
 
-/// An agent with a certificate of 30 days, as of now.
+/// An agent with a certificate of 30 days, issued now.
 fn fixture() -> RenewalFixture {
     fixture_of(LIFE)
 }
 
-/// An agent with a first certificate of such a life, as of now.
+/// An agent with a first certificate of this lifetime, issued now.
 fn fixture_of(life: Duration) -> RenewalFixture {
     let clock = Virtual(Instant::now());
     let authority = long_lived();
@@ -236,7 +236,7 @@ async fn failures_are_tried_again_and_told() {
     assert_eq!(fixture.state().last_error, None);
 }
 
-/// The last quarter hour of a certificate is not slept through.
+/// The renewal must not sleep through the last quarter hour of a certificate.
 #[tokio::test(start_paused = true)]
 async fn it_tries_to_the_end_and_says_when_it_is_over() {
     let fixture = fixture();
@@ -253,7 +253,7 @@ async fn it_tries_to_the_end_and_says_when_it_is_over() {
     assert!(late.len() >= 5, "{late:?}");
     sleep(Duration::from_secs(30)).await;
     assert_eq!(fixture.health(), Some("certificate.expired"));
-    // Who signs for itself, a quorum member, is back by itself.
+    // A quorum member, which signs its own certificate, recovers without help.
     fixture.fail(None);
     sleep(HOUR).await;
     assert_eq!((fixture.state().renewals, fixture.health()), (1, None));
@@ -277,7 +277,7 @@ async fn another_issuing_authority_is_followed_within_minutes() {
         (1, 0),
         "trusted, no reason to hurry"
     );
-    // Pushed, not asked for: it is followed all the same.
+    // Pushed instead of requested: the agent follows it all the same.
     *fixture.cluster.authority.lock().unwrap() = new.clone();
     fixture
         .mesh
@@ -304,7 +304,7 @@ async fn another_issuing_authority_is_followed_within_minutes() {
     );
 }
 
-/// What was issued moments ago is not renewed by the quorum, so nobody asks for it.
+/// The quorum does not renew a certificate issued moments ago, so no agent requests that.
 #[tokio::test(start_paused = true)]
 async fn who_has_just_enrolled_follows_as_soon_as_it_may() {
     let life = Duration::from_secs(120);
@@ -345,7 +345,7 @@ async fn the_bundle_is_asked_for_at_once_and_every_ten_minutes() {
     sleep(HOUR).await;
     let asked = fixture.cluster.trust_asked.lock().unwrap().clone();
     assert_eq!(asked, [0, 1, 2, 2, 2, 2, 2, 2]);
-    // Lies and silence are told, and change nothing.
+    // Forged bundles and missing answers are reported, and change nothing.
     fixture.publish(signed(3, &long_lived(), &[]));
     sleep(HOUR).await;
     let state = fixture.state();
@@ -377,7 +377,7 @@ async fn a_certificate_that_peers_would_refuse_is_not_put_in_force() {
     println!("another name: {said}");
     assert!(said.contains("agent/a2"), "{said}");
     *fixture.cluster.misnames.lock().unwrap() = false;
-    // With a bundle in force it is the bundle that counts, not what the issuer says of roots.
+    // With a bundle in force, the bundle is authoritative, not the roots from the issuer.
     fixture.publish(signed(1, &fixture.authority, &[]));
     *fixture.cluster.authority.lock().unwrap() = long_lived();
     sleep(HOUR).await;
@@ -390,8 +390,8 @@ async fn a_certificate_that_peers_would_refuse_is_not_put_in_force() {
     );
 }
 
-/// Away for a whole rotation of the authority: what is in force knows nothing of the new one, and
-/// yields to an enrolment, but only once the certificate has ended.
+/// An agent was offline for a whole rotation of the authority. Its bundle does not contain the new authority, and
+/// yields to an enrolment, but only after the certificate has expired.
 #[tokio::test(start_paused = true)]
 async fn who_was_away_for_a_rotation_comes_back_by_enrolling_anew() {
     let fixture = fixture();
@@ -448,7 +448,7 @@ async fn with_a_full_disk_it_renews_all_the_same_and_saves_later() {
     let fixture = fixture();
     let away = fixture.folder.path().with_extension("away");
     std::fs::rename(fixture.folder.path(), &away).unwrap();
-    // Where the folder was is a file: nothing can be written below it.
+    // A file takes the folder's path, so that nothing can be written below it.
     std::fs::write(fixture.folder.path(), "").unwrap();
     sleep(LIFE.mul_f64(0.72)).await;
     let state = fixture.state();

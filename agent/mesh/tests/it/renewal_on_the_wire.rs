@@ -1,5 +1,5 @@
-//! Renewals between real endpoints: what is open goes on, what is new is on the new certificate, and
-//! who restarts is noticed. The certificates' clock is moved by hand.
+//! Renewals between real endpoints: open streams continue, new calls use the new certificate, and restarts are noticed.
+//! The tests set the certificates' clock.
 
 use crate::common::{renewal::*, trust::*, *};
 use futures::{FutureExt, StreamExt, future::BoxFuture};
@@ -12,7 +12,7 @@ use rustls_pki_types::CertificateSigningRequestDer;
 use std::{sync::Arc, time::Duration};
 use tokio::time::{Instant, sleep};
 
-/// Two endpoints.
+/// Two connected endpoints.
 struct Wire {
     clock: Arc<SetClock>,
     server: Mesh,
@@ -81,9 +81,8 @@ impl Wire {
     }
 }
 
-/// Over the wire, with a member that is down asked first: a stream and a call that run meanwhile
-/// are not cut, new calls show the new certificate, and the old connection is left when nothing
-/// runs on it any more.
+/// Renewal over the wire, with an unreachable member asked first. A stream and a call that run meanwhile are not cut,
+/// and new calls present the new certificate. The old connection is closed when nothing runs on it.
 #[tokio::test]
 async fn a_renewal_cuts_no_stream_and_no_call() {
     let wire = wire();
@@ -114,7 +113,7 @@ async fn a_renewal_cuts_no_stream_and_no_call() {
         2,
         "a new one, and the old one for the stream"
     );
-    // Longer than an idle connection is left alone.
+    // Longer than an idle connection stays open.
     let until_then = Instant::now() + Duration::from_secs(7);
     let mut next = 1;
     while Instant::now() < until_then {
@@ -132,7 +131,7 @@ async fn a_renewal_cuts_no_stream_and_no_call() {
     wire.peer.call(&echo("x"), SHORT).await.unwrap();
 }
 
-/// The end that has not renewed begins nothing more on the old connection either.
+/// The end that has not renewed starts nothing more on the old connection either.
 #[tokio::test]
 async fn the_other_end_moves_to_the_new_connection_too() {
     let wire = wire_with(SHORT);
@@ -154,7 +153,7 @@ async fn the_other_end_moves_to_the_new_connection_too() {
         .wait_for(|state| state.renewals == 1)
         .await
         .unwrap();
-    // Both ends may dial at once, and both new connections are good: one fewer than there were.
+    // Both ends may dial at once, and both new connections are valid: the count must fall by one.
     let (mut failed, mut most, mut old_is_left) = (0, 0, false);
     for _ in 0..4000 {
         failed += u32::from(back.connected().await.is_err());
@@ -214,8 +213,8 @@ async fn a_member_that_says_no_is_believed_and_one_that_cannot_say_is_not() {
     );
 }
 
-/// A process is renewed, killed and restarted: a peer that only listens, on a connection of before
-/// the renewal, learns of it with its next keep-alive and not after the idle timeout.
+/// A process renews, is killed and restarts. A peer that only listens, on a connection from before the renewal, notices
+/// with its next keep-alive and not only after the idle timeout.
 #[tokio::test]
 async fn a_restart_after_a_renewal_is_noticed_before_the_idle_timeout() {
     let authority = long_lived();
@@ -231,7 +230,7 @@ async fn a_restart_after_a_renewal_is_noticed_before_the_idle_timeout() {
     };
     member(Role::Quorum, "q1").save(folder.path()).unwrap();
     let agent = bind_with(member(Role::Agent, "a1"), config());
-    // A runtime of its own: dropping it ends the process's tasks without a goodbye.
+    // A runtime of its own: dropping it ends the tasks of the process without a close.
     let killed = tokio::runtime::Runtime::new().unwrap();
     let (server, renewal) = {
         let _inside = killed.enter();
@@ -282,7 +281,7 @@ async fn a_restart_after_a_renewal_is_noticed_before_the_idle_timeout() {
     let lost = tokio::time::timeout(SHORT, hanging).await;
     let lost = lost.expect("noticed").unwrap().unwrap_err();
     println!("after {} ms: {lost}", began.elapsed().as_millis());
-    // As soon as the dialler's keep-alive is answered; the idle timeout is 30 s.
+    // The answer to the dialling side's keep-alive reveals the restart; the idle timeout is 30 s.
     assert!(
         began.elapsed() < Duration::from_secs(25),
         "{:?}",
@@ -291,7 +290,7 @@ async fn a_restart_after_a_renewal_is_noticed_before_the_idle_timeout() {
     assert!(lost.to_string().contains("reset by peer"), "{lost}");
 }
 
-/// As a quorum member does.
+/// Renewal source of a quorum member.
 struct SignsItself(Arc<Authority>, Arc<SetClock>);
 impl RenewalSource for SignsItself {
     fn renew(

@@ -1,5 +1,5 @@
-//! Nobody comes back by a session of before: not with a certificate that was removed, is foreign
-//! or was revoked, and not by tickets or early data.
+//! Session resumption is impossible: a certificate that was removed, foreign or revoked does not regain access by
+//! tickets or early data.
 //! `cargo test -p lattice-mesh --test it resumption:: -- --nocapture` prints the table.
 
 use crate::common::{
@@ -11,7 +11,7 @@ use lattice_mesh::{Authority, Credentials, Expect, Mesh, Role, SignedBundle};
 use rustls::server::WebPkiClientVerifier;
 use std::net::SocketAddr;
 
-/// What is done to a peer that was connected before.
+/// Change applied to a peer that was connected before.
 #[derive(Clone, Copy, PartialEq)]
 enum Change {
     Nothing,
@@ -40,7 +40,7 @@ impl Site {
         Self { authority, next }
     }
 
-    /// Trusts both authorities from the start, as in the overlap of a rotation.
+    /// An endpoint that trusts both authorities from the start, as in the overlap of a rotation.
     fn member(&self, role: Role, name: &str) -> Mesh {
         let mesh = bind(&self.authority, role, name);
         let mut both = bundle(1, &self.authority, &[]);
@@ -50,7 +50,7 @@ impl Site {
         mesh
     }
 
-    /// The bundle after the change, for one whose own certificate is of the next authority.
+    /// Bundle after the change, for an endpoint with a certificate of the next authority.
     fn after(&self, change: Change, peer: &lattice_mesh::Identity) -> Option<SignedBundle> {
         match change {
             Change::AuthorityRetired => Some(signed(2, &self.next, &[])),
@@ -63,7 +63,7 @@ impl Site {
         }
     }
 
-    /// What the peer shows after the change.
+    /// Certificate that the peer presents after the change.
     fn shown(&self, change: Change, own: &Credentials) -> Credentials {
         let (role, name) = (own.identity().role(), own.identity().id());
         match change {
@@ -104,14 +104,14 @@ fn row(peer: &str, cells: [&str; 4]) {
     println!("| {peer:<32} | {had:<44} | {ticket:<27} | {early:<41} | {anew:<27} |");
 }
 
-/// A server whose tickets the client takes for ours: same name, same protocol.
+/// A server with the same name and protocol as ours, so that the client offers its tickets to our server.
 fn lenient(own: &Credentials, roots: &Authority) -> quinn::Endpoint {
     let clients =
         WebPkiClientVerifier::builder_with_provider(raw::roots_of(roots), raw::provider());
     lenient_server(Shown::new(own), clients.build().unwrap())
 }
 
-/// Gets a ticket from a server that gives some.
+/// Obtains a ticket from a server that issues tickets.
 async fn plant(client: &Resuming, lenient: SocketAddr) {
     let had = client.tickets();
     let tried = client.connect(lenient, false).await;
@@ -120,8 +120,8 @@ async fn plant(client: &Resuming, lenient: SocketAddr) {
     tried.connection.unwrap().close(0u32.into(), b"");
 }
 
-/// The client can do what it is about to try: where a server allows it, it resumes a session, and
-/// its early data is taken.
+/// Verifies the client itself: where a server permits it, the client resumes a session and the server accepts its early
+/// data.
 async fn shows_that_the_client_resumes(site: &Site) {
     let own = credentials(&site.authority, "demo", Role::Agent, "a1");
     let client = Resuming::new(&own);
@@ -162,7 +162,7 @@ async fn a_client_that_was_connected_before_does_not_come_back_by_its_session() 
         let server = site.member(Role::Quorum, "q1");
         server.serve(router()).unwrap();
         let addr = server.local_addr();
-        // So that the authority of the client can go.
+        // The client's authority can then be retired.
         server
             .rotate(credentials(&site.next, "demo", Role::Quorum, "q1"))
             .unwrap();
@@ -195,7 +195,7 @@ async fn a_client_that_was_connected_before_does_not_come_back_by_its_session() 
             resumption.offered && early.offered,
             "{peer}: {resumption:?} {early:?}"
         );
-        // Where it has nothing of ours to offer, it does as everyone.
+        // Without a session to offer, the client performs a full handshake.
         for (what, tried) in [
             ("again, by a session ticket", &resumption),
             ("again, by 0-RTT", &early),
@@ -218,7 +218,7 @@ async fn a_client_that_was_connected_before_does_not_come_back_by_its_session() 
         let cells = [&resumption, &early, &fresh].map(in_words);
         row(peer, [&had, &cells[0], &cells[1], &cells[2]]);
         assert_eq!(early.early_data, Some(false), "{peer}: it was sent");
-        // The server has let nobody in by an oversight of the client's either.
+        // The server must not have admitted any connection that the client missed.
         let let_in = usize::from(change == Change::Nothing) * 3;
         let left = usize::from(!matches!(
             change,

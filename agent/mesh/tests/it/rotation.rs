@@ -1,4 +1,4 @@
-//! New certificates, revoked peers, and that no session outlives either.
+//! Certificate rotation and revoked peers; no session survives either.
 
 use crate::common::*;
 use lattice_mesh::{
@@ -23,7 +23,7 @@ use std::{
 
 const NAME: &str = "lattice.invalid";
 
-/// A client that would resume has to show its certificate and see ours every time.
+/// A client that would resume must present its certificate and verify ours every time.
 #[tokio::test]
 async fn our_server_never_resumes_a_session() {
     let authority = authority("demo");
@@ -44,7 +44,7 @@ async fn our_server_never_resumes_a_session() {
     }
 }
 
-/// A server that hands out tickets sees our certificate every time.
+/// A server that issues tickets receives our certificate every time.
 #[tokio::test]
 async fn our_dialler_never_resumes_a_session() {
     let authority = authority("demo");
@@ -60,7 +60,7 @@ async fn our_dialler_never_resumes_a_session() {
     let own = credentials(&authority, "demo", Role::Quorum, "q1");
     let server = raw::ticketing_server(&own, counting.clone());
     let addr = server.local_addr().unwrap();
-    // Control: the tickets are real, a client that takes them does resume.
+    // Control: the tickets are valid, and a client that uses them does resume.
     let agent = credentials(&authority, "demo", Role::Agent, "a1");
     let resuming = raw::client(&authority, Some(&agent), b"lattice/1");
     tokio::spawn(async move {
@@ -145,7 +145,7 @@ impl ClientCertVerifier for CountingClients {
     }
 }
 
-/// The leaf a server shows now.
+/// Returns the leaf certificate that a server presents now.
 async fn shown_by(server: &Mesh, own: &Credentials) -> CertificateDer<'static> {
     let client = raw::counting_client(Some(own), b"lattice/1", Arc::default());
     let connection = client
@@ -180,14 +180,14 @@ async fn a_renewed_certificate_is_shown_without_a_restart_and_cuts_no_call() {
     assert_eq!(shown_by(&server, &agent_first).await, renewed.chain()[0]);
     assert_eq!(server.expires_at(), renewed.expires_at());
     peer.call(&echo("x"), SHORT).await.unwrap();
-    // The dialler's own renewal: its next call makes a new connection and shows the new one.
+    // The client's own renewal: its next call makes a new connection and presents the new certificate.
     agent
         .rotate(credentials(&authority, "demo", Role::Agent, "a1"))
         .unwrap();
     peer.call(&echo("x"), SHORT).await.unwrap();
 }
 
-/// A member with many connections leaves them one after the other, and none of its peers notices.
+/// A member with many connections leaves them one after the other, without a failed call at its peers.
 #[tokio::test]
 async fn all_connections_are_left_for_new_ones_and_no_call_fails() {
     const PEERS: usize = 80;
@@ -207,7 +207,7 @@ async fn all_connections_are_left_for_new_ones_and_no_call_fails() {
         .rotate(credentials(&authority, "demo", Role::Quorum, "q1"))
         .unwrap();
     let most = AtomicUsize::new(0);
-    // Each is left a few seconds after its last call, and there are many calls.
+    // Each connection is left a few seconds after its last call, and there are many calls.
     let limit = SHORT * 4;
     until_within(limit, "only new connections are left", || async {
         let mut open = 0;
@@ -247,7 +247,7 @@ fn trusting(issuer: &Authority, roots: &[&Authority], role: Role, id: &str) -> C
     Credentials::new(chain, new.key, roots).unwrap()
 }
 
-/// The authority itself is replaced in three steps, and whoever did not follow is cut off.
+/// The authority itself is replaced in three steps, and a peer that did not follow is cut off.
 #[tokio::test]
 async fn a_replaced_authority_closes_what_was_open_under_the_old_one() {
     let (old, new) = (authority("demo"), authority("demo"));
@@ -262,7 +262,7 @@ async fn a_replaced_authority_closes_what_was_open_under_the_old_one() {
     for peer in [&follower, &laggard] {
         peer.call(&echo("x"), SHORT).await.unwrap();
     }
-    // Everyone learns to trust both, then shows certificates of the new, then trusts it alone.
+    // All members first trust both authorities, then present certificates of the new one, then trust only the new one.
     server
         .rotate(trusting(&old, &[&old, &new], Role::Quorum, "q1"))
         .unwrap();

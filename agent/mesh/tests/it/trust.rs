@@ -1,4 +1,4 @@
-//! Trust bundles: who may change what a cluster trusts, and what a change does at once.
+//! Trust bundles: accepted and rejected changes of trust, and their immediate effects.
 //! `cargo test -p lattice-mesh --test it trust:: -- --nocapture` prints the texts.
 
 use crate::common::{trust::*, *};
@@ -35,7 +35,7 @@ async fn a_bundle_is_taken_once_and_never_an_older_one() {
     assert_eq!(applied.standing, Standing::Good);
     let again = mesh.apply_bundle(&third).unwrap();
     assert_eq!((again.number, again.changed), (3, false));
-    // The same bundle signed once more is no news either: signatures are not what counts.
+    // The same bundle with other signatures is no change: only the body is compared.
     let resigned = signed(3, &authority, &[]);
     assert!(!mesh.apply_bundle(&resigned).unwrap().changed);
     mesh.apply_bundle(&fourth).unwrap();
@@ -50,7 +50,7 @@ async fn a_bundle_is_taken_once_and_never_an_older_one() {
     assert_eq!(mesh.bundle(), Some(fourth));
 }
 
-/// Whatever is wrong with it: what was in force stays in force, and nobody is cut off.
+/// After any defective bundle, the trust in force stays in force, and no peer is cut off.
 #[tokio::test]
 async fn forged_and_broken_bundles_change_nothing() {
     let (ours, theirs) = (authority("demo"), authority("demo"));
@@ -69,7 +69,7 @@ async fn forged_and_broken_bundles_change_nothing() {
         refused("another authority", &foreign),
         BundleRefused::NotSigned
     );
-    // Naming our authority beside its own does not help the other one.
+    // A bundle that names our authority in addition to its own signer is still rejected.
     let mut both = bundle(2, &ours, &[]);
     both.authorities = authorities(&[(&ours, true), (&theirs, true)]);
     let both = both.sign([&theirs]).unwrap();
@@ -78,7 +78,7 @@ async fn forged_and_broken_bundles_change_nothing() {
         BundleRefused::NotSigned
     );
 
-    // A member's own key, under the authority's pin: the very message, the wrong key.
+    // A member's own key under the authority's pin: the right message, the wrong key.
     let member = credentials(&ours, "demo", Role::Quorum, "q1");
     let folder = tempfile::tempdir().unwrap();
     member.save(folder.path()).unwrap();
@@ -99,14 +99,14 @@ async fn forged_and_broken_bundles_change_nothing() {
         refused("a member's key and pin", &forge(own_pin)),
         BundleRefused::NotSigned
     );
-    // Nor does a statement that a member signs, which is another kind of message.
+    // Also rejected: a statement signed by a member, which is another kind of message.
     let statement = member
         .sign("lattice mesh 1 trust bundle", &good.body)
         .unwrap();
     let mut forged = forge(ours.pin());
     forged.signatures[0].signature = statement.signature;
     assert_eq!(refused("a statement", &forged), BundleRefused::NotSigned);
-    // The message is as the documentation says: signed so, with the right key, it is good.
+    // The message matches the documentation: signed with the right key, it is accepted.
     let ca = tempfile::tempdir().unwrap();
     ours.save(ca.path()).unwrap();
     let key = key_in(&ca.path().join("ca.key"));
@@ -116,7 +116,7 @@ async fn forged_and_broken_bundles_change_nothing() {
         .verify(&[ours.certificate().clone()], "demo")
         .unwrap();
 
-    // Any one bit, and any shorter text.
+    // Every single-bit change, and every truncation.
     for at in 0..good.body.len() * 8 {
         let mut body = good.body.to_vec();
         body[at / 8] ^= 1 << (at % 8);
@@ -160,7 +160,7 @@ async fn forged_and_broken_bundles_change_nothing() {
     ));
 }
 
-/// What an authority would sign by mistake is no better.
+/// Bundles with invalid content are rejected even if an authority has signed them.
 #[tokio::test]
 async fn well_signed_bundles_that_say_what_none_may_are_refused() {
     let authority = authority("demo");
@@ -200,7 +200,7 @@ async fn well_signed_bundles_that_say_what_none_may_are_refused() {
         authorities: Vec::new(),
         ..good.clone()
     };
-    // Bundles that name nobody could never be verified from a disk.
+    // A bundle without authorities could never be verified from disk.
     assert!(matches!(
         refused("no authority", &by_hand(&none, &[])),
         BundleRefused::Invalid { .. }
@@ -244,8 +244,8 @@ async fn well_signed_bundles_that_say_what_none_may_are_refused() {
     mesh.apply_bundle(&by_hand(&good, &[])).unwrap();
 }
 
-/// Both ends of an open connection end it when they learn that the other is revoked, and neither
-/// lets it in again; a certificate issued since is welcome.
+/// Both ends close an open connection when they receive the peer's revocation, and refuse the peer afterwards. A
+/// certificate issued since is accepted.
 #[tokio::test]
 async fn revocation_closes_open_connections_and_refuses_new_ones() {
     let authority = authority("demo");
@@ -254,8 +254,8 @@ async fn revocation_closes_open_connections_and_refuses_new_ones() {
         bind(&authority, Role::Agent, "a1"),
         bind(&authority, Role::Agent, "a2"),
     );
-    // Of the same name, and issued before the moment of the revocation like the others: a second
-    // may turn before it is dialled.
+    // An endpoint of the same name, with a certificate issued before the moment of revocation. Created now, because the
+    // clock may reach the next second before it is dialled.
     let revoked = serving_trust(credentials(&authority, "demo", Role::Agent, "a1"));
     let peers = [&bad, &good].map(|m| m.peer(server.local_addr(), Expect::role(Role::Quorum)));
     for peer in &peers {
@@ -275,7 +275,7 @@ async fn revocation_closes_open_connections_and_refuses_new_ones() {
         "revoked to closed at the other end: {} ms",
         took.as_millis()
     );
-    // Not by a keep-alive, which comes after 10 s.
+    // Not caused by a keep-alive, which follows after 10 s.
     assert!(took < Duration::from_secs(8), "{took:?}");
     peers[1].call(&echo("x"), SHORT).await.unwrap();
     assert_eq!(server.connections(), [good.identity()]);
@@ -284,7 +284,7 @@ async fn revocation_closes_open_connections_and_refuses_new_ones() {
     assert!(matches!(refused, MeshError::NotTrusted { .. }), "{refused}");
     assert!(refused.to_string().contains("it was revoked"), "{refused}");
 
-    // The other direction: the dialler knows, the server does not.
+    // The other direction: the dialling side has the revocation, the server does not.
     good.apply_bundle(&bundle).unwrap();
     let refused = good
         .connect(revoked.local_addr(), Expect::role(Role::Agent))
@@ -292,12 +292,12 @@ async fn revocation_closes_open_connections_and_refuses_new_ones() {
     let refused = refused.unwrap_err();
     show("revoked, seen by the dialler", &refused);
     assert!(refused.to_string().contains("it was revoked"), "{refused}");
-    // It learns of it itself, and can say so.
+    // The revoked process receives the revocation itself, and can report it.
     let applied = revoked.apply_bundle(&bundle).unwrap();
     assert_eq!(applied.standing, Standing::Revoked);
     assert_eq!(revoked.trust_state().standing, Standing::Revoked);
 
-    // Same name, issued at the very moment from which on certificates count.
+    // Same name, issued at exactly the moment from which certificates are valid.
     bad.rotate(issued_at(&authority, &bad.identity(), from))
         .unwrap();
     until("it may come back", || async {
@@ -306,7 +306,7 @@ async fn revocation_closes_open_connections_and_refuses_new_ones() {
     .await;
 }
 
-/// However a handshake and a revocation cross: when both are over, the revoked one is out.
+/// Whatever the order of a handshake and a revocation, the revoked peer is disconnected in the end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_connection_made_while_it_is_revoked_does_not_stay() {
     let authority = authority("demo");
@@ -375,7 +375,7 @@ async fn quorum_and_control_push_trust_and_everyone_may_ask() {
     }
 }
 
-/// Handlers that are registered do not keep the endpoint: its port is free once it is dropped.
+/// Registered handlers do not keep the endpoint alive: its port is free after a drop.
 #[tokio::test]
 async fn serving_trust_does_not_keep_a_mesh_alive() {
     let authority = authority("demo");
@@ -418,13 +418,13 @@ async fn a_restart_forgets_no_revocation() {
         again.apply_bundle(&signed(6, &authority, &[])).is_err(),
         "nor is it rolled back"
     );
-    // Nor does a new certificate that knows of no bundle take it back.
+    // A new certificate without a bundle does not undo it either.
     again
         .rotate(credentials(&authority, "demo", Role::Quorum, "q1"))
         .unwrap();
     assert_eq!(again.trust_state().number, 7);
 
-    // A damaged file is no reason to trust everyone.
+    // A damaged file must not remove all revocations.
     let whole = std::fs::read(&file).unwrap();
     for at in [0, 40, whole.len() - 3] {
         let mut damaged = whole.clone();
@@ -437,13 +437,13 @@ async fn a_restart_forgets_no_revocation() {
         );
         show("damaged", &refused);
     }
-    // Credentials that know no bundle are those of a new membership.
+    // Credentials without a bundle belong to a new membership.
     let anew = credentials(&authority, "demo", Role::Quorum, "q1");
     anew.save(folder.path()).unwrap();
     assert_eq!(Credentials::load(folder.path()).unwrap().bundle(), None);
 }
 
-/// As many revocations as there may be, and one more.
+/// The maximum number of revocations, and one more.
 #[tokio::test]
 async fn a_bundle_of_full_length_is_taken_in_little_time() {
     let authority = authority("demo");
@@ -471,7 +471,7 @@ async fn a_bundle_of_full_length_is_taken_in_little_time() {
     ));
 }
 
-/// A bundle that cannot be saved is in force all the same, and saved when the disk is back.
+/// A bundle that cannot be saved is in force all the same, and is saved when the disk recovers.
 #[tokio::test]
 async fn a_full_disk_keeps_no_revoked_peer_connected() {
     let authority = authority("demo");
@@ -490,7 +490,7 @@ async fn a_full_disk_keeps_no_revoked_peer_connected() {
     assert!(gone.join("trust.bundle").exists());
 }
 
-/// Add, promote, retire: by bundles alone, and nobody is restarted.
+/// Add, promote, retire: by bundles alone, without a restart.
 #[tokio::test]
 async fn an_authority_is_replaced_with_an_overlap() {
     let (old, new) = (authority("demo"), authority("demo"));
@@ -510,7 +510,7 @@ async fn an_authority_is_replaced_with_an_overlap() {
     let added = step(1, &[(&old, true), (&new, false)], &[&old]);
     let promoted = step(2, &[(&old, false), (&new, true)], &[&old, &new]);
     let retired = step(3, &[(&new, true)], &[&new]);
-    // Who missed the overlap does not believe the new one.
+    // A member that missed the overlap rejects the new authority.
     assert_eq!(
         lags.apply_bundle(&retired).unwrap_err(),
         BundleRefused::NotSigned
@@ -546,10 +546,10 @@ async fn an_authority_is_replaced_with_an_overlap() {
     .await;
     let refused = laggard.call(&echo("x"), SHORT).await.unwrap_err();
     show("of a retired authority", &refused);
-    // After a restart the new authority is trusted, by the bundle.
+    // After a restart, the bundle makes the new authority trusted.
     let trusted = Credentials::load(folder.path()).unwrap();
     assert_eq!(trusted.roots(), [new.certificate().clone()]);
-    // Who retires an authority while its own certificate is of it, is told.
+    // A member with a certificate of the retired authority receives the standing `Untrusted`.
     let late = bind(&old, Role::Agent, "a3");
     late.apply_bundle(&added).unwrap();
     assert_eq!(
@@ -577,7 +577,7 @@ async fn a_statement_is_worth_its_signer_its_context_and_its_bytes() {
         let refused = judge.verify_signed(context, bytes, &said, now).unwrap_err();
         assert_eq!(refused, StatementRefused::WrongSignature);
     }
-    // Somebody else's chain in front.
+    // The chain of another signer.
     let mut stolen = said.clone();
     stolen.chain = judge.sign("test claim", b"fp=1").unwrap().chain;
     let refused = judge
@@ -614,7 +614,7 @@ async fn a_statement_is_worth_its_signer_its_context_and_its_bytes() {
             .verify_signed("test claim", b"fp=1", &long, now)
             .is_err()
     );
-    // Revoked: what it signed before counts no more either.
+    // After a revocation, earlier statements of the signer are rejected too.
     let revoking = bundle(1, &ours, &[(&agent.identity(), ahead(1))]);
     judge
         .apply_bundle(&revoking.sign([&ours]).unwrap())

@@ -13,7 +13,7 @@ fn renewal_is_at_two_thirds_give_or_take_a_twentieth_of_the_life() {
     assert!((part(1.0) - 0.7167).abs() < 0.001, "{}", part(1.0));
 }
 
-/// A thousand members that were issued certificates at one moment do not renew at one moment.
+/// A thousand members with certificates of the same issue time renew at different times.
 #[test]
 fn members_are_spread() {
     let mut tenths = [0; 10];
