@@ -1,37 +1,37 @@
-//! The state as it will be once everything under way is applied: what the leader judges
-//! proposals on, so that one that breaks a limit never enters the log.
+//! Foresight: the state as it will be once every command in flight is applied. The leader validates proposals on it, so
+//! that a command that exceeds a limit never enters the log.
 //!
-//! It is a copy of the state on which batches are applied before they are proposed. It holds for
-//! one term: another leader's commands are not in it.
+//! Foresight is a copy of the state, on which batches are applied before they are proposed. It is valid for one term:
+//! it does not contain another leader's commands.
 
 use crate::{member::Member, reads};
 use lattice_quorum_state::State;
 use lattice_quorum_types::{Envelope, Refusal, Revision, UnixMillis, wire::Unavailable};
 
-/// A command may be stamped at most this much ahead of the leader's clock, milliseconds. A
-/// proposer whose clock is wrong then cannot move everybody's time; that it tried is logged.
+/// Maximum lead of a command's time over the leader's clock, milliseconds. A proposer with a wrong clock then cannot
+/// advance the state time for the whole cluster. The attempt is logged.
 pub(crate) const MAX_AHEAD_MS: u64 = 30_000;
 
-/// The leader's foresight for one term.
+/// Foresight of the leader for one term.
 pub(crate) struct Ahead {
     state: State,
     term: u64,
 }
 
 impl Ahead {
-    /// Copies the state once everything of earlier terms is applied. Nothing may be under way.
+    /// Copies the state once all commands of earlier terms are applied. No command may be in flight.
     pub(crate) async fn prepare(member: &Member, term: u64) -> Result<Self, Unavailable> {
         reads::barrier(member).await?;
         let state = member.replica.copy();
         Ok(Self { state, term })
     }
 
-    /// The term it holds for.
+    /// Term for which the foresight is valid.
     pub(crate) fn term(&self) -> u64 {
         self.term
     }
 
-    /// Bounds the time a command carries.
+    /// Limits the time that a command carries.
     pub(crate) fn bound_time(&self, envelope: &mut Envelope, clock: UnixMillis) {
         let latest = clock.after(MAX_AHEAD_MS).max(self.state.now());
         if envelope.at > latest {
@@ -45,12 +45,12 @@ impl Ahead {
         }
     }
 
-    /// Judges a command on everything before it, and counts it in when it is accepted. Gives the
-    /// revision it will make.
+    /// Validates a command on the state after all earlier commands, and applies it to the copy if it is accepted.
+    /// Returns the revision that the command will create.
     pub(crate) fn admit(&mut self, envelope: &Envelope) -> Result<Revision, Refusal> {
         let index = self.state.last_index();
         let applied = self.state.apply(index, envelope);
-        // The member's own state makes them too, and keeps them.
+        // The member's own state seals the same segments, and stores them.
         drop(self.state.take_sealed());
         applied.map(|applied| applied.revision)
     }

@@ -1,4 +1,4 @@
-//! One member: bound first, started once the addresses of all are known, stopped within a bound.
+//! Quorum member: bound first, started once the addresses of all members are available, stopped within a time limit.
 
 use crate::{
     StartError,
@@ -38,22 +38,22 @@ use std::{collections::BTreeMap, fmt, future::Future, net::SocketAddr, sync::Arc
 use tokio::time::timeout;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-/// Between two heartbeats. openraft also gives one replication call this long.
+/// Heartbeat interval. Also openraft's timeout of one replication call.
 const HEARTBEAT_MS: u64 = 100;
-/// First election window. The gate decides *whether* an election may be held; the windows only
-/// keep two members from holding one at the same moment.
+/// Start of the first election window. The gate decides *whether* a member may hold an election. The windows only
+/// prevent two members from holding one at the same moment.
 const ELECTION_MIN_MS: u64 = 150;
-/// A member's window.
+/// Length of a member's election window.
 const WINDOW_MS: u64 = 50;
-/// From one member's window to the next one's: longer than a window and a vote.
+/// Interval between the election windows of two members: longer than a window and a vote.
 const WINDOW_STEP_MS: u64 = 100;
-/// Entries kept below a snapshot, for members that are a little behind.
+/// Log entries kept before a snapshot, for members that are slightly behind.
 const KEPT_ENTRIES: u64 = 1000;
-/// Longest each step of a stop may take.
+/// Longest duration of each step of a stop.
 const STOP_STEP: Duration = Duration::from_secs(3);
 
-/// One quorum member in this process. It must be stopped with [`App::stop`]; dropping it leaves
-/// its tasks running until the runtime ends.
+/// One quorum member in this process. Stop it with [`App::stop`]; after a plain drop its tasks run until the runtime
+/// ends.
 pub struct App {
     settings: Settings,
     ground: Ground,
@@ -84,15 +84,15 @@ impl fmt::Debug for App {
 }
 
 impl App {
-    /// Opens the data directory and the socket. Nothing is served before [`App::start`].
+    /// Opens the data directory and the socket. The member serves nothing before [`App::start`].
     ///
     /// # Errors
-    /// When the data directory, the credentials or the port cannot be used.
+    /// The data directory, the credentials or the port cannot be used.
     pub async fn bind(settings: Settings, edges: Edges) -> Result<Self, StartError> {
         Self::bind_on(Ground::default(), settings, edges).await
     }
 
-    /// [`App::bind`] on other ground than the host's.
+    /// As [`App::bind`], with another [`Ground`] than the host's.
     ///
     /// # Errors
     /// As [`App::bind`].
@@ -122,7 +122,7 @@ impl App {
         if let Some(folder) = settings.credentials.as_deref()
             && let Err(error) = mesh.keep_trust_in(folder)
         {
-            // The quorum's own state has it too.
+            // Not fatal: the replicated state also contains the trust.
             tracing::warn!(%error, "trust bundles cannot be saved; `credentials` must be writable");
         }
         let authorities = Authorities::new(edges.authority.iter().cloned().collect());
@@ -138,12 +138,12 @@ impl App {
         })
     }
 
-    /// Where it listens, with the real port.
+    /// Address of the mesh socket, with the actual port.
     pub fn addr(&self) -> SocketAddr {
         self.mesh.local_addr()
     }
 
-    /// Its mesh endpoint, for new credentials and for looking at connections.
+    /// Mesh endpoint of this member, for new credentials and for inspecting connections.
     pub fn mesh(&self) -> &Mesh {
         &self.mesh
     }
@@ -151,29 +151,27 @@ impl App {
     /// Puts new credentials of the same member in force, without a restart.
     ///
     /// # Errors
-    /// When they are another process's, or cannot be used. The old ones stay.
+    /// The credentials are another process's, or cannot be used. The old ones stay in force.
     pub fn renew(&self, credentials: Credentials) -> Result<(), StartError> {
         check_identity(&self.settings, credentials.identity())?;
         Ok(self.mesh.rotate(credentials)?)
     }
 
-    /// Holds these issuing keys from now on, instead of those it held. Which of them issues is said
-    /// by the replicated state.
+    /// Replaces the issuing keys that this member holds. The replicated state decides which of them issues.
     pub fn hold(&self, authorities: Vec<Arc<Authority>>) {
         self.authorities.set(authorities);
     }
 
-    /// How this member's own certificate stands; `None` before it was started.
+    /// State of this member's own certificate; `None` before [`App::start`].
     pub fn certificate(&self) -> Option<RenewalState> {
         self.running.as_ref().map(|r| r.renewal.state())
     }
 
-    /// Joins the others. At the very first start `members` found the quorum, and must be the same
-    /// everywhere; later their addresses win over those that were committed. An empty list stands
-    /// for [`Settings::members`].
+    /// Joins the other members. At the first start `members` founds the quorum, and must be equal on all members. Later
+    /// their addresses take precedence over the committed ones. An empty list stands for [`Settings::members`].
     ///
     /// # Errors
-    /// When this member is not among them, or Raft does not start.
+    /// This member is not listed, or Raft does not start.
     pub async fn start(&mut self, members: Vec<(VoterId, SocketAddr)>) -> Result<(), StartError> {
         let id = self.settings.id;
         let members: BTreeMap<_, _> = if members.is_empty() {
@@ -287,7 +285,7 @@ impl App {
             Some(offset) => (offset.min(WINDOW_MS - 1), 1),
         };
         let window = window + ELECTION_MIN_MS + rank * WINDOW_STEP_MS;
-        // Not all at the same entry: a snapshot takes disk and processor from the writes.
+        // Members take snapshots at different entries: a snapshot competes with writes for disk and processor.
         let snapshot_every = self.settings.snapshot_every * (8 + rank) / 8;
         let config = openraft::Config {
             cluster_name: self.settings.cluster.clone(),
@@ -300,7 +298,7 @@ impl App {
             max_in_snapshot_log_to_keep: KEPT_ENTRIES.min(self.settings.snapshot_every / 2),
             purge_batch_size: 64,
             install_snapshot_timeout: 120_000,
-            // The gate alone allows elections.
+            // Only the gate allows elections.
             enable_elect: false,
             ..openraft::Config::default()
         };
@@ -346,29 +344,28 @@ impl App {
         }
     }
 
-    /// This member's account of itself; `None` before it was started.
+    /// Status of this member; `None` before [`App::start`].
     pub fn status(&self) -> Option<MemberStatus> {
         self.running.as_ref().map(|r| r.member.status())
     }
 
-    /// The same in full; `None` before it was started.
+    /// Full report of this member; `None` before [`App::start`].
     pub fn account(&self) -> Option<MemberAccount> {
         let running = self.running.as_ref()?;
         Some(overview::account(&running.member))
     }
 
-    /// blake3 over the whole applied state: equal on all members at the same position.
+    /// blake3 digest of the whole applied state: equal on all members at the same position.
     pub fn state_digest(&self) -> [u8; 32] {
         self.replica.digest()
     }
 
-    /// The applied state with the log position it was applied up to. For checks: what it shows may
-    /// be behind.
+    /// Calls `at` with the applied state and the index of the last applied entry. For checks: the state may be behind.
     pub fn look<T>(&self, at: impl FnOnce(u64, &lattice_quorum_state::State) -> T) -> T {
         self.replica.look(at)
     }
 
-    /// Resolves when this member cannot go on, with the reason: its disk failed.
+    /// Resolves with the reason when this member cannot continue, for example after a disk failure.
     pub async fn failed(&self) -> String {
         let Some(running) = &self.running else {
             return std::future::pending().await;
@@ -385,7 +382,7 @@ impl App {
         reason.unwrap_or_else(|| "the consensus engine has stopped".to_owned())
     }
 
-    /// Ends everything, within about ten seconds. What was acknowledged is on disk already.
+    /// Stops the member within about ten seconds. Acknowledged commands are on disk already.
     pub async fn stop(self) {
         let id = self.settings.id;
         if let Some(running) = self.running {
@@ -410,8 +407,7 @@ impl App {
 
 type Work = Box<dyn Fn() -> std::pin::Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
 
-/// Starts `work` again whenever it ends: a gate that stands still would leave elections as they
-/// were last.
+/// Restarts `work` whenever it ends.
 async fn keep(name: &'static str, work: Work) {
     loop {
         let run = tokio_util::task::AbortOnDropHandle::new(tokio::spawn(work()));

@@ -1,14 +1,14 @@
-//! The issuing keys this member holds. Which of them issues is said by the replicated state; the
-//! keys themselves stay in this process and in the folder they were read from.
+//! Issuing keys of this member. The replicated state decides which of them issues. The keys stay in this process and in
+//! their folder.
 
 use lattice_mesh::{Authority, CaError};
 use std::{fmt, path::Path, sync::Arc};
 use tokio::sync::watch;
 
-/// File of an authority's certificate in its folder.
+/// File name of an authority's certificate.
 const CERT_FILE: &str = "ca.pem";
 
-/// Issuing keys, which may become others while the member runs. Clones share them.
+/// Issuing keys, replaceable while the member runs. Clones share them.
 #[derive(Clone)]
 pub(crate) struct Authorities(watch::Sender<Vec<Arc<Authority>>>);
 
@@ -22,30 +22,30 @@ impl Authorities {
     pub(crate) fn new(held: Vec<Arc<Authority>>) -> Self {
         Self(watch::Sender::new(held))
     }
-    /// Holds these from now on.
+    /// Replaces the keys.
     pub(crate) fn set(&self, held: Vec<Arc<Authority>>) {
         self.0.send_replace(held);
     }
-    /// All of them.
+    /// All keys.
     pub(crate) fn all(&self) -> Vec<Arc<Authority>> {
         self.0.borrow().clone()
     }
-    /// The one with this pin.
+    /// Key with this pin.
     pub(crate) fn with_pin(&self, pin: &str) -> Option<Arc<Authority>> {
         let held = self.0.borrow();
         held.iter().find(|a| a.pin().to_string() == pin).cloned()
     }
-    /// Every change of them.
+    /// Subscribes to the keys and their changes.
     pub(crate) fn watch(&self) -> watch::Receiver<Vec<Arc<Authority>>> {
         self.0.subscribe()
     }
 }
 
-/// Reads the authority in `folder` (`ca.pem` and `ca.key`), and those in folders directly below
-/// it: for a rotation the next one is put beside the present one.
+/// Loads the authority in `folder` (`ca.pem` and `ca.key`), and those in its direct subfolders. A rotation places the
+/// next authority in such a subfolder.
 ///
 /// # Errors
-/// When there is none, or one of them cannot be used.
+/// No authority exists, or one of them cannot be used.
 pub fn load_authorities(folder: &Path) -> Result<Vec<Arc<Authority>>, CaError> {
     let unreadable = |source| CaError::File {
         path: folder.to_owned(),
@@ -60,7 +60,7 @@ pub fn load_authorities(folder: &Path) -> Result<Vec<Arc<Authority>>, CaError> {
     }
     below.sort();
     let mut held = Vec::new();
-    // Also when nothing is there at all: the error says which file is missing.
+    // Also when no authority exists: the error then names the missing file.
     if folder.join(CERT_FILE).exists() || below.is_empty() {
         held.push(Arc::new(Authority::load(folder)?));
     }

@@ -1,5 +1,5 @@
-//! A backup: the state at one revision, behind a read barrier, while work goes on. The file is
-//! described in `lattice_quorum_types::backup`; no key is in it.
+//! Backup: the state at one revision, taken behind a read barrier, without interrupting the service.
+//! `lattice_quorum_types::backup` describes the file, which contains no key.
 
 use crate::{checkpoint::Signer, replica::Captured, segments, service::Service};
 use bytes::Bytes;
@@ -13,12 +13,12 @@ use lattice_quorum_types::{
     membership::{GetBackup, Incarnation},
 };
 
-/// Bytes of a backup in one item.
+/// Bytes of a backup in one stream item.
 const PIECE_BYTES: usize = 1 << 20;
-/// The part that the state is. The others are the segments that it names, by their names.
+/// Name of the part that holds the state. The other parts are the segments that the state lists, under their names.
 pub(crate) const STATE: &str = "state";
 
-/// Who writes it, and when.
+/// Member that writes the backup, and the time.
 struct Writer {
     cluster: String,
     incarnation: Incarnation,
@@ -26,16 +26,16 @@ struct Writer {
     at: UnixMillis,
 }
 
-/// Makes a backup, writes that down, and sends it.
+/// Takes a backup, records it in the audit log, and sends it.
 pub(crate) async fn send(
     service: &Service,
     request: &GetBackup,
     items: ItemSender<Bytes>,
 ) -> Result<(), Failed> {
     let member = &service.member;
-    // Whatever was acknowledged before the request is in it.
+    // Includes every command that was acknowledged before the request.
     service.reads.barrier().await.map_err(Failed::new)?;
-    // A backup without it is better than none.
+    // A backup without a current signed audit head is better than none.
     if let Err(error) = Signer::of(service).sign().await {
         tracing::warn!(%error, "the audit in the backup is not signed up to its end");
     }
@@ -56,7 +56,7 @@ pub(crate) async fn send(
     let envelope = Envelope {
         schema: SCHEMA,
         principal: request.by.clone(),
-        // Another try makes another backup.
+        // A retry takes another backup, so its key differs.
         key: Some(format!(
             "{}/{}",
             request.key,

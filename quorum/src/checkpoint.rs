@@ -1,8 +1,8 @@
-//! Signing the audit: the leader signs how far the chain has come and brings that into the log, now
-//! and then by itself, and at once before an export or a backup. See `../0008-audit-checkpoints.md`.
+//! Signed audit heads (in the code: checkpoints): the leader signs the end of the audit chain and commits the signature
+//! to the log. It does so at intervals, and at once before an export or a backup. See `../0008-audit-checkpoints.md`.
 //!
-//! Who takes over looks at the state: what is signed is an entry like any other. So nothing is
-//! remembered here, and a change of leader neither repeats nor loses one.
+//! A signed head is a log entry like any other. A new leader finds it in the state, and this module keeps no memory of
+//! its own. A change of leader therefore neither repeats nor loses a signed head.
 
 use crate::{
     issuer::MEMBERS, member::Member, proposals::Proposals, reads::Reads, service::Service,
@@ -19,17 +19,17 @@ use lattice_quorum_types::{
 use rustls_pki_types::CertificateDer;
 use std::{sync::Arc, time::Duration};
 
-/// Between two looks.
+/// Interval between two checks.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Between two tries where signing fails: it says so each time.
+/// Wait after a failed signature. Each failure is logged.
 const RETRY: Duration = Duration::from_secs(30);
 
-/// How often the audit is signed without being asked.
+/// Intervals of the automatic signed audit heads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CheckpointSettings {
-    /// After so many entries.
+    /// Number of uncovered entries after which the audit is signed.
     pub entries: u64,
-    /// When the first that is not covered is so old.
+    /// Age of the first uncovered entry after which the audit is signed.
     pub after: Duration,
 }
 
@@ -42,13 +42,13 @@ impl Default for CheckpointSettings {
     }
 }
 
-/// Why the audit was not signed.
+/// Reason why the audit was not signed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NotSigned {
-    /// Nobody can, at present.
+    /// No member can sign at present.
     #[error(transparent)]
     Unavailable(#[from] Unavailable),
-    /// This member cannot: in words.
+    /// This member cannot sign; reason in words.
     #[error("the audit is not signed: {0}")]
     Refused(String),
 }
@@ -58,12 +58,12 @@ pub(crate) struct Signer {
     pub(crate) cluster: String,
     pub(crate) member: Arc<Member>,
     pub(crate) proposals: Proposals,
-    /// It holds the handlers, which must not hold it.
+    /// Weak, because the endpoint holds the handlers that hold this signer.
     pub(crate) mesh: WeakMesh,
 }
 
 impl Signer {
-    /// Of a member that serves.
+    /// Creates the signer of a serving member.
     pub(crate) fn of(service: &Service) -> Self {
         Self {
             cluster: service.member.lineage.cluster().to_owned(),
@@ -73,8 +73,8 @@ impl Signer {
         }
     }
 
-    /// Signs the audit as far as it reaches here, unless that is done already. Returns where it ends
-    /// afterwards. Linearizable only behind a barrier of the caller's.
+    /// Signs the audit up to the last entry of this member, unless it is signed already. Returns the audit head
+    /// afterwards. The result is linearizable only behind the caller's own read barrier.
     pub(crate) async fn sign(&self) -> Result<AuditHead, NotSigned> {
         let head = self.member.replica.audit_head();
         if head.unsigned_since.is_none() {
@@ -104,7 +104,7 @@ impl Signer {
         }
     }
 
-    /// The same for who asks from outside: behind everything that was answered before.
+    /// As [`Signer::sign`] for an external request: behind a read barrier.
     pub(crate) async fn sign_behind(
         &self,
         reads: &Reads,
@@ -117,7 +117,7 @@ impl Signer {
         }
     }
 
-    /// State time as the command will have it.
+    /// Returns the state time that the command will have.
     fn time(&self) -> UnixMillis {
         let (clock, state) = (self.member.clock.now(), self.member.replica.now());
         match state {
@@ -126,7 +126,7 @@ impl Signer {
         }
     }
 
-    /// The checkpoint, verified as others will: what does not hold never enters the log.
+    /// Creates the signed head and verifies it as other members will: an invalid one never enters the log.
     fn made(&self, mesh: &Mesh, head: &AuditHead, at: UnixMillis) -> Result<Checkpoint, NotSigned> {
         let refused = |error: &dyn std::fmt::Display| NotSigned::Refused(error.to_string());
         let of = CheckpointOf {
@@ -144,7 +144,7 @@ impl Signer {
         if signer.role() != Role::Quorum || signer.cluster() != self.cluster {
             return Err(refused(&format!("{signer} is no member of this quorum")));
         }
-        // The authority goes along: who verifies it later needs to know its pin alone.
+        // The authority's certificate is included: a later verifier only needs its pin.
         let trust = self.member.replica.trust();
         let by = |authority: &Authority| {
             let certificate = CertificateDer::from(&authority.certificate[..]);
@@ -176,7 +176,7 @@ impl Signer {
     }
 }
 
-/// Signs for as long as this member runs, whenever it leads and it is due.
+/// Signs the audit whenever this member leads and a signed head is due.
 pub(crate) async fn run(signer: Arc<Signer>, settings: CheckpointSettings) {
     loop {
         tokio::time::sleep(LOOK_EVERY).await;

@@ -1,6 +1,7 @@
-//! Nodes' claims before they enter the log: that each was signed by the node it speaks of. That
-//! rests on certificates, the trust bundle and the clock of now, so it is no matter for `apply`;
-//! in the log a claim is taken for what it says, as the principal is. See `../0005-claims.md`.
+//! Attestations (in the code: claims) of nodes, verified before their command enters the log: the node that an
+//! attestation describes must have signed it. Verification depends on certificates, the trust bundle and the current
+//! time, so `apply` cannot do it. In the log an attestation is accepted as stated, like the principal. See
+//! `../0005-claims.md`.
 
 use lattice_mesh::{Mesh, Role, Signed};
 use lattice_quorum_types::{
@@ -9,7 +10,7 @@ use lattice_quorum_types::{
     refusal::{ProofFault, Unproven},
 };
 
-/// Whether there is anything to verify.
+/// Returns whether the command carries attestations.
 pub(crate) fn has_claims(envelope: &Envelope) -> bool {
     matches!(
         envelope.command,
@@ -17,11 +18,11 @@ pub(crate) fn has_claims(envelope: &Envelope) -> bool {
     )
 }
 
-/// Verifies the signatures of a command's claims and takes them out: what was verified need not be
-/// kept by every member for all time.
+/// Verifies the signatures of a command's attestations and removes the signatures: members need not store verified
+/// signatures forever.
 ///
 /// # Errors
-/// Which nodes did not sign what is said in their name.
+/// The nodes with an invalid attestation signature.
 pub(crate) fn verify(
     mesh: &Mesh,
     envelope: &mut Envelope,
@@ -52,8 +53,7 @@ fn faults(mesh: &Mesh, nodes: &mut [ClaimedNode], clock: UnixMillis) -> Vec<Unpr
     faults
 }
 
-/// Whether the claim is signed by the node of which it speaks. Which node it ought to speak of is
-/// judged with the command.
+/// Checks that the node in the attestation signed it. The command decides later which node it should be.
 fn signed_by_itself(mesh: &Mesh, proof: &Proof, clock: UnixMillis) -> Result<(), String> {
     proof.check().map_err(|error| error.to_string())?;
     let signed: Signed = postcard::from_bytes(&proof.signature)

@@ -1,4 +1,4 @@
-//! The daemon's configuration as a file has it, and the checked settings it becomes.
+//! Configuration file of the daemon, and the checked settings that it produces.
 
 use crate::{checkpoint::CheckpointSettings, issuer::EnrolmentSettings, scrub::ScrubSettings};
 use lattice_config::{Check, Problems};
@@ -12,58 +12,57 @@ use std::{
     time::Duration,
 };
 
-/// The hot state of a large cluster is one reply.
+/// Longest reply, bytes: the whole live state of a large cluster is one reply.
 const MAX_REPLY_BYTES: usize = 256 << 20;
-/// A day.
+/// One day.
 const DAY: Duration = Duration::from_secs(86_400);
-/// Longest a certificate may hold: longer ones are not looked after by anybody.
+/// Longest certificate lifetime: certificates with a longer one tend to be left without supervision.
 const MAX_LIFETIME: Duration = DAY.saturating_mul(825);
-/// Shortest: a third of it is all the time there is for the renewal.
+/// Shortest certificate lifetime: renewal must succeed within a third of it.
 const MIN_LIFETIME: Duration = Duration::from_secs(30);
-/// Entries between two checkpoints of the audit: what is behind the last one is not proven yet.
+/// Range of `checkpoint_entries`: entries after the last signed audit head are not proven yet.
 const CHECKPOINT_ENTRIES: std::ops::RangeInclusive<u64> = 1..=1000;
-/// The same in time.
+/// Range of `checkpoint_after`.
 const CHECKPOINT_AFTER: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=DAY;
 
-/// The configuration file.
+/// Configuration file of a quorum member.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Config {
-    /// The cluster's name, as in every certificate.
+    /// Name of the cluster, as in every certificate.
     pub cluster: String,
-    /// This member's number, from 1; its certificate is `spiffe://<cluster>/quorum/<id>`.
+    /// Number of this member, from 1; its certificate is `spiffe://<cluster>/quorum/<id>`.
     pub id: VoterId,
-    /// UDP address to listen on.
+    /// UDP address to listen on, `ip:port`.
     pub listen: String,
-    /// Where log and snapshots are kept.
+    /// Directory of log, snapshots and segments.
     pub data_dir: PathBuf,
     /// Folder with `identity.pem`, `identity.key` and `roots.pem`.
     pub credentials: PathBuf,
-    /// All members, this one included. They found the quorum at the first start; later only the
-    /// addresses count.
+    /// All members, including this one. At the first start they found the quorum; later only their addresses apply.
     pub members: Vec<MemberConfig>,
-    /// This member joins a quorum that exists (`lattice admin quorum add`) and founds nothing.
+    /// Whether this member joins an existing quorum (`lattice admin quorum add`) instead of founding one.
     #[serde(default)]
     pub join: bool,
     /// Enrolment of other processes.
     #[serde(default)]
     pub enrolment: EnrolmentConfig,
-    /// How often the audit is signed without being asked.
+    /// Intervals of the automatic signed audit heads.
     #[serde(default)]
     pub audit: AuditConfig,
-    /// Log entries between two snapshots.
+    /// Log entries between two snapshots, at least 100.
     #[serde(default = "default_snapshot_every")]
     pub snapshot_every: u64,
-    /// What is logged, e.g. `info` or `info,lattice_mesh=debug`.
+    /// Log filter, such as `info` or `info,lattice_mesh=debug`.
     #[serde(default = "default_log")]
     pub log: String,
 }
 
-/// One member.
+/// Entry of the list of members.
 #[derive(Debug, Clone, Deserialize)]
 pub struct MemberConfig {
-    /// Its number.
+    /// Number of the member.
     pub id: VoterId,
-    /// Its mesh address, `ip:port`.
+    /// Mesh address of the member, `ip:port`.
     pub addr: String,
 }
 
@@ -71,28 +70,28 @@ pub struct MemberConfig {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(default)]
 pub struct EnrolmentConfig {
-    /// Folder with `ca.pem` and `ca.key`, and, for a rotation, folders in it with those of further
-    /// authorities. Without it this member issues nothing.
+    /// Folder with `ca.pem` and `ca.key`. During a rotation, its subfolders contain those of further authorities.
+    /// Without a folder this member issues no certificates.
     pub authority: Option<PathBuf>,
-    /// How long certificates hold, e.g. `30d`, `12h`, `10m`, `90s`. Everybody renews at 2/3 of it.
+    /// Certificate lifetime, such as `30d`, `12h`, `10m` or `90s`. Members renew at 2/3 of it.
     pub lifetime: Option<String>,
-    /// Gossip cell of agents that no cell names.
+    /// Gossip cell of agents that no cell lists.
     pub default_cell: String,
     /// Gossip cells and their nodes.
     pub cells: Vec<CellConfig>,
-    /// Enrolments one address may make at once.
+    /// Burst of enrolments per source address.
     pub burst: u32,
-    /// Enrolments one address may make in the long run.
+    /// Sustained enrolments per second and source address.
     pub per_second: f64,
 }
 
-/// How often the audit is signed without being asked. The leader's settings hold.
+/// Intervals of the automatic signed audit heads. The leader's settings apply.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(default)]
 pub struct AuditConfig {
-    /// After so many entries that are not covered.
+    /// Number of uncovered entries after which the audit is signed, 1 to 1000.
     pub checkpoint_entries: u64,
-    /// Where the first entry that is not covered is so old, e.g. `10m`.
+    /// Age of the first uncovered entry after which the audit is signed, such as `10m`; 1s to 1d.
     pub checkpoint_after: String,
 }
 
@@ -129,12 +128,12 @@ impl AuditConfig {
     }
 }
 
-/// One gossip cell.
+/// Gossip cell.
 #[derive(Debug, Clone, Deserialize)]
 pub struct CellConfig {
-    /// Its name.
+    /// Name of the cell.
     pub name: String,
-    /// Its nodes, as a hostlist.
+    /// Nodes of the cell, as a hostlist.
     pub nodes: String,
 }
 
@@ -218,7 +217,7 @@ impl Config {
         }
     }
 
-    /// The settings of a configuration that was checked.
+    /// Converts a checked configuration into settings. Returns `None` if the configuration is not valid.
     pub fn settings(&self) -> Option<Settings> {
         let members: Option<BTreeMap<_, _>> = self
             .members
@@ -250,7 +249,7 @@ impl Config {
     }
 }
 
-/// A whole number with its unit: `30s`, `10m`, `12h`, `30d`.
+/// Parses an integer with its unit: `30s`, `10m`, `12h`, `30d`.
 fn duration(text: &str) -> Option<Duration> {
     let unit = match text.chars().last()? {
         's' => Duration::from_secs(1),
@@ -265,7 +264,7 @@ fn duration(text: &str) -> Option<Duration> {
 }
 
 impl EnrolmentConfig {
-    /// How long certificates hold; `None` when what is configured is not a lifetime.
+    /// Certificate lifetime; `None` if the configured value is not valid.
     fn lifetime(&self) -> Option<Duration> {
         let lifetime = match &self.lifetime {
             None => EnrolmentSettings::default().lifetime,
@@ -316,35 +315,35 @@ impl EnrolmentConfig {
 /// Checked settings of one member.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// The cluster's name.
+    /// Name of the cluster.
     pub cluster: String,
-    /// This member's number.
+    /// Number of this member.
     pub id: VoterId,
-    /// UDP address to listen on; port 0 takes any.
+    /// UDP address to listen on; port 0 selects a free port.
     pub listen: SocketAddr,
-    /// Where log and snapshots are kept.
+    /// Directory of log, snapshots and segments.
     pub data_dir: PathBuf,
     /// All members; see [`crate::App::start`].
     pub members: BTreeMap<VoterId, SocketAddr>,
-    /// It joins a quorum that exists, and founds nothing.
+    /// Whether this member joins an existing quorum instead of founding one.
     pub join: bool,
     /// Log entries between two snapshots.
     pub snapshot_every: u64,
-    /// Folder of this member's identity: renewed certificates and trust bundles are saved there.
-    /// `None` keeps them in memory alone.
+    /// Folder of this member's identity, where renewed certificates and trust bundles are saved. `None` keeps them in
+    /// memory only.
     pub credentials: Option<PathBuf>,
-    /// What the enrolled get.
+    /// Settings of issued certificates.
     pub enrolment: EnrolmentSettings,
-    /// How often the audit is signed without being asked.
+    /// Intervals of the automatic signed audit heads.
     pub checkpoints: CheckpointSettings,
-    /// How often segments are read of themselves; `None`: only when they are asked for.
+    /// Pace of the segment scrubber; `None` reads segments only when a query needs them.
     pub scrub: Option<ScrubSettings>,
-    /// Limits and deadlines of the mesh endpoint. Its clock is replaced by that of the edges.
+    /// Limits and deadlines of the mesh endpoint. [`crate::Edges::clock`] replaces its clock.
     pub mesh: MeshConfig,
 }
 
 impl Settings {
-    /// Settings with defaults for the rest.
+    /// Creates settings with defaults for the remaining fields.
     pub fn new(cluster: &str, id: VoterId, listen: SocketAddr, data_dir: PathBuf) -> Self {
         let mesh = MeshConfig {
             max_request_bytes: MAX_REQUEST_BYTES,

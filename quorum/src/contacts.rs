@@ -1,4 +1,4 @@
-//! When each other member last answered this one, and why the last call to it failed.
+//! Reachability of the other members: time of the last answer, and error of the last call.
 
 use crate::heard::Heard;
 use lattice_mesh::CallError;
@@ -7,30 +7,30 @@ use parking_lot::Mutex;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::time::Instant;
 
-/// Who answered a call within this time is reached. Heartbeats go out ten times a second.
+/// A member that answered a call within this time counts as reached. Heartbeats are sent ten times a second.
 const RECENTLY: Duration = Duration::from_millis(1500);
 
-/// A leader that no majority answers speaks once in this time. In between the others hear nobody, and
-/// elect somebody if they can: that its words arrive is no use if no answer does.
+/// Interval between the transmissions of a leader without an answering majority. In between, the others receive no
+/// heartbeat and can elect another leader. Heartbeats are useless while the answers do not arrive.
 const ALONE_EVERY: Duration = Duration::from_secs(2);
-/// And for so long: a call to each, and a repeat.
+/// Length of each transmission: a call to every member, and a retry.
 const ALONE_FOR: Duration = Duration::from_millis(150);
 
-/// What is known of the way to one member.
+/// Reachability of one member.
 #[derive(Debug)]
 pub(crate) struct Contact {
     heard: Heard,
     fault: Mutex<Option<String>>,
 }
 
-/// What changed with a call.
+/// Change of reachability by a call.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum News {
-    /// It answered before and does not now, or fails in another way.
+    /// The member stopped answering, or reports another failure.
     Lost,
-    /// It answers again.
+    /// The member answers again.
     Back,
-    /// Nothing.
+    /// No change.
     None,
 }
 
@@ -44,7 +44,7 @@ impl Default for Contact {
 }
 
 impl Contact {
-    /// Notes how a call ended, and says what is new about it.
+    /// Records the outcome of a call and returns the change.
     pub(crate) fn note(&self, error: Option<&CallError>) -> News {
         let mut fault = self.fault.lock();
         let Some(error) = error else {
@@ -54,7 +54,7 @@ impl Contact {
                 None => News::None,
             };
         };
-        // What a member says of itself is worth another line; how the network fails is not.
+        // A failure that the peer itself reports deserves another log line; a network failure does not.
         let says = |text: &str| text.starts_with("the peer failed");
         let text = error.to_string();
         let is_news = fault
@@ -67,60 +67,60 @@ impl Contact {
         }
     }
 
-    /// Why the last call failed; `None` when it did not.
+    /// Error of the last call; `None` if it succeeded.
     pub(crate) fn fault(&self) -> Option<String> {
         self.fault.lock().clone()
     }
 
-    /// Milliseconds since it last answered.
+    /// Milliseconds since the member last answered.
     pub(crate) fn heard_ms(&self) -> Option<u64> {
         self.heard.millis()
     }
 
-    /// Whether it answered a moment ago.
+    /// Returns whether the member answered recently.
     pub(crate) fn is_recent(&self) -> bool {
         !self.heard.silent_for(RECENTLY)
     }
 }
 
-/// All members that were called. Clones share it.
+/// Reachability of all members that were called. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Contacts(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
     known: Mutex<BTreeMap<VoterId, Arc<Contact>>>,
-    /// Since when this member leads and no majority answers.
+    /// Time since which this member leads without an answering majority.
     alone: Mutex<Option<Instant>>,
 }
 
 impl Contacts {
-    /// The way to one of them.
+    /// Returns the reachability of one member.
     pub(crate) fn of(&self, id: VoterId) -> Arc<Contact> {
         self.0.known.lock().entry(id).or_default().clone()
     }
 
-    /// Notes whether this member leads and no majority answers it.
+    /// Records whether this member leads without an answering majority.
     pub(crate) fn set_alone(&self, alone: bool) {
         let mut since = self.0.alone.lock();
         *since = alone.then(|| since.unwrap_or_else(Instant::now));
     }
 
-    /// Somebody was heard: a leader that is alone speaks at once.
+    /// Restarts the transmission interval of an isolated leader, after a call from another member.
     pub(crate) fn speak(&self) {
         if let Some(since) = self.0.alone.lock().as_mut() {
             *since = Instant::now();
         }
     }
 
-    /// Whether a leader may speak now.
+    /// Returns whether a leader may transmit now.
     pub(crate) fn may_speak(&self) -> bool {
         let since = *self.0.alone.lock();
         since.is_none_or(|since| is_turn(since.elapsed()))
     }
 }
 
-/// Whether a leader speaks that was alone for so long.
+/// Returns whether a leader that has been isolated for `alone` transmits.
 fn is_turn(alone: Duration) -> bool {
     alone.as_millis() % ALONE_EVERY.as_millis() < ALONE_FOR.as_millis()
 }

@@ -1,17 +1,17 @@
-//! What a member takes from outside.
+//! External dependencies of a member: credentials, issuing key and clock.
 
 use crate::{Config, Settings, StartError, load_authorities};
 use lattice_mesh::{Authority, Clock, Credentials, Identity, Role, SystemClock};
 use std::{fmt, sync::Arc};
 
-/// What a member takes from outside; tests and the demonstration replace it.
+/// External dependencies of a member; tests and the demonstration replace them.
 pub struct Edges {
     /// Certificate `spiffe://<cluster>/quorum/<id>` and its key.
     pub credentials: Credentials,
-    /// The issuing key; more are told with [`crate::App::hold`]. Without it this member issues
-    /// nothing, and who asks it goes on to another.
+    /// Issuing key at the start; [`crate::App::hold`] replaces it by any number of keys. A member without a key issues
+    /// nothing, and requesting processes turn to another member.
     pub authority: Option<Arc<Authority>>,
-    /// What time it is.
+    /// Clock.
     pub clock: Arc<dyn Clock>,
 }
 
@@ -22,10 +22,10 @@ impl fmt::Debug for Edges {
 }
 
 impl Edges {
-    /// What the configuration names, and the host's clock.
+    /// Loads the files that the configuration names, and uses the host's clock.
     ///
     /// # Errors
-    /// When a file is missing or cannot be used.
+    /// A file is missing or cannot be used.
     pub fn from_config(config: &Config) -> Result<Self, StartError> {
         Ok(Self {
             credentials: Credentials::load(&config.credentials)?,
@@ -34,25 +34,25 @@ impl Edges {
         })
     }
 
-    /// Whether these are the edges of the member that the settings describe.
+    /// Checks that the credentials belong to the member that the settings describe.
     ///
     /// # Errors
-    /// When the certificate is another process's.
+    /// The certificate is another process's.
     pub fn check(&self, settings: &Settings) -> Result<(), StartError> {
         check_identity(settings, self.credentials.identity())
     }
 }
 
-/// All issuing keys that the configuration names, the first one first.
+/// Loads all issuing keys that the configuration names, the present authority first.
 ///
 /// # Errors
-/// When one of them cannot be used.
+/// One of the keys cannot be used.
 pub fn authorities(config: &Config) -> Result<Vec<Arc<Authority>>, StartError> {
     let folder = config.enrolment.authority.as_deref();
     Ok(folder.map_or_else(|| Ok(Vec::new()), load_authorities)?)
 }
 
-/// The certificate must be this member's.
+/// Checks that the certificate is this member's.
 pub(crate) fn check_identity(settings: &Settings, found: &Identity) -> Result<(), StartError> {
     let id = settings.id.to_string();
     if found.cluster() == settings.cluster && found.role() == Role::Quorum && found.id() == id {

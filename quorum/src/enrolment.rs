@@ -1,4 +1,4 @@
-//! Enrolment: a token is used up through the log before a certificate leaves.
+//! Enrolment: the log records that a token is used before its certificate is returned.
 
 use crate::issuer::{Issuer, NotIssued, key_of};
 use futures::{FutureExt, future::BoxFuture};
@@ -57,7 +57,8 @@ impl Enroller for Issuer {
     }
 }
 
-/// A stranger is told what it can change, and nothing of the tokens there are.
+/// Converts an error for an unenrolled process, which receives only faults that it can correct, and no information on
+/// existing tokens.
 fn refused(error: &NotIssued) -> EnrolRefused {
     tracing::info!(%error, "enrolment refused");
     match error {
@@ -68,7 +69,7 @@ fn refused(error: &NotIssued) -> EnrolRefused {
             name: name.clone(),
             needs: needs.clone(),
         },
-        // Only who has the token's secret, and all else right, comes to hear this.
+        // Returned only to a process that holds the token's secret and meets every other requirement.
         NotIssued::Refused(Refusal::TokenNetwork { from, networks }) => {
             EnrolRefused::WrongNetwork {
                 from: *from,

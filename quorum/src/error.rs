@@ -1,16 +1,16 @@
-//! Why a member does not start.
+//! Errors that prevent a member from starting.
 
 use crate::store::OpenError;
 use lattice_mesh::{CaError, CredentialsError, MeshError};
 use lattice_quorum_types::VoterId;
 
-/// Why a member does not start. What is on disk is as it was before.
+/// Reason why a member does not start. Existing data on disk is unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The data directory cannot be used: a newer format, damage, another process or owner.
+    /// The data directory cannot be used: another format, damage, or another process or owner.
     #[error(transparent)]
     Data(#[from] OpenError),
-    /// The port is taken, or the socket cannot be opened.
+    /// The port is in use, or the socket cannot be opened.
     #[error(transparent)]
     Mesh(#[from] MeshError),
     /// The credentials cannot be used.
@@ -25,27 +25,27 @@ pub enum StartError {
          `cluster` or `id`"
     )]
     WrongIdentity {
-        /// As in the certificate.
+        /// Identity in the certificate.
         found: String,
-        /// As configured.
+        /// Configured identity.
         expected: String,
     },
-    /// The list of members lacks this one.
+    /// This member is not in the list of members.
     #[error("member {id} is not among the members it was started with")]
     NotAMember {
-        /// This member.
+        /// Number of this member.
         id: VoterId,
     },
     /// Raft did not start.
     #[error("the consensus engine did not start: {reason}")]
     Raft {
-        /// What it said.
+        /// Error text of Raft.
         reason: String,
     },
 }
 
 impl StartError {
-    /// Whether another socket holds an address that was to be bound.
+    /// Returns whether another socket holds the address to bind.
     pub fn is_address_in_use(&self) -> bool {
         matches!(self, StartError::Mesh(MeshError::AddressInUse { .. }))
     }

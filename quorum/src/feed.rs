@@ -1,5 +1,5 @@
-//! The watch: recent events, bounded, for readers that each keep their own place. Nobody waits
-//! for a reader; one that falls out of the kept range is told so and starts over.
+//! Watch feed: a bounded buffer of recent events, for readers with independent positions. The writer never waits for a
+//! reader. A reader that falls behind the buffer receives [`Step::Compacted`] and starts over.
 
 use lattice_quorum_types::{
     Event, Revision,
@@ -10,30 +10,30 @@ use parking_lot::{Mutex, MutexGuard};
 use std::collections::VecDeque;
 use tokio::sync::watch;
 
-/// Events kept.
+/// Maximum number of buffered events.
 pub const KEPT_EVENTS: usize = 65_536;
-/// Approximate bytes of events kept: workloads of up to 64 KiB travel in them.
+/// Approximate maximum of buffered bytes: events carry workloads of up to 64 KiB.
 const KEPT_BYTES: usize = 64 << 20;
-/// Most events in one step of a watch, beyond which it ends at the next revision.
+/// Events in one step of a watch; a step that reaches the limit ends with its current revision.
 const STEP_EVENTS: usize = 1024;
-/// About the most bytes in one step; one revision at least. The mesh takes 16 MiB in one item.
+/// Approximate bytes in one step; at least one revision. The mesh accepts 16 MiB in one item by default.
 const STEP_BYTES: usize = 2 << 20;
 
 struct Ring {
     events: VecDeque<(usize, Event)>,
     bytes: usize,
-    /// Oldest revision that can still be watched from: everything after it is in `events`.
+    /// Oldest revision that a watch can start from: `events` holds everything after it.
     oldest: Revision,
 }
 
-/// What a reader finds.
+/// Result of reading the feed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
-    /// Whole revisions, in order; the reader is now at this revision.
+    /// Complete revisions, in order, and the reader's new position.
     Events(Vec<Event>, Revision),
-    /// Nothing new.
+    /// No new events.
     Nothing,
-    /// What follows the reader's place is no longer kept.
+    /// Events after the reader's position are no longer buffered.
     Compacted(Revision),
 }
 
@@ -44,7 +44,7 @@ pub struct Feed {
 }
 
 impl Feed {
-    /// Empty, for a state at `revision`.
+    /// Creates an empty feed for a state at `revision`.
     pub fn new(revision: Revision) -> Self {
         let ring = Ring {
             events: VecDeque::new(),
@@ -61,7 +61,7 @@ impl Feed {
         self.ring.lock()
     }
 
-    /// Adds events of revisions after all those published.
+    /// Adds events. Their revisions must follow all published ones.
     pub fn publish(&self, events: impl IntoIterator<Item = Event>) {
         let mut newest = None;
         {
@@ -79,7 +79,7 @@ impl Feed {
         }
     }
 
-    /// Starts over at `revision`: the state was replaced by a snapshot.
+    /// Restarts at `revision`, after a snapshot has replaced the state.
     pub fn reset(&self, revision: Revision) {
         {
             let mut ring = self.ring();
@@ -90,12 +90,12 @@ impl Feed {
         self.newest.send_replace(revision);
     }
 
-    /// Changes whenever something is published.
+    /// Subscribes to the newest published revision.
     pub fn newest(&self) -> watch::Receiver<Revision> {
         self.newest.subscribe()
     }
 
-    /// What follows `since`.
+    /// Returns the events after `since`.
     pub fn after(&self, since: Revision) -> Step {
         let ring = self.ring();
         if since < ring.oldest {
@@ -127,7 +127,7 @@ impl Feed {
 }
 
 impl Ring {
-    /// Drops whole revisions from the front, down to the bounds.
+    /// Drops whole revisions from the front, down to the limits.
     fn shrink(&mut self) {
         while self.events.len() > KEPT_EVENTS || self.bytes > KEPT_BYTES && self.events.len() > 1 {
             let Some((bytes, event)) = self.events.pop_front() else {

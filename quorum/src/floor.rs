@@ -1,10 +1,12 @@
-//! Whom a member may follow that began without a log. It may have lost what it had promised to a later
-//! leader than the one that speaks now: with its word an old leader, cut off from the others, would
-//! have a majority, answer reads that miss what was acknowledged, and commit what contradicts it.
+//! Term floor: prevents a member that lost its log from acknowledging a stale leader.
 //!
-//! So it asks first. As many of the others as are a majority of all know of every leader that was
-//! elected until then, since each had one of them; and none is elected by this member's vote. See
-//! `../0001-consensus.md`.
+//! Such a member may have lost an acknowledgement that it gave to a later leader than the one that calls it now. With
+//! its acknowledgement, an old leader that is cut off from the others would have a majority. That leader would answer
+//! reads that miss acknowledged commands, and commit entries that contradict them.
+//!
+//! The member therefore requests the terms of the others first. A majority of all members, found among the others, has
+//! seen every leader elected until then, since each election included one of them. No leader is elected by this
+//! member's vote. See `../0001-consensus.md`.
 
 use crate::{member::Member, types::LogId};
 use futures::{StreamExt, stream::FuturesUnordered};
@@ -18,22 +20,22 @@ use lattice_quorum_types::{
 use parking_lot::Mutex;
 use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
 
-/// How long others may take to tell their term.
+/// Timeout for the term of another member.
 const ASK_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// The lowest term of a leader that this member may follow, once it is known.
+/// Lowest term of a leader that this member may follow, once established.
 #[derive(Debug, Default)]
 pub(crate) struct Floor {
     term: Mutex<Option<u64>>,
-    /// Whoever asks; one at a time.
+    /// Serialises the requests to the other members.
     asking: tokio::sync::Mutex<()>,
 }
 
-/// What others said.
+/// Result of the requests to the other members.
 struct Told {
-    /// The highest term among them.
+    /// Highest term among the answers.
     term: u64,
-    /// Whether no leader can be one that none of them knows of.
+    /// Whether the answers rule out a leader that none of the answering members has seen.
     is_enough: bool,
 }
 
@@ -43,11 +45,11 @@ impl Floor {
     }
 }
 
-/// Refuses a leader of this term if this member is blank and there is, or may be, a later one.
-/// `committed` is how far that leader says the log is committed.
+/// Rejects a leader of `term` if this member is blank and a later leader exists, or may exist. `committed` is the
+/// commit point that the leader reports.
 ///
 /// # Errors
-/// Why it is not followed.
+/// The reason for the rejection.
 pub(crate) async fn check(
     member: &Arc<Member>,
     mesh: &WeakMesh,
@@ -72,14 +74,15 @@ pub(crate) async fn check(
     let mesh = mesh
         .upgrade()
         .ok_or_else(|| Failed::new("this member stops"))?;
-    // In a task of its own: the caller's patience is shorter than a dial.
+    // A task of its own: the caller's timeout is shorter than a dial.
     let asker = member.clone();
     let told = tokio::spawn(async move { ask(&asker, &mesh).await });
     let told = told.await.map_err(Failed::new)?;
     if term < told.term {
         return Err(later(told.term));
     }
-    // The members, and that somebody leads: the quorum is being founded, perhaps without some of them.
+    // The log holds the membership and the first entry of a leader: the quorum is being founded, possibly while some
+    // members are missing.
     let is_founding = committed.is_none_or(|id| id.index <= 1);
     if told.is_enough || is_founding {
         return Ok(());
@@ -90,7 +93,7 @@ pub(crate) async fn check(
     ))
 }
 
-/// Asks the others, and remembers what is certain.
+/// Requests the status of the others, and stores the term once the answers suffice.
 async fn ask(member: &Member, mesh: &Mesh) -> Told {
     let _one = member.floor.asking.lock().await;
     if let Some(term) = member.floor.known() {
@@ -123,7 +126,7 @@ async fn ask(member: &Member, mesh: &Mesh) -> Told {
     told
 }
 
-/// What follows from answers: the members are those of the latest of them.
+/// Evaluates answers. The membership is that of the answer with the latest membership index.
 fn judge(own: VoterId, answers: &[MemberStatus]) -> Told {
     let term = answers.iter().map(|answer| answer.term).max();
     let latest = answers.iter().max_by_key(|answer| answer.membership_index);
@@ -132,7 +135,7 @@ fn judge(own: VoterId, answers: &[MemberStatus]) -> Told {
     let others = answers
         .iter()
         .filter(|answer| answer.id != own && counts(answer.id));
-    // Who is no voter has promised nothing, and its word does not count.
+    // A non-voter has acknowledged no leader, so its answer does not count.
     let is_enough = !members.is_empty() && (!counts(own) || others.count() * 2 > members.len());
     Told {
         term: term.unwrap_or_default(),

@@ -1,8 +1,8 @@
-//! The first start: writing who the members are as the first entry of the log.
+//! Founding of the quorum at its first start: writes the membership as the first entry of the log.
 //!
-//! All members may do so, since all write the same entry; they take turns so that the first
-//! election has one candidate. A member that finds another one with a history waits for the
-//! leader instead: its own data is lost or not yet there, and it must not found anything.
+//! All members may do so, because all write the same entry. They take turns, so that the first election has one
+//! candidate. A member that finds another member with a history waits for the leader instead. Its own data is lost or
+//! has not arrived yet, and it must not found a new quorum.
 
 use crate::{gate, member::Member};
 use lattice_mesh::{Expect, Mesh, Role};
@@ -14,12 +14,12 @@ use openraft::{
 use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
 use tokio::time::sleep;
 
-/// A member waits this long for each one before it in order.
+/// Wait of a member for each member before it in order.
 const TURN: Duration = Duration::from_millis(1500);
-/// How long others may take to tell their status.
+/// Timeout for the status of another member.
 const ASK_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Founds the quorum unless it is founded, or becomes so meanwhile.
+/// Founds the quorum, unless it is founded already or becomes founded meanwhile.
 pub(crate) async fn form(member: Arc<Member>, mesh: Mesh, members: BTreeMap<VoterId, SocketAddr>) {
     let rank = members.keys().take_while(|id| **id < member.id).count();
     let mut wait = gate::FIRST_LOOK + TURN * u32::try_from(rank).unwrap_or(u32::MAX);
@@ -68,7 +68,7 @@ async fn others_have_history(
             async move { peer.call(&GetMemberStatus, ASK_TIMEOUT).await }
         });
     let answers = futures::future::join_all(asked).await;
-    // The founding entry alone is no history: every member would write the same.
+    // The founding entry alone does not count as history: every member would write the same entry.
     answers
         .into_iter()
         .flatten()

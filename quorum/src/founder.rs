@@ -32,7 +32,7 @@ pub struct MemberStartError {
 }
 
 impl MemberFounder {
-    /// Members on the files and threads of the host, which do not wait for their addresses.
+    /// Creates a founder that uses the host's files and threads, and does not wait for addresses in use.
     pub fn new(authority: Arc<Authority>, lifetime: Duration) -> Self {
         Self {
             authority,
@@ -69,7 +69,7 @@ impl MemberFounder {
     /// Binds one member with a new certificate and does not start it.
     ///
     /// # Errors
-    /// When the certificate cannot be issued, or as [`App::bind`].
+    /// The certificate cannot be issued, or as [`App::bind`].
     pub async fn bind(&self, settings: Settings) -> Result<App, MemberStartError> {
         let id = settings.id;
         self.bind_in_time(settings)

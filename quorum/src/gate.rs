@@ -1,8 +1,8 @@
-//! Who may start an election. openraft 0.9 has no pre-vote: a member that was cut off and comes
-//! back would depose the leader with its higher term, at every return. So a member may campaign
-//! only while a majority, itself included, says that it has heard no leader for a while and that
-//! the candidate's log is no shorter than its own: the rest would cost a term and win nothing. A
-//! leader says so when no majority has acknowledged it.
+//! Election gate: decides when this member may start an election. Version 0.9 of openraft has no pre-vote: a member
+//! that was cut off would depose the leader with its higher term at every return. A member may therefore campaign only
+//! with the agreement of a majority, itself included. A member agrees if it has received no heartbeat for a while, and
+//! the candidate's log is no shorter than its own. Any other election would cost a term and win nothing. A leader also
+//! agrees when no majority has acknowledged it.
 
 use crate::{member::Member, raft_rpc::MayCampaign, types::LogId};
 use futures::{StreamExt, stream::FuturesUnordered};
@@ -11,20 +11,20 @@ use lattice_quorum_types::VoterId;
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use tokio::time::Instant;
 
-/// Without a word from a leader for this long, there is none. Five heartbeats, so that a slow
-/// disk or a busy machine does not look like a death.
+/// Silence after which the leader counts as lost. Five heartbeats, so that a slow disk or a busy machine does not look
+/// like a failure.
 pub(crate) const SILENCE: Duration = Duration::from_millis(500);
-/// Between two looks.
+/// Interval between two checks.
 const PERIOD: Duration = Duration::from_millis(40);
-/// Before the first look. Members that are started together are dialled once they listen: a dial
-/// that comes too soon is repeated only after a second.
+/// Delay of the first check. Members that start together are dialled once they listen: a premature dial is repeated
+/// only after a second.
 pub(crate) const FIRST_LOOK: Duration = Duration::from_millis(150);
-/// How long others may take to say what they heard.
+/// Timeout for the answers of other members.
 const ASK_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// Whether this member has reason to believe that nobody leads.
+/// Returns whether this member has reason to assume that the cluster has no leader.
 pub(crate) fn is_silent(member: &Member) -> bool {
-    // Who is no member any more hears no leader, and is right about it.
+    // A removed member receives no heartbeats; its silence is no evidence.
     if member.is_removed() {
         return false;
     }
@@ -36,17 +36,17 @@ pub(crate) fn is_silent(member: &Member) -> bool {
     member.heard.silent_for(SILENCE)
 }
 
-/// Whether this member would vote for one whose last entry is `theirs`.
+/// Returns whether this member would vote for a candidate with the last entry `theirs`.
 pub(crate) fn may_campaign(member: &Member, theirs: Option<LogId>) -> bool {
     is_silent(member) && theirs >= member.log.last() && !member.must_abstain(theirs)
 }
 
-/// Whether `silent` of `voters` are a majority.
+/// Returns whether `silent` of `voters` are a majority.
 pub(crate) fn is_open(silent: usize, voters: usize) -> bool {
     silent * 2 > voters
 }
 
-/// Opens and closes the gate for as long as it runs.
+/// Opens and closes the gate until cancelled.
 pub(crate) async fn run(member: Arc<Member>, mesh: Mesh) {
     let mut tick = tokio::time::interval_at(Instant::now() + FIRST_LOOK, PERIOD);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -55,7 +55,7 @@ pub(crate) async fn run(member: Arc<Member>, mesh: Mesh) {
         tick.tick().await;
         member.gate_looked.now();
         if member.leads().is_some() {
-            // It founded the cluster, or was elected: its log is what counts.
+            // This member founded the cluster or was elected, so its log is authoritative.
             member.caught_up_to(member.log.last());
         }
         let silent = is_silent(&member);
@@ -91,7 +91,7 @@ async fn others_agree(member: &Member, mesh: &Mesh) -> bool {
         .map(|(id, peer)| async move { (id, peer.call(request, ASK_TIMEOUT).await) })
         .collect();
     let mut silent = BTreeSet::from([member.id]);
-    // While the members change there are two sets of voters, and a leader needs both.
+    // During a membership change there are two sets of voters, and a leader needs a majority of both.
     let is_open_in = |silent: &BTreeSet<VoterId>, config: &BTreeSet<VoterId>| {
         is_open(config.intersection(silent).count(), config.len())
     };

@@ -1,5 +1,5 @@
-//! What a member stands on: files, and who does the work that would hold up the runtime. A
-//! simulation replaces both; everything above is the product's own.
+//! File system and blocking-task interface of a member. A simulation replaces both; all code above is the production
+//! code.
 
 use lattice_host::durable::NewFile;
 use lattice_quorum_state::{Bounds, State};
@@ -14,27 +14,27 @@ use std::{
 
 /// Files of a data directory.
 pub trait Files: fmt::Debug + Send + Sync + 'static {
-    /// Makes a folder and those above it; does nothing where it is.
+    /// Creates a folder and its missing parents; does nothing if the folder exists.
     fn make_folder(&self, path: &Path) -> io::Result<()>;
-    /// Bytes of a file, `None` where there is none.
+    /// Returns the length of a file in bytes; `None` if it does not exist.
     fn length(&self, path: &Path) -> io::Result<Option<u64>>;
-    /// All of a file.
+    /// Reads a whole file.
     fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
-    /// What is in a folder, in any order.
+    /// Lists the entries of a folder, in any order.
     fn list(&self, folder: &Path) -> io::Result<Vec<PathBuf>>;
-    /// Writes a file so that a reader sees the old one or the new one, also after a crash.
+    /// Writes a file atomically: a reader finds the old content or the new one, also after a crash.
     fn replace(&self, path: &Path, parts: &[&[u8]]) -> io::Result<()>;
-    /// Removes a file. A crash may bring it back.
+    /// Removes a file. The file may reappear after a crash.
     fn remove(&self, path: &Path) -> io::Result<()>;
-    /// Opens or makes a database.
+    /// Opens or creates a database.
     fn database(&self, path: &Path, builder: redb::Builder) -> Result<Database, DatabaseError>;
 }
 
-/// Written at once before it is synced: whoever syncs a log on the same disk meanwhile waits behind
-/// this much, and not behind a whole snapshot.
+/// Bytes written before each sync. A concurrent sync of a log on the same disk waits for at most this amount, not for a
+/// whole snapshot.
 const SYNCED_BYTES: usize = 4 << 20;
 
-/// The host's files.
+/// Files of the host.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct HostFiles;
 
@@ -72,14 +72,14 @@ impl Files for HostFiles {
     }
 }
 
-/// Who does work that would hold up the runtime.
+/// Executor of blocking tasks.
 #[derive(Clone, Default)]
 pub enum Workers {
-    /// Threads.
+    /// Blocking threads of the runtime.
     #[default]
     Threads,
-    /// The runtime itself, after the pause that each piece of work is told: time is simulated and
-    /// there is one thread.
+    /// The runtime itself, after the pause that the function returns for each task. For simulations: simulated time and
+    /// a single thread.
     Inline(Arc<dyn Fn() -> Duration + Send + Sync>),
 }
 
@@ -93,10 +93,10 @@ impl fmt::Debug for Workers {
 }
 
 impl Workers {
-    /// Does `work` and waits for it.
+    /// Runs `work` and waits for its result.
     ///
     /// # Errors
-    /// When it panicked, or the runtime ends.
+    /// The task panicked, or the runtime ends.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -113,9 +113,9 @@ impl Workers {
     }
 }
 
-/// Hears what a member's state machine does, as it does it. For checks.
+/// Observes what a member's state machine does, as it happens. For checks.
 pub trait Observer: Send + Sync + 'static {
-    /// A committed command was applied, or refused, at log position `index`.
+    /// A committed command was applied or refused at log position `index`.
     fn applied(
         &self,
         index: u64,
@@ -123,22 +123,22 @@ pub trait Observer: Send + Sync + 'static {
         result: &Result<Applied, Refusal>,
         state: &State,
     );
-    /// The state was replaced by a leader's snapshot up to `index`.
+    /// A leader's snapshot up to `index` replaced the state.
     fn installed(&self, index: u64, state: &State);
 }
 
-/// What a member stands on.
+/// File system, executor and simulation hooks of a member.
 #[derive(Clone)]
 pub struct Ground {
-    /// Its files.
+    /// Files of the member.
     pub files: Arc<dyn Files>,
-    /// Who works for it.
+    /// Executor of blocking tasks.
     pub workers: Workers,
-    /// Where in its election window this member stands, milliseconds; `None`: at random.
+    /// Position of this member within its election window, milliseconds; `None` is random.
     pub election_offset_ms: Option<u64>,
-    /// Who hears what its state machine does.
+    /// Observer of the state machine, if any.
     pub observer: Option<Arc<dyn Observer>>,
-    /// How large the segments of a new cluster are: the same on all members.
+    /// Segment size of a new cluster: equal on all members.
     pub segment_bounds: Bounds,
 }
 

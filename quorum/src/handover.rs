@@ -1,9 +1,9 @@
-//! Giving leadership to another member, with the shortest pause there can be. openraft 0.9 has no
-//! call for it; see `../0006-membership.md`.
+//! Handover of leadership to another member, with the shortest possible pause. openraft 0.9 has no call for it; see
+//! `../0006-membership.md`.
 //!
-//! The leader proposes nothing more, waits until the other one has everything, and asks it to stand
-//! for election at once. Its own vote and the other's are a majority of three; of five, one more
-//! voter is needed, whose lease on the old leader must run out first.
+//! The leader stops proposing, waits until the successor has all entries, and requests an immediate election by the
+//! successor. The votes of the two are a majority of three. Of five, one more voter is needed; its lease on the old
+//! leader must expire first.
 
 use crate::{
     member::{Member, leading},
@@ -17,32 +17,32 @@ use tokio::{
     time::{Instant, timeout, timeout_at},
 };
 
-/// How long commands that are under way, and then entries that the other one lacks, may take.
+/// Timeout for commands in flight, and again for entries that the successor lacks.
 const QUIET: Duration = Duration::from_secs(1);
-/// How long the other one may try. Voters' leases on the old leader end after half a second.
+/// Longest campaign of the successor. Voters' leases on the old leader expire after half a second.
 const CAMPAIGN: Duration = Duration::from_millis(1500);
-/// One election; then it is tried again. More than a few disk writes.
+/// Longest wait for one election before the next try. More than a few disk writes.
 const ELECTION: Duration = Duration::from_millis(100);
-/// What a call needs beyond that.
+/// Additional time of the call.
 const CALL: Duration = Duration::from_millis(500);
-/// Longest that an orderly stop waits for it.
+/// Longest wait of an orderly stop for the handover.
 const BEFORE_STOP: Duration = Duration::from_millis(2500);
 
-/// Whose turn it is: that of who proposes, or of who hands over.
+/// Lock between proposals and a handover.
 #[derive(Debug, Default)]
 pub(crate) struct Handover(Mutex<()>);
 
 impl Handover {
-    /// Waits for a turn. It is given back when the guard is dropped.
+    /// Waits for the lock, which is released when the guard is dropped.
     pub(crate) async fn turn(&self) -> MutexGuard<'_, ()> {
         self.0.lock().await
     }
 }
 
-/// Hands leadership to `to`, or to whoever has most of the log. Proposals wait meanwhile.
+/// Hands leadership to `to`, or to the voter with the longest log. Proposals wait meanwhile.
 ///
 /// # Errors
-/// Why nobody leads in its place. This member may still have lost leadership.
+/// The reason why no other member took over. This member may still have lost leadership.
 pub(crate) async fn step_down(
     member: &Member,
     mesh: &Mesh,
@@ -65,7 +65,7 @@ pub(crate) async fn step_down(
         term,
         last_log_id: member.log.last(),
     };
-    // The gate must not take the silence of the next moment for a reason to campaign.
+    // The gate must not treat the silence of the next moment as a reason to campaign.
     member.heard.now();
     let peer = mesh.peer(addr, Expect::exactly(Role::Quorum, target.to_string()));
     let answer = peer.call(&request, CAMPAIGN + CALL).await;
@@ -87,7 +87,7 @@ pub(crate) async fn step_down(
     }
 }
 
-/// Who takes over: a voter that answered a moment ago.
+/// Selects the successor: a voter that answered recently.
 fn successor(member: &Member, to: Option<VoterId>) -> Result<(VoterId, SocketAddr), String> {
     let voters = member.voters();
     if let Some(to) = to {
@@ -118,7 +118,7 @@ fn successor(member: &Member, to: Option<VoterId>) -> Result<(VoterId, SocketAdd
         .ok_or_else(|| "no other voter answers".to_owned())
 }
 
-/// Waits until the member has every entry there is.
+/// Waits until the successor has all entries.
 async fn has_everything(member: &Member, target: VoterId) -> bool {
     let mut metrics = member.metrics();
     let has_all = metrics.wait_for(|m| {
@@ -128,10 +128,10 @@ async fn has_everything(member: &Member, target: VoterId) -> bool {
     matches!(timeout(QUIET, has_all).await, Ok(Ok(_)))
 }
 
-/// Stands for election at once, at the leader's own wish. Gives the new term.
+/// Starts an election at once, as requested by the leader. Returns the new term.
 ///
 /// # Errors
-/// Why it does not lead.
+/// The reason why this member does not lead.
 pub(crate) async fn take_over(
     member: &Member,
     leader: &str,
@@ -168,8 +168,8 @@ pub(crate) async fn take_over(
     ))
 }
 
-/// Before an orderly stop: who leads gives it up, if somebody can take it. Otherwise the others
-/// find out after half a second of silence.
+/// Hands over leadership before an orderly stop, if this member leads and a successor is reachable. Without a handover,
+/// the others notice after half a second of silence.
 pub(crate) async fn before_stop(member: &Member, mesh: &Mesh) {
     if member.leads().is_none() || successor(member, None).is_err() {
         return;

@@ -1,4 +1,4 @@
-//! When this member last heard a leader it accepted.
+//! Time of the last message from an accepted leader.
 
 use std::{
     sync::{
@@ -9,7 +9,7 @@ use std::{
 };
 use tokio::time::Instant;
 
-/// Shared by the handlers that hear and the gate that asks.
+/// Shared by the handlers that receive messages and the gate that reads the time.
 #[derive(Debug, Clone)]
 pub(crate) struct Heard {
     start: Instant,
@@ -18,26 +18,26 @@ pub(crate) struct Heard {
 }
 
 impl Heard {
-    /// Never heard anybody.
+    /// Creates a timer without any message.
     pub(crate) fn never() -> Self {
         Self {
             start: Instant::now(),
             last: Arc::default(),
         }
     }
-    /// A leader spoke and was accepted.
+    /// Records a message from an accepted leader.
     pub(crate) fn now(&self) {
         let micros = u64::try_from(self.start.elapsed().as_micros()).unwrap_or(u64::MAX - 1);
         self.last.store(micros + 1, Ordering::Relaxed);
     }
-    /// Milliseconds since; `None` for never.
+    /// Milliseconds since the last message; `None` before the first.
     pub(crate) fn millis(&self) -> Option<u64> {
         let last = self.last.load(Ordering::Relaxed).checked_sub(1)?;
         let since = self.start.elapsed();
         let since = since.saturating_sub(Duration::from_micros(last));
         Some(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
     }
-    /// Whether no leader was heard for at least `span`.
+    /// Returns whether no message arrived for at least `span`.
     pub(crate) fn silent_for(&self, span: Duration) -> bool {
         match self.last.load(Ordering::Relaxed) {
             0 => true,

@@ -1,5 +1,5 @@
-//! Issuing certificates: what strangers and members ask is agreed on by the quorum first, and signed
-//! by the member they asked afterwards. The issuing key stays in this process.
+//! Certificate issuer for enrolments and renewals. The quorum commits each request first; the member that received it
+//! signs afterwards. The issuing key stays in this process.
 
 use crate::{authority::Authorities, member::Member, proposals::Proposals, reads::Reads};
 use futures::future::BoxFuture;
@@ -17,31 +17,32 @@ use rustls_pki_types::CertificateSigningRequestDer;
 use std::{collections::BTreeMap, future::Future, sync::Arc, time::Duration};
 use tokio::time::{Instant, sleep, timeout};
 
-/// In whose name members propose: one for all, so that a repeat at another member is known as such.
+/// Principal of members' proposals: the same for all members, so that a repeated request at another member is
+/// recognised.
 pub(crate) const MEMBERS: &str = "service:quorum";
-/// Everything about one certificate. Shorter than whoever asks waits: an answer that nobody hears
-/// may have used a token up.
+/// Deadline of one certificate. Shorter than the timeout of the requesting process: an answer that arrives too late may
+/// have used up a token.
 const DEADLINE: Duration = Duration::from_secs(12);
-/// Longest a certificate waits for a leader and its commit.
+/// Longest wait of a certificate for a leader and its commit.
 const PATIENCE: Duration = Duration::from_secs(8);
-/// Between two tries.
+/// Interval between two tries.
 const RETRY: Duration = Duration::from_millis(100);
-/// Longest one call to the leader takes.
+/// Timeout of one call to the leader.
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);
-/// How often a certificate is stamped anew when another of the same name came before it.
+/// Maximum number of new stamps when another certificate of the same name was issued first.
 const STAMPS: u32 = 5;
-/// Certificates of one name may be stamped this much ahead of the clock, milliseconds. Each one is
-/// a second later than the one before, so this bounds how often a name is renewed.
+/// Maximum lead of a certificate's issue time over the clock, milliseconds. Each certificate of a name is a second
+/// later than the previous one, so the value bounds the renewal rate of a name.
 const MAX_AHEAD_MS: u64 = 10_000;
 
-/// What certificates are issued for, and into which gossip cell agents go.
+/// Settings of issued certificates, and the gossip cells of agents.
 #[derive(Debug, Clone)]
 pub struct EnrolmentSettings {
-    /// How long certificates hold.
+    /// Lifetime of certificates.
     pub lifetime: Duration,
-    /// The cell of each node that is named; others go to `default_cell`.
+    /// Gossip cell of each listed node; others join `default_cell`.
     pub cells: BTreeMap<NodeId, String>,
-    /// The cell of nodes that are not named.
+    /// Gossip cell of nodes that are not listed.
     pub default_cell: String,
 }
 
@@ -55,16 +56,16 @@ impl Default for EnrolmentSettings {
     }
 }
 
-/// Why nothing was issued.
+/// Reason why no certificate was issued.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NotIssued {
-    /// The quorum decided against it.
+    /// The quorum refused the command.
     #[error("{0}")]
     Refused(Refusal),
-    /// What was asked for cannot be signed by anybody.
+    /// The request cannot be signed by any member.
     #[error("{0}")]
     Invalid(String),
-    /// This member cannot, or not now.
+    /// This member cannot issue, or not at present.
     #[error("{0}")]
     Unavailable(String),
 }
@@ -73,7 +74,7 @@ fn unavailable(error: impl std::fmt::Display) -> NotIssued {
     NotIssued::Unavailable(error.to_string())
 }
 
-/// Issues certificates in the quorum's name.
+/// Issues certificates on behalf of the quorum.
 pub(crate) struct Issuer {
     pub(crate) cluster: String,
     pub(crate) authorities: Authorities,
@@ -81,16 +82,16 @@ pub(crate) struct Issuer {
     pub(crate) member: Arc<Member>,
     pub(crate) proposals: Proposals,
     pub(crate) reads: Reads,
-    /// The endpoint holds its handlers, which must not hold it.
+    /// Weak, because the endpoint holds the handlers that hold this issuer.
     pub(crate) mesh: WeakMesh,
 }
 
-/// What is to be agreed on for a certificate, once its times are known.
+/// Creates the idempotency key and the command to commit, from the times of the certificate.
 type Asked<'a> = &'a (dyn Fn(IssuedCertificate) -> (String, Command) + Send + Sync);
 
 impl Issuer {
-    /// A certificate for `identity`, once the quorum has agreed to the command that `asked` makes
-    /// of its times. Repeats of one key get the certificate of the first.
+    /// Issues a certificate for `identity`, after the quorum has committed the command that `asked` creates from its
+    /// times. Repeated requests with one key receive the times of the first certificate.
     pub(crate) async fn issue(
         &self,
         identity: &Identity,
@@ -113,7 +114,7 @@ impl Issuer {
         loop {
             self.catch_up().await?;
             let certificate = self.stamp(identity)?;
-            // Signed before it is agreed on as well: what cannot be signed uses nothing up.
+            // Signed before the commit as well: a request that cannot be signed must not use up a token.
             self.sign(identity, csr, certificate).await?;
             let (key, command) = asked(certificate);
             match self.propose(Some(key), command).await? {
@@ -131,8 +132,8 @@ impl Issuer {
         }
     }
 
-    /// When the next certificate of this name is issued, and when it ends: by this member's clock,
-    /// but later than the one before, in whole seconds.
+    /// Returns issue and expiry time of the next certificate of this name, in whole seconds. The issue time follows
+    /// this member's clock, but is later than that of the name's previous certificate.
     fn stamp(&self, identity: &Identity) -> Result<IssuedCertificate, NotIssued> {
         let replica = &self.member.replica;
         let earliest = replica.next_issue(identity.role(), identity.id());
@@ -172,8 +173,8 @@ impl Issuer {
         })
     }
 
-    /// Who is trusted, and the key of the one that issues. A new cluster knows of an authority as
-    /// soon as a member has told it of its own.
+    /// Returns the trust view and the key of the issuing authority. A new cluster has no authority until a member has
+    /// proposed its own.
     async fn issuing(&self) -> Result<(TrustView, Arc<Authority>), NotIssued> {
         let until = Instant::now() + PATIENCE;
         let trust = loop {
@@ -206,8 +207,8 @@ impl Issuer {
         named.unwrap_or(&self.settings.default_cell).clone()
     }
 
-    /// Who is trusted, as the state says, signed with every key there is: who trusts one of them
-    /// believes it. `None` without a key of an authority that is trusted.
+    /// Signs the trust view as a bundle, with every key that this member holds. Peers that trust one of these
+    /// authorities accept the bundle. Returns `None` if no held key belongs to a trusted authority.
     pub(crate) fn sign_bundle(
         &self,
         trust: &TrustView,
@@ -224,7 +225,7 @@ impl Issuer {
         bundle.sign(held.iter().map(Arc::as_ref)).map(Some)
     }
 
-    /// Waits until this member has applied what was committed when it was asked.
+    /// Waits until this member has applied every command that was committed when the request arrived.
     async fn catch_up(&self) -> Result<(), NotIssued> {
         let asked = self.at_leader(
             || async { self.reads.barrier().await.map(|()| None) },
@@ -250,7 +251,7 @@ impl Issuer {
             .map_err(|_| unavailable("this member is behind the others"))
     }
 
-    /// Proposes in the members' name, here or at the leader.
+    /// Proposes a command on behalf of the members, locally or at the leader.
     pub(crate) async fn propose(
         &self,
         key: Option<String>,
@@ -278,8 +279,8 @@ impl Issuer {
         }
     }
 
-    /// Does it here when this member leads, else at the leader; tries again until it is done.
-    /// What is done must bear being done twice.
+    /// Runs a request locally when this member leads, otherwise at the leader, and retries until it succeeds. The
+    /// request must be idempotent.
     fn at_leader<'a, R, T, U, F>(
         &'a self,
         local: impl Fn() -> F + Send + 'a,
@@ -321,18 +322,18 @@ impl Issuer {
         })
     }
 
-    /// For dialling, while the member runs.
+    /// Returns the mesh endpoint for dialling, or `None` after it has ended.
     pub(crate) fn dialler(&self) -> Option<Mesh> {
         self.mesh.upgrade()
     }
 }
 
-/// Whether a certificate of that name was issued within the same second, or later, meanwhile.
+/// Returns whether a certificate of this name was issued within the same second or later meanwhile.
 fn is_too_early(refusal: &Refusal) -> bool {
     matches!(refusal, Refusal::Invalid { field, .. } if field == "certificate.issued_at")
 }
 
-/// The same for all members at one number.
+/// Builds the trust bundle: equal on all members for equal numbers.
 fn bundle(cluster: &str, trust: &TrustView) -> TrustBundle {
     let authorities = trust.authorities.iter().map(|authority| TrustedAuthority {
         certificate: authority.certificate.clone(),
@@ -352,7 +353,7 @@ fn bundle(cluster: &str, trust: &TrustView) -> TrustBundle {
     }
 }
 
-/// A key under which repeats of one request are known.
+/// Returns the idempotency key of a request.
 pub(crate) fn key_of(kind: &str, parts: &[&[u8]]) -> String {
     let mut digest = blake3::Hasher::new();
     for part in parts {
@@ -370,7 +371,7 @@ mod tests {
     use lattice_quorum_state::{MAX_REVOCATION_BYTES, MAX_REVOCATIONS};
     use lattice_quorum_types::view::{Authority as Known, Revoked};
 
-    /// As many names of this length as the state lets be revoked.
+    /// Trust view with as many revoked names of this length as the state permits.
     fn full(authority: &Authority, length: usize) -> TrustView {
         let count = MAX_REVOCATIONS.min(MAX_REVOCATION_BYTES / (length + 16) + 1);
         let now = SystemClock.now();

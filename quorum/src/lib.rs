@@ -1,15 +1,14 @@
-//! The quorum daemon: three or five members that agree on one log of commands (openraft), keep it
-//! on disk (redb), apply it to `lattice-quorum-state`, and answer for it over the mesh.
+//! Quorum daemon: three or five members that replicate one log of commands (openraft). Each member stores the log on
+//! disk (redb), applies it to `lattice-quorum-state`, and answers requests over the mesh.
 //!
-//! It judges nothing itself: what a command may do is decided by the state machine alone. It must
-//! not know agents, control or hardware, and signs certificates with a key that never enters the
-//! replicated state.
+//! The crate makes no policy decisions: the state machine alone decides which commands are valid. The crate must not
+//! depend on agents, control or hardware. It signs certificates with a key that never enters the replicated state.
 //!
-//! Begin with [`App`]; a command's way is `service.rs` → `proposals.rs` (judged on `ahead.rs`,
-//! gathered into batches) → openraft → `store/` (the log) and `replica.rs` (the state) →
-//! `feed.rs` (watchers). `gate.rs` says who may hold an election, `0001-consensus.md` why. A
-//! certificate's way is `enrolment.rs` or `renewal.rs` → `issuer.rs` (agreed on, then signed);
-//! `trust.rs` puts in force what the state says of trust.
+//! Start with [`App`]. A command passes through `service.rs` → `proposals.rs` (validated on `ahead.rs`, gathered into
+//! batches) → openraft → `store/` (log) and `replica.rs` (state) → `feed.rs` (watchers). `gate.rs` decides which member
+//! may hold an election; `0001-consensus.md` gives the reasons. A certificate request passes through `enrolment.rs` or
+//! `renewal.rs` → `issuer.rs` (committed first, then signed). `trust.rs` puts the trust in the replicated state in
+//! force.
 #![forbid(unsafe_code)]
 
 mod ahead;

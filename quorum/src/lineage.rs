@@ -1,5 +1,5 @@
-//! Members of two incarnations of a cluster refuse each other: one of the two was restored from a
-//! backup of the other, under the same name and with the same members.
+//! Incarnation check between members: members of two incarnations of a cluster reject each other. One of the two
+//! incarnations was restored from a backup of the other, under the same name and with the same members.
 
 use crate::store::{Marked, OpenError};
 use lattice_mesh::Failed;
@@ -7,12 +7,12 @@ use lattice_quorum_types::{VoterId, membership::Incarnation};
 use parking_lot::Mutex;
 use std::{collections::BTreeSet, sync::Arc};
 
-/// Which incarnation this member belongs to, and whom it refused for it.
+/// Incarnation of this member, and the callers that it rejected.
 #[derive(Debug, Clone)]
 pub(crate) struct Lineage {
     id: VoterId,
     marked: Arc<Marked>,
-    /// Said once each.
+    /// Callers with their incarnation, each logged once.
     refused: Arc<Mutex<BTreeSet<(String, Incarnation)>>>,
 }
 
@@ -25,36 +25,39 @@ impl Lineage {
         }
     }
 
-    /// This member's.
+    /// Incarnation of this member; [`Incarnation::NONE`] while it has none.
     pub(crate) fn current(&self) -> Incarnation {
         self.marked.current()
     }
 
-    /// The cluster's name.
+    /// Name of the cluster.
     pub(crate) fn cluster(&self) -> &str {
         self.marked.cluster()
     }
 
-    /// Whether the directory was made without a log and not brought up to date since.
+    /// Returns whether the data directory was created without a log and has not caught up since.
     pub(crate) fn is_blank(&self) -> bool {
         self.marked.is_blank()
     }
 
-    /// It was brought up to date.
+    /// Records that this member has caught up. Returns whether it was blank before.
     pub(crate) fn caught_up(&self) -> Result<bool, OpenError> {
         self.marked.caught_up()
     }
 
-    /// This member founds the cluster.
+    /// Records that this member founds the cluster.
     ///
     /// # Errors
-    /// When that cannot be written down.
+    /// The marker cannot be written.
     pub(crate) fn found(&self) -> Result<(), Failed> {
         self.marked.join(Incarnation::FIRST).map_err(Failed::new)
     }
 
-    /// Whether who asks may be of the same cluster: of the same incarnation, or one of the two is
-    /// blank.
+    /// Checks that a caller may belong to this cluster: both members have the same incarnation, or one of them has none
+    /// yet.
+    ///
+    /// # Errors
+    /// The caller belongs to another incarnation.
     pub(crate) fn may_hear(&self, caller: &str, theirs: Incarnation) -> Result<(), Failed> {
         let ours = self.current();
         if ours == theirs || ours.is_none() || theirs.is_none() {
@@ -86,10 +89,10 @@ impl Lineage {
         Err(Failed::new(text))
     }
 
-    /// [`Lineage::may_hear`]; a blank member belongs to the caller's incarnation from then on.
+    /// As [`Lineage::may_hear`]; a member without an incarnation adopts the caller's.
     ///
     /// # Errors
-    /// When the caller is of another one, or that cannot be written down.
+    /// The caller belongs to another incarnation, or the marker cannot be written.
     pub(crate) fn admit(&self, caller: &str, theirs: Incarnation) -> Result<(), Failed> {
         self.may_hear(caller, theirs)?;
         if self.current().is_none() && !theirs.is_none() {

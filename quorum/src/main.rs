@@ -1,4 +1,4 @@
-//! `lattice-quorum`: one member of the quorum as a process.
+//! `lattice-quorum`: daemon of one quorum member.
 
 use anyhow::Context as _;
 use clap::{Parser, Subcommand};
@@ -12,25 +12,24 @@ use std::{
 };
 use tokio::signal::unix::{SignalKind, signal};
 
-/// A fifth less processor time for a write than with that of the C library; see
+/// A write takes a fifth less processor time with mimalloc than with the allocator of the C library; see
 /// `0011-write-path.md`.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// One member of the Lattice quorum.
+/// Quorum member of a Lattice cluster.
 ///
-/// SIGTERM ends it in order; SIGHUP takes up the credentials and the issuing keys that
-/// are on disk then.
+/// SIGTERM shuts the member down gracefully. SIGHUP reloads the credentials and the issuing keys from disk.
 ///
-/// Every key of the configuration can be overridden by the environment: LATTICE_LISTEN,
-/// LATTICE_ENROLMENT__DEFAULT_CELL, and so on.
+/// The environment overrides every key of the configuration: LATTICE_LISTEN, LATTICE_ENROLMENT__DEFAULT_CELL, and so
+/// on.
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Args {
     /// Configuration file (YAML).
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
-    /// Check the configuration and what it names, print every mistake, and exit.
+    /// Check the configuration and the files it names, print every error, and exit.
     #[arg(long)]
     check_config: bool,
     #[command(subcommand)]
@@ -39,24 +38,25 @@ struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Make this member's data directory of a backup, while no member runs
+    /// Create this member's data directory from a backup, while no member runs
     ///
-    /// A cluster is restored by doing this on every member that `members` of the configuration lists,
-    /// with the same file and the same list, and then starting them. No member is special, and the
-    /// list need not be the one of the cluster that was backed up. `data_dir` must be missing or empty.
+    /// To restore a cluster, stop all members. Run this command on every member that `members` of the
+    /// configuration lists, with the same file and the same list, and then start the members. No member
+    /// is special. The list may differ from that of the backed-up cluster. `data_dir` must be missing or
+    /// empty.
     ///
-    /// The restored cluster is another incarnation of the one that was backed up: members of the two
-    /// refuse each other, so what is left of the old one cannot change anything in the new one. All
-    /// that the old one did after the backup is unknown to the new one: see the README.
+    /// The restored cluster is a new incarnation of the backed-up cluster. Members of the two incarnations
+    /// reject each other, so remaining members of the old one cannot change the new one. The new cluster
+    /// has no record of changes that the old one made after the backup: see the README.
     ///
-    /// A backup holds no key. Beside it a member needs its configuration, its credentials, and the
-    /// folder of the issuing authority (`enrolment.authority`).
+    /// A backup contains no keys. A member also needs its configuration, its credentials, and the folder
+    /// of the issuing authority (`enrolment.authority`).
     #[command(verbatim_doc_comment)]
     Restore {
-        /// The backup, as `lattice admin quorum backup` wrote it.
+        /// Backup file, as written by `lattice admin quorum backup`.
         file: PathBuf,
-        /// Number of the new incarnation, the same on every member; the one after the backup's when
-        /// left out. Give it when the same backup was restored before.
+        /// Number of the new incarnation, the same on every member. Defaults to the backup's number plus one. Set it
+        /// when the same backup was restored before.
         #[arg(long, value_name = "NUMBER")]
         incarnation: Option<u64>,
     },
@@ -133,7 +133,7 @@ async fn serve(settings: Settings, edges: Edges, config: &Config) -> anyhow::Res
     let mut app = App::bind(settings, edges).await?;
     app.hold(authorities(config)?);
     app.start(Vec::new()).await?;
-    // Nobody need read it, and its disk may be full.
+    // Errors are ignored: the message is optional, and the disk of stdout may be full.
     let _ = writeln!(
         std::io::stdout(),
         "lattice-quorum: member {id} of {cluster} listens on UDP {}",
@@ -154,7 +154,7 @@ async fn serve(settings: Settings, edges: Edges, config: &Config) -> anyhow::Res
     }
 }
 
-/// Puts the credentials and the issuing keys that are on disk now in force. Bad ones change nothing.
+/// Reloads the credentials and the issuing keys from disk. Invalid ones change nothing.
 fn reload(app: &App, config: &Config) {
     let renewed = Credentials::load(&config.credentials).map_err(anyhow::Error::from);
     match renewed.and_then(|credentials| Ok(app.renew(credentials)?)) {

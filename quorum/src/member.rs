@@ -1,5 +1,4 @@
-//! What every part of a running member looks at: its Raft, its state, who leads, where the others
-//! are.
+//! Shared state of a running member: Raft, replicated state, leader, and addresses of the others.
 
 use crate::{
     contacts::Contacts,
@@ -25,11 +24,11 @@ use std::{
 };
 use tokio::sync::watch;
 
-/// A leader that no majority has acknowledged for this long does not answer as one, milliseconds.
+/// Time without an acknowledgement by a majority after which a leader does not answer as one, milliseconds.
 const LEADER_SILENCE_MS: u64 = 1500;
 
-/// Where members are, as this member's settings say. They win over the addresses that were
-/// committed when the quorum was formed, so that members can move.
+/// Configured addresses of the members. They take precedence over the addresses committed when the quorum was formed,
+/// so that members can move.
 #[derive(Clone, Default)]
 pub(crate) struct Addresses(Arc<RwLock<BTreeMap<VoterId, SocketAddr>>>);
 
@@ -40,7 +39,7 @@ impl Addresses {
     pub(crate) fn all(&self) -> BTreeMap<VoterId, SocketAddr> {
         self.0.read().clone()
     }
-    /// Where a member is; `committed` is what the membership says.
+    /// Returns the address of a member. `committed` is the address in the membership.
     pub(crate) fn of(&self, id: VoterId, committed: Option<&str>) -> Option<SocketAddr> {
         let configured = self.0.read();
         let configured = configured.get(&id).copied();
@@ -48,7 +47,7 @@ impl Addresses {
     }
 }
 
-/// One running member.
+/// Running quorum member.
 pub(crate) struct Member {
     pub(crate) id: VoterId,
     pub(crate) raft: Raft,
@@ -57,19 +56,19 @@ pub(crate) struct Member {
     pub(crate) heard: Heard,
     pub(crate) addresses: Addresses,
     pub(crate) clock: Arc<dyn Clock>,
-    /// Which incarnation of the cluster it belongs to.
+    /// Incarnation of the cluster to which the member belongs.
     pub(crate) lineage: Lineage,
-    /// How the others answer.
+    /// Reachability of the other members.
     pub(crate) contacts: Contacts,
-    /// Whether it is giving up leadership.
+    /// Lock between proposals and a handover.
     pub(crate) handover: Handover,
-    /// One change of the members at a time.
+    /// Allows one membership change at a time.
     pub(crate) changing: tokio::sync::Mutex<()>,
-    /// When the gate last looked.
+    /// Time of the gate's last check.
     pub(crate) gate_looked: Heard,
-    /// Others said that it is no member any more.
+    /// Other members report that this member was removed.
     removed: AtomicBool,
-    /// What the others knew of terms when this member began without a log.
+    /// Term floor of a member that started without a log.
     pub(crate) floor: Floor,
     metrics: watch::Receiver<RaftMetrics>,
 }
@@ -104,24 +103,23 @@ impl Member {
         }
     }
 
-    /// Whether this member must not help a candidate whose last entry is `theirs` to win.
+    /// Returns whether this member must not vote for a candidate with the last entry `theirs`.
     ///
-    /// One that begins without a log may have lost it, and with it entries it had acknowledged
-    /// and votes it had given: until it has caught up with a leader, which then must exist
-    /// without it, its vote could bury what was committed. A candidate with nothing but the
-    /// founding entry is the founding itself.
+    /// A member that starts without a log may have lost one, with entries that it had acknowledged and votes that it
+    /// had given. It abstains until it has caught up with a leader, which must be elected without it. Before that, its
+    /// vote could discard committed entries. A candidate with only the founding entry is founding the cluster.
     pub(crate) fn must_abstain(&self, theirs: Option<LogId>) -> bool {
         self.is_blank() && theirs.is_some_and(|id| id.index > 0)
     }
 
-    /// Whether it may stand for election. What it must not do for another it must not do for itself:
-    /// brought up to date half way, it has a longer log than one that was cut off, and less than what
-    /// was acknowledged. The only voter has nobody to hear of what it lost.
+    /// Returns whether this member may stand for election. A member that must not vote for a candidate must not vote
+    /// for itself either. When half caught up, its log is longer than that of a member that was cut off, but lacks
+    /// acknowledged entries. A single voter is exempt, because no other member could report the lost entries.
     pub(crate) fn may_stand(&self) -> bool {
         !self.must_abstain(self.log.last()) || self.voters().len() == 1
     }
 
-    /// Notes that a leader's entries up to its commit point are in the log.
+    /// Records that the log contains a leader's entries up to its commit point.
     pub(crate) fn caught_up_to(&self, committed: Option<LogId>) {
         let reached = committed.is_some() && self.log.last() >= committed;
         if !reached || !self.is_blank() {
@@ -137,32 +135,32 @@ impl Member {
         }
     }
 
-    /// Whether it began without a log and was not brought up to date since.
+    /// Returns whether the member started without a log and has not caught up since.
     pub(crate) fn is_blank(&self) -> bool {
         self.lineage.is_blank()
     }
 
-    /// Whether others said that it is no member any more.
+    /// Returns whether other members report that this member was removed.
     pub(crate) fn is_removed(&self) -> bool {
         self.removed.load(Ordering::Relaxed)
     }
 
-    /// Notes that; gives what was noted before.
+    /// Sets the removed flag and returns its previous value.
     pub(crate) fn set_removed(&self, removed: bool) -> bool {
         self.removed.swap(removed, Ordering::Relaxed)
     }
 
-    /// A receiver of what Raft says of itself.
+    /// Subscribes to the metrics of Raft.
     pub(crate) fn metrics(&self) -> watch::Receiver<RaftMetrics> {
         self.metrics.clone()
     }
 
-    /// The term in which this member leads, as far as it knows.
+    /// Term in which this member leads, by its own metrics.
     pub(crate) fn leads(&self) -> Option<u64> {
         leading(&self.metrics.borrow())
     }
 
-    /// Whether it leads and a majority said so a moment ago.
+    /// Returns whether this member leads and a majority acknowledged it recently.
     pub(crate) fn leads_surely(&self) -> bool {
         let metrics = self.metrics.borrow();
         leading(&metrics).is_some()
@@ -171,7 +169,7 @@ impl Member {
                 .is_none_or(|ms| ms < LEADER_SILENCE_MS)
     }
 
-    /// Where the leader is, when another member leads.
+    /// Returns number and address of the leader, when another member leads.
     pub(crate) fn leader_addr(&self) -> Option<(VoterId, SocketAddr)> {
         let metrics = self.metrics.borrow();
         let leader = metrics.current_leader.filter(|id| *id != self.id)?;
@@ -180,13 +178,13 @@ impl Member {
         Some((leader, addr))
     }
 
-    /// What callers are told who should ask the leader.
+    /// Returns the error that directs a caller to the leader.
     pub(crate) fn not_leader(&self) -> Unavailable {
         let leader = self.leader_addr().map(|(_, addr)| addr.to_string());
         Unavailable::NotLeader { leader }
     }
 
-    /// The sets of voters of each of which a majority is needed: two while they change.
+    /// Sets of voters, each of which must have a majority: two during a membership change.
     pub(crate) fn configs(&self) -> Vec<BTreeSet<VoterId>> {
         let metrics = self.metrics.borrow();
         let configs = metrics.membership_config.membership().get_joint_config();
@@ -196,7 +194,7 @@ impl Member {
         }
     }
 
-    /// Voters with their addresses: as committed, or as configured before anything is.
+    /// Voters with their addresses: as committed, or as configured before the first commit.
     pub(crate) fn voters(&self) -> BTreeMap<VoterId, Option<SocketAddr>> {
         let metrics = self.metrics.borrow();
         let membership = metrics.membership_config.membership();
@@ -217,7 +215,7 @@ impl Member {
             .collect()
     }
 
-    /// This member's account of itself.
+    /// Status of this member.
     pub(crate) fn status(&self) -> MemberStatus {
         let members = self
             .voters()
@@ -238,7 +236,7 @@ impl Member {
     }
 }
 
-/// The term in which the described member leads.
+/// Term in which the described member leads.
 pub(crate) fn leading(metrics: &RaftMetrics) -> Option<u64> {
     (metrics.state == ServerState::Leader && metrics.running_state.is_ok())
         .then_some(metrics.current_term)

@@ -1,6 +1,5 @@
-//! Changing who the members are while they run, one step at a time and by the leader alone. A step
-//! takes some seconds at most, and each can be asked for again: what was done is not done twice, so
-//! who repeats a change that was cut short finishes it. See `../0006-membership.md`.
+//! Membership changes at runtime, one step at a time, made by the leader alone. A step takes a few seconds at most and
+//! is idempotent, so repeating an interrupted change completes it. See `../0006-membership.md`.
 
 use crate::{handover, member::Member, overview, service::Service, types::RaftMetrics};
 use lattice_mesh::{Expect, Mesh, Role};
@@ -25,22 +24,22 @@ use std::{
 };
 use tokio::time::{sleep, timeout};
 
-/// How long one step may wait for a new member to catch up.
+/// Longest wait of one step for a new member to catch up.
 const CATCH_UP: Duration = Duration::from_secs(3);
-/// How long one step may wait for a commit. What is not committed by then goes on by itself.
+/// Longest wait of one step for a commit. A commit in progress continues after the wait.
 const COMMIT: Duration = Duration::from_secs(3);
-/// How long a new member may take to say who it is, dialling included.
+/// Timeout for the report of a new member, including the dial.
 const ASK_TIMEOUT: Duration = Duration::from_secs(3);
-/// A member that hears no leader for so long asks whether it still is one.
+/// Silence of the leader after which a member checks whether it has been removed.
 const LONG_SILENCE: Duration = Duration::from_secs(2);
-/// Between two such questions.
+/// Interval between two such checks.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// Why a step did not come to its end.
+/// Reason why a step did not complete.
 enum Stop {
     Refused(ChangeRefused),
     Unavailable(Unavailable),
-    /// Not done and not refused: ask again.
+    /// Neither complete nor refused: the caller repeats the request.
     Later(Progress),
 }
 
@@ -55,11 +54,11 @@ impl From<Unavailable> for Stop {
     }
 }
 
-/// The members as they stand.
+/// Current membership.
 struct Standing {
-    /// The voters; two sets while they change.
+    /// Voters; two sets during a change.
     configs: Vec<BTreeSet<VoterId>>,
-    /// Everybody with an address, learners included.
+    /// All members with their addresses, including learners.
     nodes: BTreeMap<VoterId, String>,
 }
 
@@ -79,7 +78,7 @@ impl Standing {
     fn before(&self) -> BTreeSet<VoterId> {
         self.configs.first().cloned().unwrap_or_default()
     }
-    /// The voters as they are, or will be once the change under way is done.
+    /// Voters after the change in progress, or the present ones without a change.
     fn goal(&self) -> BTreeSet<VoterId> {
         self.configs.last().cloned().unwrap_or_default()
     }
@@ -92,7 +91,7 @@ impl Standing {
             .copied()
             .filter(|id| !self.configs.iter().any(|config| config.contains(id)))
     }
-    /// Refuses while another change than the one to `wanted` stands half way.
+    /// Refuses while a change to other voters than `wanted` is in progress.
     fn check_no_other(&self, wanted: &BTreeSet<VoterId>) -> Result<(), ChangeRefused> {
         if !self.is_changing() || self.goal() == *wanted {
             return Ok(());
@@ -111,7 +110,7 @@ fn list(ids: &BTreeSet<VoterId>) -> String {
     ids.join(", ")
 }
 
-/// One step, on behalf of whom.
+/// One step of a change, with the principal that requested it.
 struct Step<'a> {
     service: &'a Service,
     member: &'a Arc<Member>,
@@ -120,14 +119,14 @@ struct Step<'a> {
     key: &'a str,
 }
 
-/// Does one step of a change.
+/// Performs one step of a change.
 pub(crate) async fn change(
     service: &Service,
     request: &ChangeQuorum,
 ) -> Result<Result<Progress, ChangeRefused>, Unavailable> {
     let member = &service.member;
     let mesh = service.mesh.upgrade().ok_or(Unavailable::NoMajority)?;
-    // Only a leader that still leads knows who the members are.
+    // Only a confirmed leader has the current membership.
     service.reads.barrier().await?;
     let Ok(_one) = member.changing.try_lock() else {
         return Ok(Ok(Progress::UnderWay));
@@ -158,7 +157,8 @@ impl Step<'_> {
         Progress::Done { already, leader }
     }
 
-    /// Writes down what is about to be done. Once for each request, however often it is repeated.
+    /// Records the action in the audit log before the step performs it: once per request, even if the request is
+    /// repeated.
     async fn note(&self, action: AuditAction) -> Result<(), Stop> {
         let envelope = Envelope {
             schema: SCHEMA,
@@ -216,7 +216,7 @@ impl Step<'_> {
         Ok(self.done(false))
     }
 
-    /// Whether number and address are free.
+    /// Checks that member number and address are free.
     fn check_new(
         &self,
         standing: &Standing,
@@ -243,7 +243,7 @@ impl Step<'_> {
         }
     }
 
-    /// Whether who answers there may become a member: by its certificate, and by its data.
+    /// Checks by its certificate and its data that the process at `addr` may become a member.
     async fn check_newcomer(&self, id: VoterId, addr: SocketAddr) -> Result<(), ChangeRefused> {
         let expect = Expect::exactly(Role::Quorum, id.to_string());
         let peer = self.mesh.peer(addr, expect);
@@ -266,7 +266,7 @@ impl Step<'_> {
         })
     }
 
-    /// Waits until the new member has what there is now.
+    /// Waits until the new member has the log entries that exist now.
     async fn caught_up(&self, id: VoterId) -> Result<(), Stop> {
         let mut metrics = self.member.metrics();
         let of = metrics.borrow().last_log_index.unwrap_or_default();
@@ -298,7 +298,7 @@ impl Step<'_> {
         if votes {
             self.check_rest(id, &wanted, force).await?;
             if id == self.member.id {
-                // It writes nothing down: who leads then does all of it.
+                // This member records nothing: its successor performs and records the removal.
                 handover::step_down(self.member, &self.mesh, None).await?;
                 return Err(self.member.not_leader().into());
             }
@@ -323,8 +323,8 @@ impl Step<'_> {
         Ok(self.done(false))
     }
 
-    /// Whether those that are left are a majority without `id`. They are asked now: a change that
-    /// begins without them could neither be finished nor undone.
+    /// Checks that a majority of the remaining voters answers now, unless `force` is set. A change without that
+    /// majority could neither complete nor be undone.
     async fn check_rest(
         &self,
         id: VoterId,
@@ -374,8 +374,8 @@ impl Step<'_> {
         })
     }
 
-    /// Makes Raft change the members. In a task of its own: who asked may go, and half a change must
-    /// not stay behind for it.
+    /// Commits the change through Raft. In a task of its own: the caller may disconnect, which must not leave half a
+    /// change.
     async fn commit(
         &self,
         change: ChangeMembers<VoterId, BasicNode>,
@@ -404,18 +404,18 @@ impl Step<'_> {
     }
 }
 
-/// Whether who gives this account may be brought up to date: it is blank, or its data is of this
-/// very history, as it is when an addition was cut short and when it was a member before.
+/// Checks that a process may be brought up to date: it is blank, or its data is from this history. The latter holds
+/// after an interrupted addition, and for a former member.
 fn may_join(account: &MemberAccount, ours: Incarnation, leader: VoterId) -> bool {
     if account.incarnation.is_none() {
         return true;
     }
-    // One that founded a cluster of its own has never heard of this leader.
+    // A process that founded a cluster of its own does not have this leader among its members.
     account.incarnation == ours && account.members.iter().any(|known| known.id == leader)
 }
 
-/// Looks, for as long as it runs, whether this member still is one: who was removed is told nothing
-/// any more, and would campaign for ever.
+/// Checks regularly whether this member has been removed. A removed member no longer receives messages from the leader,
+/// and would otherwise campaign forever.
 pub(crate) async fn watch_own(member: Arc<Member>, mesh: Mesh) {
     loop {
         sleep(PERIOD).await;
@@ -450,7 +450,7 @@ pub(crate) async fn watch_own(member: Arc<Member>, mesh: Mesh) {
     }
 }
 
-/// Whether another member's account says that this one is none any more.
+/// Returns whether another member's report shows that this member was removed.
 fn says_removed(theirs: &MemberAccount, own: &MemberAccount) -> bool {
     theirs.incarnation == own.incarnation
         && theirs.leader.is_some()

@@ -1,4 +1,4 @@
-//! The sending side of Raft over the mesh.
+//! Sending side of Raft over the mesh.
 
 use crate::{
     contacts::{Contact, Contacts, News},
@@ -20,19 +20,19 @@ use openraft::{
 };
 use std::{future::Future, io, sync::Arc, time::Duration};
 
-/// Between two tries at a member that is not reached. Short: it decides how soon a member that
-/// came back hears its leader.
+/// Interval between two tries at an unreachable member. Short, because it determines how soon a returning member
+/// receives its leader's heartbeat.
 const RETRY: Duration = Duration::from_millis(50);
-/// Bytes of a snapshot in one call; the mesh takes 8 MiB between members.
+/// Bytes of a snapshot in one call; the mesh accepts requests of 8 MiB between members.
 const PIECE_BYTES: usize = 1 << 20;
-/// Longest that one piece may take.
+/// Timeout of one piece.
 const PIECE_TIMEOUT: Duration = Duration::from_secs(10);
-/// The last piece includes writing the snapshot to disk and reading it into memory.
+/// Timeout of the last piece, which includes writing the snapshot to disk and reading it into memory.
 const INSTALL_TIMEOUT: Duration = Duration::from_secs(120);
-/// How often a snapshot is begun anew before it is given up.
+/// Maximum number of restarts of a snapshot transfer.
 const MAX_ANEW: usize = 3;
 
-/// Makes connections to members.
+/// Factory of connections to members.
 #[derive(Clone)]
 pub(crate) struct Network {
     mesh: Mesh,
@@ -57,12 +57,12 @@ impl Network {
     }
 }
 
-/// The way to one member.
+/// Connection to one member.
 pub(crate) struct Link {
     target: VoterId,
-    /// `None` when nobody knows where it is.
+    /// `None` if no address of the member is available.
     peer: Option<Peer>,
-    /// How calls end; shared by all ways to this member.
+    /// Outcome of calls, shared by all connections to this member.
     contact: Arc<Contact>,
     contacts: Contacts,
     lineage: Lineage,
@@ -85,7 +85,7 @@ impl Link {
         reply.map_err(|error: CallError| unreachable(&error))
     }
 
-    /// Says once that a member is lost, and once that it is back.
+    /// Logs once when a member stops answering, and once when it answers again.
     fn note(&self, error: Option<&CallError>) {
         match (self.contact.note(error), error) {
             (News::Lost, Some(error)) => {
@@ -119,7 +119,7 @@ impl Link {
             match self.call(&request, timeout).await? {
                 SnapshotAnswer::Done(response) => return Ok(response),
                 SnapshotAnswer::More if !last => offset = end,
-                // It asks for what it lacks meanwhile, and answers at least twice a minute.
+                // The receiver fetches missing segments meanwhile, and answers at least twice a minute.
                 SnapshotAnswer::Fetching if last => {}
                 SnapshotAnswer::More | SnapshotAnswer::Again | SnapshotAnswer::Fetching
                     if anew < MAX_ANEW =>

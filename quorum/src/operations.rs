@@ -1,10 +1,10 @@
-//! What members answer about the quorum itself: its members, changes of them, backups.
+//! Quorum operations over the mesh: members, membership changes and backups.
 
 use crate::{backup, membership, overview, service::Service};
 use lattice_mesh::{Failed, Router};
 use lattice_quorum_types::membership::{ChangeQuorum, GetBackup, GetMember, GetQuorum};
 
-/// Adds these calls.
+/// Adds the calls for quorum operations.
 pub(crate) fn serve(router: Router, service: &Service) -> Router {
     let (account, view, change, copy) = (
         service.clone(),

@@ -1,5 +1,5 @@
-//! All members in one table: who leads, how far each is, who is behind, and what somebody should
-//! look at. It is told also when there is no leader: then it is wanted most.
+//! Quorum overview: all members in one table, with leader, progress and warnings for the operator. Available without a
+//! leader too, when it is needed most.
 
 use crate::{member::Member, store::FORMAT};
 use futures::future::join_all;
@@ -18,12 +18,12 @@ use std::{
     time::Duration,
 };
 
-/// How long a member may take to give its account.
+/// Timeout for the report of a member.
 const ASK_TIMEOUT: Duration = Duration::from_millis(700);
-/// So many entries behind the leader is worth a warning.
+/// Number of entries behind the leader above which a member gets a warning.
 const FAR_BEHIND: u64 = 1000;
 
-/// This member's account of itself.
+/// Full report of this member.
 pub(crate) fn account(member: &Member) -> MemberAccount {
     let status = member.status();
     let metrics = member.metrics();
@@ -60,7 +60,7 @@ pub(crate) fn account(member: &Member) -> MemberAccount {
         snapshot_index: metrics.snapshot.map_or(0, |id| id.index),
         revision: status.revision,
         heard_ms: member.heard.millis().filter(|_| !leads),
-        // Who was elected has what counts.
+        // A blank member that was elected has the authoritative log.
         blank: member.is_blank() && !leads,
         removed: member.is_removed(),
         members: members.collect(),
@@ -80,7 +80,7 @@ fn addr_of(member: &Member, id: VoterId, committed: &str) -> String {
 
 type Answers = BTreeMap<VoterId, Result<MemberAccount, String>>;
 
-/// Asks these members, all at once.
+/// Requests the reports of these members concurrently.
 pub(crate) async fn ask(mesh: &Mesh, whom: &BTreeMap<VoterId, SocketAddr>) -> Answers {
     let asked = whom.iter().map(|(id, addr)| {
         let peer = mesh.peer(*addr, Expect::exactly(Role::Quorum, id.to_string()));
@@ -92,7 +92,7 @@ pub(crate) async fn ask(mesh: &Mesh, whom: &BTreeMap<VoterId, SocketAddr>) -> An
         .collect()
 }
 
-/// The members that an account names, and those that are configured while it names none.
+/// Members that a report lists, or the configured ones if it lists none.
 fn named(member: &Member, account: &MemberAccount) -> BTreeMap<VoterId, SocketAddr> {
     if account.members.is_empty() {
         return member.addresses.all();
@@ -103,12 +103,12 @@ fn named(member: &Member, account: &MemberAccount) -> BTreeMap<VoterId, SocketAd
         .collect()
 }
 
-/// All members, asked by this one.
+/// Overview of all members, collected by this one.
 pub(crate) async fn view(member: &Member, mesh: &Mesh) -> QuorumView {
     let own = account(member);
     let mut answers = Answers::new();
     answers.insert(own.id, Ok(own.clone()));
-    // Who is behind knows the former members: what it hears from them names the rest.
+    // A member that is behind lists former members; their reports name the current ones.
     for _ in 0..2 {
         let newest = newest(&own, &answers);
         let mut whom = named(member, newest);
@@ -122,7 +122,7 @@ pub(crate) async fn view(member: &Member, mesh: &Mesh) -> QuorumView {
     table(&own, &newest, answers)
 }
 
-/// Whose membership is the newest, of those of the same incarnation.
+/// Returns the report with the newest membership, among those of the same incarnation.
 fn newest<'a>(own: &'a MemberAccount, answers: &'a Answers) -> &'a MemberAccount {
     let accounts = answers.values().flatten();
     let of_ours =
@@ -176,7 +176,7 @@ fn table(own: &MemberAccount, newest: &MemberAccount, mut answers: Answers) -> Q
     view
 }
 
-/// One line; `answer` is what came of asking, if it was asked.
+/// Builds the row of one member. `answer` is its report or error, if it was requested.
 fn row(
     known: KnownMember,
     answer: Option<Result<MemberAccount, String>>,
@@ -189,7 +189,7 @@ fn row(
     };
     let leads = leader.is_some_and(|leader| leader.id == known.id);
     let followed = leader.and_then(|l| l.followers.iter().find(|f| f.id == known.id));
-    // An account of another incarnation is that of somebody else.
+    // A report of another incarnation comes from a member of another history.
     let of_ours = |account: &MemberAccount| {
         leader.is_none_or(|l| account.incarnation == l.incarnation || account.incarnation.is_none())
     };
@@ -221,7 +221,7 @@ fn row(
     }
 }
 
-/// What somebody should look at, the worst first.
+/// Warnings for the operator, the most severe first.
 fn warnings(view: &QuorumView, newest: &MemberAccount) -> Vec<String> {
     let mut warnings = Vec::new();
     let voters = view

@@ -1,5 +1,5 @@
-//! Proposals: everything that waits becomes one log entry, one entry at a time. While one is on
-//! its way the next one gathers, so that the more wait the fewer disk writes each costs.
+//! Proposal batching: all waiting proposals become one log entry, one entry at a time. The next batch gathers while an
+//! entry is in flight, so the cost in disk writes per proposal falls under load.
 
 use crate::{
     ahead::Ahead,
@@ -15,25 +15,25 @@ use tokio::{
     task::yield_now,
 };
 
-/// Most commands in one log entry.
+/// Maximum number of commands in one log entry.
 const MAX_COMMANDS: usize = 1024;
-/// Most bytes in one log entry, unless one proposal alone is larger.
+/// Maximum size of a log entry, bytes, unless a single proposal is larger.
 const MAX_BYTES: usize = 512 << 10;
-/// Commands that may wait; beyond, proposers are told to back off.
+/// Maximum number of waiting commands; above it, proposers receive [`Unavailable::Busy`].
 const MAX_WAITING: usize = 16 * MAX_COMMANDS;
-/// A proposer is answered after this long at the latest.
+/// Timeout of a proposal.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(4);
-/// How long a batch may stay undecided after this member stopped leading. Its entry may be
-/// committed by the next leader, or never.
+/// Time for which a batch may stay undecided after this member lost leadership. The next leader may still commit its
+/// entry.
 const AFTERMATH: Duration = Duration::from_secs(1);
 
 /// One result per command.
 pub(crate) type Replies = Vec<Result<Applied, Refusal>>;
 
-/// Where a proposer waits.
+/// Receiving end of a proposer.
 type Answer = oneshot::Receiver<Result<Replies, Unavailable>>;
 
-/// Commands of one proposer, in one batch together.
+/// Commands of one proposer, kept in one batch.
 pub(crate) struct Proposal {
     envelopes: Vec<Envelope>,
     bytes: usize,
@@ -41,17 +41,17 @@ pub(crate) struct Proposal {
     _place: OwnedSemaphorePermit,
 }
 
-/// Where proposers wait. Clones share it.
+/// Sending end of the proposal queue. Clones share it.
 #[derive(Clone)]
 pub(crate) struct Proposals {
     queue: mpsc::UnboundedSender<Proposal>,
     places: Arc<Semaphore>,
 }
 
-/// The proposals that wait.
+/// Receiving end of the proposal queue.
 pub(crate) type ProposalQueue = mpsc::UnboundedReceiver<Proposal>;
 
-/// Both ends.
+/// Creates both ends of the proposal queue.
 pub(crate) fn channel() -> (Proposals, ProposalQueue) {
     let (queue, waiting) = mpsc::unbounded_channel();
     let places = Arc::new(Semaphore::new(MAX_WAITING));
@@ -59,7 +59,7 @@ pub(crate) fn channel() -> (Proposals, ProposalQueue) {
 }
 
 impl Proposals {
-    /// Proposes and waits for the results.
+    /// Proposes commands and waits for the results.
     pub(crate) async fn submit(
         &self,
         member: &Member,
@@ -78,7 +78,7 @@ impl Proposals {
         }
     }
 
-    /// Takes a place in the queue, or says that it is full.
+    /// Enqueues a proposal, or returns [`Unavailable::Busy`] if the queue is full.
     fn enqueue(&self, envelopes: Vec<Envelope>) -> Result<Answer, Unavailable> {
         let count = u32::try_from(envelopes.len()).unwrap_or(u32::MAX);
         let place = self.places.clone().try_acquire_many_owned(count);
@@ -102,24 +102,24 @@ fn encoded_bytes(envelope: &Envelope) -> usize {
     postcard::experimental::serialized_size(envelope).unwrap_or(MAX_BYTES)
 }
 
-/// Makes batches for as long as there are proposers.
+/// Proposes batches until the queue closes.
 pub(crate) async fn run(member: Arc<Member>, mut queue: ProposalQueue) {
     let mut ahead = None;
     let mut held = None;
     while let Some(batch) = gather(&mut queue, &mut held).await {
-        // What comes while another member takes over waits, and is then told who leads.
+        // Proposals that arrive during a handover wait, and then receive the new leader's address.
         let _turn = member.handover.turn().await;
         propose(&member, &mut ahead, batch).await;
     }
 }
 
-/// Takes what waits, up to the bounds of one entry.
+/// Takes waiting proposals, up to the limits of one entry.
 async fn gather(queue: &mut ProposalQueue, held: &mut Option<Proposal>) -> Option<Vec<Proposal>> {
     let first = match held.take() {
         Some(proposal) => proposal,
         None => queue.recv().await?,
     };
-    // Proposers that were just answered get to come back before the batch closes.
+    // Lets proposers with a fresh answer submit again before the batch closes.
     yield_now().await;
     let (mut commands, mut bytes) = (first.envelopes.len(), first.bytes);
     let mut batch = vec![first];
@@ -132,14 +132,14 @@ async fn gather(queue: &mut ProposalQueue, held: &mut Option<Proposal>) -> Optio
         }
         batch.push(next);
     }
-    // Who gave up waiting is not proposed at all.
+    // Proposals without a waiting proposer are dropped.
     batch.retain(|proposal| !proposal.done.is_closed());
     Some(batch)
 }
 
-/// What was found of one command before it entered the log.
+/// Outcome of the validation of one command before it enters the log.
 enum Judged {
-    /// It is in the log and should make this revision.
+    /// The command enters the log and should create this revision.
     Admitted(Revision),
     Refused(Refusal),
 }
@@ -179,7 +179,7 @@ async fn propose(member: &Member, ahead: &mut Option<Ahead>, batch: Vec<Proposal
         waiting.push(proposal.done);
     }
     let results = if commands.is_empty() {
-        // A refusal is an answer as well: only a leader that still leads may give it.
+        // A refusal is an answer too: only a confirmed leader may give it.
         reads::barrier(member).await.map(|()| Vec::new())
     } else {
         write(member, term, commands).await
@@ -206,8 +206,8 @@ fn fail(batch: Vec<Proposal>, unavailable: &Unavailable) {
     }
 }
 
-/// Writes one entry and waits until it is applied. Whatever goes wrong once Raft has it, the
-/// entry may still be committed.
+/// Writes one entry and waits until it is applied. Any failure after Raft received the entry leaves the outcome
+/// unknown, as the entry may still be committed.
 async fn write(
     member: &Member,
     term: u64,
@@ -224,7 +224,7 @@ async fn write(
             if same_term && results.len() == expected {
                 Ok(results)
             } else {
-                // Written in a later term, so judged on a state that was not the latest.
+                // Written in a later term, and thus validated on an outdated state.
                 Err(Unavailable::OutcomeUnknown)
             }
         }
@@ -249,7 +249,7 @@ async fn settled<E>(
     }
 }
 
-/// Hands out the results. Says whether all was as foreseen.
+/// Returns the results to the proposers. Returns whether all results match the foresight.
 fn answer(
     waiting: Vec<oneshot::Sender<Result<Replies, Unavailable>>>,
     judged: Vec<Vec<Judged>>,

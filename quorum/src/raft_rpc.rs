@@ -1,6 +1,6 @@
-//! Raft's own calls between members. They carry entries, snapshots and segments as they are on disk, so the
-//! method names carry the format of the data directory: members of two formats reject each other's calls and
-//! never misread them. Each call carries the incarnation of the calling member: see `lineage.rs`.
+//! Raft RPCs between members. They carry entries, snapshots and segments in their on-disk form, so the method names
+//! contain the format of the data directory. Members of two formats reject each other's calls and never misread them.
+//! Each call carries the incarnation of the calling member: see `lineage.rs`.
 
 use crate::types::{LogId, SnapshotMeta, Types, Vote};
 use bytes::Bytes;
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 const MEMBERS: &[Role] = &[Role::Quorum];
 
-/// Log entries, or a heartbeat.
+/// Appends log entries, or sends a heartbeat.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Append(
     pub(crate) Incarnation,
@@ -26,7 +26,7 @@ impl Rpc for Append {
     type Reply = AppendEntriesResponse<VoterId>;
 }
 
-/// A candidate asks for a vote.
+/// Requests a vote for a candidate.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct RequestVote(pub(crate) Incarnation, pub(crate) VoteRequest<VoterId>);
 impl Rpc for RequestVote {
@@ -35,31 +35,31 @@ impl Rpc for RequestVote {
     type Reply = VoteResponse<VoterId>;
 }
 
-/// A piece of a snapshot, in order of offset.
+/// Sends a piece of a snapshot, in order of offset.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct SendSnapshot {
-    /// The leader's.
+    /// Incarnation of the leader.
     pub(crate) incarnation: Incarnation,
-    /// The leader's.
+    /// Vote of the leader.
     pub(crate) vote: Vote,
     pub(crate) meta: SnapshotMeta,
-    /// Where `data` belongs. 0 begins anew.
+    /// Offset of `data`, bytes. 0 starts a new transfer.
     pub(crate) offset: u64,
     pub(crate) data: Bytes,
-    /// Set on the last piece: its bytes in all and their blake3.
+    /// Set on the last piece: total length in bytes, and blake3 digest.
     pub(crate) whole: Option<(u64, [u8; 32])>,
 }
 
-/// What became of a piece.
+/// Outcome of a piece.
 #[derive(Serialize, Deserialize)]
 pub(crate) enum SnapshotAnswer {
-    /// Send the next one.
+    /// The receiver expects the next piece.
     More,
-    /// It does not follow what is there: begin anew.
+    /// The piece does not follow the received ones: start again.
     Again,
-    /// The last one came and the snapshot is in place, or the vote is an old one.
+    /// The snapshot is installed, or the vote is outdated.
     Done(SnapshotResponse<VoterId>),
-    /// The last one came; segments that the snapshot names are on their way. Ask with the last one
+    /// The last piece has arrived, and the receiver fetches segments that the snapshot names. Send the last piece
     /// again.
     Fetching,
 }
@@ -69,39 +69,39 @@ impl Rpc for SendSnapshot {
     type Reply = SnapshotAnswer;
 }
 
-/// A piece of a segment. Any member that has it gives it: its name says what it is.
+/// Requests a piece of a segment. Any member that has the segment serves it: the name contains the digest.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct GetSegment {
-    /// The asker's.
+    /// Incarnation of the caller.
     pub(crate) incarnation: Incarnation,
-    /// Which.
+    /// Requested segment.
     pub(crate) id: SegmentId,
-    /// From which byte on.
+    /// Offset, bytes.
     pub(crate) offset: u64,
 }
 
-/// Bytes of a segment.
+/// Piece of a segment.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct SegmentPiece {
-    /// From the byte on that was asked for; empty behind the end.
+    /// Bytes from the requested offset; empty after the end.
     pub(crate) data: Bytes,
-    /// Bytes of the whole.
+    /// Length of the whole segment, bytes.
     pub(crate) bytes: u64,
 }
 impl Rpc for GetSegment {
     const METHOD: &'static str = "raft.segment.1";
     const CALLERS: &'static [Role] = MEMBERS;
-    /// The error says why this member cannot give it.
+    /// The error states why the member cannot serve the segment.
     type Reply = Result<SegmentPiece, String>;
 }
 
-/// The gate's question: would you have me as the leader? Only who has heard no leader for a
-/// while, and whose own log is no longer, says yes.
+/// Pre-vote request of the election gate. A member agrees only if it has received no heartbeat for a while, and its own
+/// log is no longer than the caller's.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct MayCampaign {
-    /// The asker's.
+    /// Incarnation of the caller.
     pub(crate) incarnation: Incarnation,
-    /// The asker's last entry.
+    /// Last log entry of the caller.
     pub(crate) last_log_id: Option<LogId>,
 }
 impl Rpc for MayCampaign {
@@ -110,19 +110,19 @@ impl Rpc for MayCampaign {
     type Reply = bool;
 }
 
-/// The leader asks another voter to lead: it proposes nothing any more until that was answered.
+/// Requests that another voter takes over leadership. The leader proposes nothing until the answer arrives.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct TakeOver {
-    /// The leader's.
+    /// Incarnation of the leader.
     pub(crate) incarnation: Incarnation,
-    /// In which it leads.
+    /// Term of the leader.
     pub(crate) term: u64,
-    /// Its last entry: nothing follows.
+    /// Last log entry of the leader; no entry follows it.
     pub(crate) last_log_id: Option<LogId>,
 }
 impl Rpc for TakeOver {
     const METHOD: &'static str = "raft.take_over.1";
     const CALLERS: &'static [Role] = MEMBERS;
-    /// The new term, or why it does not lead.
+    /// The new term, or the reason why the member does not lead.
     type Reply = Result<u64, String>;
 }

@@ -1,5 +1,5 @@
-//! Linearizable reads: the leader makes sure it still leads and has applied what was committed
-//! before the read came. Reads that wait at the same time share one round.
+//! Linearizable reads: the leader confirms that it still leads, and has applied every command that was committed before
+//! the read arrived. Concurrent reads share one round.
 
 use crate::{member::Member, types::Raft};
 use lattice_quorum_types::{
@@ -13,19 +13,19 @@ use tokio::{
     time::timeout,
 };
 
-/// A round that takes longer has no majority.
+/// Timeout of a round; a longer one has no majority.
 const BARRIER_TIMEOUT: Duration = Duration::from_secs(2);
 
 type Waiting = oneshot::Sender<Result<(), Unavailable>>;
 
-/// Where readers wait. Clones share it.
+/// Sending end of the read queue. Clones share it.
 #[derive(Clone)]
 pub(crate) struct Reads(mpsc::UnboundedSender<Waiting>);
 
-/// The readers that wait.
+/// Receiving end of the read queue.
 pub(crate) struct ReadQueue(mpsc::UnboundedReceiver<Waiting>);
 
-/// Both ends.
+/// Creates both ends of the read queue.
 pub(crate) fn channel() -> (Reads, ReadQueue) {
     let (queue, waiting) = mpsc::unbounded_channel();
     (Reads(queue), ReadQueue(waiting))
@@ -40,7 +40,7 @@ impl Reads {
     }
 }
 
-/// Makes rounds for as long as there are readers.
+/// Runs read barriers until the queue closes.
 pub(crate) async fn run(member: Arc<Member>, mut queue: ReadQueue) {
     while let Some(first) = queue.0.recv().await {
         let mut waiting = vec![first];
@@ -54,7 +54,7 @@ pub(crate) async fn run(member: Arc<Member>, mut queue: ReadQueue) {
     }
 }
 
-/// One round.
+/// Runs one read barrier.
 pub(crate) async fn barrier(member: &Member) -> Result<(), Unavailable> {
     if member.leads().is_none() {
         return Err(member.not_leader());

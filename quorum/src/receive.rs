@@ -1,4 +1,4 @@
-//! The answering side of Raft over the mesh.
+//! Receiving side of Raft over the mesh.
 
 use crate::{
     floor, gate, handover,
@@ -13,23 +13,23 @@ use openraft::raft::AppendEntriesResponse;
 use std::sync::Arc;
 use tokio::sync::Mutex;
 
-/// A snapshot that is being received.
+/// Snapshot that is being received.
 struct Incoming {
     vote: Vote,
     meta: SnapshotMeta,
     bytes: BytesMut,
-    /// All of it, and what its sender said of it.
+    /// Complete bytes, and the length and digest that the sender reported.
     whole: Option<(Bytes, (u64, [u8; 32]))>,
 }
 
-/// What became of a piece.
+/// Outcome of a piece.
 enum Taken {
     More,
     Again,
     Whole(Bytes),
 }
 
-/// Adds Raft's calls.
+/// Adds the Raft calls.
 pub(crate) fn serve(router: Router, member: &Arc<Member>, mesh: &WeakMesh) -> Router {
     let incoming: Arc<Mutex<Option<Incoming>>> = Arc::default();
     let (mesh, sent) = (mesh.clone(), mesh.clone());
@@ -103,7 +103,7 @@ pub(crate) fn serve(router: Router, member: &Arc<Member>, mesh: &WeakMesh) -> Ro
         })
 }
 
-/// A member leads and stands for itself only, as its certificate says.
+/// Checks that the vote is the caller's own: the certificate must be that of the leader or candidate.
 fn speaks_for_itself(caller: &Caller, vote: &Vote) -> Result<(), Failed> {
     let voter = vote.leader_id().voted_for().map(|id| id.to_string());
     if voter.as_deref() == Some(caller.identity.id()) {
@@ -113,11 +113,11 @@ fn speaks_for_itself(caller: &Caller, vote: &Vote) -> Result<(), Failed> {
     Err(Failed::new("the vote is not the caller's"))
 }
 
-/// Puts a piece to what came before.
+/// Appends a piece to the received ones.
 fn gather(slot: &mut Option<Incoming>, piece: &SendSnapshot) -> Taken {
     let (vote, meta) = (piece.vote, &piece.meta);
     let same = slot.as_mut().filter(|i| i.vote == vote && i.meta == *meta);
-    // The last one again, because segments were missing.
+    // The last piece again, sent because segments were missing.
     if let Some((bytes, said)) = same.and_then(|i| i.whole.clone())
         && piece.whole == Some(said)
     {
@@ -167,7 +167,7 @@ async fn take_piece(
         Taken::Whole(bytes) => bytes,
     };
     let (vote, meta) = (piece.vote, piece.meta);
-    // Installed only with everything that it names.
+    // A snapshot is installed only when every segment that it names is present.
     let mesh = mesh
         .upgrade()
         .ok_or_else(|| Failed::new("this member stops"))?;
@@ -183,7 +183,7 @@ async fn take_piece(
         meta,
         snapshot: Box::new(bytes),
     };
-    // A task of its own: the caller may give up, the installation must not stop half way.
+    // A task of its own: if the caller gives up, the installation must still complete.
     let raft = member.raft.clone();
     let installed =
         tokio::spawn(async move { raft.install_full_snapshot(vote, snapshot).await }).await;

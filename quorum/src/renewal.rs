@@ -1,5 +1,5 @@
-//! Renewal: members of the cluster, this one included, get a new certificate of their own identity
-//! before the present one ends. See `../0003-expiry-without-a-quorum.md` for when they cannot.
+//! Renewal: members of the cluster, this one included, obtain a new certificate of their own identity before the
+//! present one expires. See `../0003-expiry-without-a-quorum.md` for renewals while the quorum is unavailable.
 
 use crate::issuer::{Issuer, NotIssued, key_of};
 use futures::{FutureExt, future::BoxFuture};
@@ -12,7 +12,7 @@ use rustls_pki_types::CertificateSigningRequestDer;
 use std::sync::Arc;
 
 impl Issuer {
-    /// A new certificate for who shows one that was issued then.
+    /// Issues a new certificate to the holder of a certificate that was issued at `shown_issued_at`.
     async fn renew(
         &self,
         identity: &Identity,
@@ -39,7 +39,7 @@ impl Issuer {
         issued.map_err(refused)
     }
 
-    /// Renews for a member that called.
+    /// Issues a new certificate to the caller of a renewal request.
     pub(crate) async fn renew_for(
         &self,
         caller: &Caller,
@@ -65,7 +65,8 @@ fn refused(error: NotIssued) -> RenewRefused {
     }
 }
 
-/// This member's own certificate: signed here when the key that issues is here, else by another.
+/// Renewal source of this member's own certificate: signed locally if this member holds the issuing key, otherwise by
+/// another member.
 pub(crate) struct Own {
     issuer: Arc<Issuer>,
     others: AskMembers,
@@ -115,7 +116,7 @@ impl RenewalSource for Own {
 
     fn trust(&self, have: u64) -> BoxFuture<'_, Result<Option<SignedBundle>, RenewError>> {
         async move {
-            // A member by itself has nobody to ask, and nothing to learn.
+            // A single member has no peer to request a bundle from, and no newer one exists.
             if self.issuer.member.voters().len() <= 1 {
                 return Ok(None);
             }

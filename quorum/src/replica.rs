@@ -1,5 +1,4 @@
-//! The state machine as openraft sees it: `lattice-quorum-state` in memory, its snapshots on
-//! disk, its events in the feed.
+//! State machine for openraft: `lattice-quorum-state` in memory, its snapshots on disk, its events in the feed.
 
 use crate::{
     feed::Feed,
@@ -23,7 +22,7 @@ use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::{io, sync::Arc};
 use tokio::sync::{Semaphore, watch};
 
-/// Answers that are put together from segments at the same time.
+/// Maximum number of concurrent answers that read segments.
 const LOOKUPS: usize = 4;
 
 struct Core {
@@ -32,38 +31,38 @@ struct Core {
     membership: Membership,
 }
 
-/// Why there is no answer.
+/// Reason why a query has no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum Unreadable {
-    /// A segment is not what it was.
+    /// A segment is missing or damaged.
     #[error(transparent)]
     Segment(#[from] SegmentFault),
-    /// Nobody could read it.
+    /// The blocking task that reads the segment failed.
     #[error("records could not be read: {0}")]
     Io(#[from] io::Error),
 }
 
-/// The state at one place of the log.
+/// State at one log position.
 pub(crate) struct Captured {
     pub(crate) state: State,
     pub(crate) applied: Option<LogId>,
     pub(crate) membership: Membership,
 }
 
-/// A member's copy of the replicated state. Clones share it.
+/// Replicated state of one member. Clones share it.
 #[derive(Clone)]
 pub struct Replica {
     core: Arc<RwLock<Core>>,
     feed: Arc<Feed>,
-    /// Number of the present trust, for who signs it.
+    /// Number of the trust view, watched by the task that signs bundles.
     trust: watch::Sender<Revision>,
     snapshots: SnapshotDir,
-    /// Places of those who read segments: each may hold some ten megabytes.
+    /// Permits for answers that read segments: each may hold about ten megabytes.
     lookups: Arc<Semaphore>,
 }
 
 impl Replica {
-    /// The state of the newest snapshot, or the empty one. openraft then applies the log.
+    /// Restores the newest snapshot, or starts empty. openraft then applies the log.
     pub fn open(snapshots: SnapshotDir) -> Self {
         let core = match snapshots.take_opened() {
             Some((meta, state)) => Core {
@@ -88,7 +87,7 @@ impl Replica {
         }
     }
 
-    // `apply` cannot leave the state half changed, so a panic elsewhere does not spoil it.
+    // `apply` cannot leave the state half changed, so a panic in another task does not corrupt it.
     fn read(&self) -> RwLockReadGuard<'_, Core> {
         self.core.read()
     }
@@ -96,27 +95,27 @@ impl Replica {
         self.core.write()
     }
 
-    /// Recent events.
+    /// Feed of recent events.
     pub fn feed(&self) -> &Arc<Feed> {
         &self.feed
     }
-    /// [`Replica::answer`], reading where it stands.
+    /// As [`Replica::answer`], on the current thread.
     #[cfg(test)]
     pub fn query(&self, query: &Query) -> Answer {
         let lookup = self.read().state.look_up(query);
         #[expect(clippy::unwrap_used, reason = "tests")]
         lookup.finish(self.snapshots.segments()).unwrap()
     }
-    /// The applied state, and up to which entry.
+    /// Calls `at` with the index of the last applied entry and the applied state.
     pub fn look<T>(&self, at: impl FnOnce(u64, &State) -> T) -> T {
         let core = self.read();
         at(core.applied.map_or(0, |id| id.index), &core.state)
     }
-    /// A copy of the applied state.
+    /// Copies the applied state.
     pub fn copy(&self) -> State {
         self.read().state.clone()
     }
-    /// The applied state with its place in the log, of one moment.
+    /// Captures the applied state with its log position, at one moment.
     pub(crate) fn capture(&self) -> Captured {
         let core = self.read();
         Captured {
@@ -125,7 +124,7 @@ impl Replica {
             membership: core.membership.clone(),
         }
     }
-    /// The earliest moment at which the next certificate of this name may be issued.
+    /// Earliest issue time of the next certificate of this name.
     pub fn next_issue(&self, role: Role, name: &str) -> UnixMillis {
         self.read().state.next_issue(role, name)
     }
@@ -133,15 +132,15 @@ impl Replica {
     pub fn now(&self) -> UnixMillis {
         self.read().state.now()
     }
-    /// Where the audit ends, and how far it is signed.
+    /// End of the audit log, and the last entry that a signed head covers.
     pub fn audit_head(&self) -> AuditHead {
         self.read().state.audit_head()
     }
-    /// Who is trusted, as applied.
+    /// Trust view of the applied state.
     pub fn trust(&self) -> TrustView {
         self.read().state.trust()
     }
-    /// The number of that, and every change of it.
+    /// Subscribes to the number of the trust view.
     pub fn watch_trust(&self) -> watch::Receiver<Revision> {
         self.trust.subscribe()
     }
@@ -156,38 +155,38 @@ impl Replica {
     pub fn revision(&self) -> Revision {
         self.read().state.revision()
     }
-    /// blake3 of the whole applied state: equal on all members at the same position.
+    /// blake3 digest of the whole applied state: equal on all members at the same position.
     pub fn digest(&self) -> [u8; 32] {
         self.read().state.digest()
     }
-    /// Position of the applied state in the log.
+    /// Log position of the applied state.
     #[cfg(test)]
     pub fn applied(&self) -> Option<LogId> {
         self.read().applied
     }
 
-    /// Answers from the applied state, and from segments where they are needed.
+    /// Answers a query from the applied state, and from segments where needed.
     ///
     /// # Errors
-    /// When a segment cannot be read.
+    /// A segment cannot be read.
     pub async fn answer(&self, query: &Query) -> Result<Answer, Unreadable> {
         let lookup = self.read().state.look_up(query);
         let segments = self.snapshots.segments().clone();
         if lookup.is_in_memory() {
             return Ok(lookup.finish(&segments)?);
         }
-        // It is never closed.
+        // The semaphore is never closed.
         let _place = self.lookups.acquire().await.ok();
         let workers = &self.snapshots.ground().workers;
         Ok(workers.run(move || lookup.finish(&segments)).await??)
     }
 
-    /// Who works for this member.
+    /// Executor of this member's blocking tasks.
     pub(crate) fn workers(&self) -> &Workers {
         &self.snapshots.ground().workers
     }
 
-    /// The segments that the state names.
+    /// Segments that the state names.
     pub fn segments(&self) -> &SegmentDir {
         self.snapshots.segments()
     }
@@ -213,7 +212,7 @@ impl Replica {
                             if let Some(observer) = observer {
                                 observer.applied(index, envelope, &result, &core.state);
                             }
-                            // Events are for watchers; the proposer gets its outcome.
+                            // Events go to watchers; the proposer receives the outcome.
                             if let Ok(applied) = &mut result {
                                 events.append(&mut applied.events);
                             }
@@ -223,7 +222,7 @@ impl Replica {
                 }
                 answers.push(Results(results));
             }
-            // Before anybody can ask for what is in them.
+            // Before the lock is released, so that every query finds the new segments.
             self.snapshots.segments().add(core.state.take_sealed());
             core.state.trust_number()
         };
@@ -232,7 +231,7 @@ impl Replica {
         answers
     }
 
-    /// Copies the state at one moment, then encodes and writes it while work goes on.
+    /// Copies the state at one moment, then encodes and writes it without blocking the state.
     fn build(&self) -> io::Result<(SnapshotMeta, Bytes)> {
         let (state, last_log_id, last_membership) = {
             let core = self.read();
@@ -253,9 +252,9 @@ impl Replica {
         Ok((meta, bytes))
     }
 
-    /// Puts a leader's snapshot on the disk before openraft hears of it, where it is news: openraft
-    /// purges the log up to it while it is still being installed, and a member whose power goes in
-    /// between would begin with neither.
+    /// Writes a leader's snapshot to disk before openraft receives it, unless the local state is at least as recent.
+    /// The openraft engine purges the log up to the snapshot while the installation is still in progress. After a power
+    /// loss in between, the member would have neither.
     pub async fn keep(&self, meta: &SnapshotMeta, bytes: &Bytes) -> io::Result<()> {
         let newest = self.snapshots.last_log_id().max(self.read().applied);
         if meta.last_log_id <= newest || planted::is(Bug::SnapshotNotKept) {
@@ -267,7 +266,7 @@ impl Replica {
         kept.await.flatten()
     }
 
-    /// Writes a leader's snapshot to disk, with every segment that it names.
+    /// Writes a leader's snapshot to disk. Every segment that it names must be present.
     fn write_down(&self, meta: &SnapshotMeta, bytes: &[u8]) -> io::Result<State> {
         let invalid = |e| io::Error::new(io::ErrorKind::InvalidData, e);
         let mut state = State::restore(bytes).map_err(invalid)?;

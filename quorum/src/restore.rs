@@ -1,5 +1,5 @@
-//! A data directory made of a backup, with nobody's help: each member of the new cluster makes its
-//! own of the same file, and none of them is special. See `../0009-backup.md`.
+//! Restore: creates a data directory from a backup, without other members. Every member of the new cluster restores the
+//! same file, and no member is special. See `../0009-backup.md`.
 
 use crate::{
     Settings, StartError,
@@ -29,64 +29,64 @@ use std::{
 
 /// Bytes read at a time.
 const PIECE_BYTES: usize = 1 << 20;
-/// In whose name the first entry of the restored cluster is written down.
+/// Principal of the first entry of the restored cluster.
 const RESTORER: &str = "restore";
 
-/// Why no data directory was made of a backup. Nothing was changed, unless it says so.
+/// Reason why a backup could not be restored. Nothing was changed, unless the variant states otherwise.
 #[derive(Debug, thiserror::Error)]
 pub enum RestoreFailed {
     /// The file cannot be read.
     #[error("{}: {source}", .path.display())]
     File {
-        /// The file.
+        /// Path of the backup.
         path: PathBuf,
-        /// Why.
+        /// Cause.
         source: std::io::Error,
     },
-    /// The file is no whole backup.
+    /// The file is not a complete backup.
     #[error("{}: {fault}", .path.display())]
     Fault {
-        /// The file.
+        /// Path of the backup.
         path: PathBuf,
-        /// What is wrong.
+        /// Defect of the file.
         fault: BackupFault,
     },
-    /// It is whole, and its state cannot be used.
+    /// The backup is complete, but one of its parts cannot be used.
     #[error("{}: part {part:?} cannot be used: {reason}", .path.display())]
     Part {
-        /// The file.
+        /// Path of the backup.
         path: PathBuf,
-        /// Which part.
+        /// Name of the part.
         part: String,
-        /// Why.
+        /// Reason in words.
         reason: String,
     },
-    /// It is another cluster's.
+    /// The backup is from another cluster.
     #[error(
         "{} is a backup of cluster {found:?}, and `cluster` of the configuration is {configured:?}; \
          take the backup of that cluster, or correct the configuration",
         .path.display()
     )]
     OtherCluster {
-        /// The file.
+        /// Path of the backup.
         path: PathBuf,
-        /// As in the backup.
+        /// Cluster in the backup.
         found: String,
-        /// As configured.
+        /// Configured cluster.
         configured: String,
     },
-    /// The incarnation that was asked for is not a later one.
+    /// The requested incarnation is not later than the backup's.
     #[error(
         "--incarnation {given}: the backup is of incarnation {found}; give a higher number, the \
          same on every member, or none"
     )]
     OldIncarnation {
-        /// As given.
+        /// Requested number.
         given: u64,
-        /// As in the backup.
+        /// Incarnation of the backup.
         found: Incarnation,
     },
-    /// This member does not found anything.
+    /// This member joins a cluster and does not found one.
     #[error(
         "`join: true`: a member that joins gets everything from the others; restore the members \
          that found the cluster, and list all of them in `members`"
@@ -98,7 +98,7 @@ pub enum RestoreFailed {
     /// The log could not be written.
     #[error("the log cannot be written: {reason}")]
     Log {
-        /// Why.
+        /// Reason in words.
         reason: String,
     },
 }
@@ -114,28 +114,28 @@ impl From<RestoreFailed> for StartError {
     }
 }
 
-/// What was made.
+/// Result of a restore.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Restored {
-    /// What the backup says of itself.
+    /// Header of the backup.
     pub header: Header,
-    /// The new incarnation.
+    /// New incarnation.
     pub incarnation: Incarnation,
-    /// The members that found the cluster.
+    /// Members that found the restored cluster.
     pub members: BTreeMap<VoterId, SocketAddr>,
-    /// Who is trusted in it.
+    /// Trust of the backup, which applies in the restored cluster.
     pub trust: TrustView,
 }
 
-/// A backup of which every byte was checked.
+/// Backup with every byte verified.
 struct Checked<'a> {
     path: &'a Path,
     header: Header,
-    /// Where its parts begin.
+    /// Offsets of the parts.
     begins: Vec<u64>,
 }
 
-/// Reads a backup and checks all of it.
+/// Reads a backup and verifies all of it.
 fn check(path: &Path) -> Result<Checked<'_>, RestoreFailed> {
     let unread = |source| RestoreFailed::File {
         path: path.to_owned(),
@@ -171,7 +171,7 @@ fn check(path: &Path) -> Result<Checked<'_>, RestoreFailed> {
 }
 
 impl Checked<'_> {
-    /// One part.
+    /// Reads one part.
     fn part(&self, name: &str) -> Result<Vec<u8>, String> {
         let at = self.header.parts.iter().position(|part| part.name == name);
         let (part, begins) = at
@@ -187,7 +187,7 @@ impl Checked<'_> {
         read().map_err(|error| error.to_string())
     }
 
-    /// The state, with every segment that it names.
+    /// Restores the state, and checks that every segment that it names is present.
     fn state(&self) -> Result<State, RestoreFailed> {
         let unusable = |part: &str, reason: String| RestoreFailed::Part {
             path: self.path.to_owned(),
@@ -219,18 +219,17 @@ impl Segments for Checked<'_> {
     }
 }
 
-/// Checks a backup from its first byte to its last.
+/// Verifies a complete backup, from its first byte to its last.
 ///
 /// # Errors
-/// When the file is no whole backup.
+/// The file is not a complete backup, or its state cannot be used.
 pub fn verify_backup(path: &Path) -> Result<Header, RestoreFailed> {
     let checked = check(path)?;
     checked.state()?;
     Ok(checked.header)
 }
 
-/// Which life of the cluster is restored. Members that were restored from another file, or with other
-/// members, belong to another one.
+/// Computes the new incarnation. Members restored from another file, or with other members, get another incarnation.
 fn incarnation(
     header: &Header,
     members: &BTreeMap<VoterId, SocketAddr>,
@@ -251,16 +250,16 @@ fn incarnation(
     hasher.finalize_xof().fill(&mut origin);
     Ok(Incarnation {
         number,
-        // 0 is the origin of what was founded.
+        // Origin 0 denotes a founded cluster.
         origin: u64::from_le_bytes(origin).max(1),
     })
 }
 
-/// Makes the data directory of one member, which must be missing or empty. `number` is that of the new
-/// incarnation; `None` stands for the one after the backup's.
+/// Creates the data directory of one member. The directory must be missing or empty. `number` is the number of the new
+/// incarnation; `None` stands for the backup's number plus one.
 ///
 /// # Errors
-/// When the backup is damaged, newer or another cluster's, or the directory is in use.
+/// The backup is damaged, of another format or cluster, or the directory is in use.
 pub async fn restore(
     settings: &Settings,
     path: &Path,
@@ -294,7 +293,7 @@ pub async fn restore(
     );
     let data = Data {
         incarnation,
-        // Of the same term, and not granted to anybody: this member stands for election in the next.
+        // Of the same term and not granted: this member stands for election in the next term.
         vote: Vote::new(header.term, settings.id),
         meta: SnapshotMeta {
             last_log_id: Some(last),
@@ -316,8 +315,8 @@ pub async fn restore(
     })
 }
 
-/// The first thing that the restored cluster writes down. Everything in it is the backup's, so that all
-/// members write the same.
+/// Returns the first record of the restored cluster. All its values come from the backup, so that all members write the
+/// same record.
 fn note(header: &Header) -> Envelope {
     Envelope {
         schema: SCHEMA,
@@ -339,7 +338,7 @@ fn note(header: &Header) -> Envelope {
     }
 }
 
-/// The members of the configuration, as if they had been agreed on with the backup's last entry.
+/// Returns the configured members as a membership committed with the backup's last entry.
 fn membership(last: LogId, members: &BTreeMap<VoterId, SocketAddr>) -> Membership {
     let nodes: BTreeMap<VoterId, BasicNode> = members
         .iter()

@@ -1,6 +1,6 @@
-//! Looks after the segments of this member: those that were missing when it began are brought from
-//! another one as soon as one has them; beside that the others are read again and again, slowly, so that
-//! what a disk lost is found and replaced while others have it, and not when somebody asks.
+//! Segment scrubber: fetches segments that were missing at the start from other members. It also reads all other
+//! segments repeatedly and slowly. Damage is thus found and repaired while other members have intact copies, and not
+//! only when a query needs the segment.
 
 use crate::{member::Member, segments};
 use futures::future::join;
@@ -9,22 +9,22 @@ use lattice_quorum_state::SegmentId;
 use std::{sync::Arc, time::Duration};
 use tokio::time::sleep;
 
-/// Until what could not be brought is asked for again; twice as long each time.
+/// First wait before missing segments are requested again; doubles each time.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
-/// No longer than this.
+/// Longest wait before missing segments are requested again.
 const ASK_AT_LEAST: Duration = Duration::from_secs(60);
 
-/// How often segments are read. A segment has a megabyte, or 1,024 rows.
+/// Pace of the scrubber. A segment holds one megabyte, or 1,024 rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ScrubSettings {
-    /// Between two segments.
+    /// Pause between two segments.
     pub pause: Duration,
-    /// Between two rounds over all of them.
+    /// Pause between two rounds over all segments.
     pub rest: Duration,
 }
 
 impl Default for ScrubSettings {
-    /// A megabyte a second at most, and each segment once in some hours.
+    /// One megabyte per second at most; each segment once in several hours.
     fn default() -> Self {
         Self {
             pause: Duration::from_secs(1),
@@ -33,7 +33,7 @@ impl Default for ScrubSettings {
     }
 }
 
-/// Never ends. `None`: brings what is missing, and reads nothing of itself.
+/// Scrubs until cancelled. With `None`, only fetches missing segments.
 pub(crate) async fn run(member: Arc<Member>, mesh: Mesh, settings: Option<ScrubSettings>) {
     let read = async {
         match settings {
@@ -41,11 +41,11 @@ pub(crate) async fn run(member: Arc<Member>, mesh: Mesh, settings: Option<ScrubS
             None => std::future::pending().await,
         }
     };
-    // What nobody has is missing for good, and keeps nobody from reading the rest.
+    // Concurrent, because a segment that no member has must not stop the checks of the others.
     join(bring_missing(&member, &mesh), read).await;
 }
 
-/// Never ends. What is known to be missing is brought elsewhere.
+/// Checks all segments in rounds, until cancelled. [`bring_missing`] handles segments that are known to be missing.
 async fn read_all(member: &Member, mesh: &Mesh, settings: ScrubSettings) {
     loop {
         let named = |_, state: &lattice_quorum_state::State| -> Vec<SegmentId> {
@@ -61,7 +61,7 @@ async fn read_all(member: &Member, mesh: &Mesh, settings: ScrubSettings) {
     }
 }
 
-/// Until all is here.
+/// Fetches missing segments until none is missing.
 async fn bring_missing(member: &Member, mesh: &Mesh) {
     let mut pause = ASK_AGAIN;
     loop {
@@ -83,7 +83,7 @@ async fn bring_missing(member: &Member, mesh: &Mesh) {
     }
 }
 
-/// Reads one, and brings it where it is not what it was.
+/// Reads one segment, and replaces it if it is damaged.
 async fn check(member: &Member, mesh: &Mesh, id: &SegmentId) {
     let Err(reason) = segments::read(member, *id).await else {
         member.replica.segments().note_checked();

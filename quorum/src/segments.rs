@@ -1,5 +1,5 @@
-//! Segments between members: what a snapshot names and this member lacks, and what is damaged here, is
-//! asked for by name. Whoever gives it, its digest says that it is right.
+//! Segment transfer between members: fetches segments that a snapshot names and this member lacks, and replaces damaged
+//! ones. The name contains the digest, so the segment can come from any member.
 
 use crate::{
     ground::Workers,
@@ -14,18 +14,18 @@ use lattice_quorum_types::VoterId;
 use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
 
-/// Bytes in one answer; the mesh takes 8 MiB between members.
+/// Bytes of a segment in one answer.
 const PIECE_BYTES: usize = 2 << 20;
-/// Longest that one piece may take.
+/// Timeout of one piece.
 const PIECE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Segments that are asked for at the same time.
+/// Maximum number of segments fetched at the same time.
 const AT_ONCE: usize = 4;
-/// After so long whoever sends a snapshot hears that its segments are on their way.
+/// Time after which the sender of a snapshot receives `SnapshotAnswer::Fetching`.
 const BRING_FOR: Duration = Duration::from_secs(15);
-/// Largest segment that is taken: a row is a command's worth at most, and a few bytes a rank.
+/// Largest segment accepted, bytes: a row is at most as large as a command, plus a few bytes per rank.
 const MAX_BYTES: u64 = 64 << 20;
 
-/// Adds the answering side.
+/// Adds the call that serves segments.
 pub(crate) fn serve(router: Router, member: &Arc<Member>) -> Router {
     let member = member.clone();
     router.rpc(move |caller, request: GetSegment| {
@@ -49,7 +49,7 @@ async fn give(member: &Member, request: GetSegment) -> Result<SegmentPiece, Stri
     })
 }
 
-/// A segment of this member's, verified.
+/// Reads and verifies a segment of this member.
 pub(crate) async fn read(member: &Member, id: SegmentId) -> Result<Bytes, String> {
     let segments = member.replica.segments().clone();
     let read = move || match segments.read(&id) {
@@ -67,7 +67,7 @@ fn workers(member: &Member) -> &Workers {
     member.replica.workers()
 }
 
-/// Asks `peer` for a segment.
+/// Fetches a segment from `peer`.
 async fn fetch(member: &Member, peer: &Peer, id: SegmentId) -> Result<Bytes, String> {
     let mut got = BytesMut::new();
     loop {
@@ -90,7 +90,7 @@ async fn fetch(member: &Member, peer: &Peer, id: SegmentId) -> Result<Bytes, Str
     }
 }
 
-/// Asks `peer` for a segment and puts it on disk.
+/// Fetches a segment from `peer` and writes it to disk.
 async fn take(member: &Member, peer: &Peer, id: SegmentId) -> Result<(), String> {
     let bytes = fetch(member, peer, id).await?;
     let segments = member.replica.segments().clone();
@@ -104,8 +104,8 @@ fn peer(member: &Member, mesh: &Mesh, id: VoterId) -> Option<Peer> {
     Some(mesh.peer(addr, Expect::exactly(Role::Quorum, id.to_string())))
 }
 
-/// Brings what this snapshot names and this member lacks from who sends it; whether all of it is here
-/// now. What was brought stays, so the next try goes on from there.
+/// Fetches the segments that the snapshot names and this member lacks from the snapshot's sender. Returns whether all
+/// are present now. Fetched segments stay, so the next try continues from there.
 pub(crate) async fn bring(
     member: &Member,
     mesh: &Mesh,
@@ -143,10 +143,10 @@ pub(crate) async fn bring(
     Ok(here == count)
 }
 
-/// Brings a segment that is damaged here, or missing, from any other member.
+/// Replaces a missing or damaged segment with a copy from another member.
 ///
 /// # Errors
-/// When none has it.
+/// No other member has the segment.
 pub(crate) async fn repair(member: &Member, mesh: &Mesh, id: &SegmentId) -> Result<(), String> {
     let mut reasons = Vec::new();
     for other in member.voters().into_keys().filter(|id| *id != member.id) {

@@ -1,4 +1,4 @@
-//! What a member answers to control and to other members.
+//! Public calls of a member: proposals, reads, status and watches.
 
 use crate::{
     claims,
@@ -20,18 +20,18 @@ use lattice_quorum_types::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// A watcher hears something at least this often, so that silence means a dead leader.
+/// Longest silence of a watch, so that more silence indicates a lost leader.
 const IDLE: Duration = Duration::from_millis(400);
 
-/// Everything the handlers share.
+/// State shared by the handlers.
 #[derive(Clone)]
 pub(crate) struct Service {
     pub(crate) member: Arc<Member>,
     pub(crate) proposals: Proposals,
     pub(crate) reads: Reads,
-    /// By which claims are verified; it holds the handlers, which must not hold it.
+    /// Verifies attestations. Weak, because the endpoint holds the handlers that hold this service.
     pub(crate) mesh: WeakMesh,
-    /// Who verifies them.
+    /// Executor of the verification.
     pub(crate) workers: Workers,
 }
 
@@ -67,7 +67,7 @@ impl Service {
             })
     }
 
-    /// Answers from what is applied here. A segment that is damaged is brought from another member.
+    /// Answers from the applied state. A damaged segment is replaced by another member's copy.
     async fn answer(&self, query: &Query) -> Result<Answer, Unavailable> {
         let mut last = None;
         loop {
@@ -89,20 +89,19 @@ impl Service {
         }
     }
 
-    /// Proposes what rests on no claim, or on claims that hold; refuses the rest.
+    /// Proposes commands without attestations, and those with valid ones; refuses the rest.
     async fn propose(&self, envelopes: Vec<Envelope>) -> Result<Replies, Unavailable> {
         let (member, proposals) = (&self.member, &self.proposals);
         if !envelopes.iter().any(claims::has_claims) {
             return proposals.submit(member, envelopes).await;
         }
-        // Nobody verifies for another, and nothing goes on that was not verified.
+        // Only the leader verifies, and only verified commands continue.
         if member.leads().is_none() {
             return Err(member.not_leader());
         }
         let mesh = self.mesh.upgrade().ok_or(Unavailable::NoMajority)?;
         let clock = member.clock.now();
-        // Two signatures a node: a thousand nodes are a tenth of a second, which is not taken from
-        // those that answer heartbeats.
+        // Two signatures per node: a thousand nodes take a tenth of a second, which must not delay heartbeats.
         let verify = move |mut envelope: Envelope| {
             claims::verify(&mesh, &mut envelope, clock).map(|()| envelope)
         };
@@ -117,8 +116,8 @@ impl Service {
             .map(|verified| verified.map(|envelope| good.push(envelope)).err())
             .collect();
         let replies = match good.is_empty() {
-            // A refusal is an answer: only a leader that still leads may give it. Another may know
-            // an older trust bundle.
+            // A refusal is an answer: only a confirmed leader may give it. Another member may have an older trust
+            // bundle.
             true => self.reads.barrier().await.map(|()| Vec::new()),
             false => proposals.submit(member, good).await,
         };
@@ -130,14 +129,14 @@ impl Service {
         answers.collect()
     }
 
-    /// Sends what follows `since` for as long as this member leads. Others would be late: they
-    /// learn of a commit only with the leader's next message.
+    /// Sends the events after `since` for as long as this member leads. A follower would be late: it receives a commit
+    /// only with the leader's next message.
     async fn watch(&self, since: Revision, items: ItemSender<WatchItem>) -> Result<(), Failed> {
         let member = &self.member;
         self.reads.barrier().await.map_err(Failed::new)?;
         let (feed, mut at) = (member.replica.feed(), since);
         if at > member.replica.revision() {
-            // Of a history that is not ours, or lost with it: start over.
+            // The revision is from another or a lost history: start over.
             let oldest = member.replica.revision();
             return items.send(&WatchItem::Compacted { oldest }).await;
         }
@@ -167,14 +166,15 @@ impl Service {
     }
 }
 
-/// Members propose what belongs to certificates, in the members' name, and nothing else. Nobody
-/// else does: who is enrolled, and when a certificate was issued, is said by who signs it.
+/// Checks the origin of proposals. Members may only propose enrolments, renewals and authorities, in the members' name:
+/// enrolments and issue times come from the member that signs. Other callers may propose authorities and all other
+/// commands, in other names. No caller may propose quorum notes or signed audit heads.
 fn may_propose(caller: &Caller, envelopes: &[Envelope]) -> Result<(), Failed> {
     let is_member = caller.identity.role() == Role::Quorum;
     let may = |envelope: &Envelope| match envelope.command {
         Command::ConsumeToken { .. } | Command::RenewCertificate { .. } => is_member,
         Command::AddAuthority { .. } => true,
-        // A leader writes it down itself when it does it.
+        // The leader records these itself when it performs the action.
         Command::NoteQuorum { .. } | Command::SignAudit { .. } => false,
         _ => !is_member,
     };

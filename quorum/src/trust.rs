@@ -1,4 +1,4 @@
-//! What the state says of trust becomes a signed bundle, in force here and to be fetched by others.
+//! Trust bundles: the trust view of the replicated state is signed, put in force here, and served to others.
 
 use crate::issuer::Issuer;
 use lattice_mesh::{BundleRefused, Mesh, Renewal};
@@ -7,15 +7,15 @@ use rustls_pki_types::CertificateDer;
 use std::{sync::Arc, time::Duration};
 use tokio::time::sleep;
 
-/// After something went wrong, and between two looks of a member without a leader.
+/// Wait after an error, and between two checks of a member without a leader.
 const RETRY: Duration = Duration::from_secs(1);
-/// Changes that come together are signed together.
+/// Delay that collects concurrent trust changes into one signature.
 const SPACING: Duration = Duration::from_millis(100);
-/// A member that does not lead gives the leader this long to tell of its authority.
+/// Time that a follower leaves to the leader for proposing the leader's authority.
 const AFTER_LEADER: Duration = Duration::from_secs(2);
 
-/// Keeps the bundle in force that the state demands, for as long as it runs.
-/// `roots` is what this member trusted when it started.
+/// Keeps the bundle of the replicated state in force, until cancelled. `roots` are the roots that this member trusted
+/// when it started.
 pub(crate) async fn run(
     issuer: Arc<Issuer>,
     mesh: Mesh,
@@ -61,7 +61,7 @@ pub(crate) async fn run(
     }
 }
 
-/// Tells a new cluster of the first authority: the one of this member.
+/// Proposes the first authority of a new cluster: this member's own.
 async fn found(issuer: &Issuer, roots: &[CertificateDer<'_>]) {
     let Some(first) = issuer.authorities.all().into_iter().next() else {
         return;
@@ -95,7 +95,7 @@ async fn found(issuer: &Issuer, roots: &[CertificateDer<'_>]) {
     }
 }
 
-/// Signs and applies. `false` when it is to be tried again.
+/// Signs and applies the trust view. Returns `false` if the caller must try again.
 async fn put_in_force(
     issuer: &Arc<Issuer>,
     mesh: &Mesh,
@@ -104,12 +104,12 @@ async fn put_in_force(
 ) -> bool {
     let in_force = mesh.trust_state().number;
     if trust.number.0 <= in_force {
-        // Ahead of a state that is still being read, most often.
+        // Usually the bundle in force is ahead because the state is still being read from the log.
         return trust.number.0 == in_force;
     }
     let number = trust.number.0;
     let (issuer, own) = (issuer.clone(), mesh.clone());
-    // Signing takes a moment for each key, and saving waits for the disk.
+    // Signing takes time for each key, and saving waits for the disk.
     let applying = move || match issuer.sign_bundle(&trust) {
         Ok(Some(bundle)) => own.apply_bundle(&bundle).map(Some).map_err(|e| match e {
             BundleRefused::Older { .. } => None,
@@ -122,7 +122,7 @@ async fn put_in_force(
     match applied.unwrap_or_else(|e| Err(Some(e.to_string()))) {
         Ok(Some(_)) | Err(None) => true,
         Ok(None) => {
-            // Without a key: from another member.
+            // Without a key, this member fetches the bundle from another member.
             renewal.look_now();
             false
         }

@@ -1,5 +1,5 @@
-//! What a restored cluster trusts again, because trust changed after the backup, and what people do
-//! about it. See `../0009-backup.md`.
+//! Trust changes lost by a restore: authorities and certificates that the restored cluster trusts again, and the
+//! operator's steps to correct that. See `../0009-backup.md`.
 
 use jiff::Timestamp;
 use lattice_mesh::TrustBundle;
@@ -8,32 +8,31 @@ use lattice_quorum_types::{
     view::{Authority, TrustView},
 };
 
-/// A revocation of after the backup.
+/// Revocation made after the backup.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RevokedSince {
-    /// Whose: `agent/gpu7`.
+    /// Revoked identity, such as `agent/gpu7`.
     pub name: String,
-    /// What was issued before this was revoked; what was issued from then on is good.
+    /// Certificates issued before this moment were revoked; later ones are valid.
     pub issued_before: UnixMillis,
 }
 
-/// Changes of trust after a backup: the cluster that is made of it knows of none.
+/// Trust changes made after a backup. The cluster restored from the backup lacks them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TrustedAgain {
-    /// Whose certificates were revoked since, or later ones than the backup says.
+    /// Identities revoked since the backup, or with a later revocation time than in the backup.
     pub revoked: Vec<RevokedSince>,
-    /// Authorities that were added since, by pin; the one that issues first.
+    /// Pins of authorities added since the backup, the issuing one first.
     pub added: Vec<String>,
-    /// The authority that issues since, where another one does in the backup.
+    /// Pin of the authority that issues now, if it did not issue in the backup.
     pub promoted: Option<String>,
-    /// Authorities that were retired since, by pin.
+    /// Pins of authorities retired since the backup.
     pub retired: Vec<String>,
 }
 
 impl TrustedAgain {
-    /// What `known`, a trust bundle from before the restore, says, and the trust of a backup does not.
-    /// A bundle that is no later than the backup says nothing: what it has beyond that was forgotten,
-    /// or retired, before the backup was made.
+    /// Compares `known`, a trust bundle from before the restore, with the trust view of a backup. A bundle that is not
+    /// later than the backup yields no changes. Its additional entries were removed or retired before the backup.
     pub fn of(backup: &TrustView, known: &TrustBundle) -> Self {
         if known.number <= backup.number.0 {
             return Self::default();
@@ -75,9 +74,9 @@ impl TrustedAgain {
         }
     }
 
-    /// The steps, in the order in which none is refused and nobody who is trusted now is cut off:
-    /// the first change of trust in the new cluster makes everybody forget the bundle of before, so
-    /// it must be the one that adds what is missing.
+    /// Lists the operator's steps in an order in which no step is refused and no trusted member is cut off. The first
+    /// trust change in the new cluster replaces the earlier bundle on all members, so it must add the missing
+    /// authorities.
     fn steps(&self) -> Vec<String> {
         let mut steps = Vec::new();
         steps.extend(self.added.iter().map(|pin| {
@@ -124,8 +123,8 @@ impl TrustedAgain {
     }
 }
 
-/// What a person has to do about trust that changed after the backup of this trust and time, as far
-/// as `known`, the trust bundle of this machine, tells.
+/// Describes the operator's steps after a restore. `backup` and `at` are trust view and time of the backup. `known` is
+/// the trust bundle of this machine, which shows the later changes.
 pub fn advice(backup: &TrustView, at: UnixMillis, known: Option<&TrustBundle>) -> String {
     let at = utc(at);
     let unknown = "what was revoked, and which authorities were added, promoted or retired";
@@ -153,7 +152,7 @@ pub fn advice(backup: &TrustView, at: UnixMillis, known: Option<&TrustBundle>) -
     )
 }
 
-/// RFC 3339 in UTC, to the second; a time beyond the calendar's end as the number.
+/// Formats a time as RFC 3339 in UTC, to the second. A time beyond the calendar's end is formatted as its number.
 pub fn utc(at: UnixMillis) -> String {
     let second = i64::try_from(at.0 / 1000).ok();
     let time = second.and_then(|second| Timestamp::from_second(second).ok());
@@ -183,7 +182,7 @@ mod tests {
         blake3::hash(certificate.as_bytes()).to_hex().to_string()
     }
 
-    /// A backup's trust, of number 10. The first authority issues.
+    /// Trust view of a backup, number 10. The first authority issues.
     fn then(authorities: &[&str], revoked: Vec<Revoked>) -> TrustView {
         let authorities = (0..).zip(authorities).map(|(n, certificate)| Authority {
             pin: pin(certificate),
@@ -198,7 +197,7 @@ mod tests {
         }
     }
 
-    /// A bundle; the last authority issues.
+    /// Trust bundle in which the last authority issues.
     fn bundle(number: u64, authorities: &[&str], revoked: Vec<Revoked>) -> TrustBundle {
         let trusted = (1..).zip(authorities).map(|(n, pem)| TrustedAuthority {
             certificate: Bytes::copy_from_slice(pem.as_bytes()),
@@ -218,7 +217,7 @@ mod tests {
         }
     }
 
-    /// Where each of these stands, which must be in this order.
+    /// Asserts that `text` contains all of `wanted`, in this order.
     fn in_order(text: &str, wanted: &[&str]) {
         let at = wanted.iter().map(|wanted| text.find(wanted));
         let at: Vec<usize> = at
@@ -272,7 +271,7 @@ mod tests {
             ],
         );
         assert!(!text.contains(&pin("side")), "{text}");
-        // One of the backup's issues since.
+        // An authority of the backup issues since.
         let again = TrustedAgain::of(&backup, &bundle(20, &["old", "side"], Vec::new()));
         let expected = TrustedAgain {
             promoted: Some(pin("side")),
@@ -281,7 +280,7 @@ mod tests {
         assert_eq!(again, expected);
     }
 
-    /// What it has beyond the backup was forgotten or retired before that was made.
+    /// The bundle's additional entries were removed or retired before the backup.
     #[test]
     fn a_bundle_from_before_the_backup_says_nothing() {
         let backup = then(&["a", "b"], Vec::new());

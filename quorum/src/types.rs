@@ -1,22 +1,20 @@
-//! What openraft is told about our log: an entry is a batch of envelopes, its answer one result
-//! per envelope.
+//! Raft types of the quorum log: an entry is a batch of envelopes, and its response is one result per envelope.
 
 use bytes::Bytes;
 use lattice_quorum_types::{Applied, Envelope, Refusal, VoterId};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// The commands of one log entry. Shared, since replication, log and state machine all read it.
+/// Commands of one log entry. Shared, because replication, log and state machine all read them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Batch(pub Arc<Vec<Envelope>>);
 
-/// One result per envelope of the batch, in its order and without its events; empty for entries
-/// of Raft's own.
+/// One result per envelope of the batch, in order and without events; empty for Raft's own entries.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Results(pub Vec<Result<Applied, Refusal>>);
 
 openraft::declare_raft_types!(
-    /// The types of our Raft.
+    /// Type configuration of openraft.
     pub Types:
         D = Batch,
         R = Results,
@@ -27,21 +25,21 @@ openraft::declare_raft_types!(
         AsyncRuntime = openraft::TokioRuntime,
 );
 
-/// Raft over our types.
+/// openraft with these types.
 pub type Raft = openraft::Raft<Types>;
-/// A log entry.
+/// Entry of the log.
 pub type Entry = openraft::Entry<Types>;
 /// Position and term of a log entry.
 pub type LogId = openraft::LogId<VoterId>;
-/// What a member voted for.
+/// Vote of a member.
 pub type Vote = openraft::Vote<VoterId>;
-/// Who the members are, as committed.
+/// Committed membership.
 pub type Membership = openraft::StoredMembership<VoterId, openraft::BasicNode>;
-/// What a snapshot holds.
+/// Metadata of a snapshot.
 pub type SnapshotMeta = openraft::SnapshotMeta<VoterId, openraft::BasicNode>;
-/// A snapshot with its bytes.
+/// Snapshot with its bytes.
 pub type Snapshot = openraft::Snapshot<Types>;
-/// The storage failed; the member stops.
+/// Storage failure; the member stops.
 pub type StorageError = openraft::StorageError<VoterId>;
-/// What Raft says of itself.
+/// Metrics that openraft publishes.
 pub type RaftMetrics = openraft::RaftMetrics<VoterId, openraft::BasicNode>;

@@ -1,5 +1,5 @@
-//! Looks after the gate. One that stands still would leave elections as they were last: allowed,
-//! and a member that comes back deposes a healthy leader; forbidden, and nobody is elected.
+//! Watchdog of the election gate. A stalled gate would leave elections in their last state. If elections were allowed,
+//! a returning member would depose a healthy leader. If elections were forbidden, no leader would be elected.
 
 use crate::{gate, heard::Heard, member::Member};
 use lattice_mesh::Mesh;
@@ -7,14 +7,14 @@ use std::{future::Future, sync::Arc, time::Duration};
 use tokio::time::{Instant, sleep};
 use tokio_util::task::AbortOnDropHandle;
 
-/// The gate looks every 40 ms and asks for 100 ms at most: this is a dozen looks that did not come.
+/// Stall limit. The gate runs every 40 ms and waits for answers for 100 ms at most, so this is a dozen missed runs.
 const HUNG: Duration = Duration::from_secs(2);
-/// Between two looks at the gate.
+/// Interval between two checks of the gate.
 const PERIOD: Duration = Duration::from_millis(200);
-/// Before the gate is started again.
+/// Pause before the gate is restarted.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Keeps a gate running, and elections forbidden while none does.
+/// Keeps a gate running, and forbids elections while none runs.
 pub(crate) async fn run(member: Arc<Member>, mesh: Mesh) {
     loop {
         let gate = gate::run(member.clone(), mesh.clone());
@@ -30,7 +30,7 @@ pub(crate) async fn run(member: Arc<Member>, mesh: Mesh) {
     }
 }
 
-/// Runs `work` until it ends or has not looked for `hung`. Says which.
+/// Runs `work` until it ends or stalls for `hung`. Returns the reason.
 async fn until_it_stands_still(
     work: impl Future<Output = ()> + Send + 'static,
     looked: &Heard,
@@ -38,8 +38,7 @@ async fn until_it_stands_still(
 ) -> String {
     looked.now();
     let mut work = AbortOnDropHandle::new(tokio::spawn(work));
-    // A process that was stopped has not looked either, and goes on: only time in which this task
-    // ran counts.
+    // A suspended process has not run its gate either, but resumes. Only time in which this task ran counts.
     let mut awake = Duration::ZERO;
     loop {
         let since = Instant::now();

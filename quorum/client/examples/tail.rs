@@ -1,4 +1,4 @@
-//! Shows what the members say of themselves, then every event as it is committed:
+//! Prints the status of all members, then every event as it is committed:
 //!
 //! ```text
 //! cargo run -p lattice-quorum-client --example tail -- CREDENTIALS ADDR [ADDR...]

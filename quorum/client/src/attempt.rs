@@ -1,4 +1,4 @@
-//! One try of one request at one member, and the waits between tries.
+//! One attempt to send one request to one member, and the waits between attempts.
 
 use crate::{ClientConfig, members::Members};
 use lattice_mesh::{CallError, Rpc};
@@ -6,28 +6,28 @@ use lattice_quorum_types::wire::Unavailable;
 use std::{net::SocketAddr, time::Duration};
 use tokio::time::{Instant, sleep, timeout};
 
-/// How a try ended.
+/// Result of an attempt.
 pub(crate) enum Attempt<T> {
     /// The leader answered.
     Answer(T),
-    /// Nothing was done; another try is safe.
+    /// The request was not executed; another attempt is safe.
     NotDone { reason: String, pause: Pause },
-    /// It may have been done.
+    /// The request may have been executed.
     Unknown { reason: String },
-    /// Another try would meet the same.
+    /// Another attempt would have the same result.
     Rejected(CallError),
 }
 
-/// Whether to wait before the next try.
+/// Whether to wait before the next attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pause {
-    /// We were told whom to ask.
+    /// The member named the leader: no wait.
     No,
-    /// It would meet the same now.
+    /// Another attempt would have the same result now: wait.
     Yes,
 }
 
-/// Tries `request` at `addr`, no longer than `until`, and notes what that tells about the leader.
+/// Sends `request` to `addr`, at most until `until`, and records what the result implies about the leader.
 pub(crate) async fn attempt<R, T>(
     members: &Members,
     config: &ClientConfig,
@@ -43,7 +43,7 @@ where
         reason,
         pause: Pause::Yes,
     };
-    // Without a connection nothing has left: this failure is always safe to repeat.
+    // Without a connection no request was sent, so this failure is always safe to repeat.
     match timeout(config.patience, peer.connected()).await {
         Ok(Ok(_)) => {}
         Ok(Err(error)) => {
@@ -62,7 +62,7 @@ where
         match timeout(patience, &mut call).await {
             Ok(answer) => break answer,
             Err(_) => {
-                // Most likely an election is going on: its end is wanted soon.
+                // An election is probably in progress. The shorter interval detects its end early.
                 patience = config.patience / 4;
                 if let Some(other) = members.locate().await.filter(|other| *other != addr) {
                     members.follow(other);
@@ -131,12 +131,12 @@ fn judge<T>(
     }
 }
 
-/// Growing waits with some chance in them, so that clients do not come back all at once.
+/// Exponential back-off with jitter, so that clients do not retry all at once.
 pub(crate) struct Waits {
     min: Duration,
     next: Duration,
     max: Duration,
-    /// Tries without a wait since the last one: hints can lead in a circle.
+    /// Attempts without a wait since the last one. Hints about the leader can be circular.
     hurried: u32,
     seed: Option<u64>,
 }
@@ -152,23 +152,23 @@ impl Waits {
         }
     }
 
-    /// Between a half and one.
+    /// Random factor between 0.5 and 1.
     fn part(&mut self) -> f64 {
         let Some(seed) = &mut self.seed else {
             return rand::random_range(0.5..1.0);
         };
-        // One step of a linear congruential generator is chance enough for a wait.
+        // One step of a linear congruential generator is random enough for a wait.
         *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         0.5 + (*seed >> 33) as f64 / f64::from(u32::MAX)
     }
 
-    /// Something worked: the next wait is short again.
+    /// Resets the next wait to its minimum after a success.
     pub(crate) fn reset(&mut self) {
         self.next = self.min;
         self.hurried = 0;
     }
 
-    /// Waits before the next try, and never beyond `until`.
+    /// Waits before the next attempt, at most until `until`.
     pub(crate) async fn wait(&mut self, pause: Pause, until: Instant) {
         self.hurried += 1;
         if pause == Pause::No && self.hurried <= 2 {

@@ -1,4 +1,4 @@
-//! The client itself.
+//! Quorum client: proposals, reads, audit signatures, watches and member status.
 
 use crate::{
     ClientConfig, ClientError, Watching,
@@ -20,14 +20,13 @@ use tokio::{
     time::Instant,
 };
 
-/// How long a member may take to tell its status.
+/// Timeout for the status of a member.
 const STATUS_TIMEOUT: Duration = Duration::from_millis(1000);
 
-/// Talks to the quorum. Clones are cheap and share connections, the presumed leader, and the
-/// grouping of proposals.
+/// Client of the quorum. Clones are cheap and share connections, the presumed leader, and the grouping of proposals.
 ///
-/// It holds a clone of the [`Mesh`]; a handler in that mesh's router which owns a client keeps
-/// the endpoint open until [`Mesh::shutdown`].
+/// The client holds a clone of the [`Mesh`]. A handler in that mesh's router which owns a client keeps the endpoint
+/// open until [`Mesh::shutdown`].
 #[derive(Clone)]
 pub struct QuorumClient {
     pub(crate) members: Arc<Members>,
@@ -42,13 +41,12 @@ impl fmt::Debug for QuorumClient {
 }
 
 impl QuorumClient {
-    /// A client of the members at `addrs`. Nothing is dialled before it is used. Must run inside
-    /// a tokio runtime.
+    /// Creates a client of the members at `addrs`. It connects on first use. Must run inside a tokio runtime.
     pub fn new(mesh: Mesh, addrs: Vec<SocketAddr>) -> Self {
         Self::with_config(mesh, addrs, ClientConfig::default())
     }
 
-    /// [`QuorumClient::new`] with other deadlines and bounds.
+    /// Creates a client as [`QuorumClient::new`] does, with other deadlines and bounds.
     pub fn with_config(mesh: Mesh, addrs: Vec<SocketAddr>, config: ClientConfig) -> Self {
         let (jobs, queue) = mpsc::channel(config.queue.max(1));
         let (members, config) = (Arc::new(Members::new(mesh, addrs)), Arc::new(config));
@@ -61,12 +59,12 @@ impl QuorumClient {
         }
     }
 
-    /// Proposes one command. A refusal is an answer, and comes as the inner `Err`. `events` of the
-    /// reply is empty: they are for watchers.
+    /// Proposes one command. A refusal is an answer, and is returned as the inner `Err`. `events` of the reply is
+    /// empty: events are for watchers.
     ///
     /// # Errors
-    /// When no answer came within [`ClientConfig::deadline`], or the outcome is not known and the
-    /// command has no idempotency key.
+    /// If no answer arrived within [`ClientConfig::deadline`], or the outcome is not known and the command has no
+    /// idempotency key.
     pub async fn propose(
         &self,
         envelope: Envelope,
@@ -76,12 +74,11 @@ impl QuorumClient {
         replies.pop().ok_or(ClientError::OutcomeUnknown { reason })
     }
 
-    /// Proposes commands in this order; each gets its own answer. A refused one does not stop
-    /// those behind it.
+    /// Proposes commands in this order. Each has its own result, and a refusal does not stop the commands after it.
     ///
     /// # Errors
-    /// As [`QuorumClient::propose`]; then some of the commands may have been committed. With
-    /// idempotency keys on all of them the same call can be repeated.
+    /// As [`QuorumClient::propose`]. Some of the commands may then have been committed. If all have idempotency keys,
+    /// the caller can repeat the call.
     pub async fn propose_all(&self, envelopes: Vec<Envelope>) -> Result<Replies, ClientError> {
         let mut replies = Vec::with_capacity(envelopes.len());
         let mut rest = envelopes.into_iter().peekable();
@@ -120,16 +117,16 @@ impl QuorumClient {
         }
     }
 
-    /// Reads what every command answered before this call has made so.
+    /// Reads the state with the effect of every command that was answered before this call.
     ///
     /// # Errors
-    /// When no leader answered within [`ClientConfig::deadline`].
+    /// If no leader answered within [`ClientConfig::deadline`].
     pub async fn read(&self, query: Query) -> Result<Answer, ClientError> {
         self.ask(Read { query }).await
     }
 
-    /// Has the leader sign the audit as far as it reaches, where that is not done yet. Returns where
-    /// it ends then; the inner error says why it is not signed.
+    /// Requests the leader to sign the audit up to its present end, unless that is signed already. Returns the audit
+    /// head afterwards. The inner error is the reason why the head is not signed.
     ///
     /// # Errors
     /// As [`QuorumClient::read`].
@@ -137,7 +134,7 @@ impl QuorumClient {
         self.ask(SignAudit).await
     }
 
-    /// Asks the leader, whoever that is, what may be asked twice.
+    /// Sends a request to the present leader. The request must be safe to execute twice.
     pub(crate) async fn ask<R, T>(&self, request: R) -> Result<T, ClientError>
     where
         R: Rpc<Reply = Result<T, Unavailable>>,
@@ -147,8 +144,8 @@ impl QuorumClient {
             .await
     }
 
-    /// Tries at whoever leads, until there is an answer or the time is up. What may have been done is
-    /// tried again: doing it twice is doing it once.
+    /// Attempts a request at the present leader until there is an answer or the deadline passes. A request that may
+    /// have been executed is repeated, so it must be idempotent.
     pub(crate) async fn at_leader<T, F>(
         &self,
         attempt: impl Fn(SocketAddr, Instant) -> F,
@@ -175,26 +172,26 @@ impl QuorumClient {
         }
     }
 
-    /// Everything after revision `since`, as it is committed, for as long as the stream is held.
+    /// Watches every event after revision `since`, as it is committed, for as long as the caller holds the stream.
     ///
-    /// It outlives leaders and connections: each event comes once, in order. It ends only after
-    /// [`lattice_quorum_types::view::WatchItem::Compacted`]: then read
-    /// [`Query::Hot`] and watch from its revision.
+    /// The stream continues over changes of leader and connection: each event arrives once, in order. It ends only
+    /// after [`lattice_quorum_types::view::WatchItem::Compacted`]. The caller then reads [`Query::Hot`] and watches
+    /// from its revision.
     pub fn watch(&self, since: Revision) -> Watching {
         Watching::start(self.members.clone(), self.config.clone(), since)
     }
 
-    /// Each member's own account of itself, in the order of the addresses.
+    /// Status of each member, as the member itself reports it, in the order of the addresses.
     pub async fn status(&self) -> Vec<(SocketAddr, Result<MemberStatus, CallError>)> {
         self.members.status(STATUS_TIMEOUT).await
     }
 
-    /// Where the members are, as they say: for whoever else asks them, and must hold no mesh.
+    /// Addresses of the members, as the members report them, for callers that must not hold a mesh.
     pub fn addresses(&self) -> Addresses {
         self.members.told()
     }
 
-    /// Where the members are, as they say, and the other addresses it was made with.
+    /// Addresses of the members, as the members report them, followed by the other configured addresses.
     pub fn members(&self) -> Vec<SocketAddr> {
         self.members.addrs()
     }

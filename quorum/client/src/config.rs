@@ -1,25 +1,25 @@
-//! Deadlines and bounds of a client.
+//! Client configuration: deadlines and bounds.
 
 use std::time::Duration;
 
-/// Deadlines and bounds. `ClientConfig::default()` suits every daemon.
+/// Deadlines and bounds of a client. `ClientConfig::default()` suits every daemon.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientConfig {
-    /// A proposal or read that has no answer after this long, all tries included, fails.
+    /// Deadline of a proposal or read, over all attempts.
     pub deadline: Duration,
-    /// Longest one try may take.
+    /// Timeout of one attempt.
     pub attempt_timeout: Duration,
-    /// A try that has no answer after this long makes us ask the others who leads.
+    /// Time without an answer after which the client queries the members for the present leader.
     pub patience: Duration,
     /// First wait before a repeat; doubles up to `max_wait`.
     pub min_wait: Duration,
     /// Longest wait before a repeat.
     pub max_wait: Duration,
-    /// Requests with proposals under way at a time. Proposals made meanwhile share the next one.
+    /// Number of concurrent requests with proposals. Proposals made in the meantime share the next request.
     pub in_flight: usize,
-    /// Proposals that wait for a place; more callers wait to be let in.
+    /// Number of queued proposals. Further callers wait for a place in the queue.
     pub queue: usize,
-    /// What the chance in waits is drawn from; `None`: from the host's randomness.
+    /// Seed for the jitter of waits; `None`: randomness of the host.
     pub seed: Option<u64>,
 }
 

@@ -1,12 +1,10 @@
-//! Proposals, linearizable reads and the watch, over the mesh.
+//! Quorum client: proposals, linearizable reads and the watch, over the mesh.
 //!
-//! It finds the leader and follows it, waits and tries again within a deadline, and never turns
-//! one command into two: what may already have been committed is repeated only under an
-//! idempotency key. It knows members by address alone and judges no command: a refusal is handed
-//! on as it came.
+//! The client finds the leader, follows leader changes, and repeats requests within a deadline. It never executes one
+//! command twice: a command that may have been committed is repeated only with an idempotency key. It identifies
+//! members only by address. It does not interpret commands, and returns refusals unchanged.
 //!
-//! Begin with [`QuorumClient`]: [`QuorumClient::propose`], [`QuorumClient::read`] and
-//! [`QuorumClient::watch`].
+//! Start with [`QuorumClient`]: [`QuorumClient::propose`], [`QuorumClient::read`] and [`QuorumClient::watch`].
 #![forbid(unsafe_code)]
 
 mod attempt;

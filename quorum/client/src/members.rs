@@ -1,5 +1,5 @@
-//! Who the members are and which of them leads, as far as we know. They may change while we run:
-//! whatever a member says of itself names all of them.
+//! Addresses of the quorum members and the presumed leader. The membership may change at any time; every member's
+//! status names all members.
 
 use futures::{StreamExt, stream::FuturesUnordered};
 use lattice_mesh::{CallError, Expect, Mesh, Peer, Role};
@@ -16,22 +16,22 @@ use std::{
 };
 use tokio::time::sleep;
 
-/// How long members are asked who leads.
+/// Timeout for the leader query to a member.
 const LOCATE_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// Between two looks at who the members are, while nothing else makes us ask. Rarer than anybody
-/// replaces all of them.
+/// Interval between membership queries, if no other event triggers one. It is shorter than any replacement of all
+/// members.
 const REFRESH: Duration = Duration::from_secs(15);
 
-/// Who the members are by their own word.
+/// Membership, as the members report it.
 #[derive(Debug, Default)]
 struct Told {
-    /// Which membership it is: later ones are higher.
+    /// Version of the membership; later ones are higher.
     version: (Incarnation, u64),
     addrs: Vec<SocketAddr>,
 }
 
-/// Where the members are, as they say. Clones share it, and hold no mesh.
+/// Addresses of the members, as the members report them. Clones share them and hold no mesh.
 #[derive(Debug, Clone, Default)]
 pub struct Addresses(Arc<Mutex<Told>>);
 
@@ -40,7 +40,7 @@ impl Addresses {
         self.0.lock()
     }
 
-    /// The present members first, then those configured that are none of them.
+    /// The present members first, followed by the other configured addresses.
     pub fn with(&self, configured: &[SocketAddr]) -> Vec<SocketAddr> {
         let told = self.lock();
         let mut addrs = told.addrs.clone();
@@ -49,10 +49,10 @@ impl Addresses {
     }
 }
 
-/// The members' addresses and the presumed leader.
+/// Addresses of the members, and the presumed leader.
 pub(crate) struct Members {
     mesh: Mesh,
-    /// As configured: by these the first member is found, and any when those told are gone.
+    /// Configured addresses. They locate the first member, and any member if the reported addresses become unreachable.
     addrs: Vec<SocketAddr>,
     told: Addresses,
     leader: Mutex<Option<SocketAddr>>,
@@ -70,17 +70,17 @@ impl Members {
         }
     }
 
-    /// The present members first, then those configured that are none of them.
+    /// The present members first, followed by the other configured addresses.
     pub(crate) fn addrs(&self) -> Vec<SocketAddr> {
         self.told.with(&self.addrs)
     }
 
-    /// Who the members are by their own word. Holds no mesh.
+    /// Addresses of the members, as the members report them. Holds no mesh.
     pub(crate) fn told(&self) -> Addresses {
         self.told.clone()
     }
 
-    /// Takes up who the members are, where that is newer than what was told before.
+    /// Stores the membership of a member's status if it is newer than the stored one.
     fn learn(&self, status: &MemberStatus) {
         let version = (status.incarnation, status.membership_index);
         let addrs: Option<Vec<SocketAddr>> = status
@@ -101,7 +101,7 @@ impl Members {
         }
     }
 
-    /// Keeps up with who the members are, for as long as somebody uses them.
+    /// Refreshes the membership while `members` is in use.
     pub(crate) async fn refresh(members: Weak<Self>) {
         loop {
             sleep(REFRESH).await;
@@ -132,12 +132,12 @@ impl Members {
         self.leader.lock()
     }
 
-    /// This one leads, by its own word or by another's.
+    /// Records the member at this address as the leader.
     pub(crate) fn follow(&self, addr: SocketAddr) {
         *self.leader() = Some(addr);
     }
 
-    /// This one does not lead, or does not answer.
+    /// Clears the leader if it is the member at this address, which does not lead or does not answer.
     pub(crate) fn doubt(&self, addr: SocketAddr) {
         let mut leader = self.leader();
         if *leader == Some(addr) {
@@ -145,7 +145,7 @@ impl Members {
         }
     }
 
-    /// Whom to ask now: the leader when one is known or can be found, else the next in turn.
+    /// Address for the next request: the leader if one is known or found, else the next member in turn.
     pub(crate) async fn target(&self) -> Option<SocketAddr> {
         let known = *self.leader();
         if known.is_some() {
@@ -159,7 +159,7 @@ impl Members {
         addrs.get(turn.checked_rem(addrs.len())?).copied()
     }
 
-    /// Asks all members who leads, and believes the highest term of the latest incarnation once a
+    /// Queries all members for the leader. The result is that of the highest term in the latest incarnation, once a
     /// majority has answered.
     pub(crate) async fn locate(&self) -> Option<SocketAddr> {
         let addrs = self.addrs();
@@ -175,8 +175,8 @@ impl Members {
             let Ok(status) = answer else { continue };
             answers.insert(status.id);
             self.learn(&status);
-            // Of one term there is one leader, but not everybody has heard of it. What is left of a
-            // cluster that was restored since may be of any term.
+            // A term has one leader, but some members may not have received its messages yet. Remaining members of a
+            // cluster that was restored since may be in any term.
             let rank = |s: &MemberStatus| (s.incarnation, s.term, s.leader.is_some());
             if newest.as_ref().is_none_or(|n| rank(&status) > rank(n)) {
                 newest = Some(status);
@@ -193,7 +193,7 @@ impl Members {
         addr.parse().ok()
     }
 
-    /// Every member's account of itself.
+    /// Status of every member.
     pub(crate) async fn status(
         &self,
         timeout: Duration,

@@ -1,4 +1,4 @@
-//! The quorum itself: its members, changes of them, backups.
+//! Operations on the quorum itself: status of the members, membership changes, backups.
 
 use crate::{
     ClientError, QuorumClient,
@@ -15,24 +15,25 @@ use lattice_quorum_types::{
 use std::{net::SocketAddr, time::Duration};
 use tokio::time::{Instant, timeout};
 
-/// How long a member may take to ask the others.
+/// Timeout for a member to collect the status of all members.
 const VIEW_TIMEOUT: Duration = Duration::from_millis(2500);
-/// How long a member may take to make a backup before its first byte comes.
+/// Timeout for the first byte of a backup.
 const BACKUP_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The bytes of a backup as they come.
+/// The bytes of a backup as they arrive.
 type Backup = BoxStream<'static, Result<Bytes, CallError>>;
 
 impl QuorumClient {
-    /// All members in one table, as the leader sees them, or any member when there is none.
+    /// Status of all members in one table, as collected by the leader, or by any member if there is no leader.
     ///
     /// # Errors
-    /// When no member answers.
+    /// If no member answers.
     pub async fn quorum(&self) -> Result<QuorumView, ClientError> {
         let started = Instant::now();
         let leader = self.members.target().await;
         let mut whom = self.members.addrs();
-        // The leader knows when it heard from whom; the others are asked where it is silent.
+        // The leader comes first: it holds the contact times of all members. The others follow in case the leader does
+        // not answer.
         whom.sort_by_key(|addr| Some(*addr) != leader);
         let mut reason = "no member is known".to_owned();
         for addr in whom {
@@ -45,11 +46,11 @@ impl QuorumClient {
         Err(ClientError::Unavailable { after, reason })
     }
 
-    /// One step of a change of the members, or of who leads. Repeat it until it is done: what was
-    /// done already is not done twice.
+    /// Executes one step of a change of the members or the leader. The caller repeats the call until the change is
+    /// done; completed steps are not repeated.
     ///
     /// # Errors
-    /// When no leader answered within [`crate::ClientConfig::deadline`].
+    /// If no leader answered within [`crate::ClientConfig::deadline`].
     pub async fn change_quorum(
         &self,
         by: Principal,
@@ -59,11 +60,11 @@ impl QuorumClient {
         self.ask(ChangeQuorum { by, key, change }).await
     }
 
-    /// A backup, as the bytes of a file come. It holds everything that was acknowledged before the
-    /// call. Where the stream ends early, the file is not whole, and says so itself.
+    /// Requests a backup, and returns the bytes of its file as they arrive. The backup holds everything that was
+    /// acknowledged before the call. If the stream ends early, verification of the file reports it as truncated.
     ///
     /// # Errors
-    /// When no leader makes one within [`crate::ClientConfig::deadline`].
+    /// If no leader starts a backup within [`crate::ClientConfig::deadline`].
     pub async fn backup(&self, by: Principal, key: String) -> Result<Backup, ClientError> {
         let (members, request) = (&self.members, &GetBackup { by, key });
         self.at_leader(|addr, _| begin_backup(members, addr, request))
@@ -71,7 +72,7 @@ impl QuorumClient {
     }
 }
 
-/// Whether a member makes a backup shows with the first bytes.
+/// Begins a backup. The first bytes prove that the member makes one.
 async fn begin_backup(members: &Members, addr: SocketAddr, request: &GetBackup) -> Attempt<Backup> {
     let peer = members.peer(addr);
     let begin = async {

@@ -1,5 +1,6 @@
-//! Proposals: callers that come while a request is under way share the next one, so that many
-//! writers cost few requests. Each keeps its own answer.
+//! Proposals: grouping of concurrent commands into few requests.
+//!
+//! Callers that propose while a request is in progress share the next request. Each caller receives its own results.
 
 use crate::{
     ClientConfig, ClientError,
@@ -15,15 +16,17 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-/// What a proposal is answered with: one result per envelope, in order.
+/// Results of a proposal: one for each envelope, in order.
 pub(crate) type Replies = Vec<Result<Applied, Refusal>>;
 
-/// Most commands in one request.
+/// Largest number of commands in one request.
 pub(crate) const MAX_COMMANDS: usize = 512;
-/// Most bytes of commands in one request, unless one caller's alone are more; the mesh takes 4 MiB.
+/// Largest size of the commands in one request, bytes, unless a single caller proposes more. Members accept 8 MiB
+/// (`wire::MAX_REQUEST_BYTES`).
 pub(crate) const MAX_BYTES: usize = 1 << 20;
 
-/// So long the next request gathers while one is under way: several times what a write takes.
+/// Longest time for which the next request collects proposals while another is in progress: several times the duration
+/// of a write.
 const GATHER: Duration = Duration::from_millis(50);
 
 /// Envelopes of one caller.
@@ -32,7 +35,7 @@ pub(crate) struct Job {
     pub(crate) done: oneshot::Sender<Result<Replies, ClientError>>,
     pub(crate) started: Instant,
     pub(crate) until: Instant,
-    /// Set once a try may have committed it.
+    /// Set once an attempt may have committed the job.
     pub(crate) maybe: Option<String>,
 }
 
@@ -56,7 +59,7 @@ impl Job {
     }
 }
 
-/// Groups waiting jobs into requests until nobody can send any more.
+/// Groups waiting jobs into requests until all senders are gone.
 pub(crate) async fn run(
     members: Arc<Members>,
     config: Arc<ClientConfig>,
@@ -76,8 +79,8 @@ pub(crate) async fn run(
                 None => return,
             },
         };
-        // One large request costs all members less than two that are half as large. One that takes
-        // its time holds nobody back.
+        // One large request costs all members less than two of half its size. The timeout bounds the delay by a slow
+        // request.
         if let Some(answered) = under_way.take() {
             let _ = timeout(GATHER, answered).await;
         }
@@ -104,7 +107,8 @@ pub(crate) async fn run(
     }
 }
 
-/// Callers that were just answered get to ask again before the request closes: as long as more come.
+/// Collects further jobs before the request is closed: callers that were just answered may propose again. Continues
+/// while more jobs arrive.
 async fn gather(queue: &mpsc::Receiver<Job>) {
     let mut waiting = usize::MAX;
     while waiting != queue.len() && queue.len() < MAX_COMMANDS {
@@ -113,7 +117,7 @@ async fn gather(queue: &mpsc::Receiver<Job>) {
     }
 }
 
-/// Tries until every job of the group is answered or has run out of time.
+/// Repeats attempts until every job of the group is answered or past its deadline.
 async fn deliver(members: &Members, config: &ClientConfig, mut jobs: Vec<Job>) {
     let mut waits = Waits::new(config);
     let mut reason = "it was not asked yet".to_owned();
@@ -142,7 +146,7 @@ async fn deliver(members: &Members, config: &ClientConfig, mut jobs: Vec<Job>) {
         match attempt(members, config, addr, &request, until).await {
             Attempt::Answer(replies) => return answer(jobs, replies),
             Attempt::Rejected(CallError::TooLarge { bytes, .. }) if jobs.len() > 1 => {
-                // Another length than the request's is the reply's, so it was done.
+                // A length other than the request's is that of the reply, so the request was executed.
                 let was_done = bytes != weight::on_wire(&request) as u64;
                 return deliver_singly(members, config, jobs, was_done).await;
             }
@@ -172,7 +176,7 @@ async fn deliver(members: &Members, config: &ClientConfig, mut jobs: Vec<Job>) {
     }
 }
 
-/// Tries each job by itself: one that is too large fails alone.
+/// Sends each job in a separate request, so that only a job that is too large fails.
 async fn deliver_singly(members: &Members, config: &ClientConfig, jobs: Vec<Job>, was_done: bool) {
     tracing::warn!(
         jobs = jobs.len(),
@@ -189,7 +193,7 @@ async fn deliver_singly(members: &Members, config: &ClientConfig, jobs: Vec<Job>
     futures::future::join_all(each.collect::<Vec<_>>()).await;
 }
 
-/// Hands each job its part of the replies.
+/// Returns to each job its part of the replies.
 fn answer(jobs: Vec<Job>, replies: Replies) {
     let mut replies = replies.into_iter();
     for job in jobs {

@@ -1,4 +1,4 @@
-//! The watch: resumes by itself where it stood.
+//! Watch: a stream of events that resumes automatically after a lost connection.
 
 use crate::{
     ClientConfig,
@@ -22,17 +22,17 @@ use tokio::{
 };
 use tokio_util::task::AbortOnDropHandle;
 
-/// Items that wait for a slow reader; then the member waits.
+/// Number of queued items for a slow reader. When the queue is full, the member waits.
 const QUEUE: usize = 16;
-/// A leader says at least [`WatchItem::Idle`] twice a second. After this long without a word we
-/// ask whether another leads.
+/// Silence after which the client queries the members for another leader. A leader sends at least [`WatchItem::Idle`]
+/// twice a second.
 const SILENCE: Duration = Duration::from_millis(800);
-/// After this long without a word the connection is given up whoever leads.
+/// Silence after which the client gives up the connection, even without another leader.
 const LONGEST_SILENCE: Duration = Duration::from_secs(5);
-/// Waits between tries have no end.
+/// Practically unlimited time for waits between attempts.
 const FOR_EVER: Duration = Duration::from_secs(3600);
 
-/// A running watch: a stream of [`WatchItem`]s. Dropping it ends it.
+/// A running watch: a stream of [`WatchItem`]s. Dropping it ends the watch.
 pub struct Watching {
     items: mpsc::Receiver<WatchItem>,
     _follow: AbortOnDropHandle<()>,
@@ -54,7 +54,7 @@ impl Watching {
         }
     }
 
-    /// The next item; `None` after [`WatchItem::Compacted`].
+    /// Returns the next item; `None` after [`WatchItem::Compacted`].
     pub async fn next(&mut self) -> Option<WatchItem> {
         self.items.recv().await
     }
@@ -67,11 +67,11 @@ impl Stream for Watching {
     }
 }
 
-/// Why one member's stream is over.
+/// Reason for the end of one member's stream.
 enum Over {
-    /// Nobody reads any more, or there is nothing more to read.
+    /// The reader is gone, or the watch has ended.
     Done,
-    /// Another member must be asked.
+    /// The stream is lost, and the watch continues at another member.
     Lost(String),
 }
 
@@ -104,7 +104,7 @@ async fn follow(
     tracing::error!("no address of a quorum member is configured: nothing can be watched");
 }
 
-/// Hands on what one member sends, from `at` on.
+/// Forwards the items of one member from revision `at` on.
 async fn read(
     members: &Members,
     addr: SocketAddr,
@@ -150,7 +150,7 @@ async fn read(
     }
 }
 
-/// Drops what was seen before, and moves on.
+/// Drops events that the reader has received already, and advances `at`.
 fn fresh(mut events: Vec<Event>, at: &mut Revision) -> Option<Vec<Event>> {
     events.retain(|event| event.revision > *at);
     *at = events.last()?.revision.max(*at);

@@ -1,4 +1,4 @@
-//! Reads a YAML value into a type while noting, by path, known keys, unknown keys and wrong types.
+//! Deserialization of a YAML value that records, by path, known keys, unknown keys and wrong types.
 
 use crate::{Problems, env::Overrides};
 use serde::de::{
@@ -8,20 +8,20 @@ use serde::de::{
 use serde_yaml_ng::Value;
 use std::{cell::RefCell, collections::BTreeMap, fmt};
 
-/// Most wrong values reported in one go.
+/// Largest number of wrong values in one report.
 const MAX_WRONG: usize = 64;
 
-/// What was met while reading.
+/// Keys found during deserialization.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
-    /// Keys nobody asked for, full paths.
+    /// Full paths of keys that no struct has.
     pub(crate) unknown: Vec<Vec<String>>,
-    /// The keys a struct at this path has.
+    /// Keys of the struct at each path.
     fields: BTreeMap<Vec<String>, &'static [&'static str]>,
 }
 
 impl Seen {
-    /// The keys known beside the last element of `path`.
+    /// Known keys at the level of the last element of `path`.
     pub(crate) fn fields_above(&self, path: &[String]) -> Vec<&'static str> {
         let above = &path[..path.len().saturating_sub(1)];
         self.fields
@@ -31,7 +31,7 @@ impl Seen {
     }
 }
 
-/// A mistake with the path at which it happened.
+/// A mistake with its path.
 #[derive(Debug)]
 pub(crate) struct Wrong {
     path: Option<Vec<String>>,
@@ -59,8 +59,8 @@ impl de::Error for Wrong {
     }
 }
 
-/// Reads `root`. A wrong value is noted, taken out, and the rest read again, so that one report
-/// names them all; what then is missing only because it was taken out is not reported.
+/// Reads `root`. A wrong value is recorded and removed, and the rest is read again, so that one report names all
+/// mistakes. A key that is missing only because its value was removed is not reported.
 pub(crate) fn read_all<T: DeserializeOwned>(
     mut root: Value,
     overrides: &Overrides,
@@ -103,7 +103,7 @@ pub(crate) fn read_all<T: DeserializeOwned>(
                 None => problems.add(path.join("."), wrong.message),
             }
         }
-        // A value can only be taken out where it stands by itself.
+        // Only a value with its own key can be removed.
         if path.is_empty() || removed.len() >= MAX_WRONG || !take_out(&mut root, &path) {
             return (None, seen.into_inner());
         }
@@ -124,14 +124,14 @@ fn take_out(at: &mut Value, path: &[String]) -> bool {
             let Some(index) = first.parse::<usize>().ok().filter(|i| *i < items.len()) else {
                 return false;
             };
-            // Positions of later items must stay what they are in the file.
+            // Later items must keep their positions in the file.
             !rest.is_empty() && take_out(&mut items[index], rest)
         }
         _ => false,
     }
 }
 
-/// What a value is, for messages.
+/// Kind of a value, for messages.
 pub(crate) fn kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "nothing",
@@ -162,7 +162,7 @@ impl Node<'_> {
         }
     }
 
-    /// Hands a value without anything below it to serde_yaml_ng.
+    /// Passes a scalar value to serde_yaml_ng.
     fn plain<'de, V: Visitor<'de>>(
         self,
         run: impl FnOnce(Value) -> Result<V::Value, serde_yaml_ng::Error>,

@@ -1,32 +1,32 @@
-//! Overrides from the environment.
+//! Overrides of configuration keys by environment variables.
 
 use crate::Problems;
 use serde_yaml_ng::{Mapping, Value};
 use std::collections::BTreeMap;
 
-/// In front of every variable that sets a key.
+/// Prefix of every variable that sets a key.
 pub const PREFIX: &str = "LATTICE_";
 
-/// The process's variables. A variable that is not Unicode cannot set a key and is left out.
+/// Environment variables of the process. A variable that is not Unicode cannot set a key and is left out.
 pub fn environment() -> Vec<(String, String)> {
     std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .collect()
 }
 
-/// What was set from the environment: by path, the variable's name and its text.
+/// Overrides by path: name and text of each variable.
 #[derive(Debug, Default)]
 pub(crate) struct Overrides(BTreeMap<Vec<String>, (String, String)>);
 
 impl Overrides {
-    /// The variable that set `path`, or something above or below it.
+    /// Name of the variable that set `path`, or a key above or below it.
     pub(crate) fn variable(&self, path: &[String]) -> Option<&str> {
         self.0
             .iter()
             .find(|(set, _)| set.starts_with(path) || path.starts_with(set))
             .map(|(_, (name, _))| name.as_str())
     }
-    /// The text that exactly `path` was set to.
+    /// Text of the variable that set exactly `path`.
     pub(crate) fn text(&self, path: &[String]) -> Option<&str> {
         self.0.get(path).map(|(_, text)| text.as_str())
     }
@@ -56,7 +56,7 @@ pub(crate) fn apply(
         let value = if text.is_empty() {
             Value::String(String::new())
         } else {
-            // What is no YAML is a text, e.g. `*.example`.
+            // A value that is not valid YAML is a text, e.g. `*.example`.
             serde_yaml_ng::from_str(&text).unwrap_or_else(|_| Value::String(text.clone()))
         };
         match set(root, &path, value) {

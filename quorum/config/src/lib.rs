@@ -1,22 +1,22 @@
-//! Configuration of every daemon, by one rule: a YAML file, overridden by environment variables,
-//! refused as a whole with every mistake named at once.
+//! Configuration files of all daemons: YAML, overridden by environment variables. An invalid configuration is rejected
+//! as a whole, with every mistake in one report.
 //!
-//! * Unknown keys are mistakes, named by their full path, with the nearest known key.
+//! * Unknown keys are mistakes, reported with their full path and the nearest known key.
 //! * Malformed YAML is reported with line and column.
-//! * Wrong types, missing keys and the daemon's own [`Check`] come in the same report.
+//! * Wrong types, missing keys and the daemon's own [`Check`] are in the same report.
 //!
 //! # The environment
 //!
-//! With the prefix [`PREFIX`], `LATTICE_A__B=value` sets the key `a.b`: the rest of the name in
-//! lower case, `__` between levels (a single `_` belongs to a key's name). A number is a position
-//! in a list (`LATTICE_MEMBERS__0__ADDR`); one past the end appends. The value is read as YAML, so
-//! lists and maps can be given whole (`LATTICE_SEEDS='[a, b]'`); where a text is wanted the value
-//! is taken as it stands. An empty value is an empty text. A variable beats the file.
+//! With the prefix [`PREFIX`], `LATTICE_A__B=value` sets the key `a.b`: the rest of the name in lower case, with `__`
+//! between levels (a single `_` belongs to a key's name). A number is a position in a list
+//! (`LATTICE_MEMBERS__0__ADDR`); the position after the last item appends. The value is read as YAML, so lists and maps
+//! can be given as a whole (`LATTICE_SEEDS='[a, b]'`). A key of text type takes the value as it is. An empty value is
+//! an empty text. A variable takes precedence over the file.
 //!
-//! A variable with `__` that names no key is refused. One without (`LATTICE_CONTEXT` belongs to
-//! the command line tool) is left alone, unless it looks like a misspelt key.
+//! A variable with `__` that names no key is rejected. A variable without `__` is ignored (`LATTICE_CONTEXT` belongs to
+//! the command line tool), unless it resembles a known key.
 //!
-//! This crate knows no daemon. Begin with [`load`].
+//! This crate is independent of the daemons. Start with [`load`].
 #![forbid(unsafe_code)]
 
 mod de;
@@ -36,27 +36,26 @@ use serde::de::DeserializeOwned;
 use serde_yaml_ng::{Mapping, Value};
 use std::path::Path;
 
-/// What only the daemon knows to be wrong: ranges, combinations, files that must exist.
+/// Checks that only the daemon can make: ranges, combinations, files that must exist.
 pub trait Check {
-    /// Adds every mistake found to `problems`, by key.
+    /// Adds every mistake to `problems`, by key.
     fn check(&self, problems: &mut Problems);
 }
 
-/// Where the YAML comes from.
+/// Source of the YAML.
 #[derive(Debug, Clone, Copy)]
 pub enum Source<'a> {
     /// A file.
     File(&'a Path),
-    /// A text at hand.
+    /// A text in memory.
     Text(&'a str),
-    /// Nothing: defaults and the environment alone.
+    /// No YAML: defaults and environment variables only.
     Nothing,
 }
 
-/// Reads a configuration, or says everything that is wrong with it.
+/// Reads a configuration, or returns all mistakes in it.
 ///
-/// `env` holds the process's variables, as from [`environment`]; those that do not start with
-/// `prefix` are ignored.
+/// `env` holds the variables of the process, as from [`environment`]; those without `prefix` are ignored.
 pub fn load<T: DeserializeOwned + Check>(
     source: Source<'_>,
     env: impl IntoIterator<Item = (String, String)>,

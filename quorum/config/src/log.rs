@@ -1,4 +1,4 @@
-//! The key `log` of every daemon: what it writes to standard error.
+//! Logging of all daemons: the key `log`, and output to standard error.
 
 use std::{env, io::IsTerminal as _};
 use tracing_subscriber::EnvFilter;
@@ -7,14 +7,14 @@ use tracing_subscriber::EnvFilter;
 #[derive(Debug, thiserror::Error)]
 #[error("{text:?} is not a filter; write it like info or info,lattice_mesh=debug")]
 pub struct InvalidFilter {
-    /// As configured.
+    /// Text as configured.
     pub text: String,
-    /// What is wrong with it.
+    /// Parse error.
     pub source: tracing_subscriber::filter::ParseError,
 }
 
-/// Reads the key. `below` holds directives of the daemon's own, for libraries that call ordinary
-/// things errors; the configured ones come after them and win.
+/// Parses the log filter. `below` holds built-in directives of the daemon, for libraries that log ordinary events as
+/// errors. The configured directives follow and take precedence.
 ///
 /// # Errors
 /// A text that is not a filter.
@@ -30,15 +30,16 @@ pub fn filter(below: &str, text: &str) -> Result<EnvFilter, InvalidFilter> {
     })
 }
 
-/// Writes what passes `filter` to standard error from now on; in colours on a terminal, unless
-/// `NO_COLOR` says otherwise. A process has one log: the first call counts.
+/// Starts logging to standard error through `filter`, in colour on a terminal unless `NO_COLOR` is set. A process has
+/// one log: only the first call has an effect.
 pub fn start(filter: EnvFilter) {
     let coloured = std::io::stderr().is_terminal()
         && env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
-        // It would say so on standard error, and panic: the disk of a log may be full.
+        // With internal errors enabled, a failed write, for example to a full disk, would write to standard error again
+        // and panic.
         .log_internal_errors(false)
         .with_ansi(coloured)
         .try_init();

@@ -1,7 +1,7 @@
-//! "Did you mean": the known key that a misspelt one resembles.
+//! Suggestions for misspelt keys ("did you mean").
 
-/// The known key nearest to `key`, if it is near: equal without case and separators, or at most
-/// a third of its letters (2 at least) away.
+/// Returns the known key nearest to `key`, if it is near enough: the edit distance, without case and separators, is at
+/// most a third of the known key's length, but at least 1 and at most 3.
 pub(crate) fn nearest<'a>(key: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let bare = normal(key);
     known

@@ -1,4 +1,4 @@
-//! Mistakes, and the report of all of them.
+//! Mistakes in a configuration, and their report.
 
 use std::{fmt, net::SocketAddr};
 
@@ -7,7 +7,7 @@ use std::{fmt, net::SocketAddr};
 pub struct Problem {
     /// Full path of the key, e.g. `members.0.addr`; empty for the configuration as a whole.
     pub key: String,
-    /// What is wrong and what to do.
+    /// Description of the mistake, with the remedy.
     pub message: String,
 }
 
@@ -30,7 +30,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Collects mistakes; a [`crate::Check`] adds to it.
+/// Collection of mistakes, to which a [`crate::Check`] adds.
 #[derive(Debug, Default)]
 pub struct Problems {
     prefix: Vec<String>,
@@ -38,7 +38,7 @@ pub struct Problems {
 }
 
 impl Problems {
-    /// Notes a mistake of `key`, relative to where the check stands.
+    /// Adds a mistake at `key`, relative to the present part of the configuration.
     pub fn add(&mut self, key: impl fmt::Display, message: impl fmt::Display) {
         let key = key.to_string();
         let parts = self.prefix.iter().map(String::as_str).chain([key.as_str()]);
@@ -52,7 +52,7 @@ impl Problems {
         });
     }
 
-    /// Notes a text that is no socket address; host names are not looked up here.
+    /// Adds a mistake if a text is not a socket address. Host names are not resolved.
     pub fn check_address(&mut self, key: impl fmt::Display, text: &str) {
         if text.parse::<SocketAddr>().is_err() {
             let form = "like 10.0.0.1:7101 or [fd00::1]:7101";
@@ -60,14 +60,14 @@ impl Problems {
         }
     }
 
-    /// Checks a part of the configuration: keys added inside are below `key`.
+    /// Checks a part of the configuration: keys that `check` adds are below `key`.
     pub fn within(&mut self, key: impl fmt::Display, check: impl FnOnce(&mut Problems)) {
         self.prefix.push(key.to_string());
         check(self);
         self.prefix.pop();
     }
 
-    /// Whether nothing was found so far.
+    /// Checks whether no mistake was found so far.
     pub fn is_empty(&self) -> bool {
         self.found.is_empty()
     }
@@ -103,7 +103,7 @@ impl Problems {
     }
 }
 
-/// Every mistake of a configuration.
+/// All mistakes of a configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigErrors {
     origin: Option<String>,
@@ -114,7 +114,7 @@ impl ConfigErrors {
     pub(crate) fn new(origin: Option<String>, problems: Vec<Problem>) -> Self {
         Self { origin, problems }
     }
-    /// The mistakes, in the order found. Never empty.
+    /// The mistakes in the order found. Never empty.
     pub fn problems(&self) -> &[Problem] {
         &self.problems
     }

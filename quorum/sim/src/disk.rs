@@ -1,5 +1,5 @@
-//! The simulated disk of one member: what was synced, and what was written since. When the power
-//! goes, each write that was not synced is kept, lost or torn, as the seed says.
+//! Simulated disk of one member: synced content and unsynced writes. At a power cut, each unsynced write is kept, lost
+//! or torn, as the seed determines.
 
 use lattice_quorum::Files;
 use lattice_rng::Rng;
@@ -17,7 +17,7 @@ use std::{
 };
 use tokio::sync::Notify;
 
-/// A write that is torn keeps some of its sectors, bytes each.
+/// Sector size, bytes. A torn write keeps some of its sectors.
 const SECTOR: usize = 512;
 
 enum Unsynced {
@@ -28,9 +28,9 @@ enum Unsynced {
 /// One database file.
 #[derive(Default)]
 struct Image {
-    /// As the running process sees it.
+    /// Content as the running process sees it.
     seen: Vec<u8>,
-    /// As it is after a power cut that loses everything unsynced.
+    /// Content after a power cut that loses all unsynced writes.
     durable: Vec<u8>,
     unsynced: Vec<Unsynced>,
 }
@@ -53,7 +53,7 @@ impl Image {
         }
     }
 
-    /// The power goes.
+    /// Power cut: applies, drops or tears each unsynced write.
     fn cut(&mut self, rng: &mut Rng) {
         for op in self.unsynced.drain(..) {
             match (op, rng.below(3)) {
@@ -79,28 +79,28 @@ impl Image {
 struct Content {
     images: BTreeMap<PathBuf, Arc<Mutex<Image>>>,
     files: BTreeMap<PathBuf, Vec<u8>>,
-    /// Removed since the last sync of a folder: a power cut may bring them back.
+    /// Files removed since the last sync of a folder. A power cut may restore them.
     removed: BTreeMap<PathBuf, Vec<u8>>,
 }
 
-/// What a disk did.
+/// Counters of a disk.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Wear {
     /// Syncs of the log.
     pub syncs: u64,
-    /// Files replaced.
+    /// Replaced files.
     pub replaced: u64,
 }
 
-/// The power of one life of a member. Without it nothing reaches the disk.
+/// Power of one member process. Without power nothing reaches the disk.
 pub struct Power {
     is_on: AtomicBool,
-    /// Operations until it goes by itself; 0 for never.
+    /// Operations until an automatic power cut; 0 for never.
     left: AtomicU64,
     /// Whether the next sync fails.
     fails: AtomicBool,
     gone: Notify,
-    /// Of the disk: how often it went by itself.
+    /// Number of automatic power cuts of the disk.
     cuts: Arc<AtomicU64>,
 }
 
@@ -114,24 +114,24 @@ impl Power {
             gone: Notify::new(),
         })
     }
-    /// Whether it is on.
+    /// Checks whether the power is on.
     pub fn is_on(&self) -> bool {
         self.is_on.load(Relaxed)
     }
-    /// It goes now.
+    /// Cuts the power now.
     pub fn cut(&self) {
         self.is_on.store(false, Relaxed);
         self.gone.notify_one();
     }
-    /// It goes at the `nth` operation from now.
+    /// Cuts the power at the `nth` operation from now.
     pub fn cut_at(&self, nth: u64) {
         self.left.store(nth.max(1), Relaxed);
     }
-    /// The next sync fails.
+    /// Makes the next sync fail.
     pub fn fail_sync(&self) {
         self.fails.store(true, Relaxed);
     }
-    /// Resolves when it is gone.
+    /// Resolves when the power is off.
     pub async fn gone(&self) {
         while self.is_on() {
             self.gone.notified().await;
@@ -158,19 +158,19 @@ impl Power {
     }
 }
 
-/// One member's disk. It outlives the member's lives.
+/// Disk of one member. It persists over restarts of the member.
 pub struct Disk {
     content: Mutex<Content>,
     rng: Mutex<Rng>,
     pace: Mutex<(Rng, u64, u64)>,
     wear: Mutex<Wear>,
-    /// How often the power went at the operation that it was to go at.
+    /// Number of automatic power cuts (see [`Power::cut_at`]).
     cuts: Arc<AtomicU64>,
-    /// A bug to be found: syncs that do nothing.
+    /// Planted bug: syncs have no effect.
     lies: AtomicBool,
 }
 
-/// A disk under one life's power.
+/// A disk, mounted for one member process.
 #[derive(Clone)]
 pub struct Mounted {
     disk: Arc<Disk>,
@@ -184,7 +184,7 @@ impl fmt::Debug for Mounted {
 }
 
 impl Disk {
-    /// An empty one.
+    /// Creates an empty disk.
     pub fn new(seed: u64, of: u64) -> Arc<Self> {
         Arc::new(Self {
             content: Mutex::default(),
@@ -196,12 +196,12 @@ impl Disk {
         })
     }
 
-    /// From now on syncs do nothing: a bug that must be found.
+    /// Planted bug: from now on syncs have no effect.
     pub fn lie(&self) {
         self.lies.store(true, Relaxed);
     }
 
-    /// For one life.
+    /// Mounts the disk for a new member process, with power on.
     pub fn mount(self: &Arc<Self>) -> (Mounted, Arc<Power>) {
         let power = Power::new(self.cuts.clone());
         let mounted = Mounted {
@@ -211,30 +211,30 @@ impl Disk {
         (mounted, power)
     }
 
-    /// How long one piece of work takes, microseconds.
+    /// Sets the range of durations of one disk task, microseconds.
     pub fn set_pace(&self, min_us: u64, max_us: u64) {
         let mut pace = self.pace.lock();
         (pace.1, pace.2) = (min_us, max_us);
     }
 
-    /// How long the next piece of work takes.
+    /// Duration of the next disk task.
     pub fn pause(&self) -> Duration {
         let mut pace = self.pace.lock();
         let (min, max) = (pace.1, pace.2);
         Duration::from_micros(pace.0.range(min, max))
     }
 
-    /// What it did.
+    /// Counters of the disk.
     pub fn wear(&self) -> Wear {
         *self.wear.lock()
     }
 
-    /// How often the power went at the operation that it was to go at.
+    /// Number of automatic power cuts (see [`Power::cut_at`]).
     pub fn cuts(&self) -> u64 {
         self.cuts.load(Relaxed)
     }
 
-    /// The power went: what was not synced is kept, lost or torn.
+    /// Applies a power cut: unsynced data is kept, lost or torn.
     pub fn lose(&self) {
         let (mut content, mut rng) = (self.content.lock(), self.rng.lock());
         for image in content.images.values() {
@@ -247,12 +247,12 @@ impl Disk {
         }
     }
 
-    /// It is another disk, and empty.
+    /// Replaces the disk by an empty one.
     pub fn wipe(&self) {
         *self.content.lock() = Content::default();
     }
 
-    /// The process was killed: what it wrote is in the system's memory, and gets to the disk.
+    /// Applies a killed process: its writes are in the system's memory and reach the disk.
     pub fn keep(&self) {
         let mut content = self.content.lock();
         for image in content.images.values() {
@@ -291,7 +291,7 @@ impl Files for Mounted {
 
     fn replace(&self, path: &Path, parts: &[&[u8]]) -> io::Result<()> {
         let spent = self.power.spend();
-        // The power may go before the new name is on the disk, or after.
+        // The power may fail before or after the new name is on the disk.
         if spent.is_ok() || self.disk.rng.lock().chance(500) {
             let mut content = self.disk.content.lock();
             content.files.insert(path.to_owned(), parts.concat());
@@ -372,7 +372,7 @@ impl StorageBackend for Backend {
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         let was_on = self.power.is_on();
         let spent = self.power.spend();
-        // The write during which the power goes is one that was not synced, as any other.
+        // The write during which the power fails counts as any other unsynced write.
         if was_on {
             let image = &mut *self.image.lock();
             write_at(&mut image.seen, offset as usize, data);

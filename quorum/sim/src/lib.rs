@@ -1,14 +1,12 @@
-//! The quorum in a simulation: three or five members, each the product's own daemon, on simulated
-//! disks, clocks and a simulated network, with clients that race at the limits and faults that a seed
-//! chooses. What must hold is checked after every command; then faults stop and the cluster must heal.
+//! Simulation of the quorum: three or five members, each the product's own daemon, on simulated disks, clocks and
+//! network. Clients compete at the limits, and a seed selects the faults. Invariants are checked after every command.
+//! Then the faults stop, and the cluster must heal.
 //!
-//! Only clock, wire, disk and threads are replaced: [`lattice_quorum::Ground`] and
-//! [`lattice_mesh::Wire`] are where. `../0010-simulation.md` says what is simulated and what is not,
-//! and how far one seed is one run.
+//! Only clock, wire, disk and threads are replaced, through [`lattice_quorum::Ground`] and [`lattice_mesh::Wire`].
+//! `../0010-simulation.md` lists the simulated and the real parts, and states how far a seed determines a run.
 //!
-//! Begin with [`run`]; `member.rs` is a member through its lives, `schedule.rs` the faults,
-//! `clients/` who asks, `truth.rs` and `invariants/` what must hold; `scene/` has orders of events that
-//! are told one by one.
+//! Start with [`run`]. `member.rs` is a member with its restarts, `schedule.rs` the faults, and `clients/` the clients.
+//! `truth.rs` and `invariants/` hold the invariants, and `scene/` holds scripted sequences of events.
 #![forbid(unsafe_code)]
 // Without the feature there is no clock to pause, and this library is empty.
 #![cfg(feature = "paused-clock")]

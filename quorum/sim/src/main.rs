@@ -1,29 +1,29 @@
-//! Runs seeds of the simulated quorum.
+//! Command line tool that runs seeds of the simulated quorum.
 
 use clap::Parser;
 use lattice_quorum_sim::{Plan, run, run_many};
 use std::process::ExitCode;
 
-/// As the members have it.
+/// The same allocator as in the members.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Runs seeds of the simulated quorum.
+/// Run seeds of the simulated quorum.
 #[derive(Debug, Parser)]
 struct Args {
-    /// The seed to run, and to print everything of; with `--seeds` the first of them.
+    /// Seed to run with a full trace; with `--seeds`, the first seed.
     #[arg(default_value_t = 0)]
     seed: u64,
-    /// Run so many and print one table.
+    /// Number of seeds to run; prints one table.
     #[arg(long)]
     seeds: Option<u64>,
-    /// On so many threads.
+    /// Number of threads.
     #[arg(long, default_value_t = 2)]
     threads: usize,
-    /// Print what the members log, by a filter such as `info` or `openraft=debug`.
+    /// Print the members' log output, with a filter such as `info` or `openraft=debug`.
     #[arg(long)]
     log: Option<String>,
-    /// Do not print what happens.
+    /// Do not print the trace.
     #[arg(long)]
     quiet: bool,
 }

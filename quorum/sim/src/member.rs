@@ -1,5 +1,5 @@
-//! One member through its lives: the product's own daemon on a simulated disk and network, started
-//! again after each end, as a supervisor does.
+//! Simulated member: the product's daemon on a simulated disk and network. It is restarted after each end, as a
+//! supervisor does.
 
 use crate::{
     disk::Power,
@@ -20,57 +20,57 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-/// What is done to a member.
+/// An order to a member.
 pub enum Order {
-    /// The power goes: what was not synced is lost or torn.
+    /// Cut the power: unsynced data is lost or torn.
     CutPower,
-    /// The disk is lost: it begins again with an empty one.
+    /// Lose the disk: the member restarts with an empty one.
     LoseDisk,
-    /// SIGKILL: what was written gets to the disk.
+    /// SIGKILL: written data reaches the disk.
     Kill,
     /// SIGTERM.
     Stop,
-    /// The power goes at the nth operation of the disk.
+    /// Cut the power at the nth operation of the disk.
     CutPowerAt(u64),
-    /// The next sync fails.
+    /// Make the next sync fail.
     FailSync,
-    /// Tells how it stands.
+    /// Report the member's standing.
     Look(oneshot::Sender<Standing>),
-    /// Tells a digest of its state, and up to where that is.
+    /// Report the last applied log index and a digest of the state.
     Digest(oneshot::Sender<(u64, [u8; 32])>),
 }
 
-/// How a member stands.
+/// Standing of a member.
 #[derive(Debug, Clone)]
 pub struct Standing {
-    /// Its own account.
+    /// Status, as the member itself reports it.
     pub status: MemberStatus,
-    /// Up to where its state is.
+    /// Index of the last applied log entry.
     pub applied: u64,
-    /// Up to where its newest snapshot is.
+    /// Index of the last log entry in the newest snapshot.
     pub snapshot: u64,
 }
 
-/// Where a member is told what is done to it.
+/// Handle for orders to a member.
 #[derive(Clone)]
 pub struct Handle {
-    /// Which.
+    /// Number of the member.
     pub id: VoterId,
     orders: mpsc::UnboundedSender<Order>,
 }
 
 impl Handle {
-    /// Tells it.
+    /// Sends an order.
     pub fn order(&self, order: Order) {
         let _ = self.orders.send(order);
     }
-    /// Up to where its state is, and a digest of it; `None` while it is down.
+    /// Index of the last applied log entry and a digest of the state; `None` while the member is down.
     pub async fn digest(&self) -> Option<(u64, [u8; 32])> {
         let (answer, answered) = oneshot::channel();
         self.order(Order::Digest(answer));
         answered.await.ok()
     }
-    /// How it stands; `None` while it is down.
+    /// Standing of the member; `None` while it is down.
     pub async fn look(&self) -> Option<Standing> {
         let (answer, answered) = oneshot::channel();
         self.order(Order::Look(answer));
@@ -86,16 +86,16 @@ pub fn run(world: Arc<World>, nth: usize) -> Handle {
     Handle { id, orders }
 }
 
-/// How a life ended.
+/// How a member process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     PowerCut,
     DiskLost,
     Killed,
     Stopped,
-    /// It ended itself, after a disk failure.
+    /// The daemon ended itself after a disk failure.
     GaveUp,
-    /// It refused to start, and always will.
+    /// The daemon refused to start, permanently.
     Refused,
 }
 
@@ -171,7 +171,7 @@ async fn live(world: Arc<World>, nth: usize, mut orders: mpsc::UnboundedReceiver
                 power.cut();
                 let is_power = match end {
                     End::PowerCut => true,
-                    // What a failed sync has left behind is not known.
+                    // The state of the disk after a failed sync is not known.
                     End::GaveUp => rng.chance(500),
                     _ => false,
                 };
@@ -180,13 +180,13 @@ async fn live(world: Arc<World>, nth: usize, mut orders: mpsc::UnboundedReceiver
                     true => world.disks[nth].lose(),
                     false => world.disks[nth].keep(),
                 }
-                // What is left of it reaches nobody.
+                // Messages that the ended process still sends reach no endpoint.
                 if let Some(app) = app {
                     tokio::spawn(app.stop());
                 }
             }
         }
-        // A supervisor starts it again at once, a host is away for longer.
+        // A supervisor restarts the daemon at once; a failed host is away for longer.
         let away_ms = match rng.chance(400) {
             true => rng.range(1, 60),
             false => rng.range(60, 4000),

@@ -1,6 +1,7 @@
-//! The simulated network: calls that are late, lost, doubled or out of order, links that carry one
-//! way or none, endpoints that are gone. It stands where QUIC does, above handshakes and
-//! retransmission: a lost packet is a late call, a link that is cut loses it.
+//! Simulated network: late, lost, duplicated and reordered calls, links that work in one direction or not at all, and
+//! endpoints that have left.
+//!
+//! It replaces QUIC, above handshakes and retransmission: a lost packet is a late call, and a cut link loses the call.
 
 use futures::future::{BoxFuture, pending};
 use lattice_mesh::{Answers, CallError, Caller, Identity, Wire};
@@ -18,27 +19,27 @@ use tokio::{
     time::sleep,
 };
 
-/// First wait before something is sent again; doubles.
+/// First wait before a retransmission; doubles.
 const RETRANSMIT: Duration = Duration::from_millis(30);
-/// Longest wait before something is sent again.
+/// Longest wait before a retransmission.
 const RETRANSMIT_AT_MOST: Duration = Duration::from_secs(2);
-/// A connection that hears nothing for this long is dead, as the mesh is configured.
+/// Idle timeout of a connection, as the mesh is configured.
 const IDLE: Duration = Duration::from_secs(30);
-/// How often a waiting caller's connection is looked at.
+/// Interval at which a waiting caller checks its connection.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// What calls meet that no fault was told of.
+/// Default conditions for calls without a specific fault.
 #[derive(Debug, Clone, Copy)]
 pub struct Weather {
-    /// Shortest way, microseconds.
+    /// Shortest latency, microseconds.
     pub min_us: u64,
-    /// Longest way, microseconds.
+    /// Longest latency, microseconds.
     pub max_us: u64,
-    /// Calls in a thousand that are retransmitted, and so late.
+    /// Calls per thousand that are retransmitted, and so late.
     pub late: u64,
-    /// Calls in a thousand that arrive twice, where the receiver must bear it.
+    /// Calls per thousand that arrive twice, if their method tolerates duplicates.
     pub doubled: u64,
-    /// Calls in a thousand that are lost.
+    /// Calls per thousand that are lost.
     pub lost: u64,
 }
 
@@ -53,14 +54,14 @@ impl Weather {
     };
 }
 
-/// What the network did.
+/// Counters of the network.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Carried {
     /// Calls sent.
     pub calls: u64,
-    /// Of them or their answers lost.
+    /// Lost calls and lost answers.
     pub lost: u64,
-    /// Delivered twice.
+    /// Calls delivered twice.
     pub doubled: u64,
 }
 
@@ -72,7 +73,7 @@ struct Endpoint {
 
 struct State {
     endpoints: BTreeMap<SocketAddr, Endpoint>,
-    /// Links that carry nothing, each from one address to another.
+    /// Cut links, each from one address to another.
     cut: BTreeSet<(SocketAddr, SocketAddr)>,
     weather: Weather,
     links: BTreeMap<(SocketAddr, SocketAddr), Rng>,
@@ -80,13 +81,13 @@ struct State {
     incarnations: u64,
 }
 
-/// The network of one cluster and its clients.
+/// Network of one cluster and its clients.
 pub struct Network {
     seed: u64,
     state: Mutex<State>,
 }
 
-/// One side of a call: who, in which life.
+/// One side of a call: address and incarnation of the endpoint.
 #[derive(Clone, Copy)]
 struct Side {
     addr: SocketAddr,
@@ -94,7 +95,7 @@ struct Side {
 }
 
 impl Network {
-    /// Nobody is on it yet.
+    /// Creates a network without endpoints.
     pub fn new(seed: u64) -> Arc<Self> {
         let state = State {
             endpoints: BTreeMap::new(),
@@ -114,13 +115,13 @@ impl Network {
         self.state.lock()
     }
 
-    /// Nobody is on it any more: what answers there holds the network, and would never be freed.
+    /// Removes all endpoints. Their handlers hold the network, so it would never be freed otherwise.
     pub fn close(&self) {
         let endpoints = std::mem::take(&mut self.lock().endpoints);
         drop(endpoints);
     }
 
-    /// A new life at an address; the one before is gone.
+    /// Adds a new incarnation of the endpoint at an address. The previous one is removed.
     pub fn join(self: &Arc<Self>, addr: SocketAddr, identity: Identity) -> Arc<Port> {
         let mut state = self.lock();
         state.incarnations += 1;
@@ -143,12 +144,12 @@ impl Network {
         })
     }
 
-    /// Whoever lives at this address is gone.
+    /// Removes the endpoint at an address.
     pub fn leave(&self, addr: SocketAddr) {
         self.lock().endpoints.remove(&addr);
     }
 
-    /// Sets what every call meets.
+    /// Sets the conditions for all calls.
     pub fn set_weather(&self, weather: Weather) {
         self.lock().weather = weather;
     }
@@ -158,17 +159,17 @@ impl Network {
         self.lock().cut.insert((from, to));
     }
 
-    /// Mends all links.
+    /// Restores all links.
     pub fn mend(&self) {
         self.lock().cut.clear();
     }
 
-    /// What it did so far.
+    /// Counters so far.
     pub fn carried(&self) -> Carried {
         self.lock().carried
     }
 
-    /// How long the way takes; `None` when the message is lost.
+    /// Latency of one message and whether it is duplicated; `None` if the message is lost.
     fn way(&self, from: SocketAddr, to: SocketAddr) -> Option<(Duration, bool)> {
         let mut state = self.lock();
         let (seed, weather) = (self.seed, state.weather);
@@ -190,8 +191,8 @@ impl Network {
         Some((Duration::from_micros(us), doubled))
     }
 
-    /// Sends until it is through, as QUIC does, for as long as a connection lives. Says whether it
-    /// came twice.
+    /// Sends until the message arrives, as QUIC does, until the idle timeout. Returns whether the message arrived
+    /// twice; `None` on timeout.
     async fn send(&self, from: SocketAddr, to: SocketAddr) -> Option<bool> {
         let (mut wait, mut waited) = (RETRANSMIT, Duration::ZERO);
         loop {
@@ -210,7 +211,7 @@ impl Network {
         }
     }
 
-    /// Which life answers at an address.
+    /// Incarnation that answers at an address.
     fn who(&self, addr: SocketAddr) -> Option<u64> {
         let state = self.lock();
         let there = state.endpoints.get(&addr).filter(|e| e.answers.is_some());
@@ -227,7 +228,7 @@ impl Network {
         self.lock().cut.contains(&(from, to))
     }
 
-    /// Who answers at `to` for a message that has arrived from `from`.
+    /// Receiver at `to` for a message that has arrived from `from`.
     fn arrive(&self, from: Side, to: SocketAddr) -> Option<(Answers, Caller, Side)> {
         let state = self.lock();
         let sender = state.endpoints.get(&from.addr)?;
@@ -243,14 +244,14 @@ impl Network {
     }
 }
 
-/// What a receiver must bear twice. Everything else QUIC delivers once or not at all.
+/// Checks whether a method tolerates duplicates. QUIC delivers all other calls once or not at all.
 fn may_come_twice(method: &str) -> bool {
     method.starts_with("raft.") || method == "quorum.read" || method == "quorum.status"
 }
 
 type Reply = Result<Vec<u8>, CallError>;
 
-/// One endpoint's end of the network, in one life.
+/// Network port of one incarnation of an endpoint.
 pub struct Port {
     network: Arc<Network>,
     side: Side,
@@ -304,7 +305,7 @@ impl Wire for Port {
             }
             let there = network.who(to);
             let (answer, mut answered) = oneshot::channel();
-            // The receiver goes on when the caller gives up.
+            // The receiver continues when the caller gives up.
             tokio::spawn(deliver(
                 network.clone(),
                 from,
@@ -313,8 +314,7 @@ impl Wire for Port {
                 body,
                 Some(answer),
             ));
-            // A host that is gone is silent. One that is there again knows nothing of the
-            // connection, and says so.
+            // A host that has left is silent. A restarted host does not have the connection, and resets it.
             let mut silent_for = Duration::ZERO;
             while silent_for < IDLE {
                 tokio::select! {
@@ -351,7 +351,7 @@ impl Wire for Port {
     }
 }
 
-/// A request that has arrived, its handler, and the answer on its way back.
+/// Delivers a request that has arrived to its handler, and returns the answer.
 async fn deliver(
     network: Arc<Network>,
     from: Side,
@@ -380,12 +380,12 @@ async fn deliver(
     };
     match arrived {
         Some(()) => drop(answer.send(reply)),
-        // The caller hears nothing, and not that nobody is left to answer.
+        // The caller receives nothing, not even an error.
         None => answer.closed().await,
     }
 }
 
-/// Items of a stream in order, for as long as both ends live. A link that is cut holds them up.
+/// Carries the items of a stream in order while both endpoints exist. A cut link delays them.
 async fn carry(
     network: Arc<Network>,
     from: Side,
@@ -403,7 +403,7 @@ async fn carry(
         };
         loop {
             if !network.is_here(to) || !network.is_here(from) {
-                // Nobody resets a connection whose host is gone: it is silent, then times out.
+                // No reset arrives from a host that has left: the connection is silent and then times out.
                 sleep(Duration::from_secs(2)).await;
                 let _ = out.send(Err(lost(to.addr))).await;
                 return;
@@ -437,7 +437,7 @@ fn lost(addr: SocketAddr) -> CallError {
     }
 }
 
-/// A task that ends with its handle.
+/// A task that is aborted when its handle is dropped.
 struct Aborted<T>(tokio::task::JoinHandle<T>);
 
 impl<T> Drop for Aborted<T> {

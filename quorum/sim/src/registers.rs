@@ -1,6 +1,7 @@
-//! Registers that several clients write and read at once: a limit, and a baseline that is set where it
-//! has an expected version. What they were told, with when they asked, must be linearizable, as a
-//! checker that is not ours finds (`todc-utils`, after Wing and Gong, and Lowe).
+//! Registers with concurrent writers and readers: a limit, and a baseline that is set with an expected version.
+//!
+//! The results and their times must be linearizable. An independent checker decides this (`todc-utils`, after Wing and
+//! Gong, and Lowe).
 
 use crate::{
     clients::quorum,
@@ -34,18 +35,18 @@ use todc_utils::{
 };
 use tokio::time::sleep;
 
-/// The tenant whose limit is the register. It is made with a limit of 0.
+/// The limit of this tenant is the register. The tenant is created with a limit of 0.
 pub const TENANT: &str = "register";
 /// Operations of a client that writes and reads.
 const OPERATIONS: usize = 25;
-/// Operations of one that only reads. It is at the leader it knows for as long as that answers, also
-/// when another one leads by now.
+/// Operations of a client that only reads. It stays with its known leader as long as that leader answers, even if
+/// another member leads by then.
 const READS: usize = 70;
-/// Writes of a history whose outcome is never known: each may be anywhere, and to try all places
-/// takes long.
+/// Largest number of writes with an unknown outcome in a history. The checker must try every position for such a write,
+/// which takes long.
 const UNKNOWN: usize = 5;
 
-/// A limit: written and read.
+/// Operation on the limit.
 #[derive(Debug, Clone)]
 enum Plain {
     Read(u64),
@@ -68,7 +69,7 @@ impl Specification for PlainSpec {
     }
 }
 
-/// What came of a write that expected a version.
+/// Result of a write with an expected version.
 #[derive(Debug, Clone, Copy)]
 enum Came {
     Made(u32),
@@ -76,7 +77,7 @@ enum Came {
     NotKnown,
 }
 
-/// A baseline: its version, and what was written with it; written where it has an expected version.
+/// Operation on the baseline: its version, and the value written with it. A write requires an expected version.
 #[derive(Debug, Clone)]
 enum Versioned {
     Read(u32, u64),
@@ -116,9 +117,9 @@ impl Specification for VersionedSpec {
     }
 }
 
-/// Operations in the order in which they began and ended.
+/// Operations in the order of their starts and ends.
 struct Recorded<T> {
-    /// Which operation, and how it ended; `None` when it begins.
+    /// Operation number, and its result; `None` at its start.
     steps: Vec<(usize, Option<T>)>,
     begun: usize,
     unknown: usize,
@@ -144,12 +145,12 @@ impl<T: Clone> Recorded<T> {
     fn end(&mut self, which: usize, how: T) {
         self.steps.push((which, Some(how)));
     }
-    /// It has not been.
+    /// Removes an operation that had no effect.
     fn forget(&mut self, which: usize) {
         self.steps.retain(|(other, _)| *other != which);
     }
-    /// Operations as the checker takes them: each by a process of its own. Those whose outcome was
-    /// never known end last, `unended` says how.
+    /// History in the form of the checker, with one process for each operation. Operations with an unknown outcome end
+    /// last, with the results in `unended`.
     fn history(&self, unended: &[(usize, T)]) -> Option<History<T>> {
         let ends = |which: usize| {
             let ended = self.steps.iter().filter(|(other, _)| *other == which);
@@ -191,7 +192,7 @@ impl Registers {
         self.0.lock()
     }
 
-    /// Whether what clients were told is linearizable; else what is not.
+    /// Checks that the results are linearizable. Returns the number of operations, or a description of the violation.
     pub fn check(&self) -> Result<usize, String> {
         let histories = self.lock();
         let not = |what: &str, steps: String| Err(format!("{what} is not linearizable: {steps}"));
@@ -207,7 +208,7 @@ impl Registers {
     }
 }
 
-/// Clients of the registers, each with several operations under way at once.
+/// Starts the clients of the registers, each with several concurrent operations.
 pub fn run(world: &Arc<World>) -> Result<Vec<tokio::task::JoinHandle<()>>, String> {
     let mut working = Vec::new();
     for nth in [FIRST_REGISTER, FIRST_REGISTER + 1] {
@@ -273,7 +274,7 @@ impl Client {
         self.world.registers.lock()
     }
 
-    /// Proposes under a key, again and again until the outcome is known or it is given up.
+    /// Proposes a command under a key, and repeats it until the outcome is known or the attempts are exhausted.
     async fn propose(&mut self, value: u64, command: Command) -> Option<Result<Applied, Refusal>> {
         let clock = &self.world.clocks[self.world.members.len() + self.nth as usize];
         let envelope = Envelope {
@@ -379,7 +380,7 @@ impl Client {
         if self.registers().versioned.unknown >= UNKNOWN {
             return;
         }
-        // What it rests on was read a while ago, and may be old by now.
+        // The expected version was read some time ago and may be stale.
         let Some((expected, _)) = self.version().await else {
             return;
         };

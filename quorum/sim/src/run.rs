@@ -1,4 +1,4 @@
-//! One seed: members, clients and faults for a while; then faults stop, and the cluster must heal.
+//! Run of one seed: members, clients and faults for some time. Then the faults stop, and the cluster must heal.
 
 use crate::{
     clients::{self, Client},
@@ -16,29 +16,29 @@ use std::{
 };
 use tokio::time::{sleep, timeout};
 
-/// How long a cluster may take to heal once faults have stopped, simulated.
+/// Largest simulated time for the cluster to heal after the faults have stopped.
 const HEALS_WITHIN: Duration = Duration::from_secs(30);
 
-/// What is run.
+/// Plan of a run.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// What everything is drawn from.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// Whether everything that happens is printed.
+    /// Whether the trace is printed.
     pub verbose: bool,
     /// Shortest and longest time with faults, simulated milliseconds.
     pub faults_ms: (u64, u64),
-    /// Whether faults are outages alone.
+    /// Whether the only faults are outages.
     pub outages: bool,
-    /// A bug of the disk that must be found: syncs that do nothing.
+    /// Planted bug of the disk: syncs have no effect.
     pub disk_lies: bool,
-    /// Another bug that must be found.
+    /// Another planted bug.
     #[cfg(debug_assertions)]
     pub planted: Option<lattice_quorum_types::planted::Bug>,
 }
 
 impl Plan {
-    /// As the seeds of every test are run.
+    /// Plan that the tests use for a seed.
     pub fn of(seed: u64) -> Self {
         Self {
             seed,
@@ -52,32 +52,32 @@ impl Plan {
     }
 }
 
-/// What came of it.
+/// Report of a run.
 #[derive(Debug, Clone, Default)]
 pub struct Report {
-    /// Of which seed.
+    /// Seed of the run.
     pub seed: u64,
-    /// What must never happen, and happened.
+    /// Violations of invariants.
     pub violations: Vec<String>,
-    /// Operations and faults, by kind.
+    /// Numbers of operations and faults, by kind.
     pub counts: BTreeMap<String, u64>,
-    /// Terms with a leader.
+    /// Number of leaderships: pairs of term and leader.
     pub elections: u64,
-    /// Of the replicated machines.
+    /// Counters of the replicated state machines.
     pub counted: Counted,
-    /// Of the network.
+    /// Counters of the network.
     pub carried: Carried,
     /// Syncs of all logs.
     pub syncs: u64,
     /// Snapshots and markers written.
     pub replaced: u64,
-    /// How long the cluster took to heal, simulated.
+    /// Simulated time that the cluster took to heal.
     pub healed_in: Duration,
-    /// Simulated time.
+    /// Simulated duration of the run.
     pub simulated: Duration,
-    /// Equal where two runs were the same.
+    /// Digest of the trace. Two identical runs have equal digests.
     pub trace: String,
-    /// The last that happened.
+    /// The last lines of the trace.
     pub last_lines: Vec<String>,
 }
 
@@ -94,7 +94,7 @@ pub fn run(plan: &Plan) -> Report {
     report
 }
 
-/// Plays in a world on a clock of its own; panics are violations, and nothing of the world is left.
+/// Plays in a new world on a paused clock. Panics are violations, and the world is freed afterwards.
 #[expect(clippy::expect_used, reason = "nothing runs without a runtime")]
 pub(crate) fn on_this_thread(
     make: impl FnOnce() -> Arc<World>,
@@ -108,7 +108,7 @@ pub(crate) fn on_this_thread(
     let mut report = runtime.block_on(async {
         let world = make();
         let report = play(&world).await;
-        // Who is on the network holds the world that holds the network.
+        // Endpoints on the network hold the world, which holds the network.
         world.network.close();
         report
     });
@@ -194,7 +194,7 @@ async fn play_out(
     Ok(())
 }
 
-/// A cluster must heal: a write is accepted, and all members have the same state.
+/// Checks that the cluster heals: a write is accepted, and all members have the same state.
 pub(crate) async fn heals(world: &Arc<World>, members: &[Handle]) -> Duration {
     if let Ok(healed_in) = timeout(HEALS_WITHIN, heal(world, members)).await {
         return healed_in;
@@ -249,7 +249,7 @@ async fn heal(world: &Arc<World>, members: &[Handle]) -> Duration {
     }
 }
 
-/// Notes who leads: faults aim at it, and the table counts it.
+/// Records the leaders, for faults that target the leader and for the counts.
 async fn look_at_leaders(world: Arc<World>, members: Vec<Handle>) {
     loop {
         for member in &members {

@@ -1,4 +1,4 @@
-//! Faults, as the seed says.
+//! Fault schedule, as the seed determines.
 
 use crate::{
     member::{Handle, Order},
@@ -13,14 +13,14 @@ use std::{
 };
 use tokio::time::sleep;
 
-/// Longest a clock is wrong by, milliseconds. Idempotency keys live for a day, so that all jumps
-/// of a run together stay below that.
+/// Largest clock error, milliseconds. All jumps of a run together must stay below the lifetime of idempotency keys, one
+/// day.
 const MAX_WRONG_MS: u64 = 20 * 60 * 1000;
 
-/// Faults one after the other until `until` of simulated time has passed.
+/// Injects faults one after the other until the simulated time `until`.
 pub async fn run(world: Arc<World>, members: Vec<Handle>, until: Duration, outages: bool) {
     let mut rng = Rng::new(world.seed, "faults");
-    // Some seeds are about nothing but outages, one after the other.
+    // Some seeds have no faults but outages.
     let outages = outages || rng.chance(100);
     while world.passed() < until && !world.is_broken() {
         sleep(Duration::from_millis(rng.range(30, 1200))).await;
@@ -34,7 +34,7 @@ pub async fn run(world: Arc<World>, members: Vec<Handle>, until: Duration, outag
     calm(&world);
 }
 
-/// Everything is well from now on.
+/// Ends all faults.
 pub fn calm(world: &World) {
     world.trace(|| "faults stop".to_owned());
     world.network.mend();
@@ -48,7 +48,8 @@ pub fn calm(world: &World) {
     world.is_calm.store(true, Relaxed);
 }
 
-/// Everything goes dark, or the member that leads, on a network that is slow now and then.
+/// Injects an outage: a power cut of all members, a kill of the leader, or a change between a slow and a healthy
+/// network.
 fn outage(world: &World, members: &[Handle], rng: &mut Rng) -> &'static str {
     match rng.below(10) {
         0..5 => {
@@ -80,7 +81,7 @@ fn one(world: &World, members: &[Handle], rng: &mut Rng) -> &'static str {
     let addrs: Vec<SocketAddr> = world.members.iter().map(|(_, addr)| *addr).collect();
     let network = &world.network;
     let whom = rng.below(members.len());
-    // Those that lead are what it is about.
+    // Faults of the leader are the most relevant ones.
     let leader = world.leader().map(|id| id as usize - 1);
     let whom = leader.filter(|_| rng.chance(400)).unwrap_or(whom);
     let Some(member) = members.get(whom) else {

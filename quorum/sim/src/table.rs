@@ -1,4 +1,4 @@
-//! Many seeds, and one table of what they did.
+//! Runs of many seeds, and the table of their results.
 
 use crate::run::{Plan, Report, run};
 use parking_lot::Mutex;
@@ -9,20 +9,20 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What many seeds did.
+/// Sum of the reports of many seeds.
 #[derive(Debug, Default)]
 pub struct Sum {
-    /// How many.
+    /// Number of seeds.
     pub seeds: u64,
-    /// Those that went wrong, in order.
+    /// Reports with violations, by seed.
     pub failed: Vec<Report>,
-    /// Operations and faults, by kind.
+    /// Numbers of operations and faults, by kind.
     pub counts: BTreeMap<String, u64>,
     elections: u64,
     commands: u64,
     refused: u64,
     repeats: u64,
-    /// Snapshots that members took from a leader.
+    /// Snapshots that members installed from a leader.
     pub installed: u64,
     calls: u64,
     lost: u64,
@@ -33,7 +33,7 @@ pub struct Sum {
     slowest: Duration,
     slowest_seed: u64,
     simulated: Duration,
-    /// On the wall.
+    /// Real time of all runs together.
     pub took: Duration,
 }
 
@@ -106,8 +106,7 @@ impl fmt::Display for Sum {
     }
 }
 
-/// Runs seeds from `first` on, `count` of them, on so many threads, and ends early after ten that
-/// went wrong.
+/// Runs `count` seeds from `first` on, on this number of threads. Ends early after ten seeds with violations.
 pub fn run_many(first: u64, count: u64, threads: usize, plan: impl Fn(u64) -> Plan + Sync) -> Sum {
     let (next, sum) = (AtomicU64::new(first), Mutex::new(Sum::default()));
     let began = Instant::now();

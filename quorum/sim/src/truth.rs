@@ -1,5 +1,5 @@
-//! What was agreed on, put together from what all members apply: which command stands where, what it
-//! answered, which events it made. Every further member is held against it.
+//! Agreed history, built from the entries that all members apply: the command at each place, its result and its events.
+//! Every further member is compared with it.
 
 use crate::{
     disk::Power,
@@ -14,17 +14,17 @@ use lattice_quorum_types::{
 use parking_lot::{Mutex, MutexGuard};
 use std::{collections::BTreeMap, sync::Arc};
 
-/// Every so many entries all members' states are compared byte by byte.
+/// Number of entries between comparisons of all members' states, byte by byte.
 const DIGEST_EVERY: u64 = 8;
 
-/// A command's place: entry, and position within it.
+/// Place of a command: log entry, and position within it.
 type Place = (u64, usize);
 
 struct Agreed {
     hash: [u8; 32],
 }
 
-/// A keyed command that had an effect.
+/// A command with an idempotency key that took effect.
 struct Keyed {
     revision: Revision,
     outcome: Outcome,
@@ -46,26 +46,26 @@ struct Inner {
     repeats: u64,
 }
 
-/// What was agreed on.
+/// The agreed history.
 #[derive(Default)]
 pub struct Truth(Mutex<Inner>);
 
-/// Numbers of a run.
+/// Counters of a run.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Counted {
     /// Commands in the log.
     pub commands: u64,
-    /// Of them refused when they were applied.
+    /// Commands that were refused at application.
     pub refused: u64,
-    /// Of them repeats of one with the same key.
+    /// Repeats of a command with the same key.
     pub repeats: u64,
-    /// Snapshots that a member took from a leader.
+    /// Snapshots that a member installed from a leader.
     pub installed: u64,
-    /// Last entry that anybody applied.
+    /// Highest log entry that any member applied.
     pub highest: u64,
 }
 
-/// A hash of anything that is sent or kept.
+/// Hash of a value that is sent or stored.
 pub fn hash<T: std::fmt::Debug>(value: &T) -> [u8; 32] {
     *blake3::hash(format!("{value:?}").as_bytes()).as_bytes()
 }
@@ -75,7 +75,7 @@ impl Truth {
         self.0.lock()
     }
 
-    /// Numbers so far.
+    /// Counters so far.
     pub fn counted(&self) -> Counted {
         let inner = self.lock();
         Counted {
@@ -87,7 +87,7 @@ impl Truth {
         }
     }
 
-    /// What a client was told of its command is what was agreed on.
+    /// Checks that the acknowledgement a client received matches the agreed history.
     pub fn acknowledged(&self, envelope: &Envelope, applied: &Applied) -> Result<(), String> {
         let Some(key) = &envelope.key else {
             return Ok(());
@@ -110,12 +110,12 @@ impl Truth {
         Ok(())
     }
 
-    /// What was written down.
+    /// Audit entries so far.
     pub fn audit(&self) -> Vec<AuditEntry> {
         self.lock().audit.clone()
     }
 
-    /// What a watcher saw next after `since`, and where it stands then.
+    /// Checks the next events that a watcher received after `since`. Returns the revision that the watcher has reached.
     pub fn watched(&self, since: Revision, events: &[Event]) -> Result<Revision, String> {
         let inner = self.lock();
         let mut at = since;
@@ -141,7 +141,7 @@ impl Truth {
         Ok(at)
     }
 
-    /// Whether a watcher at `since` has missed anything up to `upto`.
+    /// Returns the first revision after `since`, up to `upto`, that a watcher has missed.
     pub fn missed(&self, since: Revision, upto: Revision) -> Option<Revision> {
         if since >= upto {
             return None;
@@ -158,15 +158,15 @@ impl Truth {
     }
 }
 
-/// One life of one member, as it is observed.
+/// Observer of one member process.
 pub struct Watched {
-    /// Where it is told.
+    /// World that receives the observations.
     pub world: Arc<World>,
-    /// Whose.
+    /// Number of the member.
     pub id: u64,
-    /// What a member does without power is nobody's.
+    /// Power of the process. Actions without power are ignored.
     pub power: Arc<Power>,
-    /// Where it stands.
+    /// Place of the last applied command.
     pub at: Mutex<Option<Place>>,
 }
 
@@ -244,7 +244,7 @@ impl Inner {
         Ok(())
     }
 
-    /// The first member applies a command.
+    /// Records and checks a command when the first member applies it.
     fn first(
         &mut self,
         place: Place,
@@ -272,7 +272,7 @@ impl Inner {
         audit(state, events, &mut self.audit)
     }
 
-    /// A command with a key takes effect once.
+    /// Checks that a command with a key takes effect once.
     fn keys(&mut self, place: Place, envelope: &Envelope, applied: &Applied) -> Result<(), String> {
         let Some(key) = &envelope.key else {
             return Ok(());

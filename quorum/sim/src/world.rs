@@ -1,4 +1,4 @@
-//! What all parts of one run share: network, disks, clocks, what was agreed on, what happened.
+//! World of one run: network, disks, clocks, agreed history and trace.
 
 use crate::{disk::Disk, network::Network, registers::Registers, truth::Truth};
 use lattice_mesh::{Authority, Clock, Credentials, Identity, Role, Validity};
@@ -18,19 +18,19 @@ use std::{
 };
 use tokio::time::Instant;
 
-/// The cluster's name.
+/// Name of the cluster.
 pub const CLUSTER: &str = "sim";
-/// When every run begins.
+/// Start time of every run.
 pub const START: UnixMillis = UnixMillis(1_800_000_000_000);
-/// Most clients of a run: workers, then two that watch, then three of the registers.
+/// Largest number of clients in a run: workers, then two watchers, then three clients of the registers.
 pub const MAX_CLIENTS: u64 = 11;
-/// The first client of the registers.
+/// Number of the first client of the registers.
 pub const FIRST_REGISTER: u64 = 8;
 
-/// A host's clock: simulated time, and what it is wrong by.
+/// Clock of a host: simulated time plus an error.
 pub struct HostClock {
     since: Instant,
-    /// Milliseconds, either way.
+    /// Error in milliseconds, positive or negative.
     wrong_by: AtomicI64,
 }
 
@@ -39,7 +39,7 @@ impl HostClock {
         let wrong_by = AtomicI64::new(0);
         Arc::new(Self { since, wrong_by })
     }
-    /// It is wrong by so much from now on.
+    /// Sets the error of the clock.
     pub fn set_wrong_by(&self, ms: i64) {
         self.wrong_by.store(ms, Relaxed);
     }
@@ -52,7 +52,7 @@ impl Clock for HostClock {
     }
 }
 
-/// Certificates of everybody, made once: they are judged by nothing here.
+/// Certificates of all members and clients, created once. The simulation does not verify them.
 struct Papers {
     members: Vec<Credentials>,
     clients: Vec<Credentials>,
@@ -79,11 +79,11 @@ fn papers() -> &'static Papers {
 }
 
 thread_local! {
-    /// Panics of this thread: one run is one thread.
+    /// Panics on this thread. Each run has one thread.
     static PANICS: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Panics are kept for the run whose thread they are on, and said as violations.
+/// Records panics for the run on the same thread. They are reported as violations.
 pub fn note_panics() {
     static ONCE: OnceLock<()> = OnceLock::new();
     ONCE.get_or_init(|| {
@@ -95,7 +95,7 @@ pub fn note_panics() {
     });
 }
 
-/// Panics of this thread since it was asked last.
+/// Returns the panics on this thread since the last call.
 pub fn panics() -> Vec<String> {
     PANICS.with_borrow_mut(std::mem::take)
 }
@@ -108,40 +108,40 @@ struct Noted {
     lines_traced: u64,
     counts: BTreeMap<String, u64>,
     reigns: BTreeSet<(u64, VoterId)>,
-    /// The member that lost its disk, and what it has to apply until it counts again.
+    /// Member that lost its disk, and the log index that it must apply to be up to date again.
     blank: Option<(VoterId, u64)>,
 }
 
-/// One run.
+/// World of one run.
 pub struct World {
-    /// Its seed.
+    /// Seed of the run.
     pub seed: u64,
-    /// Members.
+    /// Members with their addresses.
     pub members: Vec<(VoterId, SocketAddr)>,
-    /// Entries between two snapshots.
+    /// Number of log entries between two snapshots.
     pub snapshot_every: u64,
-    /// When a table's newest rows become a segment: all members must agree.
+    /// Bounds at which the newest rows of a table become a segment. They must be equal on all members.
     pub segment_bounds: Bounds,
     /// The network.
     pub network: Arc<Network>,
     /// Disks, in the order of the members.
     pub disks: Vec<Arc<Disk>>,
-    /// Clocks of members, then of clients.
+    /// Clocks of the members, followed by those of the clients.
     pub clocks: Vec<Arc<HostClock>>,
-    /// What was agreed on.
+    /// Agreed history.
     pub truth: Truth,
-    /// What clients were told of what they wrote and read.
+    /// Results that clients received for register operations.
     pub registers: Registers,
     /// Set when faults are over.
     pub is_calm: AtomicBool,
-    /// Whether the trace is kept as text.
+    /// Whether the trace is also printed.
     verbose: bool,
     started: Instant,
     noted: Mutex<Noted>,
 }
 
 impl World {
-    /// An empty cluster of so many members.
+    /// Creates an empty cluster with three or five members, as the seed determines.
     pub fn new(seed: u64, verbose: bool) -> Arc<Self> {
         let mut rng = Rng::new(seed, "world");
         let members = if rng.chance(300) { 5 } else { 3 };
@@ -150,7 +150,7 @@ impl World {
         Self::build(seed, verbose, (members, snapshot_every, rows))
     }
 
-    /// An empty cluster of three, of which little is enough for a snapshot.
+    /// Creates an empty cluster of three members with frequent snapshots.
     pub fn of_three(seed: u64, verbose: bool) -> Arc<Self> {
         Self::build(seed, verbose, (3, 20, 60))
     }
@@ -200,28 +200,28 @@ impl World {
         papers().clients[nth as usize].clone()
     }
 
-    /// Simulated time since the beginning.
+    /// Simulated time since the start.
     pub fn passed(&self) -> Duration {
         self.started.elapsed()
     }
 
-    /// Something that must never happen has happened.
+    /// Records a violation of an invariant.
     pub fn violation(&self, what: String) {
         self.trace(|| format!("VIOLATION {what}"));
         self.lock().violations.push(what);
     }
 
-    /// All of them.
+    /// All violations.
     pub fn violations(&self) -> Vec<String> {
         self.lock().violations.clone()
     }
 
-    /// Whether there is any.
+    /// Checks whether there is any violation.
     pub fn is_broken(&self) -> bool {
         !self.lock().violations.is_empty()
     }
 
-    /// Counts something by name.
+    /// Increments a counter by name.
     pub fn count(&self, what: &str) {
         let mut noted = self.lock();
         match noted.counts.get_mut(what) {
@@ -232,21 +232,21 @@ impl World {
         }
     }
 
-    /// What was counted.
+    /// Counters by name.
     pub fn counts(&self) -> BTreeMap<String, u64> {
         self.lock().counts.clone()
     }
 
-    /// Says that a member leads in a term. A term may have two leaders, one after the other: openraft
-    /// orders reigns by term and member.
+    /// Records that a member leads in a term. A term may have two leaders, one after the other, since openraft orders
+    /// leaderships by term and member.
     pub fn leads(&self, term: u64, id: VoterId) {
         if self.lock().reigns.insert((term, id)) {
             self.trace(|| format!("m{id} leads in term {term}"));
         }
     }
 
-    /// Says that a member lost its disk. Not before the one before is well again: what the product
-    /// promises is for one at a time.
+    /// Marks a member as losing its disk. Returns `false` while an earlier member is not up to date again, since the
+    /// product tolerates one lost disk at a time.
     pub fn may_lose_disk(&self, id: VoterId) -> bool {
         let upto = self.truth.counted().highest;
         let mut noted = self.lock();
@@ -257,7 +257,7 @@ impl World {
         true
     }
 
-    /// Says how far a member has applied.
+    /// Records how far a member has applied the log.
     pub fn has_applied(&self, id: VoterId, applied: u64) {
         let mut noted = self.lock();
         let is_well = |(who, upto): (VoterId, u64)| who == id && applied > upto;
@@ -266,24 +266,24 @@ impl World {
         }
     }
 
-    /// How often somebody began to lead.
+    /// Number of leaderships so far.
     pub fn elections(&self) -> u64 {
         self.lock().reigns.len() as u64
     }
 
-    /// The member that led last.
+    /// The member that became leader last.
     pub fn leader(&self) -> Option<VoterId> {
         self.lock().reigns.last().map(|(_, id)| *id)
     }
 
-    /// Notes what happens too often to be printed.
+    /// Adds an event to the trace digest that is too frequent to print.
     pub fn note(&self, what: &[u8]) {
         let us = self.started.elapsed().as_micros();
         let mut noted = self.lock();
         noted.trace.update(&us.to_le_bytes()).update(what);
     }
 
-    /// Notes what happened.
+    /// Adds an event to the trace.
     pub fn trace(&self, what: impl FnOnce() -> String) {
         let us = self.started.elapsed().as_micros();
         let line = format!("{:>9}.{:03} ms {}", us / 1000, us % 1000, what());
@@ -293,19 +293,19 @@ impl World {
         if self.verbose {
             println!("{line}");
         }
-        // The last ones are what is looked at when something is wrong.
+        // Only the last lines are needed to analyse a violation.
         if noted.lines.len() >= 400 {
             noted.lines.drain(..200);
         }
         noted.lines.push(line);
     }
 
-    /// A digest of everything that was noted: equal where two runs were the same.
+    /// Digest of the trace. Two identical runs have equal digests.
     pub fn trace_digest(&self) -> String {
         self.lock().trace.finalize().to_hex()[..16].to_owned()
     }
 
-    /// The last lines of it.
+    /// The last lines of the trace.
     pub fn last_lines(&self) -> Vec<String> {
         self.lock().lines.clone()
     }

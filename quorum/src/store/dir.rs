@@ -1,4 +1,4 @@
-//! The data directory: its marker, and opening its parts in the order that keeps a crash harmless.
+//! Data directory: its marker, and opening its parts in an order that makes a crash harmless.
 
 use super::{LogStore, Marked, OpenError, Restored, SnapshotDir, restored};
 use crate::ground::{Files, Ground};
@@ -27,17 +27,17 @@ struct Marker {
     cluster: String,
     voter: VoterId,
     incarnation: Incarnation,
-    /// Made without a log, and not brought up to date since: not forgotten by a restart half way.
+    /// Created without a log, and not caught up since. Stored, so that a restart while catching up keeps it.
     blank: bool,
 }
 
-/// An opened data directory. Owned by one process at a time.
+/// Opened data directory. Owned by one process at a time.
 pub struct DataDir {
     /// Log, vote and commit point.
     pub log: LogStore,
     /// Snapshots.
     pub snapshots: SnapshotDir,
-    /// Which life of the cluster it belongs to.
+    /// Incarnation of the directory.
     pub marked: Arc<Marked>,
 }
 
@@ -48,13 +48,13 @@ impl std::fmt::Debug for DataDir {
 }
 
 impl DataDir {
-    /// [`DataDir::open_on`] the host.
+    /// As [`DataDir::open_on`], on the host's files.
     #[cfg(test)]
     pub fn open(path: &Path, cluster: &str, voter: VoterId) -> Result<Self, OpenError> {
         Self::open_on(&Ground::default(), path, cluster, voter)
     }
 
-    /// Opens the directory, or makes it when it is missing or empty.
+    /// Opens the directory, or creates it if it is missing or empty.
     pub fn open_on(
         ground: &Ground,
         path: &Path,
@@ -91,7 +91,7 @@ impl DataDir {
             let reason = "entries that were committed are missing at its end";
             return Err(OpenError::damaged(log_path, reason));
         }
-        // Last: with a marker, a log file that is missing is a loss and not a beginning.
+        // The marker is written last: with a marker, a missing log file is a loss and not a new member.
         let blank = was_blank || log.last().is_none();
         if is_new {
             write_marker(files, path, cluster, voter, (incarnation, blank))?;
@@ -105,7 +105,7 @@ impl DataDir {
         })
     }
 
-    /// Makes a directory that begins with the state of a backup. It must be missing or empty.
+    /// Creates a directory that starts with the state of a backup. It must be missing or empty.
     pub async fn restore(
         ground: &Ground,
         path: &Path,
@@ -129,7 +129,7 @@ fn read_marker(files: &dyn Files, path: &Path) -> Result<Option<Marker>, OpenErr
             });
         }
     };
-    // Another format may differ in everything but the number.
+    // Another format may differ in everything but its number.
     #[derive(Deserialize)]
     struct Number {
         format: u32,

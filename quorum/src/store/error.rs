@@ -1,9 +1,9 @@
-//! Why a data directory cannot be used.
+//! Errors of opening a data directory.
 
 use lattice_quorum_types::VoterId;
 use std::{io, path::PathBuf};
 
-/// Why a data directory cannot be used. Nothing was changed.
+/// Reason why a data directory cannot be used. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The directory, or a file in it, has another format.
@@ -15,35 +15,35 @@ pub enum OpenError {
         .path.display()
     )]
     OtherFormat {
-        /// The directory or file.
+        /// Path of the directory or file.
         path: PathBuf,
         /// Format of the directory or file.
         found: u32,
         /// Format that this version reads.
         supported: u32,
     },
-    /// It belongs to another member.
+    /// The directory belongs to another member.
     #[error(
         "data directory {} belongs to voter {found} of cluster {found_cluster:?}, not to voter \
          {voter} of {cluster:?}; correct `data_dir`, `id` or `cluster`",
         .path.display()
     )]
     OtherOwner {
-        /// The directory.
+        /// Path of the directory.
         path: PathBuf,
-        /// Its cluster.
+        /// Cluster in the marker.
         found_cluster: String,
-        /// Its voter.
+        /// Voter in the marker.
         found: VoterId,
-        /// The configured cluster.
+        /// Configured cluster.
         cluster: String,
-        /// The configured voter.
+        /// Configured voter.
         voter: VoterId,
     },
-    /// Another process works on it.
+    /// Another process uses the directory.
     #[error("data directory {} is in use by another process", .path.display())]
     InUse {
-        /// The directory.
+        /// Path of the directory.
         path: PathBuf,
     },
     /// A file is missing, truncated or damaged.
@@ -55,36 +55,36 @@ pub enum OpenError {
         .path.display()
     )]
     Damaged {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong.
+        /// Reason in words.
         reason: String,
     },
-    /// A restore into it was cut short.
+    /// A restore into the directory was interrupted.
     #[error(
         "a restore into {} was cut short; empty the directory and restore again",
         .path.display()
     )]
     Unfinished {
-        /// The directory.
+        /// Path of the directory.
         path: PathBuf,
     },
-    /// There is something in it already.
+    /// The directory is not empty.
     #[error(
         "{} is not empty: a backup is restored into an empty data directory only; move what is \
          there away",
         .path.display()
     )]
     NotEmpty {
-        /// The directory.
+        /// Path of the directory.
         path: PathBuf,
     },
-    /// The system refused.
+    /// An operation failed in the operating system.
     #[error("{}: {source}", .path.display())]
     Io {
-        /// The file or directory.
+        /// Path of the file or directory.
         path: PathBuf,
-        /// Why.
+        /// Cause.
         source: io::Error,
     },
 }

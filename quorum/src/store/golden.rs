@@ -36,7 +36,7 @@ use tempfile::TempDir;
 
 /// Commands in a log entry.
 const BATCH: usize = 3;
-/// The entry that the snapshot ends with, and the first entry that the log keeps.
+/// Last entry in the snapshot, and first entry that the log keeps.
 const SNAPSHOT_AT: u64 = 40;
 const LOG_FROM: u64 = 31;
 
@@ -108,7 +108,7 @@ async fn write(folder: &Path) {
     close(data).await;
 }
 
-/// The files of a folder and of the folders in it, by their paths from there.
+/// Files of a folder and its subfolders, by their relative paths.
 fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
     for part in ["", "snapshots", "segments"] {
@@ -123,7 +123,7 @@ fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     found
 }
 
-/// A copy of the golden directory: opening one changes its log file.
+/// Copies the golden directory: opening a directory changes its log file.
 fn copied() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     for (name, bytes) in files(&golden().join("data-dir")) {
@@ -155,7 +155,7 @@ fn rows(folder: &Path) -> (Rows<u64>, Rows<String>) {
     (log.collect(), meta.collect())
 }
 
-/// The state in words, one line for each record that `state.txt` keeps.
+/// Describes the state, one line for each record that `state.txt` keeps.
 fn describe(replica: &Replica) -> String {
     let mut text = String::new();
     let (revision, digest) = (replica.revision(), blake3::Hash::from(replica.digest()));
@@ -230,7 +230,7 @@ async fn current_code_writes_the_golden_bytes() {
         bless(folder.path()).await;
     }
     let (mut written, mut kept) = (files(folder.path()), files(&golden().join("data-dir")));
-    // Pages of the database lie where it put them; its rows are compared.
+    // The page layout of the database is arbitrary, so only its rows are compared.
     for files in [&mut written, &mut kept] {
         files.remove(Path::new("log.redb")).unwrap();
     }
@@ -261,7 +261,7 @@ async fn bless(written: &Path) {
     close(data).await;
 }
 
-/// The member and the log agree wherever the member took its snapshot.
+/// Snapshot plus log must give the same state as the whole log, wherever the member took its snapshot.
 #[tokio::test]
 async fn golden_log_gives_the_golden_state() {
     let folder = copied();
@@ -279,7 +279,7 @@ async fn golden_log_gives_the_golden_state() {
     close(data).await;
 }
 
-/// Opens an altered copy, which must be refused with this text and left as it is.
+/// Opens an altered copy, which must be refused with this text and stay unchanged.
 fn refused(folder: &TempDir, named: &Path, found: u32) {
     let before = files(folder.path());
     let error = open(folder.path()).unwrap_err();

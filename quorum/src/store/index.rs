@@ -1,15 +1,14 @@
-//! What is known of the log without reading it: its ends, vote and commit point, and the newest
-//! entries.
+//! In-memory index of the log: its ends, vote and commit point, and the newest entries.
 
 use crate::types::{Entry, LogId, Vote};
 use std::collections::BTreeMap;
 
-/// Entries kept in memory, bytes of their encoding: what followers that keep up are served from.
+/// Encoded bytes of entries kept in memory. Followers that keep up are served from this cache.
 const CACHE_BYTES: usize = 32 << 20;
 pub(super) struct Cached {
     pub(super) entry: Entry,
     pub(super) bytes: usize,
-    /// Which append wrote it; it may leave the cache once that one is on disk.
+    /// Number of the append that wrote the entry. The entry may leave the cache once that append is on disk.
     pub(super) seq: u64,
 }
 
@@ -36,7 +35,7 @@ impl Index {
             self.cached_bytes -= old.bytes;
         }
     }
-    /// Drops the oldest entries that are on disk, down to the bound.
+    /// Drops the oldest entries that are on disk, down to the limit.
     pub(super) fn shrink(&mut self) {
         while self.cached_bytes > CACHE_BYTES && self.cache.len() > 1 {
             match self.cache.first_entry() {

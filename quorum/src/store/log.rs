@@ -1,4 +1,4 @@
-//! The log as openraft sees it: recent entries in memory, all of them in redb.
+//! Log store for openraft: recent entries in memory, all entries in redb.
 
 use super::{
     OpenError,
@@ -28,7 +28,7 @@ use std::{
 };
 use tokio::sync::{mpsc, oneshot};
 
-/// Most bytes of entries in one replication request; one entry at least.
+/// Maximum bytes of entries in one replication request; at least one entry.
 const MAX_READ_BYTES: usize = 2 << 20;
 
 /// Log, vote and commit point of one member. Clones share it.
@@ -42,13 +42,13 @@ struct Shared {
     database: Arc<Database>,
     lazy: Lazy,
     queue: Mutex<Option<mpsc::UnboundedSender<Write>>>,
-    /// The thread that writes, where one does.
+    /// Writer thread, with [`Workers::Threads`].
     writer: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // The writer ends when nobody can write any more; the file is free once it has.
+        // The writer ends when the queue is closed; only then the file is free.
         self.queue.lock().take();
         if let Some(writer) = self.writer.lock().take() {
             let _ = writer.join();
@@ -97,7 +97,7 @@ impl LogStore {
         })
     }
 
-    /// Last entry, on disk or on its way there.
+    /// Last entry, on disk or queued for the writer.
     pub fn last(&self) -> Option<LogId> {
         self.shared.index.lock().last
     }
@@ -107,13 +107,13 @@ impl LogStore {
         self.shared.index.lock().purged.map(|id| id.index)
     }
 
-    /// Whether everything up to the commit point is in the log or in a snapshot up to `snapshot`.
+    /// Returns whether everything up to the commit point is in the log, or in a snapshot up to `snapshot`.
     pub(super) fn reaches_commit_point(&self, snapshot: Option<LogId>) -> bool {
         let index = self.shared.index.lock();
         index.committed <= index.last.max(snapshot)
     }
 
-    /// Writes what is left and ends the writer. Later writes fail.
+    /// Writes the queued entries and ends the writer. Later writes fail.
     pub async fn close(&self) -> io::Result<()> {
         let closed = self.write(|done| Write::Close { done }).await;
         self.shared.queue.lock().take();
@@ -168,7 +168,7 @@ impl LogStore {
             }
             first
         };
-        // Older than the cache: from disk, and at once to the end, so that the answer has no gap.
+        // Older than the cache: read from disk up to the end in one pass, so that the answer has no gap.
         self.read_disk(first_cached, end, max_bytes)
     }
 
@@ -187,7 +187,7 @@ impl LogStore {
             }
             entries.push(row::decode(index.value(), row.value())?);
         }
-        // The newest may be in memory only.
+        // The newest entries may be in memory only.
         let next = entries.last().map_or(start, |e: &Entry| e.log_id.index + 1);
         let index = self.shared.index.lock();
         for (expected, (i, cached)) in (next..).zip(index.cache.range(next..end.max(next))) {
@@ -325,7 +325,7 @@ impl RaftLogStorage<Types> for LogStore {
                 index.last = index.purged;
             }
         }
-        // Purged entries that come back after a crash are purged again.
+        // Purged entries that reappear after a crash are purged again.
         let sent = self.send(Write::Purge { upto: log_id });
         Ok(sent.map_err(|e| StorageIOError::write_logs(AnyError::new(&e)))?)
     }

@@ -1,4 +1,4 @@
-//! Which life of its cluster a data directory belongs to; kept in its marker.
+//! Incarnation of a data directory, stored in its marker.
 
 use super::{OpenError, dir::write_marker};
 use crate::ground::Files;
@@ -6,13 +6,13 @@ use lattice_quorum_types::{VoterId, membership::Incarnation};
 use parking_lot::{Mutex, MutexGuard};
 use std::{path::PathBuf, sync::Arc};
 
-/// The incarnation of one data directory.
+/// Incarnation of one data directory, and whether the directory is blank.
 pub struct Marked {
     files: Arc<dyn Files>,
     path: PathBuf,
     cluster: String,
     voter: VoterId,
-    /// And whether it is blank.
+    /// Incarnation, and whether the directory is blank.
     current: Mutex<(Incarnation, bool)>,
 }
 
@@ -39,7 +39,7 @@ impl Marked {
         }
     }
 
-    /// The cluster's name.
+    /// Name of the cluster.
     pub fn cluster(&self) -> &str {
         &self.cluster
     }
@@ -48,12 +48,12 @@ impl Marked {
         self.current.lock()
     }
 
-    /// Which one it is; [`Incarnation::NONE`] before its first leader.
+    /// Incarnation of the directory; [`Incarnation::NONE`] before its first leader.
     pub fn current(&self) -> Incarnation {
         self.lock().0
     }
 
-    /// Whether it was made without a log and not brought up to date since.
+    /// Returns whether the directory was created without a log and has not caught up since.
     pub fn is_blank(&self) -> bool {
         self.lock().1
     }
@@ -62,11 +62,10 @@ impl Marked {
         write_marker(&*self.files, &self.path, &self.cluster, self.voter, now)
     }
 
-    /// A directory of none belongs to this incarnation from now on, also after a crash. Does nothing
-    /// to one that belongs to one already.
+    /// Assigns the incarnation to a directory without one, durably. Does nothing if the directory has an incarnation.
     ///
     /// # Errors
-    /// When the marker cannot be written.
+    /// The marker cannot be written.
     pub fn join(&self, incarnation: Incarnation) -> Result<(), OpenError> {
         let mut current = self.lock();
         if !current.0.is_none() {
@@ -78,10 +77,10 @@ impl Marked {
         Ok(())
     }
 
-    /// It was brought up to date: it is blank no more, also after a crash. Says whether it was.
+    /// Marks the directory as caught up, durably: it is no longer blank. Returns whether it was blank.
     ///
     /// # Errors
-    /// When the marker cannot be written; it stays blank.
+    /// The marker cannot be written; the directory stays blank.
     pub fn caught_up(&self) -> Result<bool, OpenError> {
         let mut current = self.lock();
         if !current.1 {

@@ -1,5 +1,5 @@
-//! What a member keeps on disk: a marker naming format and owner, the log with vote and commit
-//! point (one redb file), snapshots (checksummed files), and the segments that they name.
+//! On-disk storage of a member. The data directory contains a marker with format and owner, and the log with vote and
+//! commit point (one redb file). It also contains snapshots (checksummed files), and the segments that they name.
 //!
 //! ```text
 //! <data_dir>/FORMAT            {"format":1,"cluster":"site","voter":1,"incarnation":{…}}
@@ -8,7 +8,7 @@
 //! <data_dir>/segments/*.seg    ended allocations and audit entries, named by their digests
 //! ```
 //!
-//! Opening refuses what it cannot read before it changes anything.
+//! Opening rejects an unreadable directory before it changes anything.
 
 mod dir;
 mod error;

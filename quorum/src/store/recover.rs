@@ -1,4 +1,4 @@
-//! Opening the log: what is there is read and checked before anything is done with it.
+//! Opening of the log: reads and verifies all of it before any other use.
 
 use super::{
     OpenError,
@@ -21,16 +21,16 @@ use std::{
     path::Path,
 };
 
-/// Whether the error speaks of what is in the file, and not of reading it.
+/// Returns whether the error concerns the content of the file, and not reading it.
 fn is_content(error: &io::Error) -> bool {
     use io::ErrorKind::{InvalidData, UnexpectedEof};
     matches!(error.kind(), InvalidData | UnexpectedEof)
 }
 
-/// A member that led when it ended does not begin as the leader of the same term. openraft would
-/// let it, and would take the commit point on disk, which may be an old one, for all that was
-/// committed: its reads could miss what had been acknowledged. It stands for election instead;
-/// the leader of a new term reads nothing before an entry of that term is committed.
+/// Returns the vote as not yet granted if this member led when it stopped. A restarted member must not resume as leader
+/// of the same term. The openraft engine would let it resume, and would treat the commit point on disk, possibly an old
+/// one, as final. Its reads could then miss acknowledged commands. Instead, the member stands for election. The leader
+/// of a new term reads nothing before an entry of that term is committed.
 pub(super) fn without_leadership(vote: Vote, voter: VoterId) -> Vote {
     if vote.leader_id.node_id == voter && !planted::is(Bug::LeadsOn) {
         Vote::new(vote.leader_id.term, voter)
@@ -39,7 +39,7 @@ pub(super) fn without_leadership(vote: Vote, voter: VoterId) -> Vote {
     }
 }
 
-/// redb checks its own pages; what it answers with a panic is damage as well.
+/// Opens the database. redb checks its own pages; a panic in redb is treated as damage too.
 pub(super) fn open_database(files: &dyn Files, path: &Path) -> Result<Database, OpenError> {
     let open = || {
         let mut builder = Database::builder();
@@ -69,7 +69,7 @@ pub(super) fn open_database(files: &dyn Files, path: &Path) -> Result<Database, 
     }
 }
 
-/// Reads everything, so that damage is found now and not in the middle of work.
+/// Reads all entries, so that damage is found at the start and not in the middle of operation.
 pub(super) fn load(database: &Database) -> Result<Index, String> {
     let mut index = Index {
         vote: read_meta(database, VOTE)?,

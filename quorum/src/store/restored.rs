@@ -1,4 +1,4 @@
-//! A data directory that begins with the state of a backup instead of with a founding.
+//! Data directory that starts with the state of a backup instead of a founding.
 
 use super::{LogStore, OpenError, SnapshotDir, dir};
 use crate::{
@@ -10,28 +10,28 @@ use lattice_quorum_types::{VoterId, membership::Incarnation};
 use openraft::storage::RaftLogStorage as _;
 use std::path::Path;
 
-/// Stands in a directory while it is being made: what was cut short is not opened.
+/// File that exists while a restore is in progress: an interrupted restore is not opened.
 const UNFINISHED: &str = "RESTORING";
 
-/// What it begins with.
+/// Initial content of a restored directory.
 pub struct Restored<'a> {
-    /// Which life of the cluster.
+    /// Incarnation of the restored cluster.
     pub incarnation: Incarnation,
-    /// In which term this member goes on.
+    /// Vote, with the term in which this member continues.
     pub vote: Vote,
-    /// What the snapshot covers; the log begins behind it.
+    /// Snapshot metadata; the log starts after the entries that it covers.
     pub meta: SnapshotMeta,
-    /// The state's own bytes.
+    /// Encoded state.
     pub state: Vec<u8>,
-    /// Segments that it made since.
+    /// Segments sealed since the backup.
     pub sealed: Vec<Sealed>,
-    /// The others that it names.
+    /// Other segments that the state names.
     pub segments: Vec<SegmentId>,
-    /// Where those are.
+    /// Source of the other segments.
     pub from: &'a (dyn Segments + Sync),
 }
 
-/// Whether a restore into this directory was cut short.
+/// Checks that no restore into this directory was interrupted.
 pub(super) fn check_finished(files: &dyn Files, path: &Path) -> Result<(), OpenError> {
     let unfinished = path.join(UNFINISHED);
     match files.length(&unfinished) {
@@ -46,7 +46,7 @@ pub(super) fn check_finished(files: &dyn Files, path: &Path) -> Result<(), OpenE
     }
 }
 
-/// Makes the directory. Its marker comes last, so that nothing that was cut short is ever opened.
+/// Creates the directory. The marker is written last, so that an interrupted restore is never opened.
 pub(super) async fn make(
     ground: &Ground,
     path: &Path,

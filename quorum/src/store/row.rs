@@ -1,8 +1,9 @@
-//! Log rows: `[format u8][crc32 u32][postcard]`, the checksum over index and body.
+//! Log rows: `[format u8][crc32 u32][postcard]`, with the checksum over index and body.
 
 use serde::{Serialize, de::DeserializeOwned};
 
-/// Format of a row. The data directory's format grows with it, so a row of another format is damaged.
+/// Format of a row. A change of this format also raises the format of the data directory, so a row of another format
+/// counts as damaged.
 const FORMAT: u8 = 1;
 const HEADER_BYTES: usize = 5;
 
@@ -13,7 +14,7 @@ fn checksum(index: u64, body: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// The row of `value` at `index`.
+/// Encodes `value` as the row at `index`.
 pub(super) fn encode<T: Serialize>(index: u64, value: &T) -> Result<Vec<u8>, String> {
     let row = postcard::to_extend(value, vec![0; HEADER_BYTES]).map_err(|e| e.to_string());
     let mut row = row?;
@@ -27,7 +28,7 @@ pub(super) fn encode<T: Serialize>(index: u64, value: &T) -> Result<Vec<u8>, Str
     Ok(row)
 }
 
-/// The value in an undamaged row.
+/// Decodes an undamaged row.
 pub(super) fn decode<T: DeserializeOwned>(index: u64, row: &[u8]) -> Result<T, String> {
     let (&[format, a, b, c, d], body) = row
         .split_first_chunk::<HEADER_BYTES>()

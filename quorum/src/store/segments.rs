@@ -1,9 +1,8 @@
-//! Segments of the append-only tables: `segments/<table>-<number>-<blake3>.seg`, as they were sealed.
-//! The same files on every member: one that is lost can be copied from another.
+//! Segments of the append-only tables: `segments/<table>-<number>-<blake3>.seg`, as sealed. The files are equal on all
+//! members: a lost one can be copied from another member.
 //!
-//! A segment that was just sealed is kept in memory until it is on disk, and read from there. Until a
-//! snapshot names it nothing is lost with it: the log makes it anew. A snapshot is written only after
-//! everything that it names.
+//! A newly sealed segment is held in memory, and read from there, until it is on disk. Until a snapshot names the
+//! segment, its loss is harmless: the log seals it again. A snapshot is written only after every segment that it names.
 
 use super::OpenError;
 use crate::ground::{Files, Ground};
@@ -22,13 +21,13 @@ use std::{
 };
 
 const EXTENSION: &str = "seg";
-/// Bytes that may wait to be written; more holds up those who make them.
+/// Bytes that may wait for the disk. Above this limit [`SegmentDir::write_behind`] waits.
 const MOST_WAITING: usize = 64 << 20;
-/// What to do where there is nobody to bring a segment from.
+/// Advice when no other member has the segment.
 const NO_OTHERS: &str = "no other member is known that has it: bring it back from a copy of this directory, \
                          or restore the cluster from a backup";
 
-/// The segments of one member. Clones share it.
+/// Segments of one member. Clones share them.
 #[derive(Debug, Clone)]
 pub struct SegmentDir {
     shared: Arc<Shared>,
@@ -38,27 +37,26 @@ pub struct SegmentDir {
 struct Shared {
     ground: Ground,
     path: PathBuf,
-    /// Not known to be on disk.
+    /// Segments that may not be on disk yet.
     waiting: Mutex<BTreeMap<SegmentId, Bytes>>,
-    /// One at a time.
+    /// Allows one writer at a time.
     writing: Mutex<()>,
-    /// Whether somebody is about to write what waits.
+    /// Whether a task is scheduled to write the waiting segments.
     is_due: AtomicBool,
-    /// Nothing is written any more.
+    /// Closed: nothing is written any more.
     is_closed: AtomicBool,
-    /// Not there, or cut short, when the directory was opened, and not brought since.
+    /// Segments missing or truncated when the directory was opened, and not fetched since.
     missing: Mutex<BTreeSet<SegmentId>>,
-    /// Read of itself and found as they were, since the start.
+    /// Number of segments that the scrubber found intact since the start.
     checked: AtomicU64,
-    /// Brought from another member since the start, because what was here was missing or damaged.
+    /// Number of segments fetched from other members since the start, because they were missing or damaged.
     replaced: AtomicU64,
 }
 
 impl SegmentDir {
-    /// Looks whether everything that the state names is there, and removes what it does not name: the
-    /// log makes that anew. What is in the files is verified when they are read, each time. What is
-    /// not there is brought later where there are other members to bring it from, and refused
-    /// elsewhere.
+    /// Checks that every segment that the state names is present, and removes all other files: the log seals those
+    /// segments again. The content of a file is verified at each read. A missing segment is fetched later if other
+    /// members exist; otherwise it is an error.
     pub(super) fn open(
         ground: &Ground,
         path: &Path,
@@ -114,7 +112,7 @@ impl SegmentDir {
         &*self.shared.ground.files
     }
 
-    /// Why it is not there, as far as that is known without reading it.
+    /// Returns the reason why a segment is not present, from its file length alone.
     fn wrong_with(&self, segment: &Segment) -> Result<Option<String>, OpenError> {
         if self.shared.waiting.lock().contains_key(&segment.id) {
             return Ok(None);
@@ -131,12 +129,12 @@ impl SegmentDir {
         })
     }
 
-    /// Whether it is there, as far as that is known without reading it.
+    /// Returns whether a segment is present, from its file length alone.
     pub fn has(&self, segment: &Segment) -> bool {
         matches!(self.wrong_with(segment), Ok(None))
     }
 
-    /// Takes over segments that were just sealed.
+    /// Takes over newly sealed segments.
     pub fn add(&self, sealed: Vec<Sealed>) {
         if !sealed.is_empty() {
             let sealed = sealed.into_iter().map(|sealed| (sealed.id, sealed.bytes));
@@ -144,7 +142,7 @@ impl SegmentDir {
         }
     }
 
-    /// Puts a segment that came from elsewhere on disk, also over one that is damaged.
+    /// Writes a segment from another source to disk, replacing a damaged one.
     pub fn put(&self, id: &SegmentId, bytes: &[u8]) -> io::Result<()> {
         if !id.names(bytes) {
             let other = format!("these are not the bytes of segment {id}");
@@ -155,27 +153,27 @@ impl SegmentDir {
         Ok(())
     }
 
-    /// What was not there at the start, and was not brought since.
+    /// Segments missing at the start and not fetched since.
     pub fn missing(&self) -> Vec<SegmentId> {
         self.shared.missing.lock().iter().copied().collect()
     }
 
-    /// Whether this one was not there at the start, and was not brought since.
+    /// Returns whether a segment was missing at the start and has not been fetched since.
     pub(crate) fn is_missing(&self, id: &SegmentId) -> bool {
         self.shared.missing.lock().contains(id)
     }
 
-    /// Notes that one was read of itself and is as it was.
+    /// Counts a segment that the scrubber found intact.
     pub(crate) fn note_checked(&self) {
         self.shared.checked.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Notes that one was brought from another member.
+    /// Counts a segment that was fetched from another member.
     pub(crate) fn note_replaced(&self) {
         self.shared.replaced.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How they fare.
+    /// Counters of missing, checked and replaced segments.
     pub(crate) fn counts(&self) -> SegmentCounts {
         SegmentCounts {
             missing: self.shared.missing.lock().len() as u64,
@@ -184,7 +182,7 @@ impl SegmentDir {
         }
     }
 
-    /// Writes everything that waits. Afterwards what was added before is on disk.
+    /// Writes all waiting segments. Segments added before the call are on disk afterwards.
     pub fn make_durable(&self) -> io::Result<()> {
         let _writing = self.shared.writing.lock();
         loop {
@@ -196,7 +194,7 @@ impl SegmentDir {
                 return Ok(());
             };
             let file = self.file(&id);
-            // Written before a crash, and made anew by the log since.
+            // The file may have been written before a crash, with the segment sealed again from the log.
             let is_there = match self.files().read(&file) {
                 Ok(found) => id.names(&found),
                 Err(_) => false,
@@ -208,7 +206,7 @@ impl SegmentDir {
         }
     }
 
-    /// Ends writing, and waits until nobody writes. What still waits is made anew by the log.
+    /// Stops writing, and waits for the current write. The log seals waiting segments again.
     pub async fn close(&self) {
         self.shared.is_closed.store(true, Ordering::Release);
         let dir = self.clone();
@@ -218,7 +216,7 @@ impl SegmentDir {
         }
     }
 
-    /// Has everything that waits written, by somebody else as long as it is not too much.
+    /// Schedules the writing of all waiting segments. Waits for it only above the limit.
     pub async fn write_behind(&self) -> io::Result<()> {
         let waiting: usize = self.shared.waiting.lock().values().map(Bytes::len).sum();
         if waiting == 0 {
@@ -232,7 +230,7 @@ impl SegmentDir {
             tokio::spawn(async move {
                 let writer = dir.clone();
                 let written = workers.run(move || {
-                    // What is added from now on has to be told anew.
+                    // Segments added from now on need a new task.
                     writer.shared.is_due.store(false, Ordering::Release);
                     writer.make_durable()
                 });
@@ -251,7 +249,7 @@ impl SegmentDir {
     }
 }
 
-/// Whether nothing is wrong with a file that is gone already.
+/// Treats the removal of a missing file as success.
 fn unless_gone(result: io::Result<()>) -> io::Result<()> {
     match result {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),

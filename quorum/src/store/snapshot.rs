@@ -1,5 +1,5 @@
-//! Snapshot files: `[magic][format u16][blake3][meta length u32][meta][state]`, the digest over
-//! everything behind it. The newest two are kept.
+//! Snapshot files: `[magic][format u16][blake3][meta length u32][meta][state]`, with the digest over everything after
+//! it. The newest two are kept.
 
 use super::{OpenError, SegmentDir};
 use crate::{
@@ -19,28 +19,28 @@ const MAGIC: &[u8; 8] = b"LATSNAP\n";
 /// Format of the frame around the state.
 const FORMAT: u16 = 1;
 const HEADER_BYTES: usize = 8 + 2 + 32;
-/// Snapshots kept. The one before the newest serves when the newest turns out to be damaged.
+/// Number of snapshots kept. The older one serves when the newest turns out to be damaged.
 const KEPT: usize = 2;
 const EXTENSION: &str = "snap";
-/// Folder of the segments, beside that of the snapshots.
+/// Folder of the segments, next to that of the snapshots.
 const SEGMENTS: &str = "segments";
 
-/// A snapshot file's content.
+/// Content of a snapshot file.
 #[derive(Debug, Clone)]
 pub struct Stored {
-    /// What it covers.
+    /// Metadata: the log entries that the snapshot covers, and the membership.
     pub meta: SnapshotMeta,
-    /// The state's own bytes.
+    /// Encoded state.
     pub state: Bytes,
 }
 
-/// The snapshots of one member. Clones share it.
+/// Snapshots of one member. Clones share them.
 #[derive(Debug, Clone)]
 pub struct SnapshotDir {
     ground: Ground,
     path: PathBuf,
     current: Arc<Mutex<Option<(PathBuf, SnapshotMeta)>>>,
-    /// As read when the directory was opened, until it is taken.
+    /// Snapshot read when the directory was opened, until it is taken.
     opened: Arc<Mutex<Option<(SnapshotMeta, State)>>>,
     segments: SegmentDir,
 }
@@ -51,8 +51,8 @@ enum Unusable {
 }
 
 impl SnapshotDir {
-    /// Finds the newest usable snapshot. One that ends before `purged` is of no use: what follows
-    /// it is no longer in the log.
+    /// Finds the newest usable snapshot. A snapshot that ends before `purged` is unusable: the log no longer has the
+    /// entries after it.
     pub(super) fn open(
         ground: &Ground,
         path: &Path,
@@ -112,12 +112,12 @@ impl SnapshotDir {
         })
     }
 
-    /// What the member stands on.
+    /// File system, executor and simulation hooks of the member.
     pub fn ground(&self) -> &Ground {
         &self.ground
     }
 
-    /// The segments that snapshots name.
+    /// Segments that the snapshots name.
     pub fn segments(&self) -> &SegmentDir {
         &self.segments
     }
@@ -126,19 +126,19 @@ impl SnapshotDir {
         self.current.lock()
     }
 
-    /// Last entry the newest snapshot covers.
+    /// Last entry that the newest snapshot covers.
     pub fn last_log_id(&self) -> Option<LogId> {
         self.current()
             .as_ref()
             .and_then(|(_, meta)| meta.last_log_id)
     }
 
-    /// The state that was found when the directory was opened. Once.
+    /// Takes the state that was read when the directory was opened. `None` after the first call.
     pub fn take_opened(&self) -> Option<(SnapshotMeta, State)> {
         self.opened.lock().take()
     }
 
-    /// The newest snapshot.
+    /// Loads the newest snapshot.
     pub fn load(&self) -> io::Result<Option<Stored>> {
         let Some((path, _)) = self.current().clone() else {
             return Ok(None);
@@ -159,8 +159,7 @@ impl SnapshotDir {
         }
     }
 
-    /// Makes this the newest snapshot and removes the oldest. Every segment that it names must be on
-    /// disk.
+    /// Stores the newest snapshot and removes the oldest. Every segment that it names must be on disk.
     pub fn store(&self, meta: &SnapshotMeta, state: &[u8]) -> io::Result<()> {
         let encoded = postcard::to_stdvec(meta).map_err(io::Error::other)?;
         let length = u32::try_from(encoded.len())
@@ -204,7 +203,7 @@ fn is_snapshot(file: &Path) -> bool {
     file.extension().is_some_and(|e| e == EXTENSION)
 }
 
-/// The parts of a snapshot file, verified.
+/// Verifies a snapshot file and returns its parts.
 fn frame(bytes: Bytes) -> Result<Stored, Unusable> {
     let damaged = |reason: &str| Unusable::Damaged(reason.to_owned());
     let (magic, rest) = bytes

@@ -209,7 +209,7 @@ async fn snapshots_are_kept_twice_and_the_older_one_serves_when_it_can() {
     std::fs::write(&names[1], b"LATSNAP\n\x01\0 broken").unwrap();
     let replica = Replica::open(open(&folder).unwrap().snapshots);
     assert_eq!(replica.applied(), Some(id(1)));
-    // With the log purged beyond it, the older one is of no use.
+    // The log is purged beyond the older snapshot, which is thus unusable.
     {
         let mut log = open(&folder).unwrap().log;
         log.purge(id(2)).await.unwrap();

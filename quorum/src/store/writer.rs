@@ -1,5 +1,5 @@
-//! The one thread that writes the log: it drains its queue into one durable commit and then calls
-//! everyone back, so a burst costs one fsync.
+//! Log writer: the only thread that writes the log. It commits its queue in one durable transaction and then completes
+//! all waiting writes, so that a burst costs one fsync.
 
 use super::row;
 use crate::types::{LogId, Types, Vote};
@@ -15,7 +15,7 @@ pub(super) const VOTE: &str = "vote";
 pub(super) const COMMITTED: &str = "committed";
 pub(super) const PURGED: &str = "purged";
 
-/// Most queued writes in one commit.
+/// Maximum number of queued writes in one commit.
 const MAX_GROUP: usize = 1024;
 
 pub(super) enum Write {
@@ -40,8 +40,8 @@ pub(super) enum Write {
     },
 }
 
-/// The commit point to write with the next commit. It causes no commit of its own: losing the
-/// last one costs a restarted member only the wait until the leader tells it again.
+/// Commit point to write with the next commit. It causes no commit of its own. If the last one is lost, a restarted
+/// member only waits until the leader sends it again.
 #[derive(Clone, Default)]
 pub(super) struct Lazy(Arc<Mutex<Option<LogId>>>);
 
@@ -54,12 +54,12 @@ impl Lazy {
     }
 }
 
-/// Commits what is queued.
+/// Commits the queued writes.
 pub(super) struct Writer {
     database: Arc<Database>,
     lazy: Lazy,
     flushed_upto: Box<dyn Fn(u64) + Send>,
-    /// Why nothing can be written any more.
+    /// Error after which nothing can be written.
     broken: Option<String>,
 }
 
@@ -77,7 +77,7 @@ impl Writer {
         }
     }
 
-    /// Runs, as a thread, until closed or until nobody can write any more.
+    /// Runs on a thread of its own, until closed or until the queue has no senders.
     pub(super) fn run(mut self, mut queue: mpsc::UnboundedReceiver<Write>) {
         while let Some(first) = queue.blocking_recv() {
             let group = gather(first, &mut queue);
@@ -88,7 +88,7 @@ impl Writer {
         self.end();
     }
 
-    /// The same as a task; each commit takes as long as `pause` says.
+    /// As [`Writer::run`], as a task; each commit takes the duration that `pause` returns.
     pub(super) async fn run_inline(
         mut self,
         mut queue: mpsc::UnboundedReceiver<Write>,
@@ -104,7 +104,7 @@ impl Writer {
         self.end();
     }
 
-    /// One durable commit; then everyone is called back. Says whether that was the last one.
+    /// Performs one durable commit and completes its writes. Returns whether the log was closed.
     fn write(&mut self, group: Vec<Write>) -> bool {
         let result = match &self.broken {
             None => commit(&self.database, &group, self.lazy.take()).map_err(|e| e.to_string()),
@@ -112,7 +112,7 @@ impl Writer {
         };
         if let (Err(reason), None) = (&result, &self.broken) {
             tracing::error!(%reason, "the log cannot be written; this member stops");
-            // What reached the disk is not known: nothing may be written after it.
+            // The amount of data on disk is unknown: nothing may be written after it.
             self.broken = Some(reason.clone());
         }
         let mut closed = false;
@@ -138,7 +138,7 @@ impl Writer {
         closed
     }
 
-    /// Dropped without being closed: the commit point is worth one try.
+    /// Dropped without a close: tries once to write the commit point.
     fn end(&self) {
         if self.broken.is_none()
             && let Some(committed) = self.lazy.take()
@@ -200,7 +200,7 @@ fn commit(
     Ok(())
 }
 
-/// One record of the meta table.
+/// Reads one record of the meta table.
 pub(super) fn read_meta<T: serde::de::DeserializeOwned>(
     database: &Database,
     name: &str,

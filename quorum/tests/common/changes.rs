@@ -1,4 +1,4 @@
-//! Changes of the members as the command line asks for them, and writers that go on meanwhile.
+//! Membership changes as the command line requests them, with concurrent writers.
 
 use super::{admin, create_project};
 use lattice_quorum_client::{ClientError, QuorumClient};
@@ -26,7 +26,7 @@ pub fn alice() -> Principal {
     }
 }
 
-/// Asks until the change is done or refused, under one key as the command line does.
+/// Repeats the request until the change is done or refused, under one key, as the command line does.
 pub async fn change(client: &QuorumClient, change: Change) -> Result<bool, ChangeRefused> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let key = format!("change-{}", NEXT.fetch_add(1, Ordering::Relaxed));
@@ -93,7 +93,7 @@ pub async fn projects(client: &QuorumClient) -> BTreeSet<String> {
     }
 }
 
-/// Writers that note what was acknowledged.
+/// Writers that record their acknowledged writes.
 pub struct Writers {
     stop: Arc<AtomicBool>,
     acknowledged: Arc<Mutex<Vec<String>>>,
@@ -149,14 +149,14 @@ impl Writers {
     pub fn count(&self) -> usize {
         self.acknowledged.lock().unwrap().len()
     }
-    /// Forgets the gaps until now.
+    /// Discards the gaps measured so far.
     pub fn begin(&self) {
         *self.longest.lock().unwrap() = Duration::ZERO;
     }
     pub fn longest(&self) -> Duration {
         *self.longest.lock().unwrap()
     }
-    /// Stops them; everything that was acknowledged must be there. Says how much that is.
+    /// Stops the writers and checks that no acknowledged write was lost. Returns the number of writes.
     pub async fn none_lost(self, client: &QuorumClient) -> usize {
         self.stop.store(true, Ordering::Relaxed);
         for task in self.tasks {

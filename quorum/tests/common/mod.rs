@@ -1,4 +1,4 @@
-//! Three members in one process, or three processes, on loopback.
+//! Test support: three members in one process or as three processes, on loopback.
 #![allow(
     dead_code,
     clippy::unwrap_used,
@@ -62,7 +62,7 @@ pub fn control(authority: &Authority, id: &str) -> Mesh {
     Mesh::bind(any_port(), credentials, MeshConfig::default()).unwrap()
 }
 
-/// For tests that are not about deadlines.
+/// Client configuration for tests that do not concern deadlines.
 pub fn patient() -> ClientConfig {
     ClientConfig {
         deadline: Duration::from_secs(60),
@@ -70,12 +70,12 @@ pub fn patient() -> ClientConfig {
     }
 }
 
-/// A client of these members for tests that are not about deadlines.
+/// A client of these members for tests that do not concern deadlines.
 pub fn client_of(authority: &Authority, id: &str, addrs: Vec<SocketAddr>) -> QuorumClient {
     QuorumClient::with_config(control(authority, id), addrs, patient())
 }
 
-/// One that gives up after so many seconds.
+/// A client that gives up after `seconds`.
 pub fn hasty(
     authority: &Authority,
     id: &str,
@@ -89,7 +89,7 @@ pub fn hasty(
     QuorumClient::with_config(control(authority, id), addrs, config)
 }
 
-/// Waits until `probe` holds, with a limit: for states that come about by themselves.
+/// Waits until `probe` holds, with a limit: for states that other tasks produce.
 pub async fn until<F: Future<Output = bool>>(what: &str, mut probe: impl FnMut() -> F) {
     let wait = async {
         while !probe().await {
@@ -108,10 +108,10 @@ pub struct Cluster {
     pub apps: Vec<Option<App>>,
     pub members: Vec<(VoterId, SocketAddr)>,
     pub snapshot_every: u64,
-    /// Of certificates, those of the members included.
+    /// Lifetime of certificates, including those of the members.
     pub lifetime: Duration,
     pub ground: Ground,
-    /// Of members that begin from now on.
+    /// Scrubber settings of members that start from now on.
     pub scrub: Option<ScrubSettings>,
 }
 
@@ -124,12 +124,12 @@ impl Cluster {
         Self::start_as(snapshot_every, DAY).await
     }
 
-    /// With certificates that hold so long.
+    /// Starts a cluster with certificates of this lifetime.
     pub async fn start_short(lifetime: Duration) -> Self {
         Self::start_as(5000, lifetime).await
     }
 
-    /// With segments of so many rows.
+    /// Starts a cluster with segments of `rows` rows.
     pub async fn start_with_segments(snapshot_every: u64, rows: u32) -> Self {
         let segment_bounds = Bounds {
             rows,
@@ -158,7 +158,7 @@ impl Cluster {
             scrub: None,
         };
         cluster.found().await;
-        // A member that has never heard a leader abstains, so one less may fail.
+        // A member without contact to a leader yet abstains, so one failure less would be tolerated.
         until("all members have joined", || async {
             let mut statuses = cluster.apps.iter().flatten().filter_map(App::status);
             statuses.all(|s| s.leader.is_some() && s.applied_index > 0)
@@ -167,7 +167,7 @@ impl Cluster {
         cluster
     }
 
-    /// One more member, which joins and which nobody has added yet.
+    /// Starts one more member, which joins and has not been added yet.
     pub async fn join(&mut self) -> VoterId {
         let id = self.members.len() as VoterId + 1;
         let mut app = self.bind(id, any_port()).await;
@@ -182,7 +182,7 @@ impl Cluster {
         self.founder().bind(settings).await.unwrap()
     }
 
-    /// Settings of a member; those above 3 join.
+    /// Settings of a member; members above 3 join.
     fn settings(&self, id: VoterId, addr: SocketAddr) -> Settings {
         let folder = self.folder.path().join(id.to_string());
         let mut settings = Settings::new(CLUSTER, id, addr, folder);
@@ -205,7 +205,7 @@ impl Cluster {
         }
     }
 
-    /// Credentials that hold as long as those of the members.
+    /// Issues credentials with the lifetime of the members' certificates.
     pub fn credentials(&self, role: Role, id: &str) -> Credentials {
         Credentials::issued_now(&self.authority, CLUSTER, role, id, self.lifetime).unwrap()
     }
@@ -218,8 +218,8 @@ impl Cluster {
         client_of(&self.authority, id, self.addrs())
     }
 
-    /// Waits until every member knows of the first authority: a leader tells of it by itself, a
-    /// while after it was elected, and the state is another one then.
+    /// Waits until every member has the first authority. A leader proposes it a while after its election, which changes
+    /// the state.
     pub async fn knows_its_authority(&self) {
         until("the first authority is in force at all members", || async {
             let apps = self.apps.iter().flatten();
@@ -233,7 +233,7 @@ impl Cluster {
         self.apps[id as usize - 1].as_ref().unwrap()
     }
 
-    /// The member that leads by its own word.
+    /// Returns the member that reports itself as the leader.
     pub async fn leader(&self) -> VoterId {
         let find = || {
             let statuses = self.apps.iter().flatten().filter_map(App::status);
@@ -269,7 +269,7 @@ impl Cluster {
         self.found().await;
     }
 
-    /// Starts members 1 to 3 at new addresses, on the data of earlier ones if there is any.
+    /// Starts members 1 to 3 at new addresses, on existing data if there is any.
     async fn found(&mut self) {
         let settings = (1..=3).map(|id| self.settings(id, any_port()));
         let apps = self.founder().found(settings).await.unwrap();
@@ -290,13 +290,13 @@ pub fn now() -> UnixMillis {
     SystemClock.now()
 }
 
-/// Under a key of its own where none is given: on a machine that stands still for a moment a member
-/// may be elected anew at any time, and without a key nothing is repeated then.
+/// Creates an administrator's envelope, with a new key if none is given. On a stalled machine a new election is
+/// possible at any time, and the client does not repeat commands without a key.
 pub fn admin(key: Option<String>, command: Command) -> Envelope {
     envelope("alice", Power::Admin, key.or_else(some_key), command)
 }
 
-/// As [`admin`].
+/// As [`admin`], for a control.
 pub fn service(key: Option<String>, command: Command) -> Envelope {
     envelope(
         "service:control/c1",
@@ -312,7 +312,7 @@ fn some_key() -> Option<String> {
     Some(format!("some-key-{n}"))
 }
 
-/// What is not repeated when it is not known whether it was done.
+/// Removes the key: the client then does not repeat a command with unknown outcome.
 pub fn without_key(envelope: Envelope) -> Envelope {
     Envelope {
         key: None,

@@ -1,4 +1,4 @@
-//! Members as processes of their own.
+//! Quorum members as separate processes.
 
 use super::{authority, credentials};
 use lattice_mesh::{Authority, Role};
@@ -18,7 +18,7 @@ use std::{
 
 pub const BINARY: &str = env!("CARGO_BIN_EXE_lattice-quorum");
 
-/// A member that should have ended by now never will: what is tested of it has failed.
+/// Longest wait for a member to end; a member that runs longer has failed the test.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Files and ports of three members.
@@ -29,15 +29,15 @@ pub struct Site {
     processes: Vec<Option<Child>>,
 }
 
-/// Where ports are looked for: below those that the system gives to whoever asks for any, which
-/// could take one between our look and a member's start, or while a member is down.
+/// Range in which ports are searched: below the system's ephemeral ports. Other programs could otherwise take a port
+/// between the search and a member's start, or while a member is down.
 const PORTS: std::ops::Range<u16> = 10_000..32_000;
 
-/// Ports that were free a moment ago. All are held until all are known, so they differ; no other
-/// site of this process gets the same ones.
+/// Returns ports that were free a moment ago. All are held until the search ends, so they differ. No other site of this
+/// process gets the same ports.
 fn free_ports(count: usize) -> Vec<SocketAddr> {
     static TRIED: AtomicU16 = AtomicU16::new(0);
-    // Programs that run at the same time begin elsewhere.
+    // Programs that run at the same time start their search elsewhere.
     let first = u16::try_from(std::process::id() % 1000).unwrap() * 21;
     let next = || {
         let nth = first.wrapping_add(TRIED.fetch_add(1, Ordering::Relaxed));
@@ -53,7 +53,7 @@ fn free_ports(count: usize) -> Vec<SocketAddr> {
 }
 
 impl Site {
-    /// Writes certificates and configurations; `extra` lines go into each configuration.
+    /// Writes certificates and configurations; `extra` is appended to each configuration.
     pub fn prepare(extra: &str) -> Self {
         let site = Self {
             folder: tempfile::tempdir().unwrap(),
@@ -72,7 +72,7 @@ impl Site {
         site
     }
 
-    /// Files and port of one more member, which joins.
+    /// Prepares files and port of one more member, which joins.
     pub fn joiner(&mut self, extra: &str) -> VoterId {
         let taken = self.addrs.clone();
         let port = free_ports(4).into_iter().find(|a| !taken.contains(a));
@@ -88,7 +88,7 @@ impl Site {
         id
     }
 
-    /// Adds lines to every configuration.
+    /// Rewrites every configuration with `extra` lines.
     pub fn configure(&self, extra: &str) {
         for id in 1..=3 {
             std::fs::write(self.config(id), self.config_text(id, extra)).unwrap();
@@ -116,7 +116,7 @@ impl Site {
         text + extra
     }
 
-    /// The command line of a member, without our environment's own settings.
+    /// Returns the command line of a member, without `LATTICE_` variables from our environment.
     pub fn command(&self, id: VoterId) -> Command {
         let mut command = Command::new(BINARY);
         command.arg("--config").arg(self.config(id));
@@ -126,7 +126,7 @@ impl Site {
         command
     }
 
-    /// Runs a member that is expected to end by itself.
+    /// Runs a member that is expected to end without a signal.
     pub fn run(&self, id: VoterId, args: &[&str]) -> Output {
         let mut child = self
             .command(id)
@@ -148,7 +148,7 @@ impl Site {
         child.wait_with_output().unwrap()
     }
 
-    /// Starts a member; what it prints is kept beside its configuration.
+    /// Starts a member; its output is kept next to its configuration.
     pub fn start(&mut self, id: VoterId) {
         let log = self.folder.path().join(format!("member-{id}.log"));
         let log = File::options().create(true).append(true).open(log).unwrap();
@@ -166,7 +166,7 @@ impl Site {
         (1..=3).for_each(|id| self.start(id));
     }
 
-    /// SIGKILL: nothing is flushed, nobody is told.
+    /// Sends SIGKILL: the member flushes nothing and notifies no peer.
     pub fn kill(&mut self, id: VoterId) {
         let mut child = self.processes[id as usize - 1].take().unwrap();
         child.kill().unwrap();
@@ -183,14 +183,14 @@ impl Site {
         assert!(sent.success());
     }
 
-    /// SIGTERM, and what it ended with.
+    /// Sends SIGTERM and returns the exit status.
     pub fn terminate(&mut self, id: VoterId) -> std::process::ExitStatus {
         self.signal(id, "TERM");
         let mut child = self.processes[id as usize - 1].take().unwrap();
         child.wait().unwrap()
     }
 
-    /// Everything a member printed so far.
+    /// Returns all output of a member so far.
     pub fn printed(&self, id: VoterId) -> String {
         let log = self.folder.path().join(format!("member-{id}.log"));
         std::fs::read_to_string(log).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! The audit of real members: signed by whoever leads, each head once, and none forgotten.
+//! Audit log of real members: signed by the current leader, each signed head exactly once, and none missing.
 
 use crate::common::{CLUSTER, Cluster, admin, control, create_project, until};
 use lattice_mesh::{Pin, Role, Signed};
@@ -40,8 +40,9 @@ async fn search(client: &QuorumClient, filter: AuditFilter) -> (Vec<AuditEntry>,
     }
 }
 
-/// All entries, their chain whole, and of each checkpoint its own entry, what it covers and by whom
-/// it was signed: under the cluster's authority, with the product's own check.
+/// Returns all entries and the signed heads (in the code: checkpoints), after verifying the chain. For each signed
+/// head: its own entry, the entry it covers, and its signer. The product's own check verifies the signer under the
+/// cluster's authority.
 async fn signed(c: &Cluster, client: &QuorumClient) -> (Vec<AuditEntry>, Vec<(u64, u64, String)>) {
     let (all, _) = search(client, AuditFilter::default()).await;
     verify_chain(&all).unwrap();
@@ -95,7 +96,7 @@ async fn a_change_of_leader_neither_repeats_nor_loses_a_checkpoint() {
     let again = client.sign_audit().await.unwrap().unwrap();
     assert_eq!(again, first, "nothing is new");
 
-    // Somebody writes, three others have it signed, all the time, while two leaders go.
+    // One task writes and three others request signatures, continuously, while two leaders stop.
     let (over, made) = (
         Arc::new(AtomicBool::new(false)),
         Arc::new(AtomicU64::new(0)),
@@ -112,7 +113,7 @@ async fn a_change_of_leader_neither_repeats_nor_loses_a_checkpoint() {
                         client.propose(create).await.unwrap().unwrap();
                         made.store(i + 1, Ordering::SeqCst);
                     }
-                    // A member whose certificate is older than its state may say no, never wrong.
+                    // A member with a certificate older than its state may refuse, but must not sign wrongly.
                     _ => drop(client.sign_audit().await.unwrap()),
                 }
             }

@@ -1,4 +1,4 @@
-//! Strangers with join tokens, and who may call what.
+//! Enrolment with join tokens, and caller roles of the methods.
 
 use crate::common::{
     self, Cluster, admin, any_port, create_project, credentials, envelope, now, register, service,
@@ -15,7 +15,7 @@ use lattice_quorum_types::{
 };
 use std::time::Duration;
 
-/// Longer than an answer takes on a busy machine.
+/// Timeout longer than an answer takes on a busy machine.
 const SHORT: Duration = Duration::from_secs(30);
 
 fn create_token(token: &JoinToken, names: Option<Vec<NodeId>>, uses: u32) -> Command {
@@ -46,7 +46,7 @@ async fn a_token_enrols_as_often_as_it_says_at_any_member() {
     let token = JoinToken::generate(Role::Agent, cluster.authority.pin());
     let create = admin(None, create_token(&token, None, 3));
     client.propose(create).await.unwrap().unwrap();
-    // Each member takes one, whether it leads or not, without waiting.
+    // Each member enrols one process without waiting, whether it leads or not.
     for (i, addr) in cluster.addrs().into_iter().enumerate() {
         let name = format!("gpu-{i}");
         let enrolled = enrol(addr, &token, &name).await.unwrap();
@@ -77,7 +77,7 @@ async fn names_and_roles_come_from_the_token() {
     let unknown = JoinToken::generate(Role::Agent, pin);
     let unknown = enrol(addr, &unknown, "n1").await.unwrap_err();
     assert_eq!(refused(unknown), EnrolRefused::TokenRefused);
-    // The same secret under a stronger role.
+    // The same secret with a more powerful role.
     let text =
         secrecy::ExposeSecret::expose_secret(&token.expose()).replace(".agent.", ".control.");
     let forged = enrol(addr, &text.parse().unwrap(), "n1").await.unwrap_err();
@@ -86,7 +86,7 @@ async fn names_and_roles_come_from_the_token() {
     let taken = refused(taken).to_string();
     assert!(taken.contains("n2 is enrolled already"), "{taken}");
     assert!(taken.contains("set join.replace = true"), "{taken}");
-    // Refusals used nothing up.
+    // Refusals did not use up the token.
     enrol_with(addr, &token, "n2", true, &MeshConfig::default())
         .await
         .unwrap();
@@ -124,7 +124,7 @@ async fn an_agent_may_call_nothing_and_a_member_may_propose_enrolments_only() {
         let error = peer.open(&watch).await.expect_err("an agent may watch");
         assert!(matches!(error, CallError::Denied { .. }), "{error}");
     }
-    // Control neither says who is enrolled or when a certificate was issued, nor speaks for members.
+    // Control must not report enrolments or issue times, nor propose in the members' name.
     let c1 = bind(Role::Control, "c1");
     let peer = c1.peer(cluster.addrs()[0], Expect::role(Role::Quorum));
     let certificate = IssuedCertificate {
@@ -143,7 +143,7 @@ async fn an_agent_may_call_nothing_and_a_member_may_propose_enrolments_only() {
         let error = peer.call(&Propose { envelopes }, SHORT).await.unwrap_err();
         assert!(error.to_string().contains("nobody else does"), "{error}");
     }
-    // A member's certificate opens the door for enrolments, not for anything else.
+    // A member's certificate permits proposals for enrolments, and no others.
     let member = bind(Role::Quorum, "4");
     let peer = member.peer(cluster.addrs()[0], Expect::role(Role::Quorum));
     let error = peer.call(&Propose { envelopes }, SHORT).await.unwrap_err();

@@ -1,4 +1,4 @@
-//! Three members in one process: what clients see of them.
+//! Three members in one process, as clients see them.
 
 use crate::common::{
     self, Cluster, admin, control, create_project, node, now, path, patient, ready, register,
@@ -21,7 +21,7 @@ use std::{
 };
 use tokio::time::timeout;
 
-/// A project and two nodes to submit for.
+/// Creates a project and two nodes for submissions.
 async fn seed(client: &lattice_quorum_client::QuorumClient) {
     let mut commands = vec![admin(None, create_project("atlas", 10))];
     for name in ["n1", "n2"] {
@@ -67,7 +67,7 @@ async fn a_command_is_applied_by_all_members_and_read_back() {
         (found.state, found.user.as_str()),
         (AllocationState::Pending, "alice")
     );
-    // All members come to the same bytes.
+    // All members have the same state, byte for byte.
     until("all members at one digest", || async {
         let digests: Vec<_> = (1..=3).map(|id| cluster.app(id).state_digest()).collect();
         digests.windows(2).all(|pair| pair[0] == pair[1])
@@ -105,7 +105,7 @@ async fn a_command_refused_for_what_is_before_it_in_its_own_batch_never_enters_t
         [Ok(()), Err("project_exists"), Ok(()), Err("limit_conflict")]
     );
     cluster.knows_its_authority().await;
-    // An election has an entry of its own: then it is looked at once more.
+    // An election adds an entry of its own: then the check is repeated.
     until("nobody is elected meanwhile", || async {
         let leader = cluster.leader().await;
         let before = cluster.app(leader).status().unwrap();
@@ -168,7 +168,7 @@ async fn work_goes_on_when_the_leader_stops_and_keys_make_repeats_harmless() {
     let first = submitted(first.unwrap());
     let old = cluster.leader().await;
     cluster.stop_member(old).await;
-    // The same key at the new leader: the first outcome, nothing new.
+    // The same key at the new leader returns the first outcome and does nothing new.
     let again = client.propose(admin(key, submit("atlas", 1, "one"))).await;
     assert_eq!(submitted(again.unwrap()), first);
     let reused = client
@@ -181,7 +181,7 @@ async fn work_goes_on_when_the_leader_stops_and_keys_make_repeats_harmless() {
     assert_eq!(reused.unwrap_err().code(), "key_reused");
     assert_eq!(hot(&client).await.allocations.len(), 1);
     assert_ne!(cluster.leader().await, old);
-    // It comes back and catches up.
+    // The old leader returns and catches up.
     cluster.restart_member(old).await;
     let digest = |id| cluster.app(id).state_digest();
     let other = if old == 1 { 2 } else { 1 };
@@ -288,7 +288,7 @@ async fn a_watch_from_a_revision_no_longer_kept_says_so() {
     }
     cluster.knows_its_authority().await;
     let revision = hot(&client).await.revision;
-    // After a restart of all, the past before the snapshots is gone.
+    // After a restart of all members, the events before the snapshots are lost.
     for id in 1..=3 {
         cluster.stop_member(id).await;
     }
@@ -305,7 +305,7 @@ async fn a_watch_from_a_revision_no_longer_kept_says_so() {
     };
     assert!(oldest > Revision(1) && oldest <= revision, "{oldest}");
     assert_eq!(watch.next().await, None);
-    // From where it may be watched, it is.
+    // A watch from the oldest available revision works.
     let mut watch = client.watch(oldest);
     let mut at = oldest;
     while at < revision {
@@ -318,7 +318,7 @@ async fn a_watch_from_a_revision_no_longer_kept_says_so() {
             other => panic!("{other:?}"),
         }
     }
-    // A revision of the future is of another history.
+    // A future revision belongs to another history.
     let mut watch = client.watch(Revision(revision.0 + 1000));
     let item = timeout(Duration::from_secs(30), watch.next())
         .await
@@ -335,8 +335,7 @@ async fn a_member_that_was_away_for_long_gets_a_snapshot() {
     let mut cluster = Cluster::start_with(100).await;
     let client = cluster.client("c1");
     seed(&client).await;
-    // On a machine that stands still for a moment anybody may be elected at any time; it is the
-    // return that must not cost an election.
+    // On a stalled machine, an election is possible at any time; only the member's return must not cause one.
     let (mut cost, mut free) = (0, 0);
     for round in 1..=8 {
         let machine = Machine::watch();
@@ -379,9 +378,9 @@ async fn a_member_that_was_away_for_long_gets_a_snapshot() {
     panic!("this machine stands still all the time");
 }
 
-/// Looks after the machine, in a thread that does nothing else.
+/// Measures stalls of the machine, in a thread of its own.
 struct Machine {
-    /// Most milliseconds that a short sleep lasted too long.
+    /// Longest overrun of a short sleep, milliseconds.
     late: Arc<AtomicU64>,
 }
 
@@ -400,7 +399,7 @@ impl Machine {
         Self { late }
     }
 
-    /// A few of these make half a second without a heartbeat, which a member takes for silence.
+    /// A few such stalls add up to half a second without a heartbeat, which members treat as silence.
     fn stood_still(&self) -> bool {
         self.late.load(Ordering::Relaxed) >= 150
     }
@@ -464,7 +463,7 @@ async fn a_member_that_lost_its_disk_buries_nothing_that_was_acknowledged() {
     let leader = cluster.leader().await;
     let others: Vec<_> = (1..=3).filter(|id| *id != leader).collect();
     let (behind, wiped) = (others[0], others[1]);
-    // Acknowledged by the leader and by the member that is about to lose it.
+    // Acknowledged by the leader and by the member that is about to lose its disk.
     cluster.stop_member(behind).await;
     let id = submitted(
         client
@@ -475,13 +474,13 @@ async fn a_member_that_lost_its_disk_buries_nothing_that_was_acknowledged() {
     cluster.stop_member(wiped).await;
     std::fs::remove_dir_all(cluster.folder.path().join(wiped.to_string())).unwrap();
     cluster.stop_member(leader).await;
-    // These two are a majority by number, and must not elect anybody.
+    // These two members are a majority by number, and must not elect a leader.
     cluster.restart_member(behind).await;
     cluster.restart_member(wiped).await;
     let hasty = common::hasty(&cluster.authority, "c2", cluster.addrs(), 5);
     let error = hasty.read(Query::Revision).await.unwrap_err();
     assert!(matches!(error, ClientError::Unavailable { .. }), "{error}");
-    // With the one that knows, everything is there, and the wiped one catches up.
+    // With the member that holds the entry, everything is present, and the wiped member catches up.
     cluster.restart_member(leader).await;
     let found = hot(&client).await.allocations;
     assert_eq!(found.iter().map(|a| a.id).collect::<Vec<_>>(), [id]);
@@ -490,13 +489,13 @@ async fn a_member_that_lost_its_disk_buries_nothing_that_was_acknowledged() {
         digests.windows(2).all(|pair| pair[0] == pair[1])
     })
     .await;
-    // Then its vote counts again.
+    // From then on, the wiped member's vote counts again.
     cluster.stop_member(leader).await;
     assert_eq!(hot(&client).await.allocations.len(), 1);
     cluster.stop().await;
 }
 
-/// Who is trusted may have changed where it does not hear of it.
+/// The trust may have changed without this leader receiving the change.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_leader_that_no_majority_follows_judges_no_claims() {
     let mut cluster = Cluster::start().await;
@@ -542,7 +541,7 @@ async fn a_leader_that_no_majority_follows_judges_no_claims() {
     for id in (1..=3).filter(|id| *id != leader) {
         cluster.stop_member(id).await;
     }
-    // The last try may run into the client's deadline, and its outcome is not known then.
+    // The last try may reach the client's deadline, which leaves its outcome unknown.
     let answer = client.propose(unsigned()).await;
     let unanswered = [
         matches!(&answer, Err(ClientError::Unavailable { .. })),

@@ -1,4 +1,4 @@
-//! Who the members are changes while they run: added, removed, and refused where it must be.
+//! Membership changes at runtime: additions, removals, and required refusals.
 
 use crate::common::{
     self, Cluster, admin,
@@ -14,7 +14,7 @@ use lattice_quorum_types::{
 };
 use std::{net::SocketAddr, sync::Arc};
 
-/// Every member that runs, at one digest.
+/// Waits until these members have the same state digest.
 async fn agree(cluster: &Cluster, ids: &[VoterId]) {
     until("all members at one digest", || async {
         let digests: Vec<_> = ids
@@ -34,12 +34,12 @@ async fn a_member_is_added_another_removed_and_who_is_none_any_more_says_so() {
     let id = cluster.join().await;
     let addr = cluster.members[3].1;
     assert_eq!(change(&client, add(id, addr)).await, Ok(false));
-    // What was done is not done twice.
+    // A completed change is not repeated.
     assert_eq!(change(&client, add(id, addr)).await, Ok(true));
     let view = client.quorum().await.unwrap();
     assert_eq!(voters(&view), [1, 2, 3, 4]);
     agree(&cluster, &[1, 2, 3, 4]).await;
-    // The leader goes: another one leads first.
+    // Removal of the leader: another member takes over leadership first.
     let old = cluster.leader().await;
     assert_eq!(change(&client, remove(old)).await, Ok(false));
     assert_eq!(change(&client, remove(old)).await, Ok(true));
@@ -54,7 +54,7 @@ async fn a_member_is_added_another_removed_and_who_is_none_any_more_says_so() {
     })
     .await;
     let term = client.quorum().await.unwrap().term;
-    // It asks nobody for votes any more, however long it hears nothing.
+    // The removed member starts no more elections, however long it receives no heartbeat.
     until("the removed member has heard nothing for long", || async {
         let account = cluster.app(old).account().unwrap();
         account.heard_ms.is_none_or(|ms| ms > 4000)
@@ -74,7 +74,7 @@ async fn a_member_is_added_another_removed_and_who_is_none_any_more_says_so() {
         .collect();
     let by = |word| ("alice".to_owned(), word);
     assert_eq!(done, [by("member_added"), by("member_removed")]);
-    // A client that knows the first three alone finds the rest by them.
+    // A client configured with the first three members finds the others through them.
     assert!(client.members().contains(&addr), "{:?}", client.members());
     cluster.stop().await;
 }
@@ -99,7 +99,7 @@ async fn what_would_lose_the_quorum_or_is_not_what_it_says_is_refused() {
         refused(change(&client, add(9, nobody)).await),
         "member_not_reached"
     );
-    // Somebody else's certificate.
+    // Certificate of another member number.
     let id = cluster.join().await;
     let addr = cluster.members[3].1;
     let wrong = change(&client, add(9, addr)).await.unwrap_err();
@@ -107,7 +107,7 @@ async fn what_would_lose_the_quorum_or_is_not_what_it_says_is_refused() {
         wrong.to_string().contains("spiffe://test/quorum/9"),
         "{wrong}"
     );
-    // Of three, two have to stay.
+    // Of three members, two must remain.
     let leader = cluster.leader().await;
     let others: Vec<VoterId> = (1..=3).filter(|id| *id != leader).collect();
     cluster.stop_member(others[0]).await;
@@ -135,7 +135,7 @@ async fn what_would_lose_the_quorum_or_is_not_what_it_says_is_refused() {
         }
     })
     .await;
-    // The dead one may go: two of two are left. Then a new one comes.
+    // The dead member may be removed: two of two remain. Then a new member is added.
     assert_eq!(change(&client, remove(others[0])).await, Ok(false));
     assert_eq!(change(&client, add(id, addr)).await, Ok(false));
     let view = client.quorum().await.unwrap();
@@ -144,7 +144,7 @@ async fn what_would_lose_the_quorum_or_is_not_what_it_says_is_refused() {
         [leader.min(others[1]), leader.max(others[1]), 4]
     );
     create(&client, "two").await;
-    // Only a user.
+    // A user without administrator rights.
     let user = Principal {
         name: "bob".to_owned(),
         power: Power::User,

@@ -1,6 +1,6 @@
-//! Partitions of one direction: a member that hears nobody but is heard, and the reverse. Its return
-//! deposes no healthy leader. Calls go over a wire of this test, which loses a request or its answer;
-//! everything on either side is the product's.
+//! One-way partitions: a member sends but receives nothing, or receives but cannot send. The member's return
+//! deposes no healthy leader. Calls use a simulated wire that loses requests or answers; all other code is the
+//! production code.
 
 use crate::common::{self, CLUSTER, admin, create_project, credentials, until};
 use futures::future::BoxFuture;
@@ -20,7 +20,7 @@ use tokio::sync::mpsc;
 
 type Stream = mpsc::Receiver<Result<Vec<u8>, CallError>>;
 
-/// Who is where, and from whom nothing arrives at whom.
+/// Addresses of the endpoints, and the directions in which messages are lost.
 #[derive(Default)]
 struct Net {
     ends: Mutex<BTreeMap<SocketAddr, (Identity, Option<Answers>)>>,
@@ -31,7 +31,7 @@ impl Net {
     fn passes(&self, from: SocketAddr, to: SocketAddr) -> bool {
         !self.cut.lock().unwrap().contains(&(from, to))
     }
-    /// Nothing from `from` arrives at `to` any more.
+    /// From now on, messages from `from` to `to` are lost.
     fn cut(&self, from: SocketAddr, to: SocketAddr) {
         self.cut.lock().unwrap().insert((from, to));
     }
@@ -104,7 +104,7 @@ impl Wire for End {
                 return std::future::pending().await;
             }
             let answer = answers.call(caller, method, &body).await;
-            // It was asked, and did what it did.
+            // The request was executed; only the answer may be lost.
             match net.passes(to, from) {
                 true => answer,
                 false => std::future::pending().await,
@@ -213,8 +213,8 @@ async fn create(client: &QuorumClient, name: &str) {
     created.unwrap().unwrap();
 }
 
-/// Cuts a follower off by `cut`, holds that for long enough for many elections, heals it, and compares
-/// who leads in which term.
+/// Cuts a follower off with `cut`, for the duration of many elections, and heals the cut. Compares leaders and terms
+/// before and after.
 async fn deposes_nobody(
     cut: impl Fn(&Net, SocketAddr, SocketAddr),
     until_cut_shows: fn(&Three, VoterId) -> bool,
@@ -289,8 +289,8 @@ async fn a_member_that_was_cut_off_both_ways_deposes_nobody() {
     .await;
 }
 
-/// The other side of it: a leader whose words arrive and who hears nobody commits nothing. It must
-/// not keep the others from electing one who can.
+/// The reverse: a leader that sends but receives no answers commits nothing. It must not prevent the election of a
+/// leader that can.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_leader_that_is_heard_and_hears_nobody_is_replaced() {
     let three = Three::start().await;

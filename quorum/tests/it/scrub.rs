@@ -1,5 +1,4 @@
-//! Files of the history that are damaged or gone, at members of which nobody asks anything: they are
-//! found and brought from another member.
+//! Segment scrubber: damaged or missing segments are found and replaced from another member, without any query.
 
 use crate::common::{
     Cluster, admin, create_project, folder_of, register, submit, submitted, until,
@@ -14,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-/// So many allocations, which end before they begin.
+/// Submits `count` allocations, which end before they start.
 async fn history(client: &QuorumClient, count: usize) {
     let commands = [create_project("atlas", 10), register("n1")];
     let commands = commands.map(|command| admin(None, command)).to_vec();
@@ -43,8 +42,7 @@ fn counts(cluster: &Cluster, id: VoterId) -> SegmentCounts {
     cluster.app(id).account().unwrap().segments
 }
 
-/// A cluster with a history, and a member that does not lead, stopped, with its segments as its last
-/// snapshot names them.
+/// Returns a cluster with history and a stopped follower, with the segments that the follower's last snapshot names.
 async fn with_history() -> (Cluster, VoterId, PathBuf, BTreeMap<PathBuf, Vec<u8>>) {
     let mut cluster = Cluster::start_with_segments(20, 4).await;
     let client = cluster.client("c1");
@@ -58,7 +56,7 @@ async fn with_history() -> (Cluster, VoterId, PathBuf, BTreeMap<PathBuf, Vec<u8>
     .await;
     cluster.stop_member(follower).await;
     let segments_folder = folder.join("segments");
-    // What no snapshot names is removed at the start: that is nothing that was lost.
+    // Segments outside the snapshot are removed at a start; they do not count as lost.
     cluster.restart_member(follower).await;
     cluster.stop_member(follower).await;
     let whole = segments(&segments_folder);
@@ -66,7 +64,7 @@ async fn with_history() -> (Cluster, VoterId, PathBuf, BTreeMap<PathBuf, Vec<u8>
     (cluster, follower, segments_folder, whole)
 }
 
-/// Two that every snapshot names.
+/// Two segments that every snapshot names.
 fn oldest(whole: &BTreeMap<PathBuf, Vec<u8>>) -> [(&PathBuf, &Vec<u8>); 2] {
     let ended = |n: u32| {
         let name = format!("ended-{n:08}-");
@@ -108,7 +106,7 @@ async fn a_damaged_file_is_found_by_reading_all_of_them_and_replaced() {
         fs::write(file, flipped).unwrap();
     }
     until_whole("what was damaged is whole again", &whole).await;
-    // The file is there a moment before it is counted.
+    // The file is present a moment before it is counted.
     until("both are counted", || async {
         counts(&cluster, follower).replaced >= 2
     })
@@ -136,7 +134,7 @@ async fn a_file_that_is_missing_at_the_start_is_brought_from_another_member() {
     cluster.stop().await;
 }
 
-/// A segment that no member has keeps nobody from looking after the others, and is asked for again.
+/// A segment that no member has does not stop the checks of the others, and is requested again.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_nobody_has_is_asked_for_again_and_the_rest_is_looked_after_meanwhile() {
     let (mut cluster, follower, _, whole) = with_history().await;
@@ -168,7 +166,7 @@ async fn what_nobody_has_is_asked_for_again_and_the_rest_is_looked_after_meanwhi
     .await;
     assert_eq!(counts(&cluster, follower).missing, 1);
     assert!(!lost.exists());
-    // Somebody has it again.
+    // Another member has the segment again.
     let other = everywhere.iter().find(|file| *file != lost).unwrap();
     fs::write(other, lost_bytes).unwrap();
     until_whole("what was missing is brought", &whole).await;

@@ -1,5 +1,5 @@
-//! Three members whose ended allocations are in segments: who was away gets those that it lacks and no
-//! others, who lost its disk gets all, and what is damaged is brought from another member.
+//! Segment transfer between three members. A returning member fetches exactly the segments that it lacks, a member with
+//! a new disk fetches all, and damaged segments are replaced from another member.
 
 use crate::common::{
     self, Cluster, admin, create_project, folder_of, register, submit, submitted, until,
@@ -24,7 +24,7 @@ async fn seed(client: &QuorumClient) {
     }
 }
 
-/// So many allocations more, which end before they begin.
+/// Submits `count` more allocations, which end before they start.
 async fn end(client: &QuorumClient, count: usize) -> Vec<AllocationId> {
     let mut ended = Vec::new();
     for _ in 0..count {
@@ -65,13 +65,13 @@ async fn check(client: &QuorumClient, ids: &[AllocationId]) {
     }
 }
 
-/// Segment files of a member, and when each was written.
+/// Segment files of a member, with their modification times.
 fn segments(cluster: &Cluster, id: VoterId) -> BTreeMap<PathBuf, SystemTime> {
     let folder = folder_of(cluster.folder.path(), id).join("segments");
     let Ok(files) = std::fs::read_dir(folder) else {
         return BTreeMap::new();
     };
-    // One may be renamed while we look.
+    // A file may be renamed during the listing.
     let files = files.filter_map(Result::ok);
     let files = files.filter(|file| file.path().extension().is_some_and(|e| e == "seg"));
     let written =
@@ -109,20 +109,20 @@ async fn who_was_away_gets_the_segments_it_lacks_and_no_others() {
     agree(&cluster).await;
     let after = segments(&cluster, away);
     assert!(after.len() > before.len() + 5, "{before:?} {after:?}");
-    // Those that its last snapshot named stayed as they were.
+    // The segments in the member's last snapshot are unchanged.
     let kept = before
         .iter()
         .filter(|(file, written)| after.get(*file) == Some(*written));
     assert!(kept.count() >= 3, "{before:?} {after:?}");
     check(&client, &ended).await;
 
-    // Another one lost everything.
+    // Another member loses its disk.
     let wiped = (1..=3).find(|id| *id != leader && *id != away).unwrap();
     cluster.stop_member(wiped).await;
     std::fs::remove_dir_all(folder_of(cluster.folder.path(), wiped)).unwrap();
     cluster.restart_member(wiped).await;
     agree(&cluster).await;
-    // It answers for all of it: the others are a majority with it, and not without.
+    // The wiped member answers for all records: the other two need it for a majority.
     cluster.stop_member(leader).await;
     cluster.stop_member(away).await;
     cluster.restart_member(away).await;
@@ -156,7 +156,7 @@ async fn a_damaged_segment_is_brought_from_another_member() {
         std::fs::write(&file, damaged).unwrap();
     }
     check(&client, &ended).await;
-    // Whoever leads had to read them; if it still does, they are whole again.
+    // The leader had to read the damaged segments; if it still leads, they are intact again.
     if cluster.leader().await == leader {
         for (victim, whole) in victims.iter().zip(whole) {
             assert!(std::fs::read(folder.join(victim)).unwrap() == whole);
@@ -165,7 +165,7 @@ async fn a_damaged_segment_is_brought_from_another_member() {
     cluster.stop().await;
 }
 
-/// What is in segments is in the backup, and in the cluster that is made of it.
+/// A backup contains the segments, and a cluster restored from it answers from them.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_backup_has_the_segments_and_a_restored_cluster_answers_from_them() {
     let cluster = Cluster::start_with_segments(5000, 4).await;
@@ -185,7 +185,7 @@ async fn a_backup_has_the_segments_and_a_restored_cluster_answers_from_them() {
         .iter()
         .filter(|part| part.name.starts_with("ended-"));
     assert!(named.count() >= 5, "{:?}", header.parts);
-    // A flipped bit anywhere in a segment is found before anything is made of it.
+    // A flipped bit anywhere in a segment is found before the restore creates anything.
     backup[header.encode().len() + header.parts[0].bytes as usize + 100] ^= 1;
     std::fs::write(&file, &backup).unwrap();
     let damaged = verify_backup(&file).unwrap_err().to_string();

@@ -1,5 +1,5 @@
-//! Many users claim the same nodes at once, on three members: each node has one owner, whoever it is,
-//! and everybody else is told who.
+//! Node claims: many users claim the same nodes at once, on three members. Each node gets exactly one owner, and every
+//! other user receives that owner's name.
 
 use crate::common::{
     Cluster, admin, create_project, credentials, envelope, now, path, ready, register, until,
@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const NODES: [&str; 4] = ["n1", "n2", "n3", "n4"];
 const USERS: usize = 8;
 
-/// What a node says of itself, signed by it.
+/// Attestation of a node, signed by it.
 fn claimed(authority: &Authority, of: &Node) -> ClaimedNode {
     let claim = Claim {
         node: of.id.clone(),
@@ -75,7 +75,7 @@ async fn of_those_who_claim_a_node_at_once_one_has_it_and_the_others_are_told_wh
         reply.unwrap();
     }
     let all = nodes(&client).await;
-    // Each wants two neighbours, so that no two users can both have what they want of any three.
+    // Each user requests two neighbours, so that of any three nodes at most one user gets both.
     let wants = |n: usize| [&all[n % 4], &all[(n + 1) % 4]];
     let asked = (0..USERS).map(|n| {
         let user = format!("user{n}");
@@ -119,7 +119,7 @@ async fn of_those_who_claim_a_node_at_once_one_has_it_and_the_others_are_told_wh
     let owners: BTreeSet<String> = after.iter().filter_map(|node| owner(&node.id)).collect();
     assert_eq!(owners, won, "all or none");
 
-    // What a node did not sign is refused before it enters the log.
+    // An attestation that the node did not sign is refused before it enters the log.
     let mut forged = vec![claimed(&cluster.authority, &after[0])];
     forged[0].proof.claim.nonce = [8; 16];
     let refused = client.propose(claim("mallory", forged)).await.unwrap();

@@ -1,5 +1,5 @@
-//! Certificates with real members: permission to enrol, renewal, revocation, another authority,
-//! and what goes on without a quorum.
+//! Certificates with real members: permission to enrol, renewal, revocation, rotation of the authority, and operation
+//! without a quorum.
 
 use crate::common::{self, CLUSTER, Cluster, admin, any_port, control, now, patient, until};
 use futures::future::join_all;
@@ -20,7 +20,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Longer than an answer takes on a busy machine.
+/// Timeout longer than an answer takes on a busy machine.
 const SHORT: Duration = Duration::from_secs(30);
 
 fn grant(token: &JoinToken, uses: u32) -> TokenGrant {
@@ -70,7 +70,7 @@ fn refused(result: Result<lattice_mesh::Enrolled, EnrolError>) -> EnrolRefused {
     }
 }
 
-/// Something to ask a peer.
+/// RPC to test a connection.
 #[derive(Debug, Serialize, Deserialize)]
 struct Hello;
 impl Rpc for Hello {
@@ -79,7 +79,7 @@ impl Rpc for Hello {
     type Reply = u64;
 }
 
-/// An agent that answers, and looks after its certificate by asking the members.
+/// An agent that answers calls, and renews its certificate through the members.
 struct Agent {
     mesh: Mesh,
     renewal: Renewal,
@@ -145,13 +145,13 @@ async fn a_token_is_for_its_networks_and_taking_a_name_voids_what_was_there() {
         said.contains("not for use from 127.0.0.1") && said.contains("10.1.0.0/16"),
         "{said}"
     );
-    // Who has no good token for this name learns nothing of networks.
+    // A process without a valid token for this name receives no information on networks.
     let guess = JoinToken::generate(Role::Agent, cluster.authority.pin());
     let unknown = enrol(addrs[0], &guess, "n1").await;
     assert_eq!(refused(unknown), EnrolRefused::TokenRefused);
     let first = enrol(addrs[1], &here, "n1").await.unwrap().credentials;
     for replace in [false, true] {
-        // The token does not permit it, whatever is asked.
+        // The token does not permit a replacement, with or without the request flag.
         let config = MeshConfig::default();
         let taken = enrol_with(addrs[2], &here, "n1", replace, &config).await;
         let taken = refused(taken);
@@ -169,7 +169,7 @@ async fn a_token_is_for_its_networks_and_taking_a_name_voids_what_was_there() {
     let view = trust(&client).await;
     assert_eq!(view.revoked[0].issued_before, second.issued_at());
 
-    // Both ask for a renewal at each member; who lost the name is let in nowhere.
+    // Both processes request a renewal at each member; the replaced one is refused everywhere.
     let in_force = || {
         let states = cluster.apps.iter().flatten();
         let mut numbers = states.map(|app| app.mesh().trust_state().number);
@@ -182,7 +182,7 @@ async fn a_token_is_for_its_networks_and_taking_a_name_voids_what_was_there() {
             let peer = mesh.peer(addr, Expect::role(Role::Quorum));
             let csr = Credentials::generate_key_and_csr().unwrap().csr.to_vec();
             match peer.call(&Renew { csr }, SHORT).await {
-                // It is a member; only it has just been given one.
+                // The process is a member, but its certificate was issued moments ago.
                 Ok(Err(RenewRefused::Invalid { reason })) => {
                     assert!(holds && reason.contains("moments ago"), "{reason}");
                 }
@@ -251,9 +251,9 @@ async fn revoked_connections_are_closed_at_all_members() {
     until("no connection", || async { connected() == 0 }).await;
     let took = started.elapsed();
     println!("revoked and disconnected at three members in {took:?}");
-    // Not at the next look of minutes later; on a busy machine there may be an election before.
+    // Not caused by a periodic check minutes later. On a busy machine an election may precede it.
     assert!(took < Duration::from_secs(10), "{took:?}");
-    // Until the last member's word has come to its own end, it would go on with what is closed.
+    // Before the last member's close arrives, the mesh would reuse closed connections.
     until("no connection at its own end", || async {
         mesh.connections().is_empty()
     })
@@ -262,7 +262,7 @@ async fn revoked_connections_are_closed_at_all_members() {
         let again = mesh.connect(addr, Expect::role(Role::Quorum)).await;
         assert!(again.is_err(), "a revoked certificate is let in");
     }
-    // Nor by the token it came with; the same name, with a new token and certificate, is.
+    // The earlier token does not help; a new token and certificate for the same name do.
     let config = MeshConfig::default();
     let back = enrol_with(cluster.addrs()[1], &token, "n1", true, &config).await;
     assert_eq!(refused(back), EnrolRefused::TokenRefused);
@@ -278,7 +278,7 @@ async fn revoked_connections_are_closed_at_all_members() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn everybody_renews_before_the_end_and_keeps_its_connections() {
-    // A third of it is left when it is to be renewed: more than a busy machine stands still.
+    // A third of the lifetime remains at the renewal: longer than stalls of a busy machine.
     let cluster = Cluster::start_short(Duration::from_secs(24)).await;
     let mesh = control_for(&cluster, "c1");
     let client = QuorumClient::with_config(mesh, cluster.addrs(), patient());
@@ -289,7 +289,7 @@ async fn everybody_renews_before_the_end_and_keeps_its_connections() {
         agents.push(Agent::start(enrolled.credentials, cluster.addrs()));
     }
     let ends = agents[0].mesh.expires_at();
-    // Longer than any certificate of the beginning holds, without a gap.
+    // Longer than any initial certificate is valid, without an interruption.
     let mut calls = 0;
     while now() < ends.after(2000) {
         agents[0].hello(&agents[1]).await.unwrap();
@@ -307,7 +307,7 @@ async fn everybody_renews_before_the_end_and_keeps_its_connections() {
         assert!(state.renewals >= 1 && state.expires_at > now(), "{state:?}");
     }
     println!("{calls} calls through two renewals");
-    // The quorum still agrees, by connections of renewed certificates.
+    // The quorum still commits, over connections with renewed certificates.
     let revoke = Command::RevokeToken {
         id: token.hash()[..12].to_owned(),
     };
@@ -315,7 +315,7 @@ async fn everybody_renews_before_the_end_and_keeps_its_connections() {
     cluster.stop().await;
 }
 
-/// A control whose certificate holds a day, whatever the cluster's do.
+/// A control with a certificate of one day, whatever the cluster's lifetime.
 fn control_for(cluster: &Cluster, id: &str) -> Mesh {
     control(&cluster.authority, id)
 }
@@ -323,7 +323,7 @@ fn control_for(cluster: &Cluster, id: &str) -> Mesh {
 #[tokio::test(flavor = "multi_thread")]
 async fn one_authority_takes_the_place_of_another() {
     let cluster = Cluster::start_short(Duration::from_secs(40)).await;
-    // Control takes part: its certificate is of the old authority too.
+    // Control takes part: its certificate is from the old authority too.
     let credentials = cluster.credentials(Role::Control, "c1");
     let mesh = Mesh::bind(any_port(), credentials, MeshConfig::default()).unwrap();
     let c1 = {
@@ -355,7 +355,7 @@ async fn one_authority_takes_the_place_of_another() {
     let spare = enrolled.credentials.clone();
     let n1 = Agent::start(enrolled.credentials, cluster.addrs());
 
-    // Two members hold the new key, the third one only the old one.
+    // Two members hold the new key; the third only holds the old one.
     for id in [1, 2] {
         cluster.app(id).hold(vec![old.clone(), new.clone()]);
     }
@@ -371,11 +371,11 @@ async fn one_authority_takes_the_place_of_another() {
         numbers.all(|n| n >= number) && n1.mesh.trust_state().number >= number
     };
     until("the promotion is in force", || async { at_all(promoted.0) }).await;
-    // Tokens of before and of now, whatever certificate the asked member shows at this moment: it
-    // becomes the new authority's within seconds here.
+    // Tokens from before and during the rotation, whichever certificate the member presents at this moment. It becomes
+    // the new authority's within seconds.
     let during = token_of(&client, &[&new, &old], 5).await;
     for (token, name) in [(&before, "n4"), (&during, "n5")] {
-        // The third cannot issue any more, and says so; a joining agent goes on to the next.
+        // The third member can no longer issue, and reports that; a joining agent turns to the next member.
         match refused(enrol(cluster.addrs()[2], token, "n2").await) {
             EnrolRefused::Unavailable { reason } => {
                 assert!(reason.contains("no key of the authority"), "{reason}");
@@ -387,11 +387,11 @@ async fn one_authority_takes_the_place_of_another() {
     let enrolled = enrol(cluster.addrs()[0], &before, "n2").await;
     let enrolled = enrolled.unwrap();
     let n2 = Agent::start(enrolled.credentials, cluster.addrs());
-    // Old and new talk to each other, both ways.
+    // Agents of the old and the new authority call each other, in both directions.
     n1.hello(&n2).await.unwrap();
     n2.hello(&n1).await.unwrap();
 
-    // Everybody renews under the new one, the third member with the help of another.
+    // All members renew under the new authority, the third member with the help of another.
     until("all have renewed", || async {
         let apps = cluster.apps.iter().flatten();
         let mut standings = apps.map(|app| app.mesh().trust_state().standing);
@@ -403,7 +403,7 @@ async fn one_authority_takes_the_place_of_another() {
         c1.state().renewals > 0 && mesh.trust_state().standing == Standing::Good
     })
     .await;
-    // Nobody shows a certificate of the old one any more; its key is still held.
+    // No member presents a certificate of the old authority any more; its key is still held.
     for (addr, name) in cluster.addrs().into_iter().zip(["n6", "n7"]) {
         enrol(addr, &before, name).await.unwrap();
     }
@@ -427,7 +427,7 @@ async fn one_authority_takes_the_place_of_another() {
         .connect(n2.mesh.local_addr(), Expect::role(Role::Agent))
         .await;
     assert!(no.is_err());
-    // And the quorum goes on. A token of the old one alone is of no use, though its key is held.
+    // The quorum continues. A token that only names the old authority is useless, although its key is held.
     for addr in cluster.addrs() {
         match enrol(addr, &before, "n3").await {
             Err(error @ EnrolError::PinMismatch { .. }) => println!("{error}"),
@@ -443,7 +443,7 @@ async fn one_authority_takes_the_place_of_another() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_a_quorum_connections_go_on_until_their_certificates_end() {
-    // Nobody renews before two members are stopped, on a busy machine either.
+    // No certificate is renewed before two members are stopped, even on a busy machine.
     let mut cluster = Cluster::start_short(Duration::from_secs(24)).await;
     let mesh = control_for(&cluster, "c1");
     let client = QuorumClient::with_config(mesh, cluster.addrs(), patient());
@@ -456,7 +456,7 @@ async fn without_a_quorum_connections_go_on_until_their_certificates_end() {
     for id in [2, 3] {
         cluster.stop_member(id).await;
     }
-    // The first end of the two; the other's may be a little later.
+    // The earlier expiry of the two; the other one may be slightly later.
     let ends = agents.iter().map(|agent| agent.mesh.expires_at()).min();
     let ends = ends.unwrap();
     let mut last = Ok(0);
@@ -505,7 +505,7 @@ async fn a_member_that_shows_another_name_renews_nothing_but_its_own() {
     let csr = new.csr.to_vec();
     let first = peer.call(&Renew { csr: csr.clone() }, SHORT).await;
     let first = first.unwrap().unwrap();
-    // Asked again elsewhere, the answer is of the same second.
+    // Repeated at another member, the answer has the same issue time.
     let other = mesh.peer(cluster.addrs()[2], Expect::role(Role::Quorum));
     let again = other.call(&Renew { csr }, SHORT).await.unwrap().unwrap();
     let certificates = |list: Vec<Vec<u8>>| list.into_iter().map(Into::into).collect::<Vec<_>>();
@@ -536,7 +536,7 @@ async fn a_member_that_shows_another_name_renews_nothing_but_its_own() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn trust_survives_restarts_and_comes_with_a_snapshot() {
-    // So few entries between snapshots that a member that was away needs one.
+    // So few entries between snapshots that a member that was offline needs a snapshot.
     let mut cluster = Cluster::start_with(100).await;
     let client = cluster.client("c1");
     let token = token(&client, &cluster.authority, 1).await;
@@ -569,7 +569,7 @@ async fn trust_survives_restarts_and_comes_with_a_snapshot() {
     let addr = cluster.addrs()[away as usize - 1];
     let refused = mesh.connect(addr, Expect::role(Role::Quorum)).await;
     assert!(refused.is_err(), "a revoked certificate is let in");
-    // All at once, from disk.
+    // A restart of all members, from disk.
     for id in 1..=3 {
         cluster.stop_member(id).await;
     }
@@ -580,7 +580,7 @@ async fn trust_survives_restarts_and_comes_with_a_snapshot() {
         (1..=3).all(|id| cluster.app(id).mesh().trust_state().number == number)
     })
     .await;
-    // The first may still be reading its log, too.
+    // The first member may still be reading its log.
     let digest = |id| cluster.app(id).state_digest();
     until("all agree", || async {
         (2..=3).all(|id| digest(id) == digest(1))

@@ -1,4 +1,4 @@
-//! What `lattice-quorum` says to mistakes, and that it changes nothing.
+//! Invalid input to `lattice-quorum`: error texts, and no changes on disk.
 
 use crate::common::{self, process::Site};
 use std::{net::UdpSocket, path::Path, process::Output};
@@ -9,7 +9,7 @@ fn error(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }
 
-/// Every file below a folder with its content.
+/// Every file below a folder, with its content.
 fn files(root: &Path) -> Vec<(std::path::PathBuf, Vec<u8>)> {
     let mut found = Vec::new();
     let mut folders = vec![root.to_owned()];
@@ -28,7 +28,7 @@ fn files(root: &Path) -> Vec<(std::path::PathBuf, Vec<u8>)> {
     found
 }
 
-/// Waits until its first member has said this so often.
+/// Waits until the site's first member has printed `text` this many times.
 fn has_printed(site: &Site, text: &str, times: usize) {
     let started = std::time::Instant::now();
     while site.printed(1).matches(text).count() < times {
@@ -37,12 +37,12 @@ fn has_printed(site: &Site, text: &str, times: usize) {
     }
 }
 
-/// The member of [`used_site`] that was started again listens.
+/// Waits until the restarted member of [`used_site`] listens.
 fn listens_again(site: &Site) {
     has_printed(site, "listens on UDP", 2);
 }
 
-/// A site whose first member ran for a while and ended as asked.
+/// A site with a first member that ran for a while and stopped on SIGTERM.
 fn used_site() -> Site {
     let mut site = Site::prepare("log: info\n");
     site.start(1);

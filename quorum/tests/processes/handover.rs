@@ -1,4 +1,4 @@
-//! Who leads changes, and a dead machine is replaced, while writers go on: nothing acknowledged is lost.
+//! Changes of leadership and the replacement of a dead machine, under writers: no acknowledged write is lost.
 
 use crate::common::{
     self, Cluster,
@@ -58,7 +58,7 @@ async fn an_orderly_stop_of_the_leader_costs_no_silence() {
     let old = cluster.leader().await;
     let term = cluster.app(old).status().unwrap().term;
     cluster.stop_member(old).await;
-    // Another one leads already when the old one is gone: nobody had to find out.
+    // Another member leads already when the old leader stops: no election timeout was needed.
     let others: Vec<VoterId> = (1..=3).filter(|id| *id != old).collect();
     let statuses = others.iter().map(|id| cluster.app(*id).status().unwrap());
     let leads: Vec<_> = statuses.filter(|s| s.leader == Some(s.id)).collect();
@@ -68,8 +68,8 @@ async fn an_orderly_stop_of_the_leader_costs_no_silence() {
     cluster.stop().await;
 }
 
-/// Three processes under writers: one is killed for good and replaced by a fourth, by commands that
-/// are cut in the middle and repeated.
+/// Three processes under writers: one is killed for good and replaced by a fourth, by commands that are interrupted and
+/// repeated.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dead_machine_is_replaced_under_writers() {
     let mut site = Site::prepare("snapshot_every: 300\n");
@@ -77,7 +77,7 @@ async fn a_dead_machine_is_replaced_under_writers() {
     let client = common::client_of(&site.authority, "c1", site.addrs.clone());
     create(&client, "begin").await;
     let writers = Writers::start(&client, 8);
-    // More than a snapshot's worth, so that the new one is sent one.
+    // More than a snapshot's worth of entries, so that the new member receives a snapshot.
     until("there is a snapshot", || async {
         let view = client.quorum().await.unwrap();
         let mut accounts = view.members.iter().filter_map(|m| m.account.as_ref());
@@ -97,7 +97,7 @@ async fn a_dead_machine_is_replaced_under_writers() {
         )
     })
     .await;
-    // The leader dies in the middle of it, and the command is repeated.
+    // The leader dies in the middle of the change, and the command is repeated.
     site.kill(leader);
     site.start(leader);
     change(&client, add(id, addr)).await.unwrap();
@@ -107,7 +107,7 @@ async fn a_dead_machine_is_replaced_under_writers() {
     assert_eq!(voters(&view), expected);
     let counted = writers.count();
     until("writes go on", || async { writers.count() > counted + 100 }).await;
-    // It comes back with its data, and changes nothing.
+    // The removed member returns with its data, and changes nothing.
     site.start(dead);
     until("the dead one knows that it is none any more", || async {
         site.printed(dead).contains("was removed from the quorum")
@@ -130,7 +130,7 @@ async fn a_dead_machine_is_replaced_under_writers() {
     }
 }
 
-/// One step only.
+/// Performs a single step of a change.
 async fn change_once(client: &QuorumClient, change: Change) -> Result<Progress, ChangeRefused> {
     client
         .change_quorum(alice(), "once".to_owned(), change)

@@ -1,12 +1,11 @@
-//! Three member processes, 64 writers, and a leader that is killed again and again: nothing that
-//! was acknowledged is lost, nothing is applied twice, no node has two owners.
+//! Leader failures under load: three member processes, 64 writers, and a leader that is killed repeatedly. No
+//! acknowledged command is lost, no command is applied twice, and no node has two owners.
 //!
-//! Readers make sure all the while that no read is older than what was acknowledged before it.
+//! Readers continuously check that no read is older than the commands acknowledged before it.
 //!
-//! `LATTICE_KILLS` says how often (default 2), `LATTICE_ACKNOWLEDGED` how many commands must be
-//! acknowledged in all (default 500 for each kill), `LATTICE_PAUSES` how often the leader is also
-//! stopped for longer than an election takes and then goes on, not knowing that it was deposed
-//! (default 1).
+//! Environment variables: `LATTICE_KILLS` is the number of kills (default 2). `LATTICE_ACKNOWLEDGED` is the total
+//! number of commands to acknowledge (default 500 per kill). `LATTICE_PAUSES` is the number of times the leader is
+//! paused for longer than an election takes, and then resumes without notice of its deposition (default 1).
 
 use crate::common::{
     self, admin, client_of, create_project, now, process::Site, ready, register, submit, until,
@@ -36,10 +35,10 @@ use std::{
 const WRITERS: usize = 64;
 const NODES: usize = 48;
 const READERS: usize = 4;
-/// How long a paused leader stands still: the others elect another one meanwhile.
+/// Duration of a pause of the leader: the others elect another leader meanwhile.
 const PAUSE: Duration = Duration::from_millis(2500);
 
-/// One acknowledged command.
+/// Acknowledged command.
 #[derive(Debug)]
 struct Acknowledged {
     key: String,
@@ -55,12 +54,12 @@ enum What {
     Ended(AllocationId),
 }
 
-/// What the watch told.
+/// View built from the watch.
 #[derive(Default)]
 struct Watched {
     nodes: BTreeMap<NodeId, Node>,
     revisions: BTreeSet<Revision>,
-    /// A node that went from one holder to another without being free in between.
+    /// Nodes that went from one holder to another without being free in between.
     stolen: Vec<NodeId>,
 }
 
@@ -89,7 +88,7 @@ impl World {
         self.newest.fetch_max(revision.0, Ordering::SeqCst);
         self.done.fetch_add(1, Ordering::Relaxed);
     }
-    /// A node that looks free, a different one for each asker.
+    /// Returns a node that appears free, a different one for each caller.
     fn free_node(&self, salt: usize) -> Option<ExpectedNode> {
         let watched = self.watched.lock().unwrap();
         let free: Vec<_> = watched
@@ -106,7 +105,7 @@ impl World {
     }
 }
 
-/// Proposes until the outcome is known: the key makes that harmless.
+/// Proposes until the outcome is known: the key makes repeats harmless.
 async fn settle(client: &QuorumClient, envelope: Envelope) -> Result<Applied, Refusal> {
     assert!(envelope.key.is_some());
     let started = Instant::now();
@@ -120,7 +119,7 @@ async fn settle(client: &QuorumClient, envelope: Envelope) -> Result<Applied, Re
     }
 }
 
-/// Takes allocations from submit to their end, one after the other.
+/// Takes allocations from submission to their end, one after the other.
 async fn write(world: Arc<World>, client: QuorumClient, writer: usize) {
     let mut round = 0;
     while !world.stop.load(Ordering::Relaxed) {
@@ -152,7 +151,7 @@ async fn write(world: Arc<World>, client: QuorumClient, writer: usize) {
     }
 }
 
-/// Tries nodes until one is ours. Others want them too, and the view is a little old.
+/// Tries nodes until this writer holds one. Other writers compete for the nodes, and the view is slightly old.
 async fn assign(
     world: &World,
     client: &QuorumClient,
@@ -200,7 +199,7 @@ async fn report(
     settle(client, envelope).await.unwrap().revision
 }
 
-/// Reads again and again. Gives how often.
+/// Reads repeatedly. Returns the number of reads.
 async fn read(world: Arc<World>, client: QuorumClient) -> u64 {
     let mut reads = 0;
     while !world.stop.load(Ordering::Relaxed) {
@@ -218,7 +217,7 @@ async fn read(world: Arc<World>, client: QuorumClient) -> u64 {
     reads
 }
 
-/// Folds the watch for as long as the test runs.
+/// Applies the watch to the view until cancelled.
 async fn watch(world: Arc<World>, client: QuorumClient, since: Revision) {
     let mut watch = client.watch(since);
     let mut last = (since, u32::MAX);
@@ -226,8 +225,8 @@ async fn watch(world: Arc<World>, client: QuorumClient, since: Revision) {
         let events = match item {
             WatchItem::Events(events) => events,
             WatchItem::Idle(_) => continue,
-            // Only the newest snapshot's revision on can be watched after a restart of a leader
-            // that was behind; then the view is read anew.
+            // A watch is compacted only after a restart of a leader that was behind: it then starts at the newest
+            // snapshot's revision. The test does not expect that.
             WatchItem::Compacted { oldest } => panic!("compacted at {oldest}, was at {last:?}"),
         };
         let mut watched = world.watched.lock().unwrap();
@@ -248,7 +247,7 @@ async fn watch(world: Arc<World>, client: QuorumClient, since: Revision) {
     }
 }
 
-/// Waits until all three answer and agree who leads, and says who.
+/// Waits until all three members answer and agree on a leader, and returns that leader.
 async fn all_agree(client: &QuorumClient) -> VoterId {
     let agreed = Cell::new(None);
     until("all members agree on a leader", || async {
@@ -426,7 +425,7 @@ async fn all_allocations(client: &QuorumClient) -> BTreeMap<AllocationId, Alloca
     }
 }
 
-/// Compares what was acknowledged with what is there.
+/// Compares the acknowledged commands with the state.
 async fn check(client: &QuorumClient, world: &World, log: &[Acknowledged], kills: u64) {
     let found = all_allocations(client).await;
     let names: BTreeSet<_> = found
@@ -464,7 +463,7 @@ async fn check(client: &QuorumClient, world: &World, log: &[Acknowledged], kills
             What::Ended(_) => assert_eq!(record.state, AllocationState::Completed, "{key}"),
         }
     }
-    // All proposers waited for their answer, so what is there was acknowledged: nothing more.
+    // All proposers waited for their answers, so every record was acknowledged: there are no more.
     assert_eq!(found.len() as u64, submits + kills);
     {
         let watched = world.watched.lock().unwrap();

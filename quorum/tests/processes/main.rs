@@ -1,4 +1,4 @@
-//! Integration tests of `lattice-quorum`: members as processes of their own.
+//! Integration tests of `lattice-quorum`: members as separate processes.
 //!
 //! Separate from `it`: these tests kill and pause members and measure elections. An in-process cluster at
 //! the same time would disturb them.

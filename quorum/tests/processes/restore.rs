@@ -1,5 +1,4 @@
-//! A backup made under load, and a cluster of fresh machines made of it: real processes, and the
-//! refusals in-process.
+//! Backup under load, and a restore onto new machines, with real processes; refusals are tested in-process.
 
 use crate::common::{
     self, Cluster, admin,
@@ -44,7 +43,7 @@ async fn backup(client: &QuorumClient) -> (Header, Vec<u8>) {
     (verifier.finish().unwrap(), whole)
 }
 
-/// Every member's account, once all answer and are equally far.
+/// Returns the reports of all members, once all answer and have reached the same position.
 async fn accounts(client: &QuorumClient, count: usize) -> Vec<MemberAccount> {
     let found = Mutex::new(Vec::new());
     until("all members answer and are equally far", || async {
@@ -74,7 +73,7 @@ async fn a_cluster_is_restored_into_fresh_directories_and_what_is_left_of_the_ol
     site.start_all();
     let old = client(&site, "c1");
     create(&old, "first").await;
-    // Writers with history behind them when the backup is made, and after it.
+    // The writers have history when the backup is taken, and continue after it.
     let (stop, acknowledged) = (
         Arc::new(AtomicBool::new(false)),
         Arc::new(Mutex::new(Vec::new())),
@@ -132,7 +131,7 @@ async fn a_cluster_is_restored_into_fresh_directories_and_what_is_left_of_the_ol
     }
     let made: BTreeSet<Vec<u8>> = (1..=3).map(|id| snapshot(&site.data_dir(id))).collect();
     assert_eq!(made.len(), 1, "members begin with different states");
-    // One that was restored twice is not.
+    // A second restore into the same directory is refused.
     let again = site.run(1, &["restore", file.to_str().unwrap()]);
     let said = String::from_utf8_lossy(&again.stderr).into_owned();
     assert!(
@@ -145,7 +144,7 @@ async fn a_cluster_is_restored_into_fresh_directories_and_what_is_left_of_the_ol
     assert!(accounts_now.iter().all(|a| a.incarnation.number == 2));
     let origins: BTreeSet<u64> = accounts_now.iter().map(|a| a.incarnation.origin).collect();
     assert_eq!(origins.len(), 1);
-    // Everything up to the backup's revision is there, and nothing behind it.
+    // The state contains everything up to the backup's revision, and nothing after it.
     let found = projects(&new).await;
     let expected: BTreeSet<String> = all
         .iter()
@@ -154,12 +153,12 @@ async fn a_cluster_is_restored_into_fresh_directories_and_what_is_left_of_the_ol
         .chain(["first".to_owned()])
         .collect();
     assert_eq!(found, expected);
-    // Who watched the old one is told to begin anew.
+    // A watcher of the old cluster must start over.
     let mut watch = new.watch(newest_of_old);
     let item = tokio::time::timeout(Duration::from_secs(60), watch.next()).await;
     assert!(matches!(item.unwrap(), Some(WatchItem::Compacted { .. })));
     create(&new, "restored").await;
-    // A member of the old incarnation comes back, with its own data, under its own name.
+    // A member of the old incarnation returns, with its own data and under its own name.
     site.kill(3);
     std::fs::rename(site.data_dir(3), site.folder.path().join("restored-3")).unwrap();
     std::fs::rename(left_over(&site, 3), site.data_dir(3)).unwrap();
@@ -179,7 +178,7 @@ async fn a_cluster_is_restored_into_fresh_directories_and_what_is_left_of_the_ol
     let found = projects(&new).await;
     assert!(found.contains("unmoved") && found.contains("restored"));
     assert_eq!(found.len(), expected.len() + 2);
-    // Its restored directory makes it a member again.
+    // With its restored directory it is a member again.
     site.kill(3);
     std::fs::rename(site.data_dir(3), left_over(&site, 3)).unwrap();
     std::fs::rename(site.folder.path().join("restored-3"), site.data_dir(3)).unwrap();
@@ -197,14 +196,14 @@ fn left_over(site: &Site, id: VoterId) -> PathBuf {
     site.folder.path().join(format!("old-{id}"))
 }
 
-/// The newest snapshot of a directory.
+/// Reads the newest snapshot of a directory.
 fn snapshot(data_dir: &Path) -> Vec<u8> {
     let folder = std::fs::read_dir(data_dir.join("snapshots")).unwrap();
     let newest = folder.map(|entry| entry.unwrap().path()).max();
     std::fs::read(newest.unwrap()).unwrap()
 }
 
-/// A backup of a small cluster, in a file.
+/// Takes a backup of a small cluster, in a file.
 async fn small() -> (tempfile::TempDir, PathBuf, Header, Arc<Authority>) {
     let cluster = Cluster::start().await;
     let client = cluster.client("c1");
@@ -288,7 +287,7 @@ async fn what_is_not_this_clusters_whole_backup_makes_no_directory() {
     let refused = restore(&joins, &file, None).await.unwrap_err();
     assert!(matches!(refused, RestoreFailed::Joins), "{refused}");
     assert!(is_untouched(&ours));
-    // What is there is not touched either.
+    // Existing files stay unchanged too.
     std::fs::create_dir_all(&ours.data_dir).unwrap();
     std::fs::write(ours.data_dir.join("precious"), "x").unwrap();
     let refused = restore(&ours, &file, None).await.unwrap_err();
@@ -358,7 +357,7 @@ async fn restored_members_found_the_cluster_together_and_come_to_the_same_bytes(
     let Answer::Audit(entries) = client.read(query).await.unwrap() else {
         panic!("no audit");
     };
-    // The chain goes on where the backup ended.
+    // The audit chain continues where the backup ended.
     let first = entries.first().unwrap();
     assert_eq!(first.number, header.audit_number + 1);
     let AuditAction::Restored { revision, .. } = &first.action else {
@@ -375,7 +374,7 @@ async fn a_restore_that_was_cut_short_is_not_opened() {
     let (folder, file, _, authority) = small().await;
     let ours = settings(common::CLUSTER, 1, folder.path());
     restore(&ours, &file, None).await.unwrap();
-    // As it is before its last step.
+    // The state of the directory before the last step of a restore.
     std::fs::write(ours.data_dir.join("RESTORING"), "").unwrap();
     let edges = Edges {
         credentials: common::credentials(&authority, Role::Quorum, "1"),

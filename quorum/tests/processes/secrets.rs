@@ -1,5 +1,5 @@
-//! Issuing keys and join tokens never come into what members replicate, keep, or print. Three
-//! processes do everything that has to do with them; then every byte of what they left is searched.
+//! Issuing keys and join tokens never enter the replicated, stored or printed data of members. Three processes perform
+//! every operation with keys and tokens; then the test searches every byte that they left.
 
 use crate::common::{self, admin, client_of, node, now, process::Site, register, until};
 use lattice_mesh::{
@@ -20,7 +20,7 @@ use std::{
     time::Duration,
 };
 
-/// A secret in one of the forms it could be written in.
+/// A secret in one of its possible encodings.
 struct Needle {
     what: String,
     bytes: Vec<u8>,
@@ -30,7 +30,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
-/// The private key in `ca.key`: as the file has it, as DER, and the number itself.
+/// The private key in `ca.key`: as in the file, as DER, and as the number itself.
 fn needles_of(folder: &Path) -> Vec<Needle> {
     let file = folder.join("ca.key");
     let named = |what: &str, bytes: Vec<u8>| Needle {
@@ -51,8 +51,7 @@ fn needles_of(folder: &Path) -> Vec<Needle> {
     ];
     let text = std::fs::read_to_string(file).unwrap();
     let lines: Vec<&str> = text.lines().filter(|l| !l.starts_with("-----")).collect();
-    // Only where the number stands: behind it comes the public key, which is no secret. Four
-    // characters are three bytes.
+    // Only the position of the number: the public key after it is no secret. Four characters encode three bytes.
     let (from, to) = (at.div_ceil(3) * 4, (at + 32) / 3 * 4);
     for (start, line) in (0..).step_by(64).zip(lines) {
         let part = from.saturating_sub(start)..to.saturating_sub(start).min(line.len());
@@ -74,7 +73,7 @@ fn files_below(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Which of the needles are in which of the files.
+/// Returns the needles found, with their files.
 fn search(needles: &[Needle], files: &[PathBuf]) -> Vec<String> {
     let mut found = Vec::new();
     for file in files {
@@ -107,7 +106,7 @@ async fn propose(client: &QuorumClient, command: Command) {
     proposed.unwrap().unwrap();
 }
 
-/// Renews until the certificate is of another second.
+/// Renews until the certificate has another issue time.
 async fn renew(addrs: Vec<SocketAddr>, credentials: Credentials) {
     let mesh = Mesh::bind(common::any_port(), credentials, MeshConfig::default()).unwrap();
     mesh.serve(Router::new()).unwrap();
@@ -134,7 +133,7 @@ async fn keys_and_tokens_are_in_nothing_that_members_keep_or_print() {
     let (first, create) = token(&site.authority);
     propose(&client, create).await;
     let enrolled = enrol(site.addrs[0], &first, "n1").await.unwrap();
-    // 30 s: renewed after 20.
+    // A lifetime of 30 s: renewed after 20 s.
     let renewing = tokio::spawn(renew(site.addrs.clone(), enrolled.credentials));
 
     let validity = Validity::from_now(SystemClock.now(), Duration::from_secs(86_400));
@@ -156,13 +155,13 @@ async fn keys_and_tokens_are_in_nothing_that_members_keep_or_print() {
     ] {
         propose(&client, command).await;
     }
-    // The members' own certificates are of the first authority still, so that is what joins go by.
+    // The members' own certificates are still from the first authority, so tokens name that one.
     let (second, create) = token(&site.authority);
     propose(&client, create).await;
     for (i, addr) in site.addrs.iter().enumerate() {
         enrol(*addr, &second, &format!("m{i}")).await.unwrap();
     }
-    // A refused secret is logged by nobody either.
+    // A refused secret is not logged either.
     let (unknown, _) = token(&next);
     enrol(site.addrs[0], &unknown, "m9").await.unwrap_err();
     let revoke = Command::RevokeCertificates {
@@ -172,7 +171,7 @@ async fn keys_and_tokens_are_in_nothing_that_members_keep_or_print() {
     };
     propose(&client, revoke).await;
     renewing.await.unwrap();
-    // One at a time: each an entry, so that there are snapshots.
+    // One at a time, each an entry of its own, so that there are snapshots.
     for i in 0..250 {
         propose(&client, register(&format!("r{i:03}"))).await;
     }
@@ -219,8 +218,7 @@ async fn keys_and_tokens_are_in_nothing_that_members_keep_or_print() {
         kept.len()
     );
     assert_eq!(search(&needles, &kept), Vec::<String>::new());
-    // The search finds what is there: the keys in their own folder, the new certificate in the
-    // snapshots.
+    // The search does find existing data: the keys in their own folder, the new certificate in the snapshots.
     let own = [ca.join("ca.key"), ca.join("next/ca.key")];
     assert!(search(&needles, &own).len() >= 2);
     let known = Needle {

@@ -1,4 +1,4 @@
-//! The client against members that answer as a script says: what it repeats, and what never.
+//! The client against members with scripted answers: repeated and non-repeated requests.
 
 use lattice_mesh::{
     Authority, Clock as _, Credentials, Failed, Mesh, MeshConfig, Role, Router, SystemClock,
@@ -22,23 +22,23 @@ use std::{
 
 type Reply = Result<Vec<Result<Applied, Refusal>>, Unavailable>;
 
-/// What a member does with one proposal.
+/// A member's reaction to one proposal.
 enum Act {
-    /// Answers that each was applied.
+    /// Answers that each command was applied.
     Apply,
-    /// Says why not.
+    /// Answers with this reason for unavailability.
     Say(Unavailable),
     /// Never answers.
     Hang,
-    /// Its handler breaks.
+    /// The handler fails.
     Break,
 }
 
-/// A member that follows a script, and afterwards applies everything.
+/// A member that follows a script, and applies everything after its end.
 struct Member {
     mesh: Mesh,
     script: Arc<Mutex<VecDeque<Act>>>,
-    /// Names in the proposals that came, one list for each request.
+    /// Names in the received proposals, one list for each request.
     seen: Arc<Mutex<Vec<Vec<String>>>>,
 }
 
@@ -63,7 +63,7 @@ impl Site {
         Self { authority }
     }
 
-    /// A member that claims that `leader` leads, itself when `None`.
+    /// Creates a member that reports `leader` as the leader, or itself if `None`.
     fn member(&self, id: u64, leader: Option<SocketAddr>, script: Vec<Act>) -> Member {
         self.member_with(id, leader, script, MeshConfig::default())
     }
@@ -152,7 +152,7 @@ fn command(name: &str, key: Option<&str>) -> Envelope {
     }
 }
 
-/// So long that nothing is tried again because the machine stood still.
+/// Timeouts long enough that a slow machine causes no repeats.
 fn patient() -> ClientConfig {
     ClientConfig {
         deadline: Duration::from_secs(90),
@@ -162,7 +162,7 @@ fn patient() -> ClientConfig {
     }
 }
 
-/// Gives a try up soon.
+/// Short timeout for attempts.
 fn quick() -> ClientConfig {
     ClientConfig {
         attempt_timeout: Duration::from_secs(4),
@@ -222,7 +222,7 @@ async fn the_leader_is_followed_where_others_say_it_is() {
         })
     };
     let other = site.member(2, Some(addr), vec![hint(), hint()]);
-    // Only the other one is configured: the leader is known from hearsay alone.
+    // Only the other member is configured: the client learns the leader from that member alone.
     let client = site.client(&[&other], patient());
     for name in ["a", "b"] {
         let reply = client.propose(command(name, None)).await.unwrap();
@@ -248,7 +248,7 @@ async fn nobody_there_is_said_within_the_deadline() {
     assert!(matches!(error, ClientError::Unavailable { .. }), "{error}");
     let error = client.read(Query::Revision).await.unwrap_err();
     assert!(matches!(error, ClientError::Unavailable { .. }), "{error}");
-    // Who takes no notice of it waits ten seconds, twice.
+    // A client that ignores the answer waits ten seconds, twice.
     assert!(started.elapsed() < Duration::from_secs(10));
     let mesh = bind(&site.authority, Role::Control, "c2");
     let nobody = QuorumClient::with_config(mesh, Vec::new(), config);
@@ -256,7 +256,7 @@ async fn nobody_there_is_said_within_the_deadline() {
     assert!(matches!(error, ClientError::NoMembers), "{error}");
 }
 
-/// A try that has begun just before the deadline ends with it, however long tries may last.
+/// An attempt that begins just before the deadline ends with it, whatever the timeout of attempts.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_member_that_says_nothing_does_not_outlast_the_deadline() {
     let site = Site::new();
@@ -319,7 +319,7 @@ fn large(bytes: usize) -> Envelope {
     }
 }
 
-/// Proposes the large one while others wait, all at once. Returns what the large one met.
+/// Proposes the large command concurrently with others. Returns the result of the large one.
 async fn beside_others(client: &QuorumClient, large: Envelope) -> Result<(), ClientError> {
     let others = (0..40).map(|i| {
         let client = client.clone();
@@ -336,7 +336,7 @@ async fn beside_others(client: &QuorumClient, large: Envelope) -> Result<(), Cli
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_too_large_fails_alone() {
     let site = Site::new();
-    // More than any member takes; then more than this one does, though the client does not know.
+    // First more than any member accepts; then more than this member accepts, a limit that the client does not have.
     for (bytes, limit) in [(5 << 20, 4 << 20), (200_000, 100_000)] {
         let config = MeshConfig {
             max_request_bytes: limit,
@@ -364,8 +364,7 @@ fn event(revision: u64) -> Event {
     }
 }
 
-/// A member whose watch sends two revisions, one of them again after each new beginning, and
-/// breaks off.
+/// A member with a watch that sends two revisions, repeats one of them after each new start, and breaks off.
 fn watchable(site: &Site) -> (Mesh, Arc<Mutex<Vec<u64>>>) {
     let mesh = bind(&site.authority, Role::Quorum, "1");
     let addr = mesh.local_addr();

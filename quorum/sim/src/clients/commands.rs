@@ -1,4 +1,4 @@
-//! What clients ask for: now what fits what they read last, now what does not.
+//! Random commands of clients: some fit the state that the client read last, others do not.
 
 use super::{Client, NODES, PROJECTS, node, path};
 use lattice_mesh::{Clock as _, Role};
@@ -13,7 +13,7 @@ use lattice_quorum_types::{
 };
 
 impl Client {
-    /// The next command; `None` where what was drawn needs something that is not there.
+    /// Returns the next command; `None` if the drawn command needs an object that does not exist.
     pub(super) fn choose(&mut self) -> Option<Envelope> {
         let service = format!("service:control/{}", self.nth + 1);
         let lease = LeaseName::new("schedule.main").ok()?;
@@ -115,7 +115,7 @@ impl Client {
         let waiting: Vec<&Allocation> = self.hot.allocations.iter().filter(pending).collect();
         let allocation = *self.rng.pick(&waiting)?;
         let (id, wanted) = (allocation.id, allocation.spec.nodes as usize);
-        // Now and then a node that is not free: what was read is old anyway.
+        // Sometimes selects nodes that are not free. The client's view is stale in any case.
         let careless = self.rng.chance(100);
         let mut free: Vec<_> = self.hot.nodes.iter().collect();
         free.retain(|node| careless || node.is_assignable());
@@ -163,7 +163,7 @@ impl Client {
         })
     }
 
-    /// What runs gets more nodes, gives some back, or stands aside.
+    /// Grows, shrinks, suspends or resumes an allocation.
     fn resize(&mut self) -> Option<Command> {
         let allocation = self.live()?;
         let id = allocation.id;

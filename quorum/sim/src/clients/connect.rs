@@ -1,4 +1,4 @@
-//! A client's end of the network.
+//! Network endpoint of a client.
 
 use crate::world::{CLUSTER, World};
 use lattice_mesh::{Identity, Mesh, MeshConfig, Role};
@@ -8,7 +8,7 @@ use std::{net::SocketAddr, time::Duration};
 
 fn config(seed: u64) -> ClientConfig {
     ClientConfig {
-        // Some give up soon, and do not know what became of it.
+        // Some clients have short deadlines and so do not receive the outcome.
         deadline: Duration::from_millis(500 + seed % 5000),
         attempt_timeout: Duration::from_secs(3),
         seed: Some(seed),
@@ -16,7 +16,7 @@ fn config(seed: u64) -> ClientConfig {
     }
 }
 
-/// A client's endpoint.
+/// Creates a client's endpoint.
 pub fn mesh(world: &World, nth: u64) -> Result<Mesh, String> {
     let addr = SocketAddr::from(([10, 1, 0, nth as u8 + 1], 7101));
     let identity = Identity::new(CLUSTER, Role::Control, (nth + 1).to_string());
@@ -30,7 +30,7 @@ pub fn mesh(world: &World, nth: u64) -> Result<Mesh, String> {
     Mesh::bind(addr, World::of_client(nth), mesh).map_err(|e| e.to_string())
 }
 
-/// A client of whoever leads.
+/// Creates a quorum client, which follows the leader.
 pub fn quorum(world: &World, nth: u64) -> Result<QuorumClient, String> {
     let mesh = mesh(world, nth)?;
     let addrs = world.members.iter().map(|(_, addr)| *addr).collect();

@@ -1,6 +1,7 @@
-//! Clients that race at the limits, through the product's own client library. What is told to them
-//! is held against what was agreed on. `commands.rs` is what they ask for, `connect.rs` their end of
-//! the network, `watch.rs` who follows the events.
+//! Clients that compete at the limits, through the product's own client library. Their results are compared with the
+//! agreed history.
+//!
+//! `commands.rs` generates the commands, `connect.rs` creates the endpoints, and `watch.rs` follows the events.
 
 mod commands;
 mod connect;
@@ -26,7 +27,7 @@ use std::{
 };
 use tokio::time::sleep;
 
-/// Projects, parents first, with what they may hold.
+/// Projects, parents first, with their limits of nodes and allocations.
 const PROJECTS: [(&str, u64, u64); 6] = [
     ("t", 8, 5),
     ("t/a", 5, 3),
@@ -36,7 +37,7 @@ const PROJECTS: [(&str, u64, u64); 6] = [
     ("u", 4, 3),
 ];
 const NODES: usize = 10;
-/// Repeats of a command whose outcome is not known.
+/// Largest number of repeats of a command with an unknown outcome.
 const REPEATS: usize = 6;
 
 /// One client.
@@ -49,7 +50,7 @@ pub struct Client {
     keys: u64,
     epoch: u64,
     unknown: Vec<Envelope>,
-    /// Some that were acknowledged, to be repeated.
+    /// Some acknowledged commands, to be repeated.
     acknowledged: Vec<Envelope>,
     revoked: Vec<String>,
 }
@@ -63,7 +64,7 @@ fn node(nth: usize) -> Option<NodeId> {
 }
 
 impl Client {
-    /// A client of the world's cluster.
+    /// Creates a client of the world's cluster.
     pub fn new(world: &Arc<World>, nth: u64) -> Result<Self, String> {
         Ok(Self {
             quorum: quorum(world, nth)?,
@@ -96,7 +97,7 @@ impl Client {
         }
     }
 
-    /// Founds the tree and the nodes, however long that takes.
+    /// Creates the project tree and the nodes, with as many repeats as necessary.
     pub async fn found(&mut self) {
         let mut commands = Vec::new();
         for (text, nodes, allocations) in PROJECTS {
@@ -140,7 +141,7 @@ impl Client {
         while self.quorum.propose_all(found.clone()).await.is_err() && !self.world.is_broken() {}
     }
 
-    /// Reads the whole audit as anybody would, segments included, and compares.
+    /// Reads the whole audit through the public query, segments included, and compares it with the agreed history.
     pub async fn read_audit(&mut self) {
         let mut read = Vec::new();
         while !self.world.is_broken() {
@@ -159,13 +160,13 @@ impl Client {
         }
     }
 
-    /// Writes one thing, however long that takes.
+    /// Writes one value, with as many repeats as necessary.
     pub async fn write(&mut self) {
         self.set("the last", 8).await;
     }
 
-    /// Sets a limit under this key, however long that takes. `None` where it was refused, or something
-    /// is broken.
+    /// Sets a limit under this key, with as many repeats as necessary. `None` if it was refused, or if there is a
+    /// violation.
     pub async fn set(&mut self, key: &str, nodes: u64) -> Option<Applied> {
         let path = path("t")?;
         let patch = LimitPatch {
@@ -183,13 +184,13 @@ impl Client {
         None
     }
 
-    /// Works until it is calm.
+    /// Issues commands until the faults are over.
     pub async fn work(mut self) {
         while !self.world.is_calm.load(Relaxed) && !self.world.is_broken() {
             sleep(Duration::from_millis(self.rng.range(1, 60))).await;
             self.step().await;
         }
-        // Everything acknowledged must still be there.
+        // Every acknowledged command must still be in effect.
         for envelope in std::mem::take(&mut self.acknowledged) {
             let mut left = REPEATS;
             while self.propose(envelope.clone()).await.is_none() && left > 0 {
@@ -224,7 +225,7 @@ impl Client {
         }
     }
 
-    /// Several commands of one caller at once.
+    /// Proposes several commands in one call.
     async fn together(&mut self) {
         let count = self.rng.range(2, 12);
         let many: Vec<Envelope> = (0..count).filter_map(|_| self.choose()).collect();
@@ -253,7 +254,7 @@ impl Client {
         }
     }
 
-    /// Proposes; `None` when no answer came.
+    /// Proposes a command; `None` if no answer arrived.
     async fn propose(&mut self, envelope: Envelope) -> Option<Result<Applied, Refusal>> {
         let kind = kind(&envelope.command);
         let answer = self.quorum.propose(envelope.clone()).await;
@@ -298,7 +299,7 @@ impl Client {
     }
 }
 
-/// A command's name.
+/// Name of a command.
 fn kind(command: &Command) -> String {
     let text = format!("{command:?}");
     let end = text.find([' ', '{', '(']).unwrap_or(text.len());

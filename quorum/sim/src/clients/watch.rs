@@ -1,4 +1,4 @@
-//! Who follows the events.
+//! Watcher clients.
 
 use super::quorum;
 use crate::world::World;
@@ -6,7 +6,7 @@ use lattice_quorum_types::view::{Answer, Query, WatchItem};
 use std::{sync::Arc, time::Duration};
 use tokio::time::sleep;
 
-/// Follows the watch and holds what comes against what was agreed on, for as long as it is let.
+/// Follows the watch and compares its events with the agreed history, until the task is aborted or finds a violation.
 pub async fn watch(world: Arc<World>, nth: u64) -> Result<(), String> {
     let quorum = quorum(&world, nth)?;
     loop {

@@ -1,4 +1,5 @@
-//! The audit is one chain, nothing of which is dropped: what is told of it to watchers is what it holds.
+//! Audit invariant: one unbroken chain without dropped entries. Watchers receive exactly the entries that the state
+//! holds.
 
 use lattice_quorum_state::State;
 use lattice_quorum_types::{
@@ -7,7 +8,7 @@ use lattice_quorum_types::{
     event::EventKind,
 };
 
-/// Adds what a command has written down, and holds the state's own chain against it.
+/// Adds the audit entries of a command's events, and compares the state's own chain with them.
 pub fn audit(state: &State, events: &[Event], told: &mut Vec<AuditEntry>) -> Result<(), String> {
     for event in events {
         if let EventKind::Audit { entry } = &event.kind {

@@ -1,5 +1,5 @@
-//! Usage is never above a limit, unless the limit was lowered below it; and what the state counts is
-//! what its allocations hold.
+//! Limit invariants: usage never exceeds a limit, unless the limit was lowered below the usage. The counted usage
+//! equals what the allocations hold.
 
 use lattice_quorum_state::State;
 use lattice_quorum_types::{
@@ -9,15 +9,15 @@ use lattice_quorum_types::{
 };
 use std::collections::BTreeMap;
 
-/// Nodes and allocations held in each project, those below it included.
+/// Nodes and allocations held in each project, including the projects below it.
 pub type Usage = BTreeMap<ProjectPath, (u64, u64)>;
 
-/// Usage recounted from who holds what, and held against the state's own sums.
+/// Recounts the usage from the holders of nodes, and compares it with the state's own sums.
 pub fn usage(state: &State) -> Result<Usage, String> {
     let mut own: Usage = BTreeMap::new();
     for allocation in state.live_allocations().filter(|a| a.state.holds()) {
         let counted = own.entry(allocation.spec.project.clone()).or_default();
-        // What was given back before the others is held no more.
+        // Ranks that were released before the others hold no node.
         let has_left = |rank: &&Rank| matches!(rank.phase, RankPhase::Left { .. });
         let left = allocation.ranks.iter().filter(has_left).count();
         counted.0 += (allocation.ranks.len() - left) as u64;
@@ -45,12 +45,12 @@ pub fn usage(state: &State) -> Result<Usage, String> {
     Ok(total)
 }
 
-/// Usage after the command before.
+/// Usage after the previous command.
 #[derive(Default)]
 pub struct Limits(Usage);
 
 impl Limits {
-    /// Usage above a limit is there only because the limit was lowered: it never grows there.
+    /// Checks that usage above a limit does not grow: it is above the limit only because the limit was lowered.
     pub fn check(&mut self, state: &State, usage: Usage) -> Result<(), String> {
         for project in state.projects() {
             let is = usage.get(&project.path).copied().unwrap_or_default();

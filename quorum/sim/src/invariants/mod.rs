@@ -1,5 +1,5 @@
-//! What must hold of the state after every command, recomputed from its records. What must hold
-//! between members, and between them and their clients, is in `truth.rs`.
+//! Invariants of the state after every command, recomputed from its records. `truth.rs` holds the invariants between
+//! members, and between members and clients.
 
 mod audit;
 mod limits;

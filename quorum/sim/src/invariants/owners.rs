@@ -1,9 +1,9 @@
-//! A node has one owner at most, and the node and its owner agree on it.
+//! Ownership invariant: a node has at most one holder, and node and holder records agree.
 
 use lattice_quorum_state::State;
 use std::collections::BTreeMap;
 
-/// Checks every node and every allocation that holds.
+/// Checks every node and every allocation that holds nodes.
 pub fn owners(state: &State) -> Result<(), String> {
     let mut holders = BTreeMap::new();
     for allocation in state.live_allocations().filter(|a| a.state.holds()) {

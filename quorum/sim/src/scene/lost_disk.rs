@@ -1,22 +1,22 @@
-//! A member that lost its disk beside a leader that was cut off. See `floor.rs` of the quorum.
+//! Scenes: a member that lost its disk meets a leader that was cut off. See `floor.rs` of the quorum.
 
 use super::stage::{BEYOND_THE_LOG, Place, Stage};
 use crate::member::Order;
 use lattice_quorum_types::Revision;
 use std::ops::RangeInclusive;
 
-/// So many entries behind a leader's snapshot: some, and not yet so many that it makes the next one.
+/// Number of log entries after a leader's snapshot: at least some, but too few for the next snapshot.
 const BEHIND_THE_SNAPSHOT: RangeInclusive<u64> = 3..=15;
 
-/// A leader that is cut off while the other two go on.
+/// A leader that is cut off while the other two members continue.
 struct CutOff {
     old: Place,
-    /// Who leads since, and the one that follows it.
+    /// The new leader, and the member that follows it.
     leads: Place,
     follows: Place,
-    /// What the old one does not know.
+    /// Last acknowledged revision, which the old leader lacks.
     acknowledged: Revision,
-    /// Up to where the other two are.
+    /// Log index that the other two members have applied.
     upto: u64,
 }
 
@@ -42,7 +42,7 @@ async fn cut_off(stage: &mut Stage, writes: u64) -> Result<CutOff, String> {
     })
 }
 
-/// Takes a member's disk while nobody hears anybody, and waits until it is there again.
+/// Wipes a member's disk while all links between members are cut, and waits until the member is up again.
 async fn lose_disk(stage: &Stage, place: Place) -> Result<(), String> {
     stage.hear(&[]);
     stage.members[place].order(Order::LoseDisk);
@@ -54,7 +54,7 @@ async fn lose_disk(stage: &Stage, place: Place) -> Result<(), String> {
         .await
 }
 
-/// What was acknowledged is found done, at its place, by whoever serves in the end.
+/// Checks that the acknowledged write is still in effect, at the same revision, for the final leader.
 async fn nothing_is_lost(stage: &mut Stage, writes: u64, at: Revision) -> Result<(), String> {
     stage.mend();
     let again = stage.write(writes).await?.revision;
@@ -66,22 +66,22 @@ async fn nothing_is_lost(stage: &mut Stage, writes: u64, at: Revision) -> Result
     ))
 }
 
-/// [`super::Scene::OldLeaderBesideBlank`]
+/// Plays [`super::Scene::OldLeaderBesideBlank`].
 pub async fn old_leader(stage: &mut Stage, of_leader: bool) -> Result<(), String> {
     let now = cut_off(stage, 1).await?;
     let lost = if of_leader { now.leads } else { now.follows };
     lose_disk(stage, lost).await?;
     stage.hear(&[(now.old, lost)]);
     stage.ask(&[now.old, lost], now.acknowledged).await;
-    // It is as blank after a restart.
+    // The member is equally blank after a restart.
     stage.members[lost].order(Order::Kill);
     stage.ask(&[now.old, lost], now.acknowledged).await;
     nothing_is_lost(stage, 1, now.acknowledged).await
 }
 
-/// [`super::Scene::BlankHalfWay`]
+/// Plays [`super::Scene::BlankHalfWay`].
 pub async fn half_way(stage: &mut Stage, cut_at: Option<u64>) -> Result<(), String> {
-    // It is sent a snapshot, and what was acknowledged comes behind that.
+    // The member receives a snapshot, and the acknowledged write is after that snapshot.
     let mut last = BEYOND_THE_LOG;
     let mut now = cut_off(stage, last).await?;
     while !BEHIND_THE_SNAPSHOT.contains(&(now.upto - stage.snapshot(now.leads).await?)) {
@@ -93,7 +93,7 @@ pub async fn half_way(stage: &mut Stage, cut_at: Option<u64>) -> Result<(), Stri
     if let Some(nth) = cut_at {
         stage.members[now.follows].order(Order::CutPowerAt(nth));
     }
-    // The old leader tells it its term, and it follows the new one.
+    // The old leader sends the member its term, and the member follows the new leader.
     stage.hear(&[(now.old, now.follows), (now.leads, now.follows)]);
     let is_cut = stage
         .until("it is brought up to date, or ends", |standings| {

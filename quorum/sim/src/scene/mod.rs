@@ -1,5 +1,5 @@
-//! Orders of events that a rule of the product exists for, told step by step instead of drawn: chance
-//! meets them once in thousands of seeds. Three members and a client; everything else is as in any run.
+//! Scenes: scripted sequences of events that certain rules of the product protect against. Random runs meet them only
+//! once in thousands of seeds. A scene has three members and one client; everything else is as in any run.
 
 mod lost_disk;
 mod snapshot;
@@ -12,31 +12,31 @@ use crate::{
 use stage::Stage;
 use std::sync::Arc;
 
-/// One of them.
+/// A scene.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scene {
-    /// A leader is cut off, the others elect one and go on; one of these two loses its disk, and comes
-    /// back, twice, to the old leader alone.
+    /// A leader is cut off. The other two members elect a leader and continue. One of these two loses its disk, and
+    /// twice returns to the old leader alone.
     OldLeaderBesideBlank {
-        /// Whether the disk is that of the new leader.
+        /// Whether the new leader loses its disk.
         leads: bool,
     },
-    /// As before, but the member that lost its disk was being brought up to date when it ended.
+    /// As before, but the member that lost its disk ends while it is being brought up to date.
     BlankHalfWay {
-        /// Its power goes at this operation of its disk, from where on it is brought up to date.
-        /// `None`: it is killed as soon as it has a part of what it lacks.
+        /// Disk operation at which the power of the member is cut, counted from the start of the update. `None`: the
+        /// member is killed as soon as it has a part of the missing state.
         cut_at: Option<u64>,
     },
-    /// The power of a member that is sent a snapshot goes at this operation of its disk.
+    /// The power of a member is cut at a certain disk operation while it receives a snapshot.
     SnapshotCutShort {
-        /// From where on it hears its leader.
+        /// Disk operation, counted from the moment at which the member can reach its leader.
         cut_at: u64,
     },
 }
 
 impl Scene {
-    /// Plays it and lets the cluster heal. The seed is that of pauses and election windows;
-    /// [`Report::counts`] says how far it came.
+    /// Plays the scene and lets the cluster heal. The seed determines pauses and election timeouts. [`Report::counts`]
+    /// shows how far the scene came.
     pub fn play(self, seed: u64, verbose: bool) -> Report {
         let make = || World::of_three(seed, verbose);
         on_this_thread(make, async |world| self.play_in(world).await)

@@ -1,9 +1,9 @@
-//! A member whose power goes while it is sent a snapshot. See `Replica::keep` of the quorum.
+//! Scene: a power cut of a member while it receives a snapshot. See `Replica::keep` of the quorum.
 
 use super::stage::{BEYOND_THE_LOG, Stage};
 use crate::member::Order;
 
-/// [`super::Scene::SnapshotCutShort`]
+/// Plays [`super::Scene::SnapshotCutShort`].
 pub async fn cut_short(stage: &mut Stage, cut_at: u64) -> Result<(), String> {
     let all = [0, 1, 2];
     stage.level(&all).await?;

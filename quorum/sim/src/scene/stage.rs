@@ -1,4 +1,4 @@
-//! Three members, who of them hears whom, and a client.
+//! Stage of a scene: three members, the links between them, and a client.
 
 use crate::{
     clients::{self, Client},
@@ -19,22 +19,22 @@ use std::{
 };
 use tokio::time::{sleep, timeout};
 
-/// Longest that what a scene waits for may take, simulated.
+/// Largest simulated time for a condition that a scene waits for.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How long an old leader is asked: one that is alone speaks every two seconds, and tries to be
-/// elected several times a second.
+/// Time for which an old leader is queried. A member alone sends a message every two seconds, and starts an election
+/// several times a second.
 const ASKED_FOR: Duration = Duration::from_secs(10);
-/// How long a question to one member may take.
+/// Timeout of a query to one member.
 const ANSWERS_WITHIN: Duration = Duration::from_millis(500);
-/// Its clients, by number: who writes, who asks one member only. The first is who looks at the end.
+/// Clients by number: the writer, and the client that queries single members. Client 0 checks the healing at the end.
 const WRITER: u64 = 1;
 const ASKER: u64 = 2;
 
-/// More than a log keeps before its beginning is purged, in writes: who has nothing is sent a snapshot
-/// then. openraft purges 64 entries at a time.
+/// Number of writes that exceed the retained log, so that an empty member receives a snapshot. openraft purges 64
+/// entries at a time.
 pub const BEYOND_THE_LOG: u64 = 105;
 
-/// The places of the three.
+/// Position of one of the three members.
 pub type Place = usize;
 
 /// A founded cluster.
@@ -45,7 +45,7 @@ pub struct Stage {
     asker: Mesh,
 }
 
-/// Founds a cluster, plays, and lets it heal.
+/// Founds a cluster, plays the script, and lets the cluster heal.
 pub async fn play(
     world: &Arc<World>,
     script: impl AsyncFnOnce(&mut Stage) -> Result<(), String>,
@@ -85,7 +85,7 @@ impl Stage {
         self.world.members[place].1
     }
 
-    /// These pairs hear each other from now on, and no others. Clients hear everybody.
+    /// Restricts the links between members to these pairs. Clients reach all members.
     pub fn hear(&self, pairs: &[(Place, Place)]) {
         self.world
             .trace(|| format!("who hear each other: {pairs:?}"));
@@ -100,18 +100,18 @@ impl Stage {
         }
     }
 
-    /// All hear each other.
+    /// Restores all links.
     pub fn mend(&self) {
         self.world.trace(|| "all hear each other".to_owned());
         self.world.network.mend();
     }
 
-    /// Whether the power of this one went at the operation of its disk that it was to go at.
+    /// Checks whether the scheduled power cut of this member has happened.
     pub fn power_went(&self, place: Place) -> bool {
         self.world.disks[place].cuts() > 0
     }
 
-    /// How each stands; `None` for one that is down, or does not say so at once.
+    /// Standings of all members; `None` for a member that is down or does not answer at once.
     async fn look(&self) -> Vec<Option<Standing>> {
         let mut standings = Vec::new();
         for member in &self.members {
@@ -121,10 +121,10 @@ impl Stage {
         standings
     }
 
-    /// Waits for what somebody makes of how they stand.
+    /// Waits until `is` returns a value for the members' standings.
     ///
     /// # Errors
-    /// When it does not come about, with how they stand then.
+    /// The standings, if the condition is not met in time.
     pub async fn until<T>(
         &self,
         what: &str,
@@ -146,7 +146,7 @@ impl Stage {
         }
     }
 
-    /// Waits until one of these leads in a term behind `after`, as all of them say.
+    /// Waits until one of these members leads in a term after `after`, according to all of them.
     pub async fn leader(&self, among: &[Place], after: u64) -> Result<(Place, u64), String> {
         let members = &self.world.members;
         self.until("one of them leads", |standings| {
@@ -164,7 +164,7 @@ impl Stage {
         .await
     }
 
-    /// Up to where the newest snapshot of this one is.
+    /// Index of the last log entry in the newest snapshot of this member.
     pub async fn snapshot(&self, place: Place) -> Result<u64, String> {
         self.until("a member says where its snapshot is", |standings| {
             Some(standings.get(place)?.as_ref()?.snapshot)
@@ -172,7 +172,7 @@ impl Stage {
         .await
     }
 
-    /// Waits until these have applied the same, and gives how much.
+    /// Waits until these members have applied the same log entries, and returns the index of the last one.
     pub async fn level(&self, among: &[Place]) -> Result<u64, String> {
         self.until("they have applied the same", |standings| {
             let of = |place: &Place| Some(standings.get(*place)?.as_ref()?.applied);
@@ -195,7 +195,7 @@ impl Stage {
         Ok(applied)
     }
 
-    /// Asks these members, and no other, for what everybody must see by now.
+    /// Reads from these members only. Every answer must contain the acknowledged revision.
     pub async fn ask(&self, whom: &[Place], acknowledged: Revision) {
         let until = self.world.passed() + ASKED_FOR;
         while self.world.passed() < until && !self.world.is_broken() {

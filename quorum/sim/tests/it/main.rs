@@ -1,4 +1,4 @@
-//! Integration tests of the simulation: seeds, scenes, and bugs that must be found.
+//! Integration tests of the simulation: seeds, scenes, and planted bugs that must be found.
 
 #[cfg(debug_assertions)]
 mod planted;

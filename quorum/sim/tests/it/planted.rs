@@ -1,12 +1,11 @@
-//! A bug for each thing that must hold: the simulation finds it within some seeds, and says what is
-//! wrong.
+//! One planted bug for each invariant: the simulation finds it within some seeds, and names the violation.
 
 use lattice_quorum_sim::{Bug, Plan, Scene, plant, run};
 
-/// Seeds within which each must be found.
+/// Number of seeds within which each bug must be found.
 const SEEDS: u64 = 200;
 
-/// Runs seeds until something is wrong, and checks that it is what the bug does.
+/// Runs seeds until there is a violation, and checks that it is the expected one.
 fn found(what: &str, plan: impl Fn(u64) -> Plan, says: &[&str]) {
     for seed in 0..SEEDS {
         let report = run(&plan(seed));
@@ -83,7 +82,7 @@ fn a_read_that_is_stale() {
     planted(Bug::ReadsUnchecked, &["not linearizable", "a read showed"]);
 }
 
-/// Plays scenes with a bug until something is wrong, and checks that it is what the bug does.
+/// Plays scenes with a bug until there is a violation, and checks that it is the expected one.
 fn shown(bug: Bug, scenes: impl IntoIterator<Item = Scene> + Clone, says: &[&str]) {
     let played = (0..2).flat_map(|seed| scenes.clone().into_iter().map(move |scene| (seed, scene)));
     for (seed, scene) in played {
@@ -112,7 +111,7 @@ fn a_member_that_lost_its_disk_and_follows_an_old_leader() {
 fn a_member_that_forgets_that_it_lost_its_disk() {
     let cuts = std::iter::once(None).chain((1..60).map(Some));
     let scenes = cuts.map(|cut_at| Scene::BlankHalfWay { cut_at });
-    // It elects somebody who lacks what was acknowledged.
+    // The member votes for a candidate that lacks acknowledged writes.
     let says = ["was made twice", "another command", "answered a read with"];
     shown(Bug::BlankForgotten, scenes, &says);
 }
@@ -123,7 +122,7 @@ fn a_snapshot_that_is_on_the_disk_too_late() {
     shown(Bug::SnapshotNotKept, scenes, &["does not start"]);
 }
 
-/// What is acknowledged before it is on the disk is lost with the power.
+/// A write that is acknowledged before it is on the disk is lost at a power cut.
 #[test]
 fn a_disk_that_does_not_sync() {
     let plan = |seed| Plan {

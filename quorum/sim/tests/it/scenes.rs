@@ -1,4 +1,4 @@
-//! Orders of events that chance seldom meets. `planted.rs` shows that each finds what it is for.
+//! Sequences of events that random runs seldom meet. `planted.rs` shows that each finds its bug.
 
 use lattice_quorum_sim::{Report, Scene};
 
@@ -14,9 +14,9 @@ fn plays(scene: Scene, seed: u64) -> Report {
     report
 }
 
-/// Until the power no longer goes in the middle of it.
+/// Plays the scene with a power cut at each disk operation, until the cut no longer falls within it.
 fn at_each_operation(scene: impl Fn(u64) -> Scene) {
-    // What two parts of a member do at the same time ends in one order or the other.
+    // Concurrent tasks of a member may end in either order, depending on the seed.
     for seed in 0..2 {
         let mut met = 0;
         let whole = loop {

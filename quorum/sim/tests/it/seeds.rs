@@ -1,5 +1,5 @@
-//! Hundreds of seeds: three or five members, clients that race at the limits, faults. None may break
-//! what must hold. `LATTICE_SIM_SEEDS` runs more of them, `LATTICE_SIM_FIRST` others.
+//! Hundreds of seeds with three or five members, competing clients and faults. No seed may violate an invariant.
+//! `LATTICE_SIM_SEEDS` sets the number of seeds, `LATTICE_SIM_FIRST` the first one.
 
 use lattice_quorum_sim::{Plan, run, run_many};
 
@@ -34,7 +34,7 @@ fn no_seed_breaks_what_must_hold() {
     }
     let seeds: Vec<u64> = sum.failed.iter().map(|report| report.seed).collect();
     assert!(seeds.is_empty(), "just sim SEED shows each of {seeds:?}");
-    // What never happens proves nothing.
+    // A fault that never occurs proves nothing.
     for what in [
         "fault power cut at a write",
         "fault sync failed",

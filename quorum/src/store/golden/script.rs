@@ -39,7 +39,7 @@ pub(super) const BOUNDS: Bounds = Bounds {
     bytes: 1 << 20,
 };
 
-/// Some settings of every group, of every type.
+/// Settings from every group, of every type.
 fn night_settings() -> SchedulerPatch {
     SchedulerPatch {
         kind: Setting::Set(WorkloadKind::MlTraining),
@@ -355,7 +355,7 @@ impl Script {
         });
     }
 
-    /// Ended work, enough for sealed segments of each table.
+    /// Ended allocations, enough for sealed segments of each table.
     fn end_work(&mut self) {
         for code in [0, 1, 0, 0, 2, 0, 0, 0, 1] {
             let id = self.submit(spec(2));
@@ -398,7 +398,7 @@ impl Script {
         });
     }
 
-    /// Work in each state that outlives a restart.
+    /// Allocations in each state that survives a restart.
     fn leave_work(&mut self) {
         let running = self.submit(spec(2));
         self.start(running, &[0, 1]);

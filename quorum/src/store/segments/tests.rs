@@ -1,4 +1,4 @@
-//! Crashes between sealing and snapshot, and files that are not what they were.
+//! Crashes between sealing and snapshot, and damaged files.
 #![expect(clippy::unwrap_used, reason = "tests")]
 use super::*;
 use crate::{
@@ -23,7 +23,7 @@ use openraft::{
 use redb::{Database, DatabaseError};
 use tempfile::TempDir;
 
-/// Segments of four rows, on these files.
+/// Ground with segments of four rows, on these files.
 fn ground(files: Arc<dyn Files>) -> Ground {
     let (rows, bytes) = (4, 1 << 20);
     Ground {
@@ -65,7 +65,7 @@ fn entry(index: u64, commands: Vec<Command>) -> Entry {
     }
 }
 
-/// A project, and then allocations that end before they begin, one an entry.
+/// A project, followed by allocations that end before they start, one per entry.
 fn log(ended: u64) -> Vec<Entry> {
     let path = ProjectPath::new("t").unwrap();
     let limits = Limits {
@@ -110,7 +110,7 @@ async fn apply(replica: &mut Replica, log: Vec<Entry>) {
     }
 }
 
-/// What `ended` allocations, all of them cancelled, must look like.
+/// Checks the records of `ended` allocations, all of them cancelled.
 async fn check(replica: &Replica, ended: u64) {
     for id in (1..=ended).map(AllocationId) {
         match replica.answer(&Query::Allocation { id }).await.unwrap() {
@@ -128,7 +128,7 @@ fn files(folder: &TempDir) -> Vec<PathBuf> {
     files
 }
 
-/// A directory with a snapshot of twenty ended allocations, and who made it.
+/// Creates a directory with a snapshot of twenty ended allocations. Returns it with the state digest.
 async fn with_snapshot() -> (TempDir, [u8; 32]) {
     let folder = tempfile::tempdir().unwrap();
     let data = open(&folder).unwrap();
@@ -157,7 +157,7 @@ async fn a_snapshot_brings_everything_that_it_names_to_disk() {
     close(&data).await;
 }
 
-/// Sealed, written or not, and then killed: the log makes the same segments again.
+/// Segments are sealed, written or not, and the member is killed: the log seals the same segments again.
 #[tokio::test]
 async fn what_was_sealed_behind_the_snapshot_comes_again_with_the_log() {
     for written in [false, true] {
@@ -205,7 +205,7 @@ async fn where_nobody_else_has_it_a_missing_segment_is_named_and_nothing_is_chan
         assert!(text.contains(victim.to_str().unwrap()), "{text}");
         assert!(text.contains("a copy of this directory"), "{text}");
         assert_eq!(files(&folder), before);
-        // As it says.
+        // Restored as the error text advises.
         std::fs::write(&victim, &whole).unwrap();
         let data = open(&folder).unwrap();
         check(&Replica::open(data.snapshots.clone()), 20).await;
@@ -213,7 +213,7 @@ async fn where_nobody_else_has_it_a_missing_segment_is_named_and_nothing_is_chan
     }
 }
 
-/// One of three: the others have it.
+/// One of three members: the others have the segment.
 #[tokio::test]
 async fn a_missing_segment_that_others_have_keeps_nobody_from_starting_and_gives_no_answer() {
     let folder = tempfile::tempdir().unwrap();
@@ -240,7 +240,7 @@ async fn a_missing_segment_that_others_have_keeps_nobody_from_starting_and_gives
     let replica = Replica::open(data.snapshots.clone());
     let missing = replica.segments().missing();
     assert_eq!(replica.segments().counts().missing, 1);
-    // Nobody is told to restore a cluster of which another member has it.
+    // The error must not advise a restore of the cluster: another member has the segment.
     let state = replica.copy();
     let named = |segment: &&Segment| segment.id == missing[0];
     let segment = state.segments().find(named).unwrap();
@@ -251,7 +251,7 @@ async fn a_missing_segment_that_others_have_keeps_nobody_from_starting_and_gives
     let fault = replica.answer(&asked).await.unwrap_err();
     assert!(matches!(fault, Unreadable::Segment(_)), "{fault}");
     assert!(fault.to_string().contains("it is missing here"), "{fault}");
-    // What is elsewhere is answered.
+    // Records outside the missing segment are answered.
     let last = Query::Allocation {
         id: AllocationId(20),
     };
@@ -289,7 +289,7 @@ async fn a_segment_with_a_flipped_bit_gives_no_answer_until_it_is_replaced() {
     close(&data).await;
 }
 
-/// Files that refuse segments.
+/// Files that fail to write segments.
 #[derive(Debug)]
 struct NoSegments;
 
@@ -328,7 +328,7 @@ async fn there_is_no_snapshot_without_its_segments() {
     apply(&mut replica, log(20)).await;
     assert!(replica.build_snapshot().await.is_err());
     assert!(data.snapshots.load().unwrap().is_none());
-    // They are still read from memory.
+    // The segments are still read from memory.
     check(&replica, 20).await;
     close(&data).await;
 }
