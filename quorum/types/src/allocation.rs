@@ -1,4 +1,4 @@
-//! Allocations: their life cycle and their record.
+//! Allocations: life cycle and record.
 
 use crate::{
     AllocationId, NodeId, Revision, UnixMillis,
@@ -10,18 +10,19 @@ use crate::{
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// `Blocked → Pending ⇄ Held; Pending → Starting → Running ⇄ Checkpointing; holding states →
-/// Stopping → Suspended | Completed | Failed | Cancelled; Suspended → Pending`.
+/// Life cycle: `Blocked → Pending ⇄ Held; Pending → Starting → Running ⇄ Checkpointing; holding states → Stopping →
+/// Pending | Suspended | Completed | Failed | Cancelled; Suspended → Pending`. An allocation that holds no nodes can
+/// also end directly, as `Cancelled`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AllocationState {
-    /// Waits for another allocation (a dependency).
+    /// Waits for other allocations: a dependency or a mutex.
     Blocked,
-    /// Waits for nodes; holds nothing.
+    /// Waits for nodes; holds none.
     Pending,
-    /// Put on hold by a person; holds nothing.
+    /// Held by its user or an operator; holds no nodes.
     Held,
-    /// Has nodes; processes are being started.
+    /// Holds nodes; its processes are being started.
     Starting,
     /// Its processes run.
     Running,
@@ -29,13 +30,15 @@ pub enum AllocationState {
     Checkpointing,
     /// Still holds its nodes while its processes are ended and confirmed gone.
     Stopping,
-    /// Checkpointed and off its nodes.
+    /// Holds no nodes until it is resumed. On resumption it continues from its last complete checkpoint, if there is
+    /// one.
     Suspended,
-    /// Every rank exited 0.
+    /// Every rank exited with code 0.
     Completed,
-    /// A rank failed, the walltime ran out, or a node was lost.
+    /// A rank failed, the walltime ran out, a node was lost, or the allocation was stopped for another reason and is
+    /// not queued again.
     Failed,
-    /// Ended by a person.
+    /// Cancelled on request, or ended while it waited: its deadline or a dependency could not be met any more.
     Cancelled,
 }
 
@@ -54,12 +57,12 @@ impl AllocationState {
         AllocationState::Failed,
         AllocationState::Cancelled,
     ];
-    /// Holds nodes and counts against limits.
+    /// Checks whether the allocation holds nodes and counts against limits.
     pub fn holds(self) -> bool {
         use AllocationState::*;
         matches!(self, Starting | Running | Checkpointing | Stopping)
     }
-    /// Will never change again.
+    /// Checks whether the state is final.
     pub fn is_terminal(self) -> bool {
         use AllocationState::*;
         matches!(self, Completed | Failed | Cancelled)
@@ -102,44 +105,44 @@ impl std::str::FromStr for AllocationState {
     }
 }
 
-/// How one rank ended. Written durably by its supervisor before anybody is told.
+/// How a rank ended. The rank's supervisor writes it to disk before it reports it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RankExit {
     /// The process exited with this code.
     Exited {
-        /// 0-255.
+        /// Exit code, 0-255.
         code: i32,
     },
-    /// A signal ended it.
+    /// The process was ended by a signal.
     Signaled {
         /// Signal number.
         signal: i32,
     },
-    /// It was ended because its walltime ran out.
+    /// The rank was ended because its walltime ran out.
     Walltime,
-    /// It was ended because somebody asked (cancel, or another rank failed).
+    /// The rank was ended on request: its allocation was stopped, or another rank failed.
     Stopped,
-    /// It could not be started.
+    /// The process could not be started.
     SpawnFailed {
-        /// Why, in words.
+        /// Description of the error.
         reason: String,
     },
-    /// The node lost its record of it (crash, power loss); processes are known to be gone.
+    /// The node lost its record of the rank (crash, power loss). The rank's processes are confirmed gone.
     Lost {
-        /// How that is known.
+        /// Evidence that the processes are gone.
         evidence: String,
     },
-    /// Lost without ever having been started: no process of it was ever there. Only who sends
-    /// launches can know that, and says it under its lease; agents never do.
+    /// The rank was lost before it started: no process of it ever existed. Only the dispatcher, which sends the
+    /// launches, reports this, under its lease; agents never do.
     NeverStarted {
-        /// How that is known.
+        /// Evidence that the rank never started.
         evidence: String,
     },
 }
 
 impl RankExit {
-    /// Exit code 0.
+    /// Checks for exit code 0.
     pub fn is_success(&self) -> bool {
         matches!(self, RankExit::Exited { code: 0 })
     }
@@ -159,57 +162,57 @@ impl fmt::Display for RankExit {
     }
 }
 
-/// Where one rank of the current attempt stands.
+/// Phase of one rank of the current attempt.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RankPhase {
     /// Assigned; not known to run.
     Assigned,
-    /// Its process runs.
+    /// The rank's process runs.
     Running {
-        /// Since when, by the node's clock.
+        /// Start time, by the node's clock.
         at: UnixMillis,
     },
-    /// Its processes are gone.
+    /// The rank's processes are gone.
     Ended {
-        /// When, by the node's clock.
+        /// End time, by the node's clock.
         at: UnixMillis,
-        /// How.
+        /// How the rank ended.
         exit: RankExit,
     },
-    /// The allocation shrinks by this rank: its processes are being ended. How they end says nothing
-    /// of the work, and the node goes back with the word that they are gone.
+    /// The allocation shrinks by this rank, and the rank's processes are being ended. Their exit status does not affect
+    /// the allocation. The node is released when the processes are confirmed gone.
     Leaving {
-        /// Since when its process is known to run, by the node's clock.
+        /// Start time of the process, by the node's clock; `None` if it is not known to have started.
         running: Option<UnixMillis>,
     },
-    /// Its processes are gone and its node went back before the others'. The rank stays in the list,
-    /// so that the others keep their numbers.
+    /// The rank's processes are gone, and its node was released before the other nodes. The rank stays in the list so
+    /// that the other ranks keep their numbers.
     Left {
-        /// When it ended, by the node's clock.
+        /// End time, by the node's clock.
         at: UnixMillis,
-        /// How.
+        /// How the rank ended.
         exit: RankExit,
     },
 }
 
 impl RankPhase {
-    /// Whether every process of it is gone.
+    /// Checks whether every process of the rank is gone.
     pub fn is_over(&self) -> bool {
         matches!(self, RankPhase::Ended { .. } | RankPhase::Left { .. })
     }
-    /// Whether nobody has asked for its node back.
+    /// Checks whether the rank keeps its node: a shrink has not selected it.
     pub fn stays(&self) -> bool {
         !matches!(self, RankPhase::Leaving { .. } | RankPhase::Left { .. })
     }
-    /// Since when it runs, by the node's clock; `None` where it is not known to.
+    /// Start time, by the node's clock; `None` if the rank is not known to run.
     pub fn running_since(&self) -> Option<UnixMillis> {
         match self {
             RankPhase::Running { at } | RankPhase::Leaving { running: Some(at) } => Some(*at),
             _ => None,
         }
     }
-    /// How it ended, once it has.
+    /// How the rank ended; `None` if it has not ended.
     pub fn exit(&self) -> Option<&RankExit> {
         match self {
             RankPhase::Ended { exit, .. } | RankPhase::Left { exit, .. } => Some(exit),
@@ -218,79 +221,80 @@ impl RankPhase {
     }
 }
 
-/// One rank: its node and where it stands. The position in the list is the rank.
+/// One rank: its node and its phase. The position in the list is the rank number.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rank {
-    /// Its node.
+    /// Node of the rank.
     pub node: NodeId,
-    /// The boot of that node it was assigned under: under another one nothing of it is left.
+    /// Boot id of the node at assignment. Under another boot id no process of the rank is left.
     pub boot: Option<String>,
-    /// Where it stands.
+    /// Phase of the rank.
     pub phase: RankPhase,
 }
 
-/// Why an allocation is being, or was, stopped.
+/// Cause for which an allocation is being, or was, stopped.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StopCause {
-    /// A person cancelled it.
+    /// A principal cancelled the allocation.
     Cancelled {
-        /// Who.
+        /// Principal that cancelled the allocation.
         by: String,
     },
-    /// A rank did not exit 0.
+    /// A rank did not exit with code 0.
     RankFailed {
-        /// Which.
+        /// Rank number.
         rank: u32,
-        /// How.
+        /// How the rank ended.
         exit: RankExit,
     },
     /// The walltime ran out.
     Walltime,
     /// A node was lost.
     NodeLost {
-        /// Which.
+        /// Lost node.
         node: NodeId,
     },
-    /// Suspended, and what it did since its last checkpoint is lost.
+    /// The allocation was suspended without a checkpoint. Its progress since the last checkpoint is lost.
     Suspended,
-    /// A node cannot run anything at present, and nothing of this work ran there. The allocation
-    /// waits again, whatever it says of requeueing.
+    /// A node cannot run any process at present, and no process of the allocation ran there. The allocation is queued
+    /// again, independent of its requeue policy.
     NodeFault {
-        /// Which.
+        /// Faulty node.
         node: NodeId,
-        /// Why, in words.
+        /// Description of the fault.
         reason: String,
     },
-    /// It made room.
+    /// The allocation left its nodes because of a preemption, a reclaim or a request.
     Moved {
-        /// For whom.
+        /// Reason for the move.
         reason: MoveReason,
-        /// The checkpoint it goes on from; `None`: there is none, and it begins anew where it is
+        /// Checkpoint that the allocation resumes from. `None`: there is none, and the allocation starts over if it is
         /// queued again at all.
         checkpoint: Option<u32>,
-        /// Whether the attempt ran. One that did not has lost nothing, and waits again in any case.
+        /// Whether the attempt ran. An attempt that did not run has lost no progress, and the allocation is queued
+        /// again in any case.
         has_run: bool,
     },
-    /// What it comes after did not end as it must have.
+    /// A dependency ended in a way that does not meet its condition.
     Unsatisfiable {
-        /// Which one.
+        /// Allocation that this one depended on.
         on: AllocationId,
-        /// How that must have ended.
+        /// Condition of the dependency.
         condition: Condition,
-        /// How it did.
+        /// State in which the other allocation ended.
         ended: AllocationState,
     },
-    /// Its deadline has passed, or it could not end before it any more.
+    /// The deadline has passed, or the allocation could not end before it.
     Deadline,
-    /// Somebody put it back to the queue.
+    /// A principal requeued the allocation.
     Requeued {
-        /// Who.
+        /// Principal that requeued the allocation.
         by: String,
     },
-    /// The graph that it is a member of was cancelled.
+    /// The DAG that the allocation is a member of was cancelled.
     DagCancelled {
-        /// By whom.
+        /// Principal that cancelled the DAG.
         by: String,
     },
 }
@@ -331,42 +335,42 @@ impl fmt::Display for StopCause {
     }
 }
 
-/// An allocation's whole record.
+/// The whole record of an allocation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Allocation {
-    /// Its number.
+    /// Number of the allocation.
     pub id: AllocationId,
-    /// Who submitted it: the token's principal.
+    /// User that submitted the allocation: the principal of the token.
     pub user: String,
-    /// What was asked for.
+    /// Request as submitted, with later changes.
     pub spec: AllocationSpec,
-    /// Where it stands.
+    /// Present state.
     pub state: AllocationState,
-    /// When it entered that state.
+    /// Time at which the allocation entered the state.
     pub state_since: UnixMillis,
-    /// When it was submitted.
+    /// Time of submission.
     pub submitted_at: UnixMillis,
-    /// When it could first have been placed (after dependencies and holds).
+    /// Earliest time at which the allocation could have been placed (after dependencies and holds).
     pub eligible_at: UnixMillis,
-    /// When its first attempt began to run.
+    /// Time at which the first attempt began to run.
     pub started_at: Option<UnixMillis>,
-    /// When it reached a terminal state.
+    /// Time at which the allocation reached a terminal state.
     pub ended_at: Option<UnixMillis>,
-    /// Counts assignments, from 1; 0 before the first.
+    /// Number of the attempt: counts assignments, from 1; 0 before the first.
     pub attempt: u32,
-    /// Ranks of the current, or last, attempt.
+    /// Ranks of the current or last attempt.
     pub ranks: Vec<Rank>,
-    /// Why it is being or was stopped; `None` for a plain completion.
+    /// Cause for which the allocation is being, or was, stopped; `None` for a plain completion.
     pub stop: Option<StopCause>,
-    /// Last change.
+    /// Revision of the last change.
     pub revision: Revision,
-    /// To what it belongs, and what was done to it.
+    /// History of the allocation.
     #[serde(default)]
     pub course: Course,
 }
 
 impl Allocation {
-    /// The numbers of its elements; `None` for an allocation that is not an array.
+    /// Numbers of the array's elements; `None` for an allocation that is not a job array.
     pub fn element_numbers(&self) -> Option<ElementNumbers<'_>> {
         let array = self.spec.terms.array.as_ref()?;
         Some(array.numbers(self.id))
@@ -377,18 +381,19 @@ impl Allocation {
         self.element_numbers().map_or(self.id, ElementNumbers::last)
     }
 
-    /// The nodes of the current, or last, attempt in rank order.
+    /// Nodes of the current or last attempt, in rank order.
     pub fn nodes(&self) -> impl ExactSizeIterator<Item = &NodeId> {
         self.ranks.iter().map(|r| &r.node)
     }
-    /// The same without those it gave back before the others.
+    /// Nodes of the current or last attempt, without those that a shrink has released.
     pub fn kept_nodes(&self) -> impl Iterator<Item = &NodeId> {
         let kept = |rank: &&Rank| !matches!(rank.phase, RankPhase::Left { .. });
         self.ranks.iter().filter(kept).map(|rank| &rank.node)
     }
-    /// Since when the present attempt runs on all nodes that it began with, by their clocks; `None` while it is not
-    /// known to. A service begins with the least number of nodes, and ranks keep their places: those behind came
-    /// later, and count where none of the first is left.
+    /// Start of the present attempt, by the nodes' clocks: the latest start among the running ranks that the attempt
+    /// began with. `None` while no rank is known to run.
+    ///
+    /// A service begins with `min_nodes` ranks. Ranks that were added later count only if none of the first ones runs.
     pub fn attempt_began_at(&self) -> Option<UnixMillis> {
         let scale = self.spec.terms.scale.as_ref();
         let first = scale.map_or(self.ranks.len(), |scale| scale.min_nodes as usize);
@@ -399,19 +404,20 @@ impl Allocation {
         let (began_with, came) = self.ranks.split_at(first.min(self.ranks.len()));
         started(began_with).or_else(|| started(came))
     }
-    /// Whether a rank has ended by itself: it has nothing left to write, and without its part no checkpoint is whole.
+    /// Checks whether a rank has ended by itself. Such a rank writes no checkpoint part, and without that part no
+    /// checkpoint is complete.
     pub fn has_ended_rank(&self) -> bool {
         let mut ranks = self.ranks.iter();
         ranks.any(|rank| matches!(rank.phase, RankPhase::Ended { .. }))
     }
-    /// Walltime that the next attempt, or the present one, has from its begin on, milliseconds: what the
-    /// checkpoint it goes on from has in it is used. `None` is unbounded.
+    /// Remaining walltime of the present or next attempt, from its start on, milliseconds; `None`: unbounded. Run time
+    /// that is contained in the checkpoint to resume from counts as used.
     pub fn walltime_left_ms(&self) -> Option<u64> {
         let before_ms = self.before_ms();
         Some(self.spec.walltime_ms?.saturating_sub(before_ms).max(1))
     }
-    /// When its walltime is over, by its nodes' clocks; `None` without one. An attempt that has not started yet is
-    /// taken to start when it was assigned: its walltime then still lies ahead, and the end moves.
+    /// End of the walltime, by the nodes' clocks; `None` without a walltime. For an attempt that has not started, the
+    /// computation assumes a start at assignment; the end moves with the actual start.
     pub fn ends_at(&self) -> Option<UnixMillis> {
         let began = match self.state {
             AllocationState::Starting => None,
@@ -423,21 +429,21 @@ impl Allocation {
                 .after(self.walltime_left_ms()?),
         )
     }
-    /// How much of its walltime is used at `now`, milliseconds: what it goes on from, and what it has run
-    /// since by its nodes' clocks.
+    /// Used walltime at `now`, milliseconds: the run time contained in the checkpoint that the attempt resumed from,
+    /// plus the run time since, by the nodes' clocks.
     pub fn used_ms(&self, now: UnixMillis) -> u64 {
         let began = self.attempt_began_at().filter(|_| self.state.holds());
         let ran_ms = began.map_or(0, |began| now.since(began));
         self.before_ms().saturating_add(ran_ms)
     }
-    /// What of its walltime was used before the present, or the next, attempt, milliseconds.
+    /// Walltime used before the present or next attempt, milliseconds.
     fn before_ms(&self) -> u64 {
         match self.state.holds() {
             true => self.course.resumed_ms,
             false => self.course.kept.as_ref().map_or(0, |kept| kept.progress_ms),
         }
     }
-    /// Nodes that it has in sensitive use.
+    /// Number of nodes in sensitive use by the allocation.
     pub fn sensitive_nodes(&self) -> u64 {
         match self.spec.sensitive && self.state.holds() {
             true => u64::from(self.spec.nodes),

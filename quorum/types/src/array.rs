@@ -1,6 +1,6 @@
-//! Arrays: many pieces of work that differ in their index alone, as one record.
+//! Job arrays: many elements that differ only in their index, in one record.
 //!
-//! Written as batch schedulers write them: `0-99%10`, `1,3,5-7`, `0-15:4`.
+//! The text form is that of batch schedulers: `0-99%10`, `1,3,5-7`, `0-15:4`.
 
 mod fold;
 mod numbers;
@@ -14,14 +14,14 @@ pub use text::ArrayError;
 
 use serde::{Deserialize, Serialize};
 
-/// Highest index: Slurm's `MaxArraySize` is 4,000,001 at most, and an index is below it.
+/// Highest index. Slurm's `MaxArraySize` is at most 4,000,001, and an index is below it.
 pub const MAX_INDEX: u32 = 4_000_000;
-/// Most elements of one array: ten times the 10,000 that people use, and still an amount whose every element
-/// can have a word of its own in the state.
+/// Largest number of elements of one array: ten times the usual maximum of 10,000. The state can still hold a word for
+/// every element.
 pub const MAX_ELEMENTS: usize = 100_000;
 
-/// Which indices an array has, and how many of them run at a time. One that exists has at least one index, and
-/// is within the limits above.
+/// Indices of a job array, and the number of elements that may run at a time. A value has at least one index and is
+/// within the limits above.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Unchecked")]
 pub struct ArraySpec {
@@ -29,7 +29,7 @@ pub struct ArraySpec {
     max_running: Option<u32>,
 }
 
-/// What was sent or stored.
+/// Input that is not validated yet.
 #[derive(Deserialize)]
 struct Unchecked {
     indices: IndexSet,
@@ -37,10 +37,10 @@ struct Unchecked {
 }
 
 impl ArraySpec {
-    /// These, at most `max_running` of them at a time; `None`: as many as there is room for.
+    /// Creates an array with these indices and at most `max_running` running elements; `None`: no bound.
     ///
     /// # Errors
-    /// [`ArrayError`] for no index, too many, one too high, and for none at a time.
+    /// [`ArrayError`] for no index, too many indices, an index that is too high, and `max_running` of 0.
     pub fn new(indices: IndexSet, max_running: Option<u32>) -> Result<Self, ArrayError> {
         let highest = indices.last().ok_or(ArrayError::Empty)?;
         if highest > MAX_INDEX {
@@ -58,7 +58,7 @@ impl ArraySpec {
         array.with_max_running(max_running)
     }
 
-    /// The same with another number of elements at a time.
+    /// Returns the array with another bound on running elements.
     ///
     /// # Errors
     /// [`ArrayError::NoneAtATime`].
@@ -72,12 +72,12 @@ impl ArraySpec {
         }
     }
 
-    /// Its indices; never empty.
+    /// Indices of the array; never empty.
     pub fn indices(&self) -> &IndexSet {
         &self.indices
     }
 
-    /// How many of its elements run at a time; `None`: as many as there is room for.
+    /// Number of elements that may run at a time; `None`: no bound.
     pub fn max_running(&self) -> Option<u32> {
         self.max_running
     }

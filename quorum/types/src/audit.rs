@@ -1,4 +1,4 @@
-//! The audit: what must stay known for ever, chained so that a change of it shows.
+//! Audit: permanent, hash-chained record of actions. A later change of an entry breaks the chain.
 
 mod action;
 mod checkpoint;
@@ -19,48 +19,48 @@ pub use subjects::Subjects;
 use crate::{Revision, UnixMillis, command::Principal};
 use serde::{Deserialize, Serialize};
 
-/// One entry. Written by `apply`, never changed.
+/// One audit entry. `apply` writes it, and it never changes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuditEntry {
-    /// Its number, from 1.
+    /// Audit sequence number, starting at 1.
     pub number: u64,
-    /// The revision that made it.
+    /// Revision that created the entry.
     pub revision: Revision,
-    /// State time.
+    /// State time of the entry.
     pub at: UnixMillis,
-    /// Who did it.
+    /// Principal that performed the action.
     pub by: Principal,
-    /// What was done.
+    /// The recorded action.
     pub action: AuditAction,
-    /// blake3 over the hash before it and this entry's other fields (postcard), under the key
-    /// derivation context `lattice audit 1`.
+    /// blake3 over the previous entry's hash and this entry's other fields (postcard), under the key derivation context
+    /// `lattice audit 1`.
     pub hash: [u8; 32],
 }
 
 /// Key derivation context of the chain.
 const CONTEXT: &str = "lattice audit 1";
 
-/// Where a chain of entries does not hold.
+/// Fault in a chain of entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum AuditFault {
-    /// Entries are missing, doubled or out of order.
+    /// Entries are missing, repeated or out of order.
     #[error("audit entry {number} stands where entry {expected} belongs")]
     Gap {
-        /// As found.
+        /// Number that was found.
         number: u64,
-        /// As it should be.
+        /// Number that was expected.
         expected: u64,
     },
-    /// The entry, or the one before it, is not what was written.
+    /// The entry, or the one before it, was changed.
     #[error("audit entry {number} was changed, or the one before it")]
     Changed {
-        /// The first whose hash does not match.
+        /// Number of the first entry with a wrong hash.
         number: u64,
     },
 }
 
 impl AuditEntry {
-    /// The entry that follows `before`, the last one so far.
+    /// Creates the entry that follows `before`, the last entry so far.
     pub fn following(
         before: Option<&AuditEntry>,
         revision: Revision,
@@ -80,13 +80,12 @@ impl AuditEntry {
         entry
     }
 
-    /// The hash this entry has when it follows one with the hash `before`; 0 before the first.
+    /// Hash of this entry after an entry with the hash `before`; zeros before the first.
     fn chained(&self, before: [u8; 32]) -> [u8; 32] {
         chain_hash(before, &self.hashed_bytes())
     }
 
-    /// What of it is hashed behind the hash of the entry before: postcard of number, revision, time,
-    /// principal and action.
+    /// Bytes that are hashed after the previous entry's hash: postcard of number, revision, time, principal and action.
     pub fn hashed_bytes(&self) -> Vec<u8> {
         let fields = (self.number, self.revision, self.at, &self.by, &self.action);
         #[expect(
@@ -96,10 +95,10 @@ impl AuditEntry {
         postcard::to_stdvec(&fields).expect("an entry serialises")
     }
 
-    /// Whether this is what follows the entry of this number and hash; 0 and zeros before the first.
+    /// Checks that this entry follows the entry with this number and hash; 0 and zeros before the first.
     ///
     /// # Errors
-    /// What does not hold.
+    /// The fault in the chain.
     pub fn check_follows(&self, (number, hash): (u64, [u8; 32])) -> Result<(), AuditFault> {
         let expected = number.saturating_add(1);
         if self.number != expected {
@@ -113,16 +112,16 @@ impl AuditEntry {
     }
 }
 
-/// The hash of an entry: blake3 in key derivation mode of the hash before it and its bytes.
+/// Hash of an entry: blake3 in key derivation mode over the previous hash and the entry's bytes.
 pub fn chain_hash(before: [u8; 32], bytes: &[u8]) -> [u8; 32] {
     let mut hasher = blake3::Hasher::new_derive_key(CONTEXT);
     hasher.update(&before).update(bytes);
     *hasher.finalize().as_bytes()
 }
 
-/// Checks that every entry follows the one before it. A list that begins with entry 1 is checked
-/// whole; of another one the first entry is taken as it is, since what it follows is not there:
-/// give the last entry of the page before along with each page.
+/// Checks that every entry follows the previous one. A list that starts with entry 1 is checked completely. In any
+/// other list the first entry is not checked, since its predecessor is missing: pass the last entry of the previous
+/// page along with each page.
 ///
 /// # Errors
 /// The first entry at which the chain does not hold.

@@ -1,73 +1,73 @@
-//! A backup file: a header that anybody can read, and parts with a digest each.
+//! Backup file: a readable header, and parts with one digest each.
 //!
 //! ```text
 //! [LATBACK\n][format u16 LE][header length u32 LE][blake3 of the header][header: JSON]
 //! [part 0][part 1]…
 //! ```
 //!
-//! Lengths and digests of the parts are in the header, so the header's digest covers all of it. No
-//! key and no token is in a backup; hashes of join tokens are.
+//! The header holds the lengths and digests of the parts, so the header's digest covers the whole file. A backup
+//! contains no keys and no tokens, but it contains hashes of join tokens.
 
 use crate::{Revision, UnixMillis, VoterId, membership::Incarnation};
 use serde::{Deserialize, Serialize};
 
-/// Begins every backup.
+/// First bytes of every backup.
 pub const MAGIC: [u8; 8] = *b"LATBACK\n";
 /// Format of a backup file that this version of Lattice writes and reads.
 pub const FORMAT: u16 = 1;
 /// Magic, format, length and digest of the header.
 const PREFIX_BYTES: usize = 8 + 2 + 4 + 32;
-/// Longest header, bytes: more is damage.
+/// Longest header, bytes. A larger length means a damaged file.
 const MAX_HEADER_BYTES: u32 = 32 << 20;
 
-/// One part.
+/// One part of a backup.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {
-    /// What it is: `state`, or the name of a file of an append-only table.
+    /// Name: `state`, or the file name of a file of an append-only table.
     pub name: String,
-    /// Its length.
+    /// Length, bytes.
     pub bytes: u64,
-    /// blake3 of it, lower-case hex.
+    /// blake3 of the part, lower-case hex.
     pub blake3: String,
 }
 
-/// What a backup says of itself.
+/// Header of a backup.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Header {
     /// Name of the cluster.
     pub cluster: String,
-    /// Which life of it.
+    /// Incarnation of the cluster.
     pub incarnation: Incarnation,
-    /// Revision of the state that it holds.
+    /// Revision of the state in the backup.
     pub revision: Revision,
     /// State time at that revision.
     pub at: UnixMillis,
-    /// Last log entry that is in it: term.
+    /// Raft term of the last log entry in the backup.
     pub term: u64,
-    /// Last log entry that is in it: who led.
+    /// Leader that wrote the last log entry in the backup.
     pub led_by: VoterId,
-    /// Last log entry that is in it: position.
+    /// Index of the last log entry in the backup.
     pub index: u64,
-    /// Number of the last entry of the audit.
+    /// Number of the last audit entry.
     pub audit_number: u64,
-    /// The members then, with their addresses.
+    /// Members at that time, with their addresses.
     pub members: Vec<(VoterId, String)>,
-    /// Clock of the member that wrote it.
+    /// Time of the backup, by the writing member's clock.
     pub written_at: UnixMillis,
-    /// Which member that was.
+    /// Number of the member that wrote the backup.
     pub written_by: VoterId,
-    /// Version of its program.
+    /// Version of that member's program.
     pub build: String,
-    /// Format of the state in it.
+    /// Format of the state in the backup.
     pub state_format: u16,
-    /// In their order.
+    /// Parts, in file order.
     pub parts: Vec<Part>,
 }
 
-/// Why bytes are no whole backup.
+/// Reasons why a file is not a valid backup.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BackupFault {
-    /// Something else.
+    /// The file is not a backup.
     #[error("this is no backup of a Lattice quorum")]
     NotABackup,
     /// The file has another format.
@@ -79,23 +79,23 @@ pub enum BackupFault {
         /// Format of the file.
         found: u16,
     },
-    /// A part is not what was written.
+    /// A part differs from what was written.
     #[error("part {part:?} of the backup is damaged: {reason}")]
     Damaged {
-        /// Which: `header`, or a part's name.
+        /// Name of the part, or `header`.
         part: String,
-        /// How.
+        /// Description of the damage.
         reason: String,
     },
-    /// The end is missing.
+    /// The file is truncated.
     #[error("the backup is cut short in part {part:?}: {missing} bytes are missing")]
     Short {
-        /// Where: `header`, or a part's name.
+        /// Name of the truncated part, or `header`.
         part: String,
-        /// How much, at least.
+        /// Smallest number of missing bytes.
         missing: u64,
     },
-    /// Something follows the last part.
+    /// The file continues after the last part.
     #[error("there is something behind the end of the backup")]
     Long,
 }
@@ -107,7 +107,7 @@ fn damaged(part: &str, reason: impl ToString) -> BackupFault {
     }
 }
 
-/// A part whose digest is known.
+/// Creates the entry of a part with a known digest.
 pub fn part_of(name: String, bytes: u64, digest: [u8; 32]) -> Part {
     let blake3 = blake3::Hash::from_bytes(digest).to_hex().to_string();
     Part {
@@ -117,7 +117,7 @@ pub fn part_of(name: String, bytes: u64, digest: [u8; 32]) -> Part {
     }
 }
 
-/// A part as it is written.
+/// Creates the entry of a part from its bytes.
 pub fn part(name: &str, bytes: &[u8]) -> Part {
     Part {
         name: name.to_owned(),
@@ -127,7 +127,7 @@ pub fn part(name: &str, bytes: &[u8]) -> Part {
 }
 
 impl Header {
-    /// The bytes before the first part.
+    /// Returns the bytes before the first part.
     pub fn encode(&self) -> Vec<u8> {
         #[expect(
             clippy::expect_used,
@@ -145,7 +145,7 @@ impl Header {
         bytes
     }
 
-    /// The digest that stands for the whole backup: that of the header, which has those of all parts.
+    /// Digest of the whole backup: the digest of the header, which holds the digests of all parts.
     pub fn digest(&self) -> [u8; 32] {
         #[expect(
             clippy::expect_used,
@@ -156,10 +156,10 @@ impl Header {
     }
 }
 
-/// Checks a backup as its bytes come, however they are cut.
+/// Incremental verification of a backup. The bytes may arrive in pieces of any size.
 #[derive(Debug, Default)]
 pub struct Verifier {
-    /// What is not judged yet: the beginning.
+    /// Bytes received before the header is complete.
     pending: Vec<u8>,
     open: Option<Open>,
 }
@@ -167,28 +167,28 @@ pub struct Verifier {
 #[derive(Debug)]
 struct Open {
     header: Header,
-    /// Which part is read now.
+    /// Position of the part that is being read.
     part: usize,
-    /// How much of it was read.
+    /// Number of bytes of this part that were read.
     read: u64,
     hasher: blake3::Hasher,
 }
 
 impl Verifier {
-    /// At the beginning of a file.
+    /// Starts at the beginning of a file.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// What the backup says of itself, once so much was read.
+    /// Header of the backup; `None` until enough bytes were received.
     pub fn header(&self) -> Option<&Header> {
         self.open.as_ref().map(|open| &open.header)
     }
 
-    /// Takes the next bytes.
+    /// Verifies the next bytes.
     ///
     /// # Errors
-    /// The first thing in them that is not as it was written.
+    /// The first difference from what was written.
     pub fn feed(&mut self, bytes: &[u8]) -> Result<(), BackupFault> {
         if let Some(open) = &mut self.open {
             return open.feed(bytes);
@@ -211,10 +211,10 @@ impl Verifier {
         fed
     }
 
-    /// That it was all: the whole backup is as it was written.
+    /// Verifies that the backup is complete.
     ///
     /// # Errors
-    /// Where it ends too early.
+    /// The place of the truncation.
     pub fn finish(self) -> Result<Header, BackupFault> {
         let Some(open) = self.open else {
             let missing = PREFIX_BYTES.saturating_sub(self.pending.len()).max(1) as u64;
@@ -234,7 +234,7 @@ impl Verifier {
     }
 }
 
-/// The header and where it ends, once the bytes suffice.
+/// Returns the header and its end, or `None` if more bytes are needed.
 fn header(bytes: &[u8]) -> Result<Option<(Header, usize)>, BackupFault> {
     let known = bytes.len().min(MAGIC.len());
     if bytes.get(..known) != MAGIC.get(..known) {
@@ -277,7 +277,7 @@ impl Open {
         Ok(())
     }
 
-    /// Judges the present part if all of it was read, and what is empty behind it.
+    /// Verifies the present part if it is complete, and empty parts after it.
     fn close_whole_parts(&mut self) -> Result<(), BackupFault> {
         while let Some(part) = self.header.parts.get(self.part) {
             if self.read < part.bytes {

@@ -1,5 +1,7 @@
-//! Baselines: what nodes are meant to be, as the quorum keeps it. What a class record says and
-//! whether a node agrees is not known here; a class rule is data that `lattice-hwprobe` reads.
+//! Baselines: the intended state of nodes, as stored in the quorum.
+//!
+//! The quorum does not interpret class records and does not decide whether a node conforms. A class rule is data for
+//! `lattice-hwprobe`.
 
 mod choice;
 
@@ -9,54 +11,53 @@ pub use choice::{Cohort, Rank, most_specific};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, fmt, str::FromStr};
 
-/// Longest baseline, bytes of its definition. A whole node's records have 10 to 40 KiB.
+/// Longest baseline definition, bytes. The records of a whole node have 10 to 40 KiB.
 pub const MAX_BYTES: u64 = 256 << 10;
-/// What all baselines with all their kept versions may have together, bytes: part of every
-/// snapshot.
+/// Largest total of all baselines with all their retained versions, bytes. They are part of every snapshot.
 pub const MAX_ALL_BYTES: u64 = 64 << 20;
-/// Versions kept of one baseline; older ones are forgotten.
+/// Retained versions of one baseline. Older versions are deleted.
 pub const MAX_VERSIONS: usize = 16;
-/// Baselines there may be.
+/// Largest number of baselines.
 pub const MAX_BASELINES: usize = 256;
-/// Nodes that one baseline may name; for more, choose a cohort.
+/// Largest number of nodes that one baseline may name. To cover more nodes, select a cohort.
 pub const MAX_NAMED: usize = 20_000;
-/// Nodes that all baselines may name together: each new baseline is compared with all of them.
+/// Largest number of nodes that all baselines together may name. Each new baseline is compared with all of them.
 pub const MAX_ALL_NAMED: usize = 200_000;
-/// Constraints that one class may have.
+/// Largest number of constraints of one class.
 pub const MAX_CONSTRAINTS: usize = 1_024;
 
-/// What follows when a node differs from its baseline. Ordered by how far it goes.
+/// Consequence of drift: the action when a node differs from its baseline. Ordered by severity.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Policy {
-    /// It is shown.
+    /// Report the difference.
     #[default]
     Warn,
-    /// It gets new work only where no other node will do.
+    /// Place new allocations on the node only if no other node is suitable.
     Deprioritise,
-    /// It is drained, once it has confirmed the difference itself.
+    /// Drain the node after the node itself has confirmed the difference.
     Drain,
 }
 
-/// Whether sensitive work is kept from a node that differs from its baseline.
+/// Whether a node that differs from its baseline may run sensitive allocations.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Sensitive {
-    /// It gets no new sensitive work, at once.
+    /// The node gets no new sensitive allocation from now on.
     #[default]
     Strict,
-    /// This class does not matter to sensitive work.
+    /// Sensitive allocations ignore this class.
     Ignore,
 }
 
 macro_rules! words {
     ($name:ident { $($variant:ident => $word:literal),* }) => {
         impl $name {
-            /// The stable word.
+            /// Stable name of the value.
             pub fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $word),* }
             }
@@ -80,7 +81,7 @@ macro_rules! words {
 words!(Policy { Warn => "warn", Deprioritise => "deprioritise", Drain => "drain" });
 words!(Sensitive { Strict => "strict", Ignore => "ignore" });
 
-/// Which cohort a baseline is for: every part that is given must be equal.
+/// Cohort that a baseline selects. Every given part must be equal.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CohortSelector {
@@ -90,12 +91,12 @@ pub struct CohortSelector {
     pub product: Option<String>,
     /// GPU model.
     pub gpu_model: Option<String>,
-    /// Number of GPUs; 0 for nodes without.
+    /// Number of GPUs; 0 for nodes without GPUs.
     pub gpu_count: Option<u32>,
 }
 
 impl CohortSelector {
-    /// How many parts are given: who gives more is more specific.
+    /// Number of given parts. A selector with more parts is more specific.
     pub fn parts(&self) -> usize {
         let texts = [&self.vendor, &self.product, &self.gpu_model];
         texts.iter().filter(|part| part.is_some()).count() + usize::from(self.gpu_count.is_some())
@@ -118,127 +119,126 @@ impl fmt::Display for CohortSelector {
     }
 }
 
-/// A value that a key may have.
+/// A permitted value of a key.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Scalar {
-    /// Yes or no.
+    /// Boolean.
     Flag(bool),
-    /// A whole number.
+    /// Integer.
     Number(i64),
-    /// Text, compared exactly: a version is text like any other.
+    /// Text, compared exactly. A version is compared as text too.
     Text(String),
-    /// Texts in order.
+    /// Ordered list of texts.
     List(Vec<String>),
 }
 
-/// What one key, or one key of every slot, must be.
+/// Constraint on one key, or on one key of every slot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Constraint {
-    /// `bios.version`, or `nic.*.firmware` for every slot.
+    /// Key: `bios.version`, or `nic.*.firmware` for every slot.
     pub key: String,
-    /// One of these.
+    /// Permitted values.
     pub any_of: Vec<Scalar>,
-    /// Or nothing at all: the hardware says there is none.
+    /// Whether the value may also be absent: the hardware reports that it has none.
     pub or_absent: bool,
 }
 
-/// What a class must be.
+/// Rule for one class.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Rule {
-    /// Exactly this record.
+    /// The record must be exactly this one.
     Exact {
-        /// Schema of its keys.
+        /// Schema of the record's keys.
         schema: u16,
         /// Content address of the preimage.
         digest: [u8; 32],
-        /// The record itself, so that a node can be compared with it key by key when no node has
-        /// it any more.
+        /// The record itself. It allows a comparison key by key when no node has this record any more.
         preimage: Bytes,
     },
-    /// These keys, whatever the rest.
+    /// Only these keys are constrained.
     Partial {
-        /// At least one.
+        /// Constraints; at least one.
         constraints: Vec<Constraint>,
     },
 }
 
-/// What a class must be, and what follows when it is not.
+/// Rule for one class, and the consequences of drift.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClassRule {
-    /// What follows.
+    /// Consequence when a node differs.
     pub policy: Policy,
-    /// What it means to sensitive work.
+    /// Effect on sensitive allocations.
     pub sensitive: Sensitive,
-    /// What it must be.
+    /// The rule.
     pub rule: Rule,
 }
 
-/// What a person decides about a baseline.
+/// Definition of a baseline, as an operator writes it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Definition {
-    /// For people.
+    /// Free-text description.
     pub description: String,
-    /// Nodes by name, a hostlist; empty for none. Named nodes are judged by this before any
-    /// baseline of their cohort.
+    /// Hostlist of the nodes that the baseline names; empty for none. For a named node this baseline takes precedence
+    /// over the baselines of its cohort.
     pub nodes: String,
-    /// Nodes by what they are.
+    /// Cohort that the baseline selects.
     pub cohort: Option<CohortSelector>,
-    /// Rules by the class's name; at least one.
+    /// Rules by class name; at least one.
     pub classes: BTreeMap<String, ClassRule>,
 }
 
 /// One version of a baseline.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Baseline {
-    /// Its name.
+    /// Name of the baseline.
     pub name: BaselineName,
-    /// Counts from 1; a version is never changed, and its number never used again.
+    /// Version number, starting at 1. A version never changes, and its number is never reused.
     pub version: u32,
-    /// As decided.
+    /// Definition of this version.
     pub definition: Definition,
-    /// By whom.
+    /// Principal that set this version.
     pub by: String,
-    /// When, by state time.
+    /// State time at which the version was set.
     pub at: UnixMillis,
-    /// The revision that made it.
+    /// Revision that created the version.
     pub revision: Revision,
-    /// Bytes of the definition: what it costs of [`MAX_ALL_BYTES`].
+    /// Size of the definition, bytes, which counts against [`MAX_ALL_BYTES`].
     pub bytes: u64,
 }
 
-/// A version that is kept, without what is in it.
+/// Metadata of a retained version.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VersionView {
-    /// Its number.
+    /// Version number.
     pub version: u32,
-    /// By whom.
+    /// Principal that set the version.
     pub by: String,
-    /// When.
+    /// State time at which the version was set.
     pub at: UnixMillis,
-    /// Bytes of the definition.
+    /// Size of the definition, bytes.
     pub bytes: u64,
 }
 
-/// Too many nodes would have been drained automatically in a short time: no more are, until a
-/// person says so.
+/// Brake on automatic draining: too many nodes would have been drained in a short time. No node is drained
+/// automatically until an operator releases the brake.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Brake {
-    /// What was about to happen, with the numbers.
+    /// Drains that were about to happen, with the numbers.
     pub reason: String,
-    /// Since when.
+    /// State time at which the brake was set.
     pub since: UnixMillis,
-    /// The service that noticed.
+    /// Service that set the brake.
     pub by: String,
 }
 
-/// Every baseline in force, and the brake.
+/// All baselines in force, and the brake.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BaselinesView {
-    /// The newest version of each, by name.
+    /// The newest version of each baseline, sorted by name.
     pub baselines: Vec<Baseline>,
-    /// Set while automatic draining stands still.
+    /// The brake, while automatic draining is stopped.
     pub brake: Option<Brake>,
 }
 

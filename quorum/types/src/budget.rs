@@ -1,32 +1,34 @@
-//! What a tenant is meant to use. It weighs in scheduling and blocks nothing: budgets of hours, a share of the
-//! cluster, and what an accounting system says is left.
+//! Tenant budgets: soft limits and credits.
+//!
+//! Budgets influence scheduling: budgets of hours, a share of the cluster, and the credit that an accounting system
+//! reports. They are not hard limits.
 
 use crate::{ProjectPath, Revision, UnixMillis, VclusterName, limit::Patch};
 use serde::{Deserialize, Serialize};
 
-/// Milliseconds of an hour.
+/// Milliseconds in an hour.
 pub const HOUR_MS: u64 = 3_600_000;
 /// The whole, in millionths.
 pub const WHOLE_PPM: u64 = 1_000_000;
-/// Largest burst allowance, millionths: ten thousand times a share is no bound any more.
+/// Largest burst allowance, millionths: ten thousand times the share, in practice unbounded.
 pub const MAX_BURST_PPM: u64 = 10_000 * WHOLE_PPM;
 
-/// A tenant's soft limits. `None`: not set, and then it has no say.
+/// Soft limits of a tenant. `None`: not set, without effect.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SoftLimits {
     /// GPU-milliseconds within the budget period.
     pub gpu_ms_budget: Option<u64>,
     /// Node-milliseconds within the budget period.
     pub node_ms_budget: Option<u64>,
-    /// The part of the cluster it is to have, millionths.
+    /// Target share of the cluster, millionths.
     pub fair_share_ppm: Option<u64>,
-    /// How much of that part it may hold while others need nothing, millionths: 1,500,000 is one and a half
-    /// times.
+    /// Burst allowance: the multiple of its share that the tenant may hold while other tenants have no demand,
+    /// millionths. 1,500,000 is one and a half times.
     pub burst_ppm: Option<u64>,
 }
 
 impl SoftLimits {
-    /// These with `patch` applied.
+    /// Returns these limits with `patch` applied.
     #[must_use]
     pub fn patched(mut self, patch: &SoftPatch) -> Self {
         patch.gpu_ms_budget.apply(&mut self.gpu_ms_budget);
@@ -36,7 +38,7 @@ impl SoftLimits {
         self
     }
 
-    /// Each with its name and unit, in the order in which they are shown.
+    /// All limits with name and unit, in display order.
     pub fn named(&self) -> [(&'static str, Option<u64>); 4] {
         [
             ("gpu_ms_budget", self.gpu_ms_budget),
@@ -60,71 +62,71 @@ pub struct SoftPatch {
     pub burst_ppm: Patch,
 }
 
-/// What an accounting system says of a tenant. It takes precedence over what the cluster counts itself, for as long
-/// as it holds.
+/// Credit of a tenant, as the accounting system reports it. While valid, it takes precedence over the usage that the
+/// cluster counts itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Credit {
-    /// When it was asked.
+    /// Time of the request to the accounting system.
     pub asked_at: UnixMillis,
-    /// Until when that holds; then the cluster's own count steps in.
+    /// End of validity. Afterwards the cluster's own count applies.
     pub valid_until: UnixMillis,
-    /// GPU-hours, where it bounds them.
+    /// GPU-hours; `None` if the accounting system does not limit them.
     pub gpu: Option<Left>,
-    /// Node-hours, where it bounds them.
+    /// Node-hours; `None` if the accounting system does not limit them.
     pub node: Option<Left>,
-    /// It asked that this tenant's work be put behind the others'.
+    /// Whether the accounting system requests that this tenant's allocations rank behind those of other tenants.
     pub downscaled: bool,
-    /// Where it asked that no new work begins.
+    /// Projects and vClusters for which the accounting system requests that no new allocation starts.
     pub paused: Vec<Paused>,
 }
 
 impl Credit {
-    /// Whether it says the same, whenever it was asked.
+    /// Checks whether two credits have the same content, independent of their times.
     pub fn says_same(&self, other: &Self) -> bool {
         let of = |credit: &Self| (credit.gpu, credit.node, credit.downscaled);
         of(self) == of(other) && self.paused == other.paused
     }
 
-    /// Whether new work of this project is not to begin in this vCluster.
+    /// Checks whether new allocations of this project must not start in this vCluster.
     pub fn pauses(&self, project: &ProjectPath, vcluster: &VclusterName) -> bool {
         let is_it = |paused: &Paused| paused.project == *project && paused.vcluster == *vcluster;
         self.paused.iter().any(is_it)
     }
 }
 
-/// What is left of what was bought.
+/// Purchased and remaining hours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Left {
-    /// What was bought, milliseconds.
+    /// Purchased time, milliseconds.
     pub limit_ms: u64,
-    /// What of it is left, milliseconds; 0 where more was used.
+    /// Remaining time, milliseconds; 0 if more was used than purchased.
     pub left_ms: u64,
 }
 
-/// A project that is to begin nothing in a vCluster.
+/// A project that must not start new allocations in a vCluster.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Paused {
-    /// Which project.
+    /// Path of the project.
     pub project: ProjectPath,
-    /// In which vCluster.
+    /// The vCluster.
     pub vcluster: VclusterName,
 }
 
-/// Everything of that kind that is known of a tenant.
+/// Budget data of a tenant.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TenantBudget {
-    /// Which tenant.
+    /// Path of the tenant.
     pub tenant: ProjectPath,
-    /// Its soft limits.
+    /// Soft limits.
     pub soft: SoftLimits,
-    /// What an accounting system said last; `None`: none ever did.
+    /// Last credit that the accounting system reported; `None` if there was none.
     pub credit: Option<Credit>,
-    /// Last change.
+    /// Revision of the last change.
     pub revision: Revision,
 }
 
 impl TenantBudget {
-    /// Of a tenant of which nothing is known.
+    /// Creates an empty record for a tenant.
     pub fn new(tenant: ProjectPath) -> Self {
         Self {
             tenant,
@@ -134,12 +136,12 @@ impl TenantBudget {
         }
     }
 
-    /// Whether there is nothing to keep.
+    /// Checks whether the record is empty and need not be stored.
     pub fn is_empty(&self) -> bool {
         self.soft == SoftLimits::default() && self.credit.is_none()
     }
 
-    /// What an accounting system says, while it holds.
+    /// Credit, if it is valid at `now`.
     pub fn credit_at(&self, now: UnixMillis) -> Option<&Credit> {
         self.credit
             .as_ref()

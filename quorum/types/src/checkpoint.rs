@@ -1,4 +1,4 @@
-//! Checkpoints: how work is told to write one, and what becomes of it.
+//! Job checkpoints: orders to running processes, and their results.
 
 #[cfg(test)]
 mod tests;
@@ -7,31 +7,31 @@ use crate::UnixMillis;
 use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr};
 
-/// Longest directory, bytes. What is below it must fit into the 4 KiB that a path may have.
+/// Longest directory, bytes. Paths below it must fit into the 4 KiB limit of a path.
 pub const MAX_DIRECTORY_BYTES: usize = 1024;
-/// How long work may take to write a checkpoint unless somebody says otherwise, milliseconds.
+/// Default timeout of a checkpoint, milliseconds.
 pub const TIMEOUT_MS: u64 = 600_000;
-/// Longest time that one may be given at once, milliseconds: a day.
+/// Longest timeout, and longest extension, of a checkpoint, milliseconds: one day.
 pub const MAX_TIMEOUT_MS: u64 = 24 * 3_600_000;
-/// How often work may put one off.
+/// Default for the number of times that a job may defer a checkpoint.
 pub const MOST_DEFERRALS: u32 = 3;
-/// How long work may put one off in all, milliseconds.
+/// Default for the total time by which a job may defer a checkpoint, milliseconds.
 pub const MOST_DEFERRAL_MS: u64 = 300_000;
 
-/// How work is told to write a checkpoint, and how it answers.
+/// Checkpoint mode: the way in which a job receives checkpoint orders and answers them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CheckpointMode {
-    /// SIGUSR1 to its first process; it answers with files in the checkpoint's folder.
+    /// SIGUSR1 to the job's first process. The job answers with files in the checkpoint's folder.
     Signal,
-    /// Numbers in a small file that it maps into its memory.
+    /// Numbers in a small file that the job maps into its memory.
     SharedMemory,
-    /// gRPC over a socket of its own.
+    /// gRPC over a separate socket.
     Callback,
 }
 
 impl CheckpointMode {
-    /// All of them.
+    /// All modes.
     pub const ALL: [Self; 3] = [Self::Signal, Self::SharedMemory, Self::Callback];
 
     /// Lower-case name as printed and as in `LATTICE_CHECKPOINT_MODE`.
@@ -50,11 +50,11 @@ impl fmt::Display for CheckpointMode {
     }
 }
 
-/// A text is no mode.
+/// A text that is not a checkpoint mode.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{given:?} is no checkpoint mode; one of signal, shared_memory, callback")]
 pub struct InvalidMode {
-    /// As given.
+    /// Text as given.
     pub given: String,
 }
 
@@ -68,28 +68,27 @@ impl FromStr for CheckpointMode {
     }
 }
 
-/// Tells work to write one checkpoint. Each rank has a folder of its own for it, see
-/// [`CheckpointOrder::folder`].
+/// Order to a job to write one checkpoint. Each rank has its own folder, see [`CheckpointOrder::folder`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CheckpointOrder {
-    /// From 1; of one allocation, in all its attempts, none is used twice.
+    /// Number of the checkpoint, from 1. A number is used once per allocation, over all its attempts.
     pub number: u32,
-    /// Where checkpoints of this allocation go: an absolute path or, for modes in which work does not
-    /// answer with files, a URL.
+    /// Directory for the checkpoints of the allocation: an absolute path or, for modes that do not answer with files, a
+    /// URL.
     pub directory: String,
-    /// How long it may take, milliseconds; time for which it was put off does not count.
+    /// Timeout, milliseconds. Deferral time does not count.
     pub timeout_ms: u64,
-    /// More time that work gets once which is not done by then and [is
-    /// answering](CheckpointOrder::is_answering), milliseconds.
+    /// Extension of the timeout, milliseconds. A job gets it once, if it is not done by the timeout but [is
+    /// answering](CheckpointOrder::is_answering).
     pub extension_ms: u64,
-    /// How often work may put it off.
+    /// Number of times that the job may defer the checkpoint.
     pub most_deferrals: u32,
-    /// How long it may put it off in all, milliseconds.
+    /// Total time by which the job may defer the checkpoint, milliseconds.
     pub most_deferral_ms: u64,
 }
 
 impl CheckpointOrder {
-    /// With the usual extension, half of the timeout, and the usual deferrals.
+    /// Creates an order with the default extension, half of the timeout, and the default deferrals.
     pub fn new(number: u32, directory: impl Into<String>, timeout_ms: u64) -> Self {
         Self {
             number,
@@ -101,18 +100,18 @@ impl CheckpointOrder {
         }
     }
 
-    /// Where a rank's part of it goes.
+    /// Folder for a rank's part of the checkpoint.
     pub fn folder(&self, rank: u32) -> String {
         folder(&self.directory, self.number, rank)
     }
 
-    /// Whether work that was last heard of at `heard_at` is slow but alive: that is at most a quarter of
-    /// the timeout ago.
+    /// Checks whether a job with its last sign of life at `heard_at` is slow but alive: that time is at most a quarter
+    /// of the timeout ago.
     pub fn is_answering(&self, heard_at: UnixMillis, now: UnixMillis) -> bool {
         now.since(heard_at) <= self.timeout_ms / 4
     }
 
-    /// Whether `mode` can carry it out.
+    /// Checks that the order is valid for `mode`.
     pub fn check(&self, mode: CheckpointMode) -> Result<(), InvalidCheckpoint> {
         if self.number == 0 {
             return Err(InvalidCheckpoint::Number);
@@ -130,12 +129,12 @@ fn folder(directory: &str, number: u32, rank: u32) -> String {
     format!("{directory}/{number}/rank-{rank}")
 }
 
-/// Whether checkpoints go to an object store and not to a filesystem.
+/// Checks whether checkpoints go to an object store instead of a file system.
 pub fn is_url(directory: &str) -> bool {
     !directory.starts_with('/') && directory.contains("://")
 }
 
-/// Whether checkpoints of work in `mode` can go there.
+/// Checks that jobs in `mode` can write checkpoints to a directory.
 pub fn check_directory(directory: &str, mode: CheckpointMode) -> Result<(), InvalidCheckpoint> {
     let wrong = |reason| {
         Err(InvalidCheckpoint::Directory {
@@ -167,109 +166,109 @@ pub fn check_directory(directory: &str, mode: CheckpointMode) -> Result<(), Inva
     Ok(())
 }
 
-/// Why a checkpoint cannot be asked for, or work not be prepared for any.
+/// Reasons why a checkpoint order or a checkpoint setup is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidCheckpoint {
-    /// Numbers begin with 1.
+    /// The number is 0; numbers start at 1.
     #[error("number: must be at least 1")]
     Number,
-    /// Nothing is written in no time.
+    /// The timeout is 0.
     #[error("timeout_ms: must be at least 1")]
     Timeout,
-    /// It is no place for it.
+    /// The directory is invalid.
     #[error("directory {directory:?}: {reason}")]
     Directory {
-        /// As given.
+        /// Directory as given.
         directory: String,
-        /// What is wrong with it.
+        /// Description of the error.
         reason: &'static str,
     },
 }
 
-/// How a rank is prepared for checkpoints when it is launched.
+/// Checkpoint setup of a rank, applied at launch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CheckpointSetup {
-    /// How it will be told.
+    /// Mode of later checkpoint orders.
     pub mode: CheckpointMode,
-    /// Where its checkpoints go.
+    /// Directory for the checkpoints.
     pub directory: String,
-    /// The checkpoint it goes on from; `None`: it begins at the beginning.
+    /// Checkpoint to resume from; `None`: the job starts from the beginning.
     pub restore: Option<Restore>,
 }
 
 impl CheckpointSetup {
-    /// Whether work can be prepared so.
+    /// Checks that the setup is valid.
     pub fn check(&self) -> Result<(), InvalidCheckpoint> {
         check_directory(&self.directory, self.mode)
     }
 }
 
-/// A checkpoint that work goes on from.
+/// A checkpoint to resume from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Restore {
-    /// Its number.
+    /// Number of the checkpoint.
     pub number: u32,
-    /// As in its order.
+    /// Directory of the checkpoint, as in its order.
     pub directory: String,
 }
 
 impl Restore {
-    /// Where a rank's part of it is.
+    /// Folder of a rank's part of the checkpoint.
     pub fn folder(&self, rank: u32) -> String {
         folder(&self.directory, self.number, rank)
     }
 }
 
-/// What became of a rank's part of a checkpoint. Nothing changes it any more.
+/// Final result of a rank's part of a checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CheckpointOutcome {
-    /// It is whole.
+    /// The part is complete.
     Written {
-        /// When that was seen, by the node's clock.
+        /// Time at which the agent saw the completion, by the node's clock.
         at: UnixMillis,
-        /// Bytes of the regular files in the rank's folder, or as the work said; `None` where that is
+        /// Total size of the regular files in the rank's folder, or the size that the job reported, bytes. `None` if
         /// not known.
         bytes: Option<u64>,
-        /// From being asked for on, milliseconds.
+        /// Duration since the request, milliseconds.
         took_ms: u64,
     },
-    /// It is not, and will never be.
+    /// The part is incomplete and will not be completed.
     Failed {
-        /// When that was known, by the node's clock.
+        /// Time at which the agent detected the failure, by the node's clock.
         at: UnixMillis,
-        /// Of what kind.
+        /// Kind of the failure.
         cause: CheckpointFailure,
-        /// In words.
+        /// Description of the failure.
         reason: String,
     },
 }
 
 impl CheckpointOutcome {
-    /// Whether work can go on from it.
+    /// Checks whether a job can resume from it.
     pub fn is_written(&self) -> bool {
         matches!(self, Self::Written { .. })
     }
 }
 
-/// Why a checkpoint came to nothing.
+/// Kind of a checkpoint failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CheckpointFailure {
-    /// The work did not answer in time.
+    /// The job did not answer in time.
     Unresponsive,
-    /// It answered, and was not done in time.
+    /// The job answered but did not finish in time.
     TooSlow,
-    /// It said that it cannot.
+    /// The job reported that it cannot write the checkpoint.
     Declined,
-    /// The job ended before.
+    /// The job ended first.
     JobEnded,
-    /// Its folder cannot be made or used, or its filesystem does not answer.
+    /// The folder cannot be created or used, or its file system does not respond.
     Storage,
 }
 
 impl CheckpointFailure {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 5] = [
         Self::Unresponsive,
         Self::TooSlow,
@@ -296,30 +295,30 @@ impl fmt::Display for CheckpointFailure {
     }
 }
 
-/// Where a rank's part of a checkpoint stands.
+/// Status of a rank's part of a checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CheckpointStatus {
-    /// The work was told, or will be as soon as it runs; it has said nothing yet.
+    /// The job has received the order, or will receive it as soon as it runs, and has not answered yet.
     Asked {
-        /// Since when, by the node's clock.
+        /// Request time, by the node's clock.
         at: UnixMillis,
     },
-    /// The work has put it off.
+    /// The job has deferred the checkpoint.
     Deferred {
-        /// It is asked again then, by the node's clock.
+        /// Time of the next request, by the node's clock.
         until: UnixMillis,
-        /// How often it has.
+        /// Number of deferrals.
         times: u32,
     },
-    /// The work has begun.
+    /// The job has started to write.
     Writing {
-        /// When it was last heard of, by the node's clock.
+        /// Time of the job's last sign of life, by the node's clock.
         heard_at: UnixMillis,
     },
-    /// It has ended, and that is written down on the node.
+    /// The part has ended, and its result is on the node's disk.
     Ended(CheckpointOutcome),
-    /// Nothing was asked of this attempt under that number, and it has ended or was never here: nothing
-    /// of it runs that could be asked.
+    /// The attempt has ended or was never on this node, and it received no order with this number. No process is left
+    /// that could receive it.
     Gone,
 }

@@ -1,42 +1,41 @@
-//! Networks, as join tokens name them.
+//! Networks (CIDR blocks) for join tokens.
 
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use std::{fmt, net::IpAddr, str::FromStr};
 
-/// Addresses with a common prefix. The address part has no bit set behind the prefix.
+/// A network: addresses with a common prefix. No bit after the prefix is set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Cidr(IpNet);
 
-/// Why a text is no network.
+/// Reasons why a text is not a valid network.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidCidr {
-    /// Neither an address nor `address/prefix`.
+    /// The text is neither an address nor `address/prefix`.
     #[error("{text:?} is not a network; write one as 10.1.0.0/16 or fd00:1::/64")]
     Form {
-        /// As given.
+        /// Text as given.
         text: String,
     },
-    /// Bits behind the prefix.
+    /// Bits after the prefix are set.
     #[error("{text:?} has bits set behind its prefix; the network is {meant}")]
     HostBits {
-        /// As given.
+        /// Text as given.
         text: String,
-        /// Without them.
+        /// The network without these bits.
         meant: Cidr,
     },
 }
 
-/// All of them, as a person reads a list.
+/// Formats networks as a comma-separated list.
 pub fn list(networks: &[Cidr]) -> String {
     let networks: Vec<String> = networks.iter().map(Cidr::to_string).collect();
     networks.join(", ")
 }
 
 impl Cidr {
-    /// Whether the address is of this network. An IPv4 address that came in an IPv6 packet counts
-    /// as IPv4.
+    /// Checks whether the network contains an address. An IPv4-mapped IPv6 address counts as IPv4.
     pub fn contains(&self, address: IpAddr) -> bool {
         self.0.contains(&address.to_canonical())
     }
@@ -45,7 +44,7 @@ impl Cidr {
 impl FromStr for Cidr {
     type Err = InvalidCidr;
     fn from_str(text: &str) -> Result<Self, InvalidCidr> {
-        // A single address is a network of one.
+        // A single address is a network with one address.
         let net = match text.parse::<IpAddr>() {
             Ok(address) => IpNet::from(address),
             Err(_) => text.parse::<IpNet>().map_err(|_| InvalidCidr::Form {

@@ -1,4 +1,6 @@
-//! What a node says of itself, signed, and what an assignment of sensitive work rests on.
+//! Attestations: signed statements of nodes about themselves, and the proof for an assignment of sensitive allocations.
+//!
+//! The code calls an attestation a claim. A user's claim on nodes is a [`tenure`](crate::tenure).
 
 use crate::{
     NodeId, UnixMillis, baseline::Cohort, command::ExpectedNode, id::BaselineName, text::truncated,
@@ -7,50 +9,51 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Oldest reading that sensitive work may be committed on, and how far ahead its time may be,
-/// milliseconds by state time. State time may be 30 s ahead of the leader's clock and a control
-/// uses a claim for 30 s; the rest is between two hosts' clocks.
+/// Largest age of a reading for sensitive allocations, and largest time by which the reading may be ahead, milliseconds
+/// of state time.
+///
+/// State time may be 30 s ahead of the leader's clock, and a control uses an attestation for 30 s. The rest covers the
+/// difference between two hosts' clocks.
 pub const MAX_AGE_MS: u64 = 120_000;
-/// Classes that a claim may speak of; with room for those to come.
+/// Largest number of classes in an attestation, with room for future classes.
 pub const MAX_CLASSES: usize = 32;
 /// Longest name of a class, bytes.
 const MAX_CLASS_BYTES: usize = 64;
-/// Longest boot id, bytes. The kernel's have 36.
+/// Longest boot id, bytes. The Linux kernel's boot ids have 36.
 const MAX_BOOT_BYTES: usize = 128;
-/// Longest text of a cohort, bytes, as of a baseline's selector.
+/// Longest text of a cohort, bytes; the same as in a baseline's selector.
 const MAX_COHORT_BYTES: usize = 1024;
-/// Longest signature with its certificates, bytes; ours have about 1,100.
+/// Longest signature with its certificates, bytes. Signatures of Lattice agents have about 1,100.
 const MAX_SIGNATURE_BYTES: usize = 40 << 10;
 
-/// What a node says of itself, signed, when it is asked: what sensitive work may rest on, where
-/// gossip may not.
+/// Attestation: a node's signed statement about itself, made on request. Sensitive allocations may rely on an
+/// attestation but not on gossip.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Claim {
-    /// The node.
+    /// Name of the node.
     pub node: NodeId,
-    /// Its boot.
+    /// Boot id of the node.
     pub boot_id: String,
-    /// What it is by construction, which says whose baselines it has; `None` while a part of it
-    /// is unknown.
+    /// Cohort of the node, which selects its baselines; `None` while a part of the cohort is not known.
     pub cohort: Option<Cohort>,
-    /// What it is by class; without those that are incomplete or disabled.
+    /// Digests of the node's classes. Incomplete and disabled classes are absent.
     pub classes: BTreeMap<String, ClassClaim>,
-    /// When that was read, by the node's clock.
+    /// Time of the reading, by the node's clock.
     pub read_at: UnixMillis,
-    /// As the asker gave it, so that an old claim is not taken for a new one.
+    /// Nonce of the request, so that an old attestation cannot be replayed.
     pub nonce: [u8; 16],
 }
 
-/// A class, by the digests that name it.
+/// Digests of one class record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClassClaim {
-    /// Schema of its keys, and the digest.
+    /// Digest under the present schema.
     pub now: SchemaDigest,
-    /// The same under the schema before, while a cluster is upgraded.
+    /// Digest of the same record under the previous schema, while a cluster is upgraded.
     pub earlier: Option<SchemaDigest>,
 }
 
-/// A digest with the schema of the keys that are in it: those of two schemas are not comparable.
+/// A digest with the schema of the record's keys. Digests of different schemas are not comparable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SchemaDigest {
     /// Schema of the keys.
@@ -60,7 +63,7 @@ pub struct SchemaDigest {
 }
 
 impl ClassClaim {
-    /// Said in one schema alone.
+    /// Creates digests of one schema only.
     pub const fn only(schema: u16, digest: [u8; 32]) -> Self {
         Self {
             now: SchemaDigest { schema, digest },
@@ -68,7 +71,7 @@ impl ClassClaim {
         }
     }
 
-    /// Its digest in this schema, where that is said.
+    /// Digest under this schema, if the attestation contains it.
     pub fn under(&self, schema: u16) -> Option<[u8; 32]> {
         let said = [Some(self.now), self.earlier].into_iter().flatten();
         let mut said = said.filter(|said| said.schema == schema);
@@ -76,67 +79,69 @@ impl ClassClaim {
     }
 }
 
-/// A class of which control's own sources (BMCs) tell all or a part: control's word.
+/// A class that control completes from its own sources (BMCs), in part or in whole. It rests on control, not on the
+/// node's signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Completed {
-    /// What the node claims of the class; `None` where it claims nothing. Another claim voids it.
+    /// Digests in the node's attestation; `None` if the attestation lacks the class. The completion is void for an
+    /// attestation with other digests.
     pub base: Option<ClassClaim>,
-    /// The whole.
+    /// Digests of the complete class.
     pub whole: ClassClaim,
 }
 
 /// One version of a baseline.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct BaselineVersion {
-    /// Its name.
+    /// Name of the baseline.
     pub name: BaselineName,
-    /// Its version.
+    /// Version number.
     pub version: u32,
 }
 
-/// What a node's assignment rests on.
+/// Proof that a node qualifies for sensitive allocations.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Proof {
-    /// The node's word.
+    /// Attestation of the node.
     pub claim: Claim,
-    /// The node's signature of the claim's postcard, as `lattice-mesh` encodes it. The leader
-    /// verifies it and takes it out: in the log it is empty.
+    /// Signature of the node over the postcard encoding of the claim, as `lattice-mesh` encodes it. The leader verifies
+    /// and removes the signature, so it is empty in the log.
     pub signature: Bytes,
     /// Classes that control's sources complete.
     pub completed: BTreeMap<String, Completed>,
-    /// Where digests cannot tell (a baseline asks for some keys only, or is of a schema that the
-    /// node does not say): the version that control held the class's record against, and found that
+    /// Baseline version by class, for classes that digests cannot decide: the baseline constrains only some keys, or
+    /// has a schema that the attestation lacks. Control has compared the class record with this version and found that
     /// it conforms.
     pub conforms: BTreeMap<String, BaselineVersion>,
 }
 
-/// A node of an assignment of sensitive work.
+/// A node for an assignment of sensitive allocations, or for a node claim.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClaimedNode {
-    /// As planned.
+    /// Node and version that the plan is based on.
     pub expected: ExpectedNode,
-    /// What that rests on.
+    /// Proof for the node.
     pub proof: Proof,
 }
 
-/// What no claim can be.
+/// An attestation or proof that is not well formed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {reason}")]
 pub struct InvalidClaim {
-    /// Which field.
+    /// Name of the field.
     pub field: String,
-    /// What is wrong, with the bound.
+    /// Description of the error, with the bound.
     pub reason: String,
 }
 
 impl Claim {
-    /// What a claim is signed for.
+    /// Context of the attestation's signature.
     pub const CONTEXT: &'static str = "lattice node claim 2";
 
-    /// Whether it can be one: nodes write it, and it is kept.
+    /// Checks that an attestation is well formed. The bounds matter because a node writes it and the quorum stores it.
     ///
     /// # Errors
-    /// The first field that cannot be.
+    /// The first invalid field.
     pub fn check(&self) -> Result<(), InvalidClaim> {
         within("boot_id", self.boot_id.len(), MAX_BOOT_BYTES, "bytes")?;
         if self.boot_id.is_empty() {
@@ -157,17 +162,17 @@ impl Claim {
         })
     }
 
-    /// How far its reading is from `now`, milliseconds, whichever is ahead.
+    /// Distance of the reading from `now`, milliseconds, in either direction.
     pub fn off_ms(&self, now: UnixMillis) -> u64 {
         now.since(self.read_at).max(self.read_at.since(now))
     }
 }
 
 impl Proof {
-    /// Whether it can be one.
+    /// Checks that a proof is well formed.
     ///
     /// # Errors
-    /// The first field that cannot be.
+    /// The first invalid field.
     pub fn check(&self) -> Result<(), InvalidClaim> {
         self.claim.check().map_err(|error| InvalidClaim {
             field: format!("claim.{}", error.field),
@@ -183,10 +188,10 @@ impl Proof {
         classes("conforms", self.conforms.keys())
     }
 
-    /// What a class is: the node's own word, or control's whole made of it.
+    /// Digests of a class: those in the node's attestation, or those that control completed from it.
     ///
     /// # Errors
-    /// When control made the whole of another word of the node.
+    /// [`MadeOfAnother`] if control completed the class from other digests than those in the attestation.
     pub fn class(&self, class: &str) -> Result<Option<ClassClaim>, MadeOfAnother> {
         let own = self.claim.classes.get(class).copied();
         match self.completed.get(class) {
@@ -197,7 +202,7 @@ impl Proof {
     }
 }
 
-/// The whole of a class was made of another word of the node than the one it rests on.
+/// Control completed a class from other digests than those in the node's present attestation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MadeOfAnother;
 

@@ -1,4 +1,4 @@
-//! Commands: everything that can change the replicated state.
+//! Commands: all requests that change the replicated state.
 
 use crate::{
     AllocationId, NodeId, ProjectPath, Revision, UnixMillis, VclusterName,
@@ -32,540 +32,551 @@ pub use parts::{
     CheckpointAsked, ExpectedNode, IssuedCertificate, LimitChange, RankReport, TokenGrant, Victim,
 };
 
-/// Everything that can change the state.
+/// A request to change the replicated state.
+///
+/// A service must propose a command marked "Fenced" with a [`Fence`]: the lease under which the service acts. Operators
+/// and administrators need no fence.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Command {
-    /// Creates a tenant (a root) or a project below its parent.
+    /// Create a tenant (a root of the tree) or a project below its parent.
     CreateProject {
-        /// Where.
+        /// Path of the new tenant or project.
         path: ProjectPath,
-        /// `None`: default closed.
+        /// Limits of the project; `None`: closed, which is the default.
         limits: Option<Limits>,
-        /// Administrators.
+        /// Names of the principals that administer the project.
         admins: Vec<String>,
-        /// Text for people.
+        /// Free-text description.
         description: String,
     },
-    /// Deletes an empty project.
+    /// Delete an empty project.
     DeleteProject {
-        /// Which.
+        /// Path of the project.
         path: ProjectPath,
     },
-    /// Changes limits, all or none, judged on the resulting tree.
+    /// Change limits of projects: all or none. The resulting tree is checked as a whole.
     SetLimits {
-        /// At least one.
+        /// Changes, one for each project; at least one.
         changes: Vec<LimitChange>,
     },
-    /// Submits an allocation, or an array of them.
+    /// Submit an allocation or a job array.
     Submit {
-        /// The request.
+        /// The allocation request.
         spec: Box<AllocationSpec>,
     },
-    /// Cancels: ends at once what holds nothing, stops what holds nodes.
+    /// Cancel an allocation. An allocation that holds no nodes ends at once; one that holds nodes is stopped.
     Cancel {
-        /// Which.
+        /// Allocation to cancel.
         id: AllocationId,
     },
-    /// Puts a pending allocation on hold.
+    /// Hold a pending allocation.
     Hold {
-        /// Which.
+        /// Allocation to hold.
         id: AllocationId,
     },
-    /// Takes it off hold.
+    /// Release a held allocation.
     Release {
-        /// Which.
+        /// Allocation to release.
         id: AllocationId,
     },
-    /// Gives a pending allocation its nodes, in rank order. Fenced. Not for sensitive work, which
-    /// [`Command::AssignSensitive`] assigns.
+    /// Assign nodes to a pending allocation, in rank order. Fenced. Refused for sensitive allocations: see
+    /// [`Command::AssignSensitive`].
     Assign {
-        /// Which.
+        /// Pending allocation.
         id: AllocationId,
-        /// Its nodes with the versions they were planned on.
+        /// Nodes in rank order, each with the version that the plan is based on.
         nodes: Vec<ExpectedNode>,
     },
-    /// Starts stopping a holding allocation. Fenced.
+    /// Stop an allocation that holds nodes. Fenced.
     Stop {
-        /// Which.
+        /// Allocation to stop.
         id: AllocationId,
-        /// Why.
+        /// Cause of the stop.
         cause: StopCause,
     },
-    /// Commits what an agent reported of one rank.
+    /// Commit an agent's report about one rank. Fenced if the report is
+    /// [`NeverStarted`](crate::allocation::RankExit::NeverStarted).
     Report {
-        /// The allocation.
+        /// Allocation of the rank.
         id: AllocationId,
-        /// The attempt the report is of.
+        /// Attempt of the allocation that the report is about.
         attempt: u32,
-        /// The node that speaks.
+        /// Node that reports.
         node: NodeId,
-        /// What it says.
+        /// Content of the report.
         report: RankReport,
     },
-    /// Registers a node, or does nothing when it is registered already.
+    /// Register a node. No change if the node is registered already.
     RegisterNode {
-        /// Its name.
+        /// Name of the node.
         node: NodeId,
-        /// Its vCluster.
+        /// vCluster that the node belongs to.
         vcluster: VclusterName,
     },
-    /// Sets what is intended for a node.
+    /// Set the lifecycle (intended state) of a node.
     SetLifecycle {
-        /// Which.
+        /// Name of the node.
         node: NodeId,
-        /// The new intent.
+        /// New lifecycle.
         lifecycle: Lifecycle,
     },
-    /// Sets or clears the principal's own drain reason.
+    /// Set or clear the principal's own drain reason of a node.
     Drain {
-        /// Which node.
+        /// Name of the node.
         node: NodeId,
-        /// `None` clears the reason of this owner.
+        /// New drain reason; `None` clears the principal's own reason.
         reason: Option<String>,
-        /// The node's revision that this rests on; refused when it has another by now. `None`
-        /// rests on nothing.
+        /// Node revision that the proposer read. The command is refused if the node has another revision. `None`: no
+        /// check.
         expected: Option<Revision>,
     },
-    /// Takes, or renews, a lease. A new holder gets a new epoch.
+    /// Acquire or renew a lease. A new holder gets a new epoch.
     AcquireLease {
-        /// Which.
+        /// Name of the lease.
         lease: LeaseName,
-        /// Who.
+        /// Name of the holder.
         holder: String,
-        /// For how long, milliseconds.
+        /// Duration, milliseconds.
         ttl_ms: u64,
     },
-    /// Gives a lease back.
+    /// Release a lease.
     ReleaseLease {
-        /// Which.
+        /// Name of the lease.
         lease: LeaseName,
-        /// By whom.
+        /// Name of the present holder.
         holder: String,
     },
-    /// Stores a join token's hash; the token itself is never replicated.
+    /// Store the hash of a join token. The token itself is never replicated.
     CreateToken {
-        /// What it permits.
+        /// Hash and permissions of the token.
         grant: TokenGrant,
     },
-    /// Withdraws a join token.
+    /// Revoke a join token.
     RevokeToken {
-        /// The first characters of its hash, 8 at least, as lists show it.
+        /// First characters of the token's hash, at least 8, as token lists show them.
         id: String,
     },
-    /// Uses a join token for one enrolment. Part of issuing a certificate; earlier certificates of
-    /// a name that is taken over hold no more.
+    /// Use a join token for one enrolment, as part of issuing a certificate. If the enrolment replaces the former
+    /// holder of a name, the earlier certificates of that name become invalid.
     ConsumeToken {
-        /// blake3 of the secret part.
+        /// blake3 of the token's secret part.
         hash: String,
-        /// The name that enrols.
+        /// Name to enrol.
         name: String,
-        /// The role that enrols.
+        /// Role to enrol.
         role: Role,
-        /// Where it speaks from, as the member sees it.
+        /// Source address of the enrolment, as the member sees it.
         from: Option<IpAddr>,
-        /// It asks to take over a name that is enrolled.
+        /// Whether the enrolment may replace the present holder of the name.
         replace: bool,
-        /// What will be issued.
+        /// Validity of the certificate to issue.
         certificate: IssuedCertificate,
     },
-    /// Renews a certificate. Part of issuing it.
+    /// Renew a certificate, as part of issuing it.
     RenewCertificate {
-        /// Whose.
+        /// Name of the certificate's holder.
         name: String,
-        /// Its role.
+        /// Role of the certificate's holder.
         role: Role,
-        /// When the certificate it showed was issued.
+        /// Issue time of the certificate that the holder presented.
         shown_issued_at: UnixMillis,
-        /// What will be issued.
+        /// Validity of the certificate to issue.
         certificate: IssuedCertificate,
     },
-    /// Every certificate of this name issued until now holds no more.
+    /// Revoke all certificates of one name that were issued until now.
     RevokeCertificates {
-        /// Whose.
+        /// Name of the certificates' holder.
         name: String,
-        /// Its role.
+        /// Role of the certificates' holder.
         role: Role,
-        /// Why, for the audit.
+        /// Reason, for the audit.
         reason: String,
     },
-    /// Trusts one more authority. The first one issues.
+    /// Trust another certificate authority. The first authority also issues certificates.
     AddAuthority {
-        /// Its certificate (DER).
+        /// Certificate of the authority (DER).
         certificate: Bytes,
     },
-    /// From now on this authority issues; everybody renews.
+    /// Make an authority the issuing one. All certificate holders renew.
     PromoteAuthority {
-        /// blake3 of its certificate, lower-case hex.
+        /// blake3 of the authority's certificate, lower-case hex.
         pin: String,
     },
-    /// Trusts an authority no more. Refused for the one that issues.
+    /// Remove an authority from the trusted ones. Refused for the issuing authority.
     RetireAuthority {
-        /// blake3 of its certificate.
+        /// blake3 of the authority's certificate, lower-case hex.
         pin: String,
     },
-    /// Takes a node from its holder although nobody knows that its processes are gone: a person
-    /// answers for that. The node stays drained by that person.
+    /// Take a node from its holder without confirmation that the holder's processes are gone. The operator takes
+    /// responsibility for that. The node stays drained, with a drain reason of this operator.
     ForceRelease {
-        /// Which.
+        /// Name of the node.
         node: NodeId,
-        /// Why, and how it is known that nothing runs there.
+        /// Reason, with the evidence that no process of the holder runs on the node.
         reason: String,
-        /// The node's revision at which its holder was looked at; refused when it has another by
-        /// now, and so perhaps another holder.
+        /// Node revision at which the operator checked the holder. The command is refused if the node has another
+        /// revision, since the holder may differ. `None`: no check.
         expected: Option<Revision>,
     },
-    /// Clears the principal's own drain reason and that of a failed hook without the node's health
-    /// gate having been asked: a person answers for that, and it is written down.
+    /// Clear the principal's own drain reason and the reason of a failed hook, without running the node's health gate.
+    /// The administrator takes responsibility, and the audit records it.
     UndrainUnchecked {
-        /// Which node.
+        /// Name of the node.
         node: NodeId,
-        /// The node's revision that this rests on; refused when it has another by now.
+        /// Node revision that the proposer read. The command is refused if the node has another revision. `None`: no
+        /// check.
         expected: Option<Revision>,
     },
-    /// Makes a new version of a baseline, the first one too. What it is already is no new version.
+    /// Create a version of a baseline, including the first one. An unchanged definition creates no new version.
     SetBaseline {
-        /// Which.
+        /// Name of the baseline.
         name: BaselineName,
-        /// What nodes are meant to be.
+        /// Intended state of the nodes.
         definition: Box<Definition>,
-        /// The version this rests on, 0 for none; refused when there is another by now. `None`
-        /// rests on nothing.
+        /// Version that the proposer read, 0 for none. The command is refused if the baseline has another version.
+        /// `None`: no check.
         expected_version: Option<u32>,
     },
-    /// Nobody is judged by it any more. Its former versions are forgotten.
+    /// Delete a baseline and all its versions. No node is compared with it any more.
     DeleteBaseline {
-        /// Which.
+        /// Name of the baseline.
         name: BaselineName,
-        /// As in [`Command::SetBaseline`].
+        /// Version that the proposer read; see [`Command::SetBaseline`].
         expected_version: Option<u32>,
     },
-    /// Too many nodes are about to be drained automatically: none is from now on. Fenced.
+    /// Stop automatic draining because too many nodes were about to be drained. Fenced.
     HoldBrake {
-        /// What was about to happen, with the numbers.
+        /// Drains that were about to happen, with the numbers.
         reason: String,
     },
-    /// A person has looked: automatic draining goes on.
+    /// Resume automatic draining after an operator has checked the cause.
     ReleaseBrake {
-        /// What was found, for the audit.
+        /// Findings of the operator, for the audit.
         reason: String,
     },
-    /// Gives pending sensitive work its nodes, in rank order, on each node's own word: refused
-    /// where that is too old or is not what the node's baselines ask. Fenced.
+    /// Assign nodes to a pending sensitive allocation, in rank order, based on each node's attestation. Refused if an
+    /// attestation is too old or contradicts the node's baselines. Fenced.
     AssignSensitive {
-        /// Which.
+        /// Pending allocation.
         id: AllocationId,
-        /// Its nodes, each with what speaks for it.
+        /// Nodes in rank order, each with its attestation.
         nodes: Vec<ClaimedNode>,
     },
-    /// Gives an allocation that holds nodes more of them, as ranks behind those it has. Fenced. Not
-    /// for sensitive work.
+    /// Add nodes to an allocation that holds nodes. The new nodes become the last ranks. Fenced. Refused for sensitive
+    /// allocations.
     Grow {
-        /// Which.
+        /// Allocation to grow.
         id: AllocationId,
-        /// What it gets, with the versions that were planned on.
+        /// Nodes to add, each with the version that the plan is based on.
         nodes: Vec<ExpectedNode>,
     },
-    /// Gives nodes of an allocation back, each as soon as its rank is known to have ended. Fenced.
+    /// Release nodes of an allocation. Each node is released as soon as its rank is confirmed to have ended. Fenced.
     Shrink {
-        /// Which.
+        /// Allocation to shrink.
         id: AllocationId,
-        /// What it gives back; at least one node is left.
+        /// Nodes to release. The allocation keeps at least one node.
         nodes: Vec<NodeId>,
     },
-    /// Ends the processes of an allocation that holds nodes; afterwards it is suspended and holds
-    /// nothing. Fenced.
+    /// Suspend an allocation that holds nodes: its processes are ended, and it then holds no nodes. Fenced.
     Suspend {
-        /// Which.
+        /// Allocation to suspend.
         id: AllocationId,
     },
-    /// A suspended allocation waits for nodes again, if limits allow it now. Fenced.
+    /// Resume a suspended allocation: it waits for nodes again, provided that it fits the limits now. Fenced.
     Resume {
-        /// Which.
+        /// Allocation to resume.
         id: AllocationId,
     },
-    /// Changes what is limited for the whole cluster.
+    /// Change the limits of the whole cluster.
     SetSystemLimits {
-        /// What changes.
+        /// Changes to the limits.
         patch: SystemLimitPatch,
     },
-    /// From now on limits mean something else. Refused unless the tree as it is obeys.
+    /// Change the limit policy. Refused if the present tree violates the new policy.
     SetLimitPolicy {
-        /// By which rules.
+        /// New policy.
         policy: LimitPolicy,
     },
-    /// As [`Command::CreateProject`], with each limit by itself: what is not named is closed.
+    /// Create a tenant or project as [`Command::CreateProject`] does, with each limit given separately. A limit that is
+    /// not named is closed.
     NewProject {
-        /// Where.
+        /// Path of the new tenant or project.
         path: ProjectPath,
-        /// Other than closed.
+        /// Limits that differ from the closed default.
         limits: LimitPatch,
-        /// Administrators.
+        /// Names of the principals that administer the project.
         admins: Vec<String>,
-        /// Text for people.
+        /// Free-text description.
         description: String,
     },
-    /// Writes down what was done to the quorum itself: its members, who leads, backups. By the leader
-    /// that does it, on behalf of who asked for it.
+    /// Record an action on the quorum itself (members, leadership, backups) in the audit. The leader that performs the
+    /// action proposes it, on behalf of the requesting principal.
     NoteQuorum {
-        /// What.
+        /// Recorded action.
         action: Box<crate::audit::AuditAction>,
     },
-    /// Puts a signed checkpoint behind the audit's entries. By the leader, which has verified it.
+    /// Append a signed audit head to the audit. The leader proposes it, after verifying the signature.
     SignAudit {
-        /// As it was signed.
+        /// The audit head, as signed.
         checkpoint: Box<crate::audit::Checkpoint>,
     },
-    /// Nodes belong to the principal alone from now on, for sensitive work of one project, until they
-    /// are given back: all of them or none, each on its own word, as for sensitive work.
+    /// Claim nodes for the principal's exclusive use, for sensitive allocations of one project, until released. All
+    /// nodes or none. Each node needs a valid attestation, as for a sensitive allocation.
     ClaimNodes {
-        /// Against whose limits they count.
+        /// Project that the nodes count against.
         project: ProjectPath,
-        /// Which, each with what speaks for it.
+        /// Nodes, each with its attestation.
         nodes: Vec<ClaimedNode>,
-        /// What for; may be empty.
+        /// Purpose; may be empty.
         purpose: String,
     },
-    /// Gives claimed nodes back, all of them or none. Each is wiped before anybody else gets it.
+    /// Release claimed nodes, all or none. Each node is wiped before another user gets it.
     ReleaseNodes {
-        /// Which.
+        /// Nodes to release.
         nodes: Vec<NodeId>,
-        /// Needed from who is not the claimant: an administrator.
+        /// Reason. Required if the principal is not the claimant but an administrator.
         reason: Option<String>,
     },
-    /// What became of a node's wipe. Fenced.
+    /// Report the result of a node's wipe. Fenced.
     ReportWipe {
-        /// Which node.
+        /// Name of the node.
         node: NodeId,
-        /// Which wipe; of another one than is waited for nothing is taken.
+        /// Number of the wipe. The report has no effect if the node awaits another wipe.
         wipe: u64,
-        /// By the node's word.
+        /// Result that the node reported.
         outcome: WipeOutcome,
     },
-    /// A node whose wipe failed, or hangs, is wiped again.
+    /// Repeat the wipe of a node after its wipe failed or hangs.
     RepeatWipe {
-        /// Which node.
+        /// Name of the node.
         node: NodeId,
-        /// What was done about it, for the audit.
+        /// Remedy, for the audit.
         reason: String,
     },
-    /// A node that was given back and is not wiped is nobody's any more: a person answers for that.
-    /// It stays drained until its health gate has let it.
+    /// End the claim of a released node that was not wiped. The administrator takes responsibility. The node stays
+    /// drained until its health gate passes.
     AcceptUnwiped {
-        /// Which node.
+        /// Name of the node.
         node: NodeId,
-        /// Why, for the audit.
+        /// Reason, for the audit.
         reason: String,
     },
-    /// Says what a vCluster is, the first time too. What it is already is no new version.
+    /// Define a vCluster or change its definition. An unchanged definition creates no new version.
     SetVcluster {
-        /// Which.
+        /// Name of the vCluster.
         vcluster: VclusterName,
-        /// What of it is to be another.
+        /// Changes to the definition.
         change: Box<VclusterPatch>,
-        /// The version this rests on, 0 for none; refused when there is another by now. `None`
-        /// rests on nothing.
+        /// Version that the proposer read, 0 for none. The command is refused if the vCluster has another version.
+        /// `None`: no check.
         expected_version: Option<u32>,
     },
-    /// Nodes belong to this vCluster, and serve it, from now on: all of them or none.
+    /// Assign nodes to a vCluster, as their owner and as their present user. All nodes or none.
     AssignVcluster {
-        /// Which nodes.
+        /// Nodes to assign.
         nodes: Vec<NodeId>,
-        /// Where to.
+        /// vCluster that the nodes move to.
         vcluster: VclusterName,
-        /// The vCluster they may be taken from. Of one that nobody has defined they may be taken
-        /// anyway.
+        /// vCluster that the nodes may be taken from. Nodes of an undefined vCluster may be taken in any case.
         from: Option<VclusterName>,
     },
-    /// An idle node serves another vCluster for now. Fenced.
+    /// Lend an idle node to another vCluster. Fenced.
     LendNode {
-        /// Which.
+        /// Node to lend.
         node: NodeId,
-        /// Where to.
+        /// Borrowing vCluster.
         to: VclusterName,
-        /// [`crate::node::Node::version`] it was planned on.
+        /// [`crate::node::Node::version`] that the plan is based on.
         version: u64,
     },
-    /// A node that nothing holds serves its own vCluster again. Fenced.
+    /// Return a lent node, which no allocation holds, to its own vCluster. Fenced.
     ReturnNode {
-        /// Which.
+        /// Node to return.
         node: NodeId,
-        /// [`crate::node::Node::version`] it was planned on.
+        /// [`crate::node::Node::version`] that the plan is based on.
         version: u64,
     },
-    /// What was said of a vCluster holds no more. Refused while nodes belong to it or serve it: they
-    /// would be open to every tenant.
+    /// Delete the definition of a vCluster. Refused while nodes belong to it or serve it, since they would be open to
+    /// every tenant.
     DeleteVcluster {
-        /// Which.
+        /// Name of the vCluster.
         vcluster: VclusterName,
-        /// The version this rests on; refused when there is another by now.
+        /// Version that the proposer read. The command is refused if the vCluster has another version. `None`: no
+        /// check.
         expected_version: Option<u32>,
     },
-    /// As [`Command::SetLimits`], also where the limits of children then add up to more than their
-    /// parent's, which is marked as overcommitted. For administrators.
+    /// Change limits as [`Command::SetLimits`] does, even if the limits of children then add up to more than their
+    /// parent's limit. Such a parent is marked as overcommitted. For administrators.
     ForceLimits {
-        /// At least one.
+        /// Changes, one for each project; at least one.
         changes: Vec<LimitChange>,
     },
-    /// As [`Command::SetVcluster`], with settings of its scheduler. A change keeps the settings that it does not name, so
-    /// that concurrent changes of different settings both apply. Settings alone are taken only for a vCluster that
-    /// is there (defined, `default`, or one that nodes serve), and define none.
+    /// Change the definition of a vCluster, as [`Command::SetVcluster`] does, together with its scheduler settings.
+    /// Settings that the change does not name stay, so that concurrent changes of different settings both apply.
+    ///
+    /// A change of settings alone does not define the vCluster. It is accepted only for an existing vCluster: one that
+    /// is defined, `default`, or one with nodes.
     SetScheduler {
-        /// Which.
+        /// Name of the vCluster.
         vcluster: VclusterName,
-        /// Change of its definition.
+        /// Change of the definition.
         change: Box<VclusterPatch>,
-        /// Change of its scheduler settings.
+        /// Change of the scheduler settings.
         settings: Box<SchedulerPatch>,
-        /// See [`Command::SetVcluster`].
+        /// Version that the proposer read; see [`Command::SetVcluster`].
         expected_version: Option<u32>,
     },
-    /// Submits a graph: all its members, or none.
+    /// Submit a DAG: all members or none.
     SubmitDag {
-        /// What is asked for.
+        /// The requested DAG.
         dag: Box<DagSpec>,
     },
-    /// Cancels every member of a graph that has not ended.
+    /// Cancel every member of a DAG that has not ended.
     CancelDag {
-        /// Which.
+        /// DAG to cancel.
         id: DagId,
     },
-    /// Ends the processes of an allocation that holds nodes; afterwards it waits for nodes again.
+    /// Requeue an allocation that holds nodes: its processes are ended, and it waits for nodes again.
     Requeue {
-        /// Which.
+        /// Allocation to requeue.
         id: AllocationId,
     },
-    /// Gives an allocation that has not ended another walltime. Longer for operators alone, and never shorter
-    /// than what has run. The agents of a present attempt are told
-    /// ([`wire::SetWalltime`](crate::wire::SetWalltime)) until each has taken it; one that is being stopped
-    /// for good is refused.
+    /// Change the walltime of an allocation that has not ended. Only operators and administrators may increase the
+    /// walltime. It must exceed the time already used. Refused for an allocation that is being stopped for good.
+    ///
+    /// If an attempt is under way, each of its agents receives [`wire::SetWalltime`](crate::wire::SetWalltime) until it
+    /// has accepted the change.
     SetWalltime {
-        /// Which.
+        /// Allocation to change.
         id: AllocationId,
-        /// In all, from the begin of the work on, milliseconds: what a checkpoint that it goes on from has in
-        /// it counts.
+        /// Total walltime, milliseconds. It includes the run time contained in the checkpoint that the allocation
+        /// resumed from.
         walltime_ms: u64,
     },
-    /// Ends an allocation whose deadline has passed, or that could not end before it any more. Refused
-    /// for others. Fenced.
+    /// End an allocation that has passed its deadline, or a waiting one that cannot end before its deadline. Refused
+    /// for all others. Fenced.
     Expire {
-        /// Which.
+        /// Allocation to end.
         id: AllocationId,
     },
-    /// Has an allocation write a checkpoint, and go on. Its user asks for that, operators, and services under
-    /// their lease.
+    /// Let an allocation write a checkpoint and continue. For its user, for operators, and for services under their
+    /// lease. Fenced.
     WriteCheckpoint {
-        /// Which.
+        /// Allocation that writes the checkpoint.
         id: AllocationId,
-        /// Where to.
+        /// Directory of the checkpoint.
         directory: String,
-        /// How long it may take, milliseconds.
+        /// Timeout of the checkpoint, milliseconds.
         timeout_ms: u64,
     },
-    /// Gives a checkpoint more time, once. Fenced.
+    /// Extend the timeout of a checkpoint, at most once. Fenced.
     ExtendCheckpoint {
-        /// Of which allocation.
+        /// Allocation that writes the checkpoint.
         id: AllocationId,
-        /// Which checkpoint.
+        /// Number of the checkpoint.
         number: u32,
-        /// By how much, milliseconds.
+        /// Extension, milliseconds.
         by_ms: u64,
     },
-    /// Waits for a checkpoint no more. What was to make room after it does without. Fenced.
+    /// Give up waiting for a checkpoint. An allocation that was to be preempted or suspended after it stops without it.
+    /// Fenced.
     GiveUpCheckpoint {
-        /// Of which allocation.
+        /// Allocation that writes the checkpoint.
         id: AllocationId,
-        /// Which checkpoint.
+        /// Number of the checkpoint.
         number: u32,
     },
-    /// An allocation that holds nodes gives all of them back, after a checkpoint where it can write one.
-    /// Fenced.
+    /// Let an allocation release all its nodes, after a checkpoint if the command names one. Fenced.
     MakeRoom {
-        /// Which, and how.
+        /// Allocation that releases its nodes, and its checkpoint.
         victim: Victim,
-        /// Why.
+        /// Reason for the move.
         reason: MoveReason,
     },
-    /// Promises a pending allocation nodes, and has others make room there. All or nothing: each of these
-    /// must be of a lower class, and may be moved. Fenced.
+    /// Promise nodes to a pending allocation (the preemptor) and stop the victims that hold them. All or nothing. Each
+    /// victim must be of a lower class and must be movable. Fenced.
     Preempt {
-        /// For which.
+        /// Preemptor: the pending allocation that gets the nodes.
         id: AllocationId,
-        /// The nodes it gets: free ones, and nodes that the victims hold.
+        /// Nodes to promise: free nodes, and nodes that the victims hold.
         nodes: Vec<NodeId>,
-        /// Who makes room.
+        /// Allocations to preempt.
         victims: Vec<Victim>,
     },
-    /// A pending allocation is promised nothing any more. Fenced.
+    /// Withdraw the promised nodes of a pending allocation. Fenced.
     WithdrawPromise {
-        /// Which.
+        /// Allocation that loses its promised nodes.
         id: AllocationId,
     },
-    /// A lent node is wanted back, or not any more. Fenced.
+    /// Reclaim a lent node for its own vCluster, or withdraw the reclaim. Fenced.
     RecallNode {
-        /// Which.
+        /// Lent node.
         node: NodeId,
-        /// Whether it is.
+        /// `true` to reclaim the node, `false` to withdraw the reclaim.
         wanted: bool,
-        /// [`crate::node::Node::version`] that this rests on.
+        /// [`crate::node::Node::version`] that the proposer read.
         version: u64,
     },
-    /// Keeps nodes for some for a time, or changes what is kept.
+    /// Create or change a reservation of nodes.
     SetReservation {
-        /// Under which name.
+        /// Name of the reservation.
         name: ReservationName,
-        /// What is kept.
+        /// Nodes, period, and permitted users and projects.
         spec: Box<ReservationSpec>,
-        /// The revision of the reservation that this rests on, 0 for none; `None` rests on nothing.
+        /// Revision of the reservation that the proposer read, 0 for none. The command is refused if the reservation
+        /// has another revision. `None`: no check.
         expected: Option<Revision>,
     },
-    /// Nothing is kept under this name any more.
+    /// Delete a reservation.
     DeleteReservation {
-        /// Which.
+        /// Name of the reservation.
         name: ReservationName,
     },
-    /// An allocation on nodes that a vCluster has lent, and that writes a checkpoint in order to go on, makes room
-    /// after it instead, or without it once the time is over. Nothing happens where that checkpoint is over, or is
-    /// one to make room after already. Fenced.
+    /// Let an allocation on borrowed nodes leave them after the checkpoint that it is writing, or without it on
+    /// timeout. The allocation had started that checkpoint in order to continue. No change if the checkpoint has ended,
+    /// or is already followed by a preemption, a reclaim or a suspension. Fenced.
     LeaveAfterCheckpoint {
-        /// Which allocation.
+        /// Allocation that writes the checkpoint.
         id: AllocationId,
-        /// Which checkpoint.
+        /// Number of the checkpoint.
         number: u32,
-        /// Whose nodes it leaves.
+        /// vCluster that reclaims its nodes.
         home: VclusterName,
-        /// How long it may take from now on at most, milliseconds: no more than it has left.
+        /// Timeout from now on, milliseconds. The checkpoint's present deadline still applies if it is earlier.
         timeout_ms: u64,
     },
-    /// Has an allocation write a checkpoint, and suspends it then, as its user or an operator asks. One that writes
-    /// one already is suspended after that. Where it comes to nothing, it is suspended without.
+    /// Suspend an allocation after a checkpoint, on request of its user or an operator. A running allocation writes a
+    /// new checkpoint; one that is writing a checkpoint is suspended after that one. If the checkpoint fails, the
+    /// allocation is suspended without it. Refused if the checkpoint in progress precedes a preemption or reclaim.
     SuspendAfterCheckpoint {
-        /// Which.
+        /// Allocation to suspend.
         id: AllocationId,
-        /// The checkpoint, and how long it may take.
+        /// Directory and timeout of the checkpoint.
         checkpoint: CheckpointAsked,
     },
-    /// Changes what a tenant may use and what it is meant to use, all of it or nothing.
+    /// Change the hard limits and soft limits of a tenant, all or none.
     UpdateTenant {
-        /// Which.
+        /// Tenant to change.
         tenant: ProjectPath,
-        /// Its hard limits.
+        /// Changes to the hard limits.
         limits: LimitPatch,
-        /// Its soft ones.
+        /// Changes to the soft limits.
         soft: SoftPatch,
-        /// As in [`Command::ForceLimits`]; for administrators.
+        /// Whether to accept overcommitted limits, as [`Command::ForceLimits`] does. For administrators.
         force: bool,
     },
-    /// Takes down what an accounting system says of tenants. Of one that is gone nothing is kept. Fenced.
+    /// Store credits of tenants as the accounting system reports them. Entries of unknown tenants are ignored. Fenced.
     NoteCredits {
-        /// By tenant; at least one.
+        /// Credits by tenant; at least one.
         credits: BTreeMap<ProjectPath, Credit>,
     },
-    /// An accounting system has the facts up to this one, or never will. Going back changes nothing. Fenced.
+    /// Acknowledge usage records: the accounting system has received them, or never will. An earlier number changes
+    /// nothing. Fenced.
     AcknowledgeFacts {
-        /// Number of the last one.
+        /// Number of the last acknowledged usage record.
         through: u64,
-        /// How many of them it does not get.
+        /// Number of usage records, out of the newly acknowledged ones, that the accounting system never receives.
         dropped: u64,
     },
 }

@@ -1,4 +1,4 @@
-//! How an allocation has fared: to what it belongs, what was done to it, and what of its work is kept.
+//! Allocation history: DAG or job array membership, preemptions, and checkpoints.
 
 use crate::{
     AllocationId, UnixMillis, VclusterName, array::IndexSet, checkpoint::CheckpointOutcome,
@@ -7,164 +7,164 @@ use crate::{
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeSet, fmt};
 
-/// What a restored cluster skips of the numbers of an allocation's checkpoints, which name their folders: more were
-/// written since the backup than anybody knows.
+/// Gap in the checkpoint numbers of each allocation after a restore. Checkpoint numbers name folders, and checkpoints
+/// written after the backup are not in the restored state.
 pub const CHECKPOINT_GAP: u32 = 1 << 16;
 
-/// Empty for work to which nothing was done yet.
+/// History of an allocation; empty if nothing has happened to the allocation.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Course {
-    /// The graph it is a member of.
+    /// DAG that the allocation is a member of.
     pub dag: Option<DagPlace>,
-    /// The array it is an element of. Its workload is the array's.
+    /// Job array that the allocation is an element of. The array's record holds the workload.
     pub element: Option<Element>,
-    /// What became of the elements; `Some` for every array.
+    /// Counts of the elements; `Some` for every job array.
     pub tally: Option<Box<Tally>>,
-    /// How often others took its nodes.
+    /// Number of times that a preemption or a reclaim took its nodes.
     pub preempted: u32,
-    /// When they last did, or when it last began again after that.
+    /// Time of the last preemption or reclaim, or of the last resumption from a checkpoint.
     pub moved_at: Option<UnixMillis>,
-    /// Checkpoints that were asked for; each has the next number.
+    /// Number of requested checkpoints. Each checkpoint has the next number.
     pub checkpoints: u32,
-    /// How many of them came to nothing.
+    /// Number of failed checkpoints.
     pub failed_checkpoints: u32,
-    /// Why the last of these did, in words.
+    /// Reason of the last failed checkpoint.
     pub failed_because: Option<String>,
-    /// The last one that is whole.
+    /// The last complete checkpoint.
     pub kept: Option<Kept>,
-    /// Time that the work had run before the present attempt, as the checkpoint that this one went on from
-    /// has it, milliseconds.
+    /// Run time before the present attempt that is contained in the checkpoint which the attempt resumed from,
+    /// milliseconds.
     pub resumed_ms: u64,
-    /// The one that is being written.
+    /// The checkpoint in progress.
     pub writing: Option<Box<Writing>>,
-    /// How often the walltime was changed since the present attempt was assigned. 0: its agents know it
-    /// from their launches; else they are told, with this number.
+    /// Number of walltime changes since the present attempt was assigned. If 0, the agents have the walltime from their
+    /// launches. Otherwise control sends them the walltime with this number.
     pub walltime_changes: u32,
 }
 
 impl Course {
-    /// Whether there is nothing to tell.
+    /// Checks whether the history is empty.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// A member of a graph.
+/// Membership in a DAG.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DagPlace {
-    /// Which graph.
+    /// Number of the DAG.
     pub dag: DagId,
-    /// What it is called there.
+    /// Name of the member within the DAG.
     pub member: String,
 }
 
-/// An element of an array.
+/// Position of an allocation in a job array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Element {
-    /// Which array.
+    /// Number of the job array.
     pub array: AllocationId,
-    /// Its index.
+    /// Index of the element.
     pub index: u32,
 }
 
-/// What became of the elements of an array. Those that are not here have allocations of their own.
+/// Counts of the elements of a job array. Elements that are in none of the sets have an allocation of their own.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
     /// Elements that may be placed.
     pub pending: IndexSet,
-    /// Elements that wait for the same index of another array.
+    /// Elements that wait for the element with the same index of another array.
     pub blocked: IndexSet,
     /// Elements that were cancelled before they had an allocation.
     pub cancelled: IndexSet,
-    /// Elements that have an allocation that has not ended.
+    /// Number of elements with an allocation that has not ended.
     pub alive: u32,
-    /// Elements that completed.
+    /// Number of elements that completed.
     pub completed: u32,
-    /// Elements that failed.
+    /// Number of elements that failed.
     pub failed: u32,
-    /// Elements whose allocation was cancelled.
+    /// Number of elements with a cancelled allocation.
     pub stopped: u32,
 }
 
-/// A checkpoint that is whole: work can go on from it.
+/// A complete checkpoint, from which the allocation can resume.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kept {
-    /// Its number.
+    /// Number of the checkpoint.
     pub number: u32,
-    /// When it was asked for: what was done since is not in it.
+    /// Request time. Progress after this time is not in the checkpoint.
     pub asked_at: UnixMillis,
-    /// When its last rank had written it.
+    /// Time at which the last rank had written its part.
     pub written_at: UnixMillis,
-    /// How long it took, milliseconds, from being asked for.
+    /// Duration from the request to completion, milliseconds.
     pub took_ms: u64,
-    /// The attempt that wrote it.
+    /// Attempt that wrote the checkpoint.
     pub attempt: u32,
-    /// Where it is.
+    /// Directory of the checkpoint.
     pub directory: String,
-    /// Bytes, where every rank said.
+    /// Size, bytes; `None` if a rank did not report its size.
     pub bytes: Option<u64>,
-    /// Time that its work had run when it was asked for, in all attempts that it holds, milliseconds. So
-    /// much of the walltime is used.
+    /// Run time contained in the checkpoint, over all attempts that led to it, milliseconds. This much of the walltime
+    /// is used.
     pub progress_ms: u64,
 }
 
-/// A checkpoint that is being written.
+/// A checkpoint in progress.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Writing {
-    /// Its number.
+    /// Number of the checkpoint.
     pub number: u32,
-    /// Since when.
+    /// Request time.
     pub asked_at: UnixMillis,
-    /// When it is given up.
+    /// Time at which the checkpoint is given up.
     pub until: UnixMillis,
-    /// It was given more time once.
+    /// Whether the timeout was extended; it is extended at most once.
     pub extended: bool,
-    /// Where it goes.
+    /// Directory of the checkpoint.
     pub directory: String,
-    /// What comes then.
+    /// Action after the checkpoint.
     pub then: AfterCheckpoint,
-    /// Ranks that have written theirs.
+    /// Ranks that have written their parts.
     pub written: BTreeSet<u32>,
-    /// Bytes that these said; `None` where one has not.
+    /// Total size that these ranks reported, bytes; `None` if one of them reported no size.
     pub bytes: Option<u64>,
 }
 
-/// What comes after a checkpoint.
+/// Action after a checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AfterCheckpoint {
-    /// The work goes on.
+    /// The allocation continues.
     GoOn,
-    /// It makes room, and goes on from the checkpoint when it gets nodes again.
+    /// The allocation releases its nodes. It resumes from the checkpoint when it gets nodes again.
     MakeRoom {
-        /// For whom.
+        /// Reason for the move.
         reason: MoveReason,
     },
-    /// It is suspended, also where the checkpoint comes to nothing.
+    /// The allocation is suspended, even if the checkpoint fails.
     Suspend {
-        /// Who asked.
+        /// Principal that requested the suspension.
         by: String,
     },
 }
 
-/// Why work makes room.
+/// Reason why an allocation leaves its nodes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MoveReason {
-    /// Work of a higher class needs its nodes.
+    /// An allocation of a higher class needs the nodes.
     Preempted {
-        /// Which.
+        /// The preemptor.
         by: AllocationId,
     },
-    /// Its nodes were lent, and their vCluster needs them.
+    /// The nodes were borrowed, and their own vCluster reclaims them.
     Reclaimed {
-        /// Which.
+        /// vCluster that reclaims the nodes.
         home: VclusterName,
     },
-    /// Somebody asked.
+    /// A principal requested it.
     Asked {
-        /// Who.
+        /// Requesting principal.
         by: String,
     },
 }
@@ -179,11 +179,11 @@ impl fmt::Display for MoveReason {
     }
 }
 
-/// What a rank says of a checkpoint.
+/// A rank's report about its part of a checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RankCheckpoint {
-    /// Of which.
+    /// Number of the checkpoint.
     pub number: u32,
-    /// What became of it.
+    /// Result of the rank's part.
     pub outcome: CheckpointOutcome,
 }

@@ -1,4 +1,4 @@
-//! Graphs of work: members that begin when others have ended.
+//! DAGs: sets of allocations (members) that depend on the ends of other members.
 
 use crate::{
     AllocationId, ProjectPath, Revision, UnixMillis, id::DagId, spec::AllocationSpec,
@@ -7,84 +7,84 @@ use crate::{
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Most members of one graph, unless the site says fewer.
+/// Largest number of members of one DAG. A site may configure fewer.
 pub const MAX_MEMBERS: usize = 1000;
-/// Longest name of a graph or a member, bytes.
+/// Longest name of a DAG or a member, bytes.
 pub const MAX_NAME_BYTES: usize = 128;
-/// Edges of one graph.
+/// Largest number of edges of one DAG.
 pub const MAX_EDGES: usize = 100_000;
 
-/// A graph as somebody asks for it.
+/// A DAG as submitted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DagSpec {
-    /// A name for people; may be empty.
+    /// Name for display; may be empty.
     pub name: String,
-    /// At least one.
+    /// Members; at least one.
     pub members: Vec<MemberSpec>,
 }
 
-/// One member.
+/// One member of a submitted DAG.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemberSpec {
-    /// Its name, unique in the graph.
+    /// Name of the member, unique in the DAG.
     pub name: String,
-    /// What runs. Its own dependencies may name allocations outside the graph.
+    /// Allocation request of the member. Its own dependencies may name allocations outside the DAG.
     pub spec: AllocationSpec,
-    /// The members that it comes after.
+    /// Dependencies on other members.
     pub after: Vec<Edge>,
 }
 
-/// One member after another.
+/// A dependency of one member on another.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Edge {
-    /// The member that comes before.
+    /// The earlier member.
     pub member: String,
-    /// How it must have ended.
+    /// Condition on the end of the earlier member.
     pub condition: Condition,
 }
 
-/// A graph as it is committed.
+/// A committed DAG.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dag {
-    /// Its number. Members that are no arrays have those right behind it.
+    /// Number of the DAG. Members that are not job arrays have the numbers that follow it.
     pub id: DagId,
-    /// As asked for.
+    /// Name as submitted; may be empty.
     pub name: String,
-    /// Who submitted it.
+    /// User that submitted the DAG.
     pub user: String,
-    /// The project of its first member.
+    /// Project of the first member.
     pub project: ProjectPath,
-    /// In the order in which they were submitted.
+    /// Members in the order of submission.
     pub members: Vec<Member>,
-    /// Where it stands.
+    /// State of the DAG.
     pub state: DagState,
-    /// When it was submitted.
+    /// Time of submission.
     pub submitted_at: UnixMillis,
-    /// When its last member ended.
+    /// Time at which the last member ended.
     pub ended_at: Option<UnixMillis>,
-    /// Members that have not ended.
+    /// Number of members that have not ended.
     pub unfinished: u32,
-    /// Who cancelled it.
+    /// Principal that cancelled the DAG or one of its members.
     pub cancelled_by: Option<String>,
-    /// The first member that failed without another that comes after its failure.
+    /// Name of the first member that counts as a failure of the DAG; see [`DagState::Failed`].
     pub failed: Option<String>,
-    /// Last change.
+    /// Revision of the last change.
     pub revision: Revision,
 }
 
-/// What changes of a graph while it runs. Its members do not, and are many.
+/// The part of a DAG that changes while it runs. The members, which are many, do not change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Progress {
-    /// Members that have not ended.
+    /// Number of members that have not ended.
     pub unfinished: u32,
-    /// Who cancelled it.
+    /// Principal that cancelled the DAG or one of its members.
     pub cancelled_by: Option<String>,
-    /// The first member that failed without another that comes after its failure.
+    /// Name of the first member that counts as a failure of the DAG; see [`DagState::Failed`].
     pub failed: Option<String>,
 }
 
 impl Dag {
-    /// How far it is.
+    /// Returns the present progress.
     pub fn progress(&self) -> Progress {
         Progress {
             unfinished: self.unfinished,
@@ -93,7 +93,7 @@ impl Dag {
         }
     }
 
-    /// It is so far now.
+    /// Replaces the progress and the revision.
     pub fn advance(&mut self, progress: Progress, revision: Revision) {
         let Progress {
             unfinished,
@@ -105,33 +105,34 @@ impl Dag {
     }
 }
 
-/// A member as it is committed.
+/// A committed member.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Member {
-    /// What it is called.
+    /// Name of the member.
     pub name: String,
-    /// Its allocation.
+    /// Allocation of the member.
     pub allocation: AllocationId,
-    /// The members that it comes after: their places in the list.
+    /// Dependencies: the positions of earlier members in the list, with the conditions on their ends.
     pub after: Vec<(u32, Condition)>,
 }
 
-/// Where a graph stands.
+/// State of a DAG.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DagState {
-    /// A member has not ended.
+    /// At least one member has not ended.
     Running,
-    /// All have ended, and what failed was expected by another member.
+    /// All members have ended. Each member that failed had a dependent member that ran on its failure.
     Completed,
-    /// All have ended, and one failed that nobody expected.
+    /// All members have ended, and one of them counts as a failure. It failed without a dependent member for that
+    /// failure, missed its deadline, or had an unmet dependency outside the DAG.
     Failed,
-    /// All have ended, and somebody cancelled it, or one of them.
+    /// All members have ended, none counts as a failure, and the DAG or one of its members was cancelled.
     Cancelled,
 }
 
 impl DagState {
-    /// All of them.
+    /// All states.
     pub const ALL: [Self; 4] = [
         Self::Running,
         Self::Completed,

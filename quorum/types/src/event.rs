@@ -1,5 +1,7 @@
-//! Events: what watchers learn. Each carries the record as it now is, so folding is replacing; of what is
-//! long and changes often, what of it changes.
+//! Events: changes of the replicated state for watchers.
+//!
+//! An event carries the whole record after the change, so a watcher replaces its copy. Records that are long and change
+//! often (DAGs, job arrays) have separate events with the changed part.
 
 use crate::{
     Allocation, AllocationId, NodeId, ProjectPath, Revision, UnixMillis, VclusterName,
@@ -19,56 +21,56 @@ use crate::{
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// One change. `(revision, ordinal)` identifies it for ever and orders it.
+/// One change. `(revision, ordinal)` identifies and orders events permanently.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
-    /// The revision that made it.
+    /// Revision that made the change.
     pub revision: Revision,
     /// Position within the revision, from 0.
     pub ordinal: u32,
-    /// State time.
+    /// State time of the change.
     pub at: UnixMillis,
-    /// What changed.
+    /// Kind of the change.
     pub kind: EventKind,
 }
 
-/// What happened to an allocation.
+/// Kind of change of an allocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AllocationChange {
-    /// New.
+    /// The allocation was submitted.
     Submitted,
-    /// Put on hold.
+    /// The allocation was put on hold.
     Held,
-    /// Taken off hold.
+    /// The allocation was released from hold.
     Released,
-    /// Got nodes.
+    /// Nodes were assigned to the allocation.
     Assigned,
-    /// A rank reported; the state did not change.
+    /// The record changed but the state did not, for example by the report of a rank.
     Progressed,
     /// All ranks run.
     Started,
-    /// Being stopped.
+    /// The allocation is being stopped.
     Stopping,
-    /// Queued again.
+    /// The allocation is queued again.
     Requeued,
-    /// Terminal.
+    /// The allocation reached a terminal state.
     Ended,
-    /// Off its nodes; it waits for somebody to resume it.
+    /// The allocation is suspended: it holds no nodes until it is resumed.
     Suspended,
-    /// Waits for nodes again.
+    /// The allocation was resumed and waits for nodes again.
     Resumed,
-    /// Has more nodes.
+    /// The allocation has more nodes.
     Grown,
-    /// Gives nodes back, or gave one back.
+    /// The allocation releases nodes, or has released one.
     Shrunk,
-    /// Writes a checkpoint.
+    /// The allocation writes a checkpoint.
     Checkpointing,
-    /// A checkpoint is whole, or came to nothing; the work goes on.
+    /// A checkpoint is complete or has failed, and the allocation continues.
     Checkpointed,
-    /// Has another walltime.
+    /// The walltime changed.
     Extended,
-    /// An element of it has its own allocation now, or that one has ended.
+    /// An element of the job array got its own allocation, or that allocation ended.
     Counted,
 }
 
@@ -76,141 +78,140 @@ pub enum AllocationChange {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EventKind {
-    /// An allocation.
+    /// An allocation changed.
     Allocation {
-        /// What happened.
+        /// Kind of the change.
         change: AllocationChange,
-        /// As it is now.
+        /// Record after the change.
         record: Arc<Allocation>,
     },
-    /// A node's record.
+    /// A node's record changed.
     Node {
-        /// As it is now.
+        /// Record after the change.
         record: Node,
     },
     /// A project was created, or its limits or usage changed.
     Project {
-        /// As it is now.
+        /// Record after the change.
         record: Project,
     },
     /// A project was deleted.
     ProjectDeleted {
-        /// Which.
+        /// Path of the deleted project.
         path: ProjectPath,
     },
-    /// A lease changed hands.
+    /// A lease was granted to a new holder or released.
     Lease {
-        /// Which.
+        /// Name of the lease.
         lease: LeaseName,
-        /// The holder; `None` when given back.
+        /// Holder of the lease; `None` if it was released.
         holder: Option<String>,
-        /// Its epoch.
+        /// Fencing epoch of the lease.
         epoch: u64,
     },
-    /// A join token was used by this name.
+    /// A name enrolled with a join token.
     Enrolled {
-        /// Node name, or service name.
+        /// Node name or service name.
         name: String,
-        /// The node, when it is one.
+        /// Node, if the name is that of a node.
         node: Option<NodeId>,
     },
-    /// Who is trusted changed: authorities, or revoked certificates.
+    /// Trust changed: authorities or revoked certificates.
     Trust {
-        /// Of the present trust; [`crate::view::TrustView::number`].
+        /// Revision of the present trust: [`crate::view::TrustView::number`].
         number: Revision,
     },
-    /// Something that is written down for ever.
+    /// An audit entry was written.
     Audit {
-        /// The entry.
+        /// The audit entry.
         entry: crate::audit::AuditEntry,
     },
     /// A baseline has a new version.
     Baseline {
-        /// As it is now.
+        /// Baseline in force after the change.
         record: Box<Baseline>,
     },
-    /// A baseline is gone.
+    /// A baseline was deleted.
     BaselineDeleted {
-        /// Which.
+        /// Name of the deleted baseline.
         name: BaselineName,
     },
-    /// Automatic draining stands still, or goes on.
+    /// Automatic draining was stopped or resumed.
     Brake {
-        /// `None`: it goes on.
+        /// The brake; `None`: automatic draining is active.
         held: Option<Brake>,
     },
-    /// What holds for the whole cluster changed.
+    /// Settings of the whole cluster changed.
     System {
-        /// As it is now.
+        /// Settings after the change.
         record: SystemView,
     },
-    /// Nodes belong to a user from now on; their own records come with it. For accounting.
+    /// A user claimed nodes. The changed node records have their own events. For accounting.
     NodesClaimed {
-        /// Which.
+        /// Claimed nodes.
         nodes: Vec<NodeId>,
-        /// Whose, for which project, since when.
+        /// The node claim: its user, project and start time.
         tenure: Tenure,
     },
-    /// A node is nobody's any more: it was given back (its tenure says when) and what became of its
-    /// wipe. For accounting.
+    /// The claim of a node ended: the claim was released, and its wipe was completed or waived. For accounting.
     NodeReleased {
-        /// Which.
+        /// Released node.
         node: NodeId,
-        /// As it was.
+        /// The claim as it was, including its release time.
         tenure: Tenure,
-        /// Its confirmation.
+        /// Result of the wipe.
         wipe: WipeOutcome,
     },
-    /// What a vCluster is was said.
+    /// A vCluster was defined, or its definition or scheduler settings changed.
     Vcluster {
-        /// As it is now.
+        /// Record after the change.
         record: Box<Vcluster>,
     },
-    /// What was said of a vCluster holds no more.
+    /// The definition of a vCluster was deleted.
     VclusterDeleted {
-        /// Which.
+        /// Name of the vCluster.
         vcluster: VclusterName,
     },
-    /// A graph began, or is over.
+    /// A DAG began or ended.
     Dag {
-        /// As it is now.
+        /// Record after the change.
         record: Arc<Dag>,
     },
-    /// Members of a graph that goes on have ended. A thousand members are not told of with each.
+    /// Members of a running DAG ended. This event carries only the progress, since a DAG may have a thousand members.
     DagProgressed {
-        /// Which graph.
+        /// Number of the DAG.
         id: DagId,
-        /// How far it is now.
+        /// Progress after the change.
         progress: Progress,
     },
-    /// Elements of an array have allocations now, or those have ended; nothing else of it is another. What it
-    /// runs is not told of with each of them.
+    /// Elements of a job array got allocations, or those allocations ended, and nothing else in the record changed.
+    /// This event carries only the counts, not the workload.
     ArrayCounted {
-        /// Which array.
+        /// Number of the job array.
         id: AllocationId,
-        /// What became of its elements until now.
+        /// Counts of the elements after the change.
         tally: Box<Tally>,
-        /// Why it ended, or will.
+        /// Cause of the array's end, if it has ended or will end.
         stop: Option<StopCause>,
     },
-    /// Nodes are kept for some.
+    /// A reservation was created or changed.
     Reservation {
-        /// As it is now.
+        /// Record after the change.
         record: Arc<Reservation>,
     },
-    /// Nothing is kept under this name any more.
+    /// A reservation was deleted.
     ReservationDeleted {
-        /// Which.
+        /// Name of the reservation.
         name: ReservationName,
     },
-    /// What is known of a tenant's budgets.
+    /// Budget data of a tenant changed.
     Budget {
-        /// As it is now.
+        /// Record after the change.
         record: Box<TenantBudget>,
     },
-    /// What is counted and billed was written down ([`crate::fact`]).
+    /// Usage records were written ([`crate::fact`]).
     Facts {
-        /// Number of the last one.
+        /// Number of the last usage record.
         through: u64,
     },
 }

@@ -1,8 +1,8 @@
-//! Facts: what is counted and billed, written down as it happens. They are rows of an append-only table of the
-//! state, so whatever reads them can always begin anew, at any row.
+//! Usage records (facts): the append-only log of resource usage for billing.
 //!
-//! Only the time in which nodes were used is here. What that comes to in GPU-hours follows from what the nodes
-//! have, which the quorum does not know.
+//! Usage records are rows of an append-only table of the state, so a reader can restart at any row.
+//!
+//! The records contain node time only. GPU-hours are derived from the nodes' inventory, which the quorum does not hold.
 
 use crate::{
     AllocationId, AllocationState, NodeId, ProjectPath, Revision, UnixMillis, VclusterName,
@@ -10,202 +10,202 @@ use crate::{
 };
 use serde::{Deserialize, Serialize};
 
-/// One fact.
+/// One usage record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fact {
-    /// Counts them, from 1.
+    /// Sequence number, starting at 1.
     pub number: u64,
-    /// The revision that made it.
+    /// Revision that created the record.
     pub revision: Revision,
-    /// Its position among the facts of that revision, from 0. With the revision it names the fact for ever.
+    /// Position among the records of that revision, from 0. Revision and position identify the record permanently.
     pub ordinal: u32,
-    /// State time.
+    /// State time of the record.
     pub at: UnixMillis,
-    /// What happened.
+    /// Recorded event.
     pub kind: FactKind,
 }
 
-/// What happened.
+/// Event that a usage record describes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FactKind {
-    /// All ranks of an attempt run: its nodes are used from now on.
+    /// All ranks of an attempt run: its nodes are in use from now on.
     Started {
-        /// Whose.
+        /// The allocation.
         work: Work,
-        /// They.
+        /// Nodes that are now in use.
         nodes: Vec<NodeId>,
-        /// What is left of its walltime, milliseconds; `None` is unbounded.
+        /// Remaining walltime, milliseconds; `None`: unbounded.
         walltime_ms: Option<u64>,
     },
-    /// More nodes are used by work that runs.
+    /// A running allocation uses more nodes.
     Grew {
-        /// Whose.
+        /// The allocation.
         work: Work,
-        /// They.
+        /// Nodes that were added.
         nodes: Vec<NodeId>,
     },
-    /// Nodes are not used any more by work that has not ended: it shrank, was suspended, or waits again.
+    /// An allocation that has not ended stopped using nodes: it shrank, was suspended, or is queued again.
     Used {
-        /// Whose.
+        /// The allocation.
         work: Work,
-        /// Which, and for how long.
+        /// Nodes that are no longer in use, with the period of use.
         uses: Vec<Use>,
     },
-    /// Work has ended.
+    /// An allocation ended.
     Completed {
-        /// Which.
+        /// The allocation.
         work: Work,
-        /// How.
+        /// Terminal state.
         state: AllocationState,
-        /// Why, where it did not end by itself.
+        /// Cause; `None` if the allocation ended by itself.
         cause: Option<String>,
-        /// When its first attempt began to run.
+        /// Time at which the first attempt began to run.
         started_at: Option<UnixMillis>,
-        /// What was used until now, and is not any more.
+        /// Nodes that were in use until now, with the period of use.
         uses: Vec<Use>,
-        /// What all its attempts used, node-milliseconds.
+        /// Usage of all attempts together, node-milliseconds.
         node_ms: u64,
     },
-    /// A checkpoint is whole.
+    /// A checkpoint is complete.
     Checkpointed {
-        /// Whose.
+        /// The allocation.
         work: Work,
-        /// Its number.
+        /// Number of the checkpoint.
         number: u32,
-        /// Bytes, where every rank said.
+        /// Size, bytes; `None` if a rank did not report its size.
         bytes: Option<u64>,
-        /// How long it took, milliseconds.
+        /// Duration, milliseconds.
         took_ms: u64,
     },
-    /// Nodes belong to a user, and are idle until work of theirs runs there.
+    /// A user claimed nodes. The nodes are idle until an allocation of that user runs on them.
     Claimed {
-        /// Whose.
+        /// The node claim.
         claim: Claimant,
-        /// They.
+        /// Claimed nodes.
         nodes: Vec<NodeId>,
     },
     /// Claimed nodes are idle from now on.
     Idles {
-        /// Whose.
+        /// The node claim.
         claim: Claimant,
-        /// They.
+        /// Idle nodes.
         nodes: Vec<NodeId>,
     },
-    /// Claimed nodes were idle.
+    /// Claimed nodes were idle until now.
     Idled {
-        /// Whose.
+        /// The node claim.
         claim: Claimant,
-        /// Which, and for how long.
+        /// Nodes that were idle, with the period.
         uses: Vec<Use>,
     },
-    /// A node is nobody's any more.
+    /// The node claim of a node ended.
     Released {
-        /// Whose it was.
+        /// The former node claim.
         claim: Claimant,
-        /// Which.
+        /// Released node.
         node: NodeId,
-        /// Since when it was theirs.
+        /// Time at which the user claimed the node.
         claimed_at: UnixMillis,
-        /// When they gave it back.
+        /// Time at which the claim was released.
         released_at: UnixMillis,
-        /// What became of its wipe, in words.
+        /// Description of the wipe's result.
         wipe: String,
-        /// Whether it was wiped by its own word, or needed no wipe by the site's.
+        /// Whether the node reported a successful wipe, or the site's configuration requires no wipe.
         wiped: bool,
     },
-    /// A tenant's limits are others.
+    /// The limits of a tenant changed.
     LimitsChanged {
-        /// Whose.
+        /// Tenant.
         tenant: ProjectPath,
-        /// As they are now.
+        /// New hard limits.
         limits: Limits,
-        /// As they are now.
+        /// New soft limits.
         soft: SoftLimits,
-        /// Who said so.
+        /// Principal that changed the limits.
         by: String,
     },
 }
 
-/// Whose work it is, and where it runs.
+/// An allocation with its owner and its vCluster, for a usage record.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Work {
-    /// Which allocation.
+    /// Allocation number.
     pub allocation: AllocationId,
-    /// Its attempt; 0 for work that never had nodes.
+    /// Attempt number; 0 for an allocation that never had nodes.
     pub attempt: u32,
-    /// Whose.
+    /// User that submitted the allocation.
     pub user: String,
-    /// In which project.
+    /// Project of the allocation.
     pub project: ProjectPath,
-    /// In which vCluster.
+    /// vCluster of the allocation.
     pub vcluster: VclusterName,
-    /// Whether it is sensitive.
+    /// Whether the allocation is sensitive.
     pub sensitive: bool,
 }
 
-/// Who claimed nodes.
+/// Holder of a node claim.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Claimant {
-    /// Who.
+    /// User that claimed the nodes.
     pub user: String,
-    /// For which project.
+    /// Project for which the nodes are claimed.
     pub project: ProjectPath,
-    /// The vCluster that the nodes belong to.
+    /// vCluster that the nodes belong to.
     pub vcluster: VclusterName,
 }
 
-/// Nodes that were used, and for how long.
+/// A period during which nodes were in use.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Use {
-    /// They.
+    /// Nodes in use.
     pub nodes: Vec<NodeId>,
-    /// Since when.
+    /// Start of the period.
     pub from: UnixMillis,
-    /// Until when.
+    /// End of the period.
     pub until: UnixMillis,
 }
 
 impl Use {
-    /// Node-milliseconds.
+    /// Node-milliseconds: the number of nodes times the period.
     pub fn node_ms(&self) -> u64 {
         let nodes = self.nodes.len() as u64;
         nodes.saturating_mul(self.until.since(self.from))
     }
 }
 
-/// Nodes that are used at present.
+/// Nodes that are in use at present.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpenUse {
-    /// By whom.
+    /// User of the nodes.
     pub by: User,
-    /// They.
+    /// Nodes in use.
     pub nodes: Vec<NodeId>,
-    /// Since when.
+    /// Start of the period.
     pub from: UnixMillis,
 }
 
-/// Who uses nodes.
+/// User of nodes: an allocation or a node claim.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum User {
-    /// Work.
+    /// An allocation.
     Work(Work),
-    /// A claim: nodes of it that are idle.
+    /// A node claim, for its idle nodes.
     Claim(Claimant),
 }
 
-/// Where the facts stand.
+/// Head of the usage records.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FactsHead {
-    /// Number of the last one; 0 before the first.
+    /// Number of the last record; 0 before the first.
     pub last: u64,
-    /// Up to which an accounting system has them.
+    /// Number of the last record that the accounting system acknowledged.
     pub acknowledged: u64,
-    /// How many of those it never got.
+    /// Number of acknowledged records that the accounting system never received.
     pub dropped: u64,
-    /// The revision that this is of.
+    /// Revision at which the head was read.
     pub revision: Revision,
-    /// State time then.
+    /// State time at that revision.
     pub at: UnixMillis,
 }

@@ -1,7 +1,7 @@
-//! Hostlists: `gpu[001-064,100],login1`. Node sets are read and written this way everywhere.
+//! Hostlists: `gpu[001-064,100],login1`, the text form of node sets everywhere in Lattice.
 //!
-//! One bracket group per name, widths kept (`gpu[001-010]` is not `gpu[1-10]`), as Slurm and
-//! clush write them. Folding is canonical: sorted by prefix, then number width, then number.
+//! One bracket group per name, with significant width (`gpu[001-010]` is not `gpu[1-10]`), as in Slurm and clush.
+//! Folding is canonical: sorted by prefix, then number width, then number.
 
 use crate::{NodeId, id::InvalidId};
 use std::{
@@ -9,51 +9,51 @@ use std::{
     fmt::Write as _,
 };
 
-/// Most names one hostlist may expand to, repeated ones included; neither a typo such as `n[1-999999999]` nor
-/// `n[1-9999,1-9999,…]` may keep anybody busy.
+/// Largest number of names in one hostlist, including repeated ones. The limit bounds the work for a typo such as
+/// `n[1-999999999]` or `n[1-9999,1-9999,…]`.
 pub const MAX_HOSTS: usize = 200_000;
 
-/// Why a text is not a hostlist.
+/// Reasons why a text is not a valid hostlist.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HostlistError {
     /// Brackets or ranges are malformed.
     #[error("hostlist {text:?} at byte {at}: {reason}; write it like gpu[001-064,100]")]
     Syntax {
-        /// The text as given.
+        /// Text as given.
         text: String,
-        /// Byte offset of the item with the fault.
+        /// Byte offset of the invalid item.
         at: usize,
-        /// What is wrong.
+        /// Description of the error.
         reason: &'static str,
     },
-    /// Too many names.
+    /// The hostlist has too many names.
     #[error("hostlist {text:?} names more than {MAX_HOSTS} nodes")]
     TooMany {
-        /// The text as given.
+        /// Text as given.
         text: String,
     },
-    /// A name that may be there once is there twice.
+    /// A name that must be unique occurs twice.
     #[error("node {node} is named twice; name it once")]
     Repeated {
-        /// Which.
+        /// Repeated name.
         node: NodeId,
     },
-    /// An expanded name is not a node name.
+    /// An expanded name is not a valid node name.
     #[error(transparent)]
     Name(#[from] InvalidId),
 }
 
-/// Expands a hostlist in the order written. Repeated names are kept once, at their first place.
+/// Expands a hostlist in the order written. A repeated name is kept once, at its first position.
 pub fn expand(text: &str) -> Result<Vec<NodeId>, HostlistError> {
     expand_with(text, |_| Ok(()))
 }
 
-/// [`expand`] of a list that names no node twice.
+/// Expands a hostlist as [`expand`] does, and rejects repeated names.
 pub fn expand_distinct(text: &str) -> Result<Vec<NodeId>, HostlistError> {
     expand_with(text, |node| Err(HostlistError::Repeated { node }))
 }
 
-/// `repeated` says what becomes of a name that was there before.
+/// Expands a hostlist. `repeated` decides whether a repeated name is an error.
 fn expand_with(
     text: &str,
     repeated: impl Fn(NodeId) -> Result<(), HostlistError>,
@@ -119,7 +119,7 @@ fn parse(digits: &str) -> Option<u64> {
     plain.then(|| digits.parse().ok()).flatten()
 }
 
-/// Splits at commas outside brackets; each item comes with its byte offset.
+/// Splits at commas outside brackets. Each item has its byte offset.
 fn split_items(text: &str) -> Result<Vec<(usize, &str)>, HostlistError> {
     let syntax = |at, reason| HostlistError::Syntax {
         text: text.to_owned(),
@@ -151,7 +151,7 @@ fn split_items(text: &str) -> Result<Vec<(usize, &str)>, HostlistError> {
     Ok(items)
 }
 
-/// A name that ends with a number: what is before it, the number's width, and the number.
+/// Splits a name that ends with a number into prefix, number width and number.
 fn numbered(name: &str) -> Option<(&str, usize, u64)> {
     let prefix = name.trim_end_matches(|c: char| c.is_ascii_digit());
     let digits = &name[prefix.len()..];
@@ -159,17 +159,17 @@ fn numbered(name: &str) -> Option<(&str, usize, u64)> {
     Some((prefix, digits.len(), number))
 }
 
-/// A set of nodes as ranges: large ones are small here, and asking for one node expands nothing.
+/// Compact set of nodes: consecutive numbers are stored as ranges, and a look-up expands nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Hosts {
-    /// By prefix and width, first and last numbers of each run, in order.
+    /// Runs of numbers (first and last) in ascending order, by prefix and width.
     numbered: BTreeMap<String, BTreeMap<usize, Vec<(u64, u64)>>>,
     plain: BTreeSet<String>,
     count: usize,
 }
 
 impl Hosts {
-    /// These, each once.
+    /// Creates the set of these nodes.
     pub fn of<'a>(nodes: impl IntoIterator<Item = &'a NodeId>) -> Self {
         let mut hosts = Self::default();
         let mut all: BTreeMap<(&str, usize), BTreeSet<u64>> = BTreeMap::new();
@@ -196,7 +196,7 @@ impl Hosts {
         hosts
     }
 
-    /// Whether it is one of them.
+    /// Checks whether the set contains a node.
     pub fn contains(&self, node: &NodeId) -> bool {
         let Some((prefix, width, number)) = numbered(node.as_str()) else {
             return self.plain.contains(node.as_str());
@@ -211,20 +211,20 @@ impl Hosts {
             .is_some_and(|(_, last)| number <= *last)
     }
 
-    /// How many there are.
+    /// Number of nodes.
     pub const fn len(&self) -> usize {
         self.count
     }
 
-    /// Whether there is none.
+    /// Checks whether the set is empty.
     pub const fn is_empty(&self) -> bool {
         self.count == 0
     }
 }
 
-/// Folds names into one hostlist, sorted, each once: `gpu[001-003,007],login1`.
+/// Folds names into one sorted hostlist without repeats: `gpu[001-003,007],login1`.
 pub fn fold<'a>(nodes: impl IntoIterator<Item = &'a NodeId>) -> String {
-    // Numbers are grouped by prefix and width; the number is the last run of digits at the end.
+    // Names are grouped by prefix and number width. The number is the last run of digits at the end.
     let mut grouped: BTreeMap<(&str, usize), Vec<u64>> = BTreeMap::new();
     let mut plain: BTreeSet<&str> = Default::default();
     for node in nodes {

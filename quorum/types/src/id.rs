@@ -1,24 +1,24 @@
-//! Identifiers. Each is a newtype, so a node name cannot be passed where a project is meant.
+//! Identifiers. Each is a newtype, so that the compiler rejects a node name in place of a project.
 
 use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr, sync::Arc};
 
-/// Why a text is not a valid identifier.
+/// Reasons why a text is not a valid identifier.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{kind} {text:?} is not valid: {reason}")]
 pub struct InvalidId {
-    /// What was being read: "node name", "project path", ...
+    /// Kind of identifier: "node name", "project path", ...
     pub kind: &'static str,
-    /// The text as given.
+    /// Text as given.
     pub text: String,
-    /// What is wrong with it, in words a person can act on.
+    /// Description of the error, with the permitted form.
     pub reason: &'static str,
 }
 
-/// Longest accepted name or path segment, in bytes: a DNS label is 63, host names stay below 253.
+/// Longest name or path segment, bytes. A DNS label has at most 63, and host names stay below 253.
 pub const MAX_NAME_BYTES: usize = 253;
 
-/// `[A-Za-z0-9][A-Za-z0-9._-]*`, at most [`MAX_NAME_BYTES`].
+/// Checks `[A-Za-z0-9][A-Za-z0-9._-]*`, at most [`MAX_NAME_BYTES`].
 pub(crate) fn check_segment(kind: &'static str, text: &str) -> Result<(), InvalidId> {
     let fail = |reason| {
         Err(InvalidId {
@@ -53,7 +53,7 @@ macro_rules! name_type {
         pub struct $name(Arc<str>);
 
         impl $name {
-            /// Checks `text` and makes the id.
+            /// Checks `text` and creates the identifier.
             pub fn new(text: impl AsRef<str>) -> Result<Self, InvalidId> {
                 check_segment($kind, text.as_ref())?;
                 Ok(Self(Arc::from(text.as_ref())))
@@ -100,12 +100,12 @@ name_type!(/// A vCluster's name: a tenant's view of nodes with its own policy.
 name_type!(/// A lease's name, one per reconciler and scope, e.g. `schedule.default`.
     LeaseName, "lease name");
 impl LeaseName {
-    /// Bytes of a vCluster's name that fit behind the prefix.
+    /// Longest part of a vCluster's name, in bytes, that fits behind the prefix.
     const MAX_VCLUSTER_BYTES: usize = MAX_NAME_BYTES - "schedule.".len();
 
-    /// The lease under which a vCluster's work is given nodes: `schedule.` and its name. Longer names than
-    /// fit are cut, behind another prefix; those that begin the same share a lease, and so a scheduler's
-    /// control.
+    /// Lease for scheduling a vCluster: `schedule.` and the vCluster's name. A longer name than fits is cut and gets
+    /// another prefix. Names with the same beginning then share a lease, and so one control schedules all these
+    /// vClusters.
     pub fn of_scheduler(vcluster: &VclusterName) -> Self {
         let name = vcluster.as_str();
         let text = match name.get(..Self::MAX_VCLUSTER_BYTES) {
@@ -115,8 +115,8 @@ impl LeaseName {
         Self(Arc::from(text))
     }
 
-    /// The vCluster whose scheduler's it is; `None` for leases of others, and for one that was cut: it may
-    /// be several vClusters'.
+    /// vCluster that is scheduled under this lease. `None` for other leases, and for a cut name, which may stand for
+    /// several vClusters.
     pub fn scheduled(&self) -> Option<VclusterName> {
         VclusterName::new(self.0.strip_prefix("schedule.")?).ok()
     }
@@ -129,14 +129,14 @@ name_type!(/// A baseline's name.
 name_type!(/// A reservation's name.
     ReservationName, "reservation name");
 
-/// `tenant` or `tenant/a/b`. The first segment is the tenant, the root of the tree; segments are
-/// compared exactly. Ordered so that a parent comes right before its descendants.
+/// Path in the project tree: `tenant` or `tenant/a/b`. The first segment is the tenant, the root of its tree. Segments
+/// are compared exactly. Paths are ordered so that a parent comes right before its descendants.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct ProjectPath(Arc<str>);
 
 impl ProjectPath {
-    /// Checks `text` and makes the path.
+    /// Checks `text` and creates the path.
     pub fn new(text: impl AsRef<str>) -> Result<Self, InvalidId> {
         let text = text.as_ref();
         for segment in text.split('/') {
@@ -151,15 +151,15 @@ impl ProjectPath {
     pub fn as_str(&self) -> &str {
         &self.0
     }
-    /// The tenant: the first segment, as a path of its own.
+    /// The tenant: the first segment, as a path.
     pub fn tenant(&self) -> ProjectPath {
         Self(Arc::from(self.0.split('/').next().unwrap_or_default()))
     }
-    /// Whether this is a tenant, the root of a tree.
+    /// Checks whether this is a tenant, the root of a tree.
     pub fn is_tenant(&self) -> bool {
         !self.0.contains('/')
     }
-    /// The enclosing project; `None` for a tenant.
+    /// The parent project; `None` for a tenant.
     pub fn parent(&self) -> Option<ProjectPath> {
         self.0.rsplit_once('/').map(|(up, _)| Self(Arc::from(up)))
     }
@@ -171,7 +171,7 @@ impl ProjectPath {
     pub fn depth(&self) -> usize {
         self.0.split('/').count()
     }
-    /// This project, its parent, and so on up to the tenant, as text: nothing is copied.
+    /// This project, its parent, and so on up to the tenant, as text without copies.
     pub fn levels(&self) -> impl Iterator<Item = &str> {
         std::iter::successors(Some(self.as_str()), |path| {
             path.rsplit_once('/').map(|(up, _)| up)
@@ -181,7 +181,7 @@ impl ProjectPath {
     pub fn ancestors(&self) -> impl Iterator<Item = ProjectPath> {
         std::iter::successors(Some(self.clone()), ProjectPath::parent)
     }
-    /// Whether `self` is `other` or lies below it.
+    /// Checks whether `self` is `other` or lies below it.
     pub fn is_within(&self, other: &ProjectPath) -> bool {
         self.0
             .strip_prefix(other.as_str())
@@ -200,7 +200,7 @@ impl FromStr for ProjectPath {
         Self::new(s)
     }
 }
-/// Compared and hashed as its text is.
+/// Valid because paths are compared and hashed as their text is.
 impl std::borrow::Borrow<str> for ProjectPath {
     fn borrow(&self) -> &str {
         &self.0
@@ -218,7 +218,7 @@ impl From<ProjectPath> for String {
     }
 }
 
-/// An allocation's number, given by the state machine in submit order. Starts at 1.
+/// Number of an allocation, assigned by the state machine in the order of submission, starting at 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct AllocationId(pub u64);
@@ -239,7 +239,7 @@ impl FromStr for AllocationId {
     }
 }
 
-/// A graph's number, of the same sequence as the numbers of allocations.
+/// Number of a DAG, from the same sequence as allocation numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct DagId(pub u64);
@@ -260,8 +260,8 @@ impl FromStr for DagId {
     }
 }
 
-/// Position in the replicated history: one step for each command that changed something.
-/// Revision 0 is the empty cluster.
+/// Position in the replicated history, increased by each command that changes the state. Revision 0 is the empty
+/// cluster.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -274,7 +274,7 @@ impl fmt::Display for Revision {
     }
 }
 
-/// A quorum member's number.
+/// Number of a quorum member.
 pub type VoterId = u64;
 
 #[cfg(test)]
@@ -305,7 +305,7 @@ mod tests {
         for other in [lease(&long), LeaseName::new("dispatch").unwrap()] {
             assert_eq!(other.scheduled(), None);
         }
-        // What is cut the same is scheduled by one control.
+        // Names with the same beginning are scheduled by one control.
         assert_eq!(lease(&long), lease(&longest));
     }
 }

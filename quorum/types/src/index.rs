@@ -1,14 +1,14 @@
-//! Indexes over allocations and nodes, which the quorum's state and control's view both keep with each change.
+//! Indexes of arrays and promised nodes. The quorum's state and control's view both update them with each change.
 
 use crate::{Allocation, AllocationId, NodeId, node::Node};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Arrays that have not ended, each with the number of its last element.
+/// Job arrays that have not ended, each with the number of its last element.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ArrayIndex(BTreeMap<AllocationId, AllocationId>);
 
 impl ArrayIndex {
-    /// Follows a change of an allocation's record. A record without an array changes nothing.
+    /// Updates the index after a change of an allocation's record. A record that is not a job array changes nothing.
     pub fn follow(&mut self, after: &Allocation) {
         let Some(numbers) = after.element_numbers() else {
             return;
@@ -19,29 +19,29 @@ impl ArrayIndex {
         };
     }
 
-    /// The arrays, by number.
+    /// Job arrays, by number.
     pub fn ids(&self) -> impl Iterator<Item = AllocationId> {
         self.0.keys().copied()
     }
 
-    /// The array that has an element with this number.
+    /// Job array that contains the element with this number.
     pub fn array_of(&self, number: AllocationId) -> Option<AllocationId> {
         let (array, last) = self.0.range(..number).next_back()?;
         (number <= *last).then_some(*array)
     }
 }
 
-/// Promised nodes, by the allocation that gets them next.
+/// Promised nodes: nodes reserved for an allocation that does not hold them yet, by that allocation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PromiseIndex(BTreeMap<AllocationId, BTreeSet<NodeId>>);
 
 impl PromiseIndex {
-    /// Whether [`PromiseIndex::follow`] changes the index.
+    /// Checks whether [`PromiseIndex::follow`] would change the index.
     pub fn is_concerned(before: Option<&Node>, after: &Node) -> bool {
         before.and_then(|node| node.promised) != after.promised
     }
 
-    /// Follows a change of a node's record.
+    /// Updates the index after a change of a node's record.
     pub fn follow(&mut self, before: Option<&Node>, after: &Node) {
         if !Self::is_concerned(before, after) {
             return;
@@ -59,22 +59,22 @@ impl PromiseIndex {
         }
     }
 
-    /// The nodes that are promised to an allocation; `None` where it is promised none.
+    /// Nodes promised to an allocation; `None` if there are none.
     pub fn nodes_of(&self, id: AllocationId) -> Option<&BTreeSet<NodeId>> {
         self.0.get(&id)
     }
 
-    /// Whether an allocation is promised any node.
+    /// Checks whether any node is promised to an allocation.
     pub fn is_promised(&self, id: AllocationId) -> bool {
         self.0.contains_key(&id)
     }
 
-    /// Allocations that are promised nodes, by number.
+    /// Allocations with promised nodes, by number.
     pub fn ids(&self) -> impl Iterator<Item = AllocationId> {
         self.0.keys().copied()
     }
 
-    /// Allocations that are promised nodes, with these nodes.
+    /// Allocations with promised nodes, and these nodes.
     pub fn iter(&self) -> impl Iterator<Item = (AllocationId, &BTreeSet<NodeId>)> {
         self.0.iter().map(|(id, nodes)| (*id, nodes))
     }

@@ -1,12 +1,11 @@
-//! The vocabulary every Lattice process shares: ids, units, hostlists, limits, records, commands,
-//! refusals, events, and the messages that cross the mesh.
+//! Data types that all Lattice processes share: ids, units, hostlists, limits, records, commands, refusals, events, and
+//! the messages of the mesh.
 //!
-//! Nothing here decides anything. Rules that judge a command live in `lattice-quorum-state`;
-//! transport lives in `lattice-mesh`. Types are plain data with checked constructors, so a value
-//! that exists is well formed.
+//! This crate makes no decisions. The rules for commands are in `lattice-quorum-state`, the transport is in
+//! `lattice-mesh`. Types are plain data with checked constructors, so every value is well formed.
 //!
-//! Begin with [`command::Envelope`] (what is proposed), [`allocation::Allocation`] (what is held)
-//! and [`event::Event`] (what everyone else learns).
+//! Start with [`command::Envelope`] (a proposal), [`allocation::Allocation`] (the main record) and [`event::Event`] (a
+//! change for watchers).
 #![forbid(unsafe_code)]
 
 pub mod allocation;

@@ -1,4 +1,4 @@
-//! Hard limits and what is counted against them.
+//! Hard limits and the usage that counts against them.
 
 mod policy;
 
@@ -7,7 +7,7 @@ pub use policy::{ChildSum, ChildSums, Flat, LimitPolicy, Rules, Strict};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// A resource that hard limits count.
+/// A resource with a hard limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Resource {
@@ -18,17 +18,17 @@ pub enum Resource {
 }
 
 impl Resource {
-    /// All of them, in the order refusals list them.
+    /// All resources, in the order in which refusals list them.
     pub const ALL: [Resource; 2] = [Resource::Nodes, Resource::Allocations];
 
-    /// The limit's public name.
+    /// Public name of the limit.
     pub fn limit_name(self) -> &'static str {
         match self {
             Resource::Nodes => "max_nodes",
             Resource::Allocations => "max_concurrent_allocations",
         }
     }
-    /// The unit in which it is counted, plural.
+    /// Unit of the resource, plural.
     pub fn unit(self) -> &'static str {
         match self {
             Resource::Nodes => "nodes",
@@ -43,30 +43,31 @@ impl fmt::Display for Resource {
     }
 }
 
-/// A project's ceilings. `None` means unlimited, which a project below a finite parent cannot have.
+/// Limits of a project. `None`: unlimited. Under the strict policy, a child of a limited project must be limited,
+/// unless an administrator forces the change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
-    /// Nodes held at the same time by the project and everything below it.
+    /// Nodes that the project and the projects below it hold at the same time.
     pub max_nodes: Option<u64>,
-    /// Allocations holding nodes at the same time.
+    /// Allocations that hold nodes at the same time.
     pub max_concurrent_allocations: Option<u64>,
 }
 
 impl Limits {
-    /// Default closed: a new project may hold nothing until somebody says otherwise.
+    /// Closed limits: a new project may hold no nodes until an administrator sets limits.
     pub const CLOSED: Limits = Limits {
         max_nodes: Some(0),
         max_concurrent_allocations: None,
     };
 
-    /// The ceiling for one resource.
+    /// Limit of one resource.
     pub fn get(&self, resource: Resource) -> Option<u64> {
         match resource {
             Resource::Nodes => self.max_nodes,
             Resource::Allocations => self.max_concurrent_allocations,
         }
     }
-    /// This limit set with `patch` applied.
+    /// Returns these limits with `patch` applied.
     pub fn patched(mut self, patch: &LimitPatch) -> Limits {
         patch.max_nodes.apply(&mut self.max_nodes);
         patch
@@ -76,15 +77,15 @@ impl Limits {
     }
 }
 
-/// A change to one optional ceiling: a missing field stays, null lifts, a number sets.
+/// Change of one optional limit, as in JSON: an absent field keeps it, null removes it, a number sets it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Patch {
-    /// Leave it as it is.
+    /// Keep the limit.
     #[default]
     Unchanged,
-    /// No ceiling.
+    /// Remove the limit.
     Unlimited,
-    /// This ceiling.
+    /// Set the limit.
     Set(u64),
 }
 
@@ -98,7 +99,7 @@ impl Patch {
     }
 }
 
-/// A change to a limit set.
+/// A change of a project's limits.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LimitPatch {
     /// Change to `max_nodes`.
@@ -107,24 +108,24 @@ pub struct LimitPatch {
     pub max_concurrent_allocations: Patch,
 }
 
-/// What is counted, for a project itself or for everything below it.
+/// Usage of a project itself, or of everything below it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
     /// Nodes held.
     pub nodes: u64,
-    /// Allocations holding nodes.
+    /// Allocations that hold nodes.
     pub allocations: u64,
 }
 
 impl Usage {
-    /// The count of one resource.
+    /// Usage of one resource.
     pub fn get(&self, resource: Resource) -> u64 {
         match resource {
             Resource::Nodes => self.nodes,
             Resource::Allocations => self.allocations,
         }
     }
-    /// Both together; what passes the largest number is that.
+    /// Sum of two usages, saturating.
     #[must_use]
     pub fn with(self, other: Usage) -> Usage {
         Usage {
@@ -134,15 +135,15 @@ impl Usage {
     }
 }
 
-/// What is limited for the whole cluster.
+/// Limits of the whole cluster.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SystemLimits {
-    /// Nodes that can be claimed for sensitive use, in all tenants together; `None`: unlimited.
+    /// Nodes in sensitive use over all tenants; `None`: unlimited.
     pub sensitive_pool_size: Option<u64>,
 }
 
 impl SystemLimits {
-    /// These limits with `patch` applied.
+    /// Returns these limits with `patch` applied.
     #[must_use]
     pub fn patched(mut self, patch: &SystemLimitPatch) -> SystemLimits {
         patch
@@ -152,18 +153,18 @@ impl SystemLimits {
     }
 }
 
-/// Nodes in sensitive use, of all tenants together: claimed by users, given back and not wiped yet, or held
-/// by sensitive work.
+/// Sensitive pool: nodes in sensitive use over all tenants. They are claimed by users, released and not wiped yet, or
+/// held by sensitive allocations.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SensitivePool {
-    /// How many are.
+    /// Number of nodes in sensitive use.
     pub used: u64,
-    /// How many may be ([`SystemLimits::sensitive_pool_size`]); `None`: any number.
+    /// Limit ([`SystemLimits::sensitive_pool_size`]); `None`: unlimited.
     pub size: Option<u64>,
 }
 
 impl SensitivePool {
-    /// Counts them among these nodes and allocations.
+    /// Counts the nodes in sensitive use among these nodes and allocations.
     pub fn count<'a>(
         size: Option<u64>,
         nodes: impl Iterator<Item = &'a Node>,
@@ -175,7 +176,7 @@ impl SensitivePool {
         Self { used, size }
     }
 
-    /// Whether so many nodes more may be. What takes none of it never passes it.
+    /// Checks whether `more` nodes fit. A request for none always fits.
     pub fn has_room_for(self, more: u64) -> bool {
         let fits = |size| self.used.saturating_add(more) <= size;
         more == 0 || self.size.is_none_or(fits)

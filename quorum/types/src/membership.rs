@@ -1,4 +1,4 @@
-//! The quorum itself: who the members are, how far each is, and what is done to their number.
+//! Quorum membership: status of the members, and changes of the membership.
 
 use crate::{
     Revision, VoterId,
@@ -10,40 +10,39 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use std::{fmt, net::SocketAddr};
 
-/// Which life of a cluster. A cluster that is restored from a backup has the same name, the same
-/// members and perhaps the same addresses as the one that was backed up, and another history from
-/// then on: members of the two must never talk to each other.
+/// Incarnation of a cluster. A cluster restored from a backup has the same name, members and perhaps addresses as the
+/// original one, but another history from then on. Members of the two must never communicate.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 pub struct Incarnation {
-    /// 1 for a cluster as it was founded, one more with each restore. 0: a member that belongs to
-    /// none yet, since its data directory is blank.
+    /// 1 for a newly founded cluster, increased by one with each restore. 0: the member's data directory is blank, and
+    /// the member belongs to no incarnation yet.
     pub number: u64,
-    /// What it was restored from: the first eight bytes of the blake3 over the backup's digest and
-    /// the numbers of the members. 0 for a cluster as it was founded.
+    /// Origin of a restored cluster: the first eight bytes of the blake3 over the backup's digest and the numbers of
+    /// the members. 0 for a newly founded cluster.
     pub origin: u64,
 }
 
 impl Incarnation {
-    /// Of a member whose data directory is blank.
+    /// Incarnation of a member with a blank data directory.
     pub const NONE: Self = Self {
         number: 0,
         origin: 0,
     };
-    /// Of a cluster as it was founded.
+    /// Incarnation of a newly founded cluster.
     pub const FIRST: Self = Self {
         number: 1,
         origin: 0,
     };
-    /// Whether it belongs to none yet.
+    /// Checks whether the member belongs to no incarnation yet.
     pub fn is_none(self) -> bool {
         self.number == 0
     }
 }
 
 impl fmt::Display for Incarnation {
-    /// `2 (restored from 1a2b3c4d5e6f7081)`, or `1`.
+    /// Formats as `2 (restored from 1a2b3c4d5e6f7081)`, or `1`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.number, self.origin) {
             (0, _) => f.write_str("none yet"),
@@ -53,20 +52,20 @@ impl fmt::Display for Incarnation {
     }
 }
 
-/// What a member is to the others.
+/// Role of a member within the quorum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MemberRole {
-    /// It orders the commands.
+    /// The member orders the commands.
     Leader,
-    /// It votes.
+    /// The member votes.
     Voter,
-    /// It is being brought up to date and does not vote yet.
+    /// The member is being brought up to date and does not vote yet.
     Learner,
 }
 
 impl MemberRole {
-    /// As it is shown.
+    /// Lower-case name as printed.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Leader => "leader",
@@ -79,83 +78,83 @@ impl MemberRole {
 /// A member as the committed membership names it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KnownMember {
-    /// Its number.
+    /// Number of the member.
     pub id: VoterId,
-    /// Its mesh address.
+    /// Mesh address of the member.
     pub addr: String,
-    /// Whether it votes; else it is a learner.
+    /// Whether the member votes; otherwise it is a learner.
     pub votes: bool,
 }
 
-/// What a leader knows of one it replicates to.
+/// Replication state of one follower or learner, as the leader holds it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Follower {
-    /// Which.
+    /// Number of the member.
     pub id: VoterId,
-    /// Last log entry known to be on its disk.
+    /// Last log entry known to be on the member's disk.
     pub matched: Option<u64>,
-    /// Milliseconds since it last answered; `None`: not since this process began.
+    /// Milliseconds since the member last answered; `None`: not since this process started.
     pub heard_ms: Option<u64>,
-    /// Why the last call to it failed; `None` when it did not.
+    /// Error of the last call to the member; `None` if the call succeeded.
     pub fault: Option<String>,
 }
 
-/// How the files of the append-only tables fare at one member.
+/// State of the files of the append-only tables on one member.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SegmentCounts {
-    /// Not there when it began, and not brought from another member yet: what is in them cannot be
-    /// read here.
+    /// Files that were missing at start and have not been fetched from another member yet. Their records cannot be read
+    /// on this member.
     pub missing: u64,
-    /// Read of itself and found as they were, since it began.
+    /// Files that the member's own check has read and found intact since its start.
     pub checked: u64,
-    /// Brought from another member since it began, because they were missing or damaged here.
+    /// Files fetched from another member since start, because they were missing or damaged here.
     pub replaced: u64,
 }
 
-/// One member's own account of itself, in full.
+/// Full status of a member, as the member itself reports it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemberAccount {
-    /// Its number.
+    /// Number of the member.
     pub id: VoterId,
-    /// Its cluster.
+    /// Name of the member's cluster.
     pub cluster: String,
-    /// Which life of the cluster it belongs to.
+    /// Incarnation of the cluster.
     pub incarnation: Incarnation,
     /// Raft term.
     pub term: u64,
-    /// Who it believes leads.
+    /// Leader, as the member sees it; `None` if not known.
     pub leader: Option<VoterId>,
-    /// Last log entry it has.
+    /// Index of the last log entry in the member's log.
     pub last_log_index: u64,
-    /// Last log entry it applied.
+    /// Index of the last applied log entry.
     pub applied_index: u64,
-    /// Last log entry its newest snapshot covers; 0 for none.
+    /// Index of the last log entry that the newest snapshot covers; 0 for none.
     pub snapshot_index: u64,
-    /// Revision of its state.
+    /// Revision of the member's state.
     pub revision: Revision,
-    /// Milliseconds since it heard a leader; `None` when it leads, or never did.
+    /// Milliseconds since the last message from a leader; `None` if the member leads, or never received one.
     pub heard_ms: Option<u64>,
-    /// It began without a log and has not been brought up to date since: it does not vote.
+    /// Whether the member started without a log and has not been brought up to date since. Such a member does not vote.
     pub blank: bool,
-    /// Another member told it that it is no member any more: it does not campaign.
+    /// Whether another member has reported that this one was removed. Such a member does not campaign.
     pub removed: bool,
-    /// The membership it knows, learners included.
+    /// Membership that the member holds, learners included.
     pub members: Vec<KnownMember>,
-    /// Log entry of that membership.
+    /// Index of the log entry that holds this membership.
     pub membership_index: u64,
-    /// A change of it stands half way: the voters of before and after are both needed.
+    /// Whether a membership change is half done. Majorities of both the old and the new voters are then required.
     pub changing: bool,
-    /// Where it leads, what it knows of the others.
+    /// Replication state of the other members; empty unless the member leads.
     pub followers: Vec<Follower>,
-    /// Version of its program.
+    /// Version of the member's program.
     pub build: String,
-    /// Format of its data directory.
+    /// Format of the member's data directory.
     pub data_format: u32,
-    /// How its history's files fare.
+    /// State of the files of the append-only tables.
     pub segments: SegmentCounts,
 }
 
-/// Asks a member for its account of itself.
+/// Requests the full status of a member.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct GetMember;
 impl Rpc for GetMember {
@@ -164,50 +163,50 @@ impl Rpc for GetMember {
     type Reply = MemberAccount;
 }
 
-/// One line of the table of members.
+/// One row of the table of members.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemberRow {
-    /// Its number.
+    /// Number of the member.
     pub id: VoterId,
-    /// Its mesh address.
+    /// Mesh address of the member.
     pub addr: String,
-    /// What it is to the others.
+    /// Role of the member within the quorum.
     pub role: MemberRole,
-    /// Why it did not answer; `None`: it did.
+    /// Error of the status request, or why its answer does not count; `None` if there is none.
     pub fault: Option<String>,
-    /// Milliseconds since the leader heard from it; `None` for the leader itself, while none is
-    /// known, and when it was not heard since that one began.
+    /// Milliseconds since the leader last received an answer from the member. `None` for the leader itself, without a
+    /// leader, and if the member has not answered since the leader started.
     pub heard_ms: Option<u64>,
-    /// How many log entries it is behind the leader; `None` while that is not known.
+    /// Log entries that the member lags behind the leader; `None` if not known.
     pub lag: Option<u64>,
-    /// What it said of itself.
+    /// Status that the member reported.
     pub account: Option<MemberAccount>,
 }
 
-/// All members, as the one that was asked and those it reached say.
+/// Status of all members, as collected by the member that received the request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QuorumView {
-    /// The cluster's name.
+    /// Name of the cluster.
     pub cluster: String,
-    /// Which life of it.
+    /// Incarnation of the cluster.
     pub incarnation: Incarnation,
-    /// Who was asked.
+    /// Number of the member that collected the status.
     pub told_by: VoterId,
-    /// Who leads, when somebody does.
+    /// Number of the leader, if there is one.
     pub leader: Option<VoterId>,
     /// The newest term.
     pub term: u64,
-    /// By number.
+    /// Members, by number.
     pub members: Vec<MemberRow>,
-    /// Voters that are needed, and that answered.
+    /// Number of voters required for a majority.
     pub majority: u32,
-    /// Voters that answered.
+    /// Number of voters that answered.
     pub reachable: u32,
-    /// What somebody should look at, in words.
+    /// Conditions that an operator should check, the most severe first.
     pub warnings: Vec<String>,
 }
 
-/// Asks any member for all of them.
+/// Requests the status of all members from any member.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct GetQuorum;
 impl Rpc for GetQuorum {
@@ -216,41 +215,41 @@ impl Rpc for GetQuorum {
     type Reply = QuorumView;
 }
 
-/// A change of who the members are, or of who leads. Each may be asked again until it is done:
-/// what was done already is not done twice.
+/// A change of the membership or of the leader. A caller may repeat a change until it is done; completed steps are not
+/// repeated.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Change {
-    /// One more member: a learner first, a voter once it has everything.
+    /// Add a member: first as a learner, then as a voter once it is up to date.
     Add {
-        /// Its number.
+        /// Number of the new member.
         id: VoterId,
-        /// Its mesh address.
+        /// Mesh address of the new member.
         addr: SocketAddr,
     },
-    /// One member less.
+    /// Remove a member.
     Remove {
-        /// Its number.
+        /// Number of the member.
         id: VoterId,
-        /// Also when fewer than a majority of the rest is reached.
+        /// Whether to remove the member even if fewer than a majority of the remaining voters is reachable.
         force: bool,
-        /// Why, for the audit.
+        /// Reason, for the audit.
         reason: String,
     },
-    /// Another member leads.
+    /// Transfer leadership to another member.
     StepDown {
-        /// Who; `None`: whoever has everything.
+        /// Number of the new leader; `None`: any member that is up to date.
         to: Option<VoterId>,
     },
 }
 
-/// Asks the leader for one step of a change, which takes some seconds at most.
+/// Requests one step of a change from the leader. A step takes some seconds at most.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ChangeQuorum {
-    /// On whose behalf.
+    /// Principal that requests the change.
     pub by: Principal,
-    /// Names the request: what is asked under the same name is written down once.
+    /// Idempotency key. Requests with the same key are recorded once.
     pub key: String,
-    /// What.
+    /// The change.
     pub change: Change,
 }
 impl Rpc for ChangeQuorum {
@@ -259,132 +258,132 @@ impl Rpc for ChangeQuorum {
     type Reply = Result<Result<Progress, ChangeRefused>, Unavailable>;
 }
 
-/// How far a change is.
+/// Progress of a change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Progress {
-    /// It is done.
+    /// The change is done.
     Done {
-        /// It was so before; nothing was done now.
+        /// Whether it was done before this request, which then changed nothing.
         already: bool,
-        /// Who leads now.
+        /// Present leader.
         leader: Option<VoterId>,
     },
-    /// The new member is being brought up to date. Ask again.
+    /// The new member is being brought up to date. The caller repeats the request.
     CatchingUp {
-        /// Last entry it has.
+        /// Last log entry of the new member.
         at: u64,
-        /// Last entry there is.
+        /// Last log entry of the leader.
         of: u64,
-        /// Why the last call to it failed.
+        /// Error of the last call to the new member.
         fault: Option<String>,
     },
-    /// Another step is under way at this moment. Ask again.
+    /// Another step is in progress. The caller repeats the request.
     UnderWay,
 }
 
-/// Why who the members are is not changed so. Nothing was changed.
+/// Why a membership change is refused. Except for `NotCommitted`, nothing was changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "snake_case")]
 pub enum ChangeRefused {
-    /// The number is another member's.
+    /// The number belongs to another member.
     #[error("member {id} exists already, at {addr}; give the new one a number of its own")]
     IdTaken {
         /// The number.
         id: VoterId,
-        /// Where that one is.
+        /// Address of that member.
         addr: String,
     },
-    /// The address is another member's.
+    /// The address belongs to another member.
     #[error("{addr} is the address of member {id}")]
     AddressTaken {
         /// The address.
         addr: String,
-        /// Whose.
+        /// Number of that member.
         id: VoterId,
     },
-    /// The leader's configuration says another address for it, and that one wins.
+    /// The leader's configuration names another address for this member. The configuration takes precedence.
     #[error(
         "`members` of the leader's configuration says that member {id} is at {addr}; use another \
          number, or correct the configuration of every member and restart them one after the other"
     )]
     AddressConfigured {
-        /// The number.
+        /// Number of the member.
         id: VoterId,
-        /// As configured.
+        /// Address in the configuration.
         addr: String,
     },
-    /// The new member does not answer there, or is somebody else.
+    /// The new member does not answer at the address, or another process answers.
     #[error(
         "member {id} is not reached at {addr}: {reason}. Start it there with `join: true`, with \
          the certificate spiffe://{cluster}/quorum/{id}"
     )]
     NotReached {
-        /// The number.
+        /// Number of the new member.
         id: VoterId,
         /// The address.
         addr: String,
-        /// What happened.
+        /// Description of the error.
         reason: String,
-        /// The cluster's name.
+        /// Name of the cluster.
         cluster: String,
     },
-    /// The new member has a history of its own.
+    /// The new member has the data of another history.
     #[error(
         "member {id} has data of another history: incarnation {theirs} of cluster {cluster:?}, \
          where this is incarnation {ours}. Stop it, move its data_dir away and start it with an \
          empty one"
     )]
     OtherHistory {
-        /// The number.
+        /// Number of the new member.
         id: VoterId,
-        /// Its cluster.
+        /// Cluster of its data.
         cluster: String,
-        /// Its incarnation.
+        /// Incarnation of its data.
         theirs: Incarnation,
-        /// The leader's.
+        /// Incarnation of the leader.
         ours: Incarnation,
     },
-    /// Another change has to be finished first.
+    /// Another change must be finished first.
     #[error("{what}: repeat that change to finish it, or undo it, before another one begins")]
     UnderWay {
-        /// What.
+        /// Description of the unfinished change.
         what: String,
     },
-    /// There is no such member.
+    /// There is no member with this number.
     #[error("there is no member {id}; the members are {members}")]
     NoSuchMember {
         /// The number.
         id: VoterId,
-        /// Those there are.
+        /// The present members.
         members: String,
     },
-    /// The only member.
+    /// The member is the only voter.
     #[error("member {id} is the only one that votes; add another one first")]
     LastMember {
-        /// Which.
+        /// Number of the member.
         id: VoterId,
     },
-    /// The rest would be without a majority.
+    /// The remaining voters would have no majority.
     #[error(
         "without member {id} there would be {voters} voters, of which {reached} are reached: no \
          majority, and nothing could be changed any more, this included. Bring one back first. \
          With --force it is done all the same"
     )]
     NoMajorityLeft {
-        /// Which.
+        /// Number of the member to remove.
         id: VoterId,
-        /// Voters afterwards.
+        /// Number of voters after the removal.
         voters: u32,
-        /// Of these, reached.
+        /// Number of these voters that are reachable.
         reached: u32,
     },
-    /// Nobody could lead instead.
+    /// No other member could take over the leadership.
     #[error("leadership was not handed over: {reason}. Member {leader} still leads")]
     NotHandedOver {
-        /// Who leads.
+        /// Number of the present leader.
         leader: VoterId,
-        /// Why.
+        /// Description of the failure.
         reason: String,
     },
     /// A change began and was not committed in time.
@@ -393,19 +392,19 @@ pub enum ChangeRefused {
          command to finish it"
     )]
     NotCommitted {
-        /// What is known.
+        /// Description of the present knowledge about the change.
         reason: String,
     },
-    /// The state refused to write it down.
+    /// The state machine refused to record the change.
     #[error("{reason}")]
     NotAllowed {
-        /// Why.
+        /// Reason for the refusal.
         reason: String,
     },
 }
 
 impl ChangeRefused {
-    /// A word for programs.
+    /// Machine-readable code of the refusal.
     pub fn code(&self) -> &'static str {
         match self {
             Self::IdTaken { .. } => "member_exists",
@@ -424,13 +423,13 @@ impl ChangeRefused {
     }
 }
 
-/// Asks the leader for a backup: the bytes of a file, see [`crate::backup`]. It is written down
-/// first.
+/// Requests a backup from the leader: the bytes of a file, see [`crate::backup`]. The audit records the backup before
+/// it is sent.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct GetBackup {
-    /// On whose behalf.
+    /// Principal that requests the backup.
     pub by: Principal,
-    /// Names the request.
+    /// Idempotency key of the request.
     pub key: String,
 }
 impl StreamRpc for GetBackup {

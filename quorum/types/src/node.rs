@@ -1,5 +1,6 @@
-//! Nodes as the quorum knows them: who holds them and what is intended for them. What they *are*
-//! (inventory, health) is gossiped and read directly, never replicated.
+//! Nodes: replicated records with holder, lifecycle and vCluster.
+//!
+//! What a node consists of (inventory, health) is gossiped and read directly, never replicated.
 
 use crate::{
     AllocationId, NodeId, ProjectPath, Revision, UnixMillis, VclusterName, spec::AllocationSpec,
@@ -8,21 +9,21 @@ use crate::{
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Intent for a node. Liveness and health are separate words and live elsewhere.
+/// Intended state of a node. Liveness and health are separate and not part of the replicated state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Lifecycle {
-    /// Known by name, not yet accepted for work.
+    /// Known by name, not yet accepted for allocations.
     Joining,
-    /// May be given work.
+    /// In service: may get allocations.
     Ready,
-    /// Keeps what runs, gets nothing new.
+    /// Keeps its running allocation and gets no new one.
     Draining,
     /// Drained and empty.
     Drained,
-    /// Out of use until a person looks.
+    /// Out of use until an operator has checked the node.
     Quarantined,
-    /// Gone for good.
+    /// Permanently removed.
     Retired,
 }
 
@@ -46,61 +47,63 @@ impl fmt::Display for Lifecycle {
     }
 }
 
-/// Who holds a node: one allocation attempt at most.
+/// Holder of a node: at most one attempt of one allocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holder {
-    /// The allocation.
+    /// Allocation that holds the node.
     pub allocation: AllocationId,
-    /// Its attempt.
+    /// Attempt of the allocation.
     pub attempt: u32,
 }
 
-/// A drain reason with its owner: clearing one owner's reason does not undrain another's.
+/// A drain reason with its owner. Each owner clears only its own reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DrainReason {
-    /// Who set it: a principal or a check.
+    /// Owner: a principal or a check.
     pub owner: String,
-    /// Why.
+    /// Description of the reason.
     pub reason: String,
-    /// Since when.
+    /// Time at which the reason was set.
     pub since: UnixMillis,
 }
 
 /// A node's replicated record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Node {
-    /// Its name.
+    /// Name of the node.
     pub id: NodeId,
-    /// What is intended for it.
+    /// Lifecycle (intended state).
     pub lifecycle: Lifecycle,
-    /// Open drain reasons, one per owner.
+    /// Open drain reasons, one for each owner.
     pub drain: Vec<DrainReason>,
-    /// The allocation that holds it.
+    /// Allocation that holds the node.
     pub holder: Option<Holder>,
-    /// Grows with each change of holder, lifecycle or vCluster. Assignments name the version they
-    /// expect, so that a plan made on an older view is refused.
+    /// Version for plans: grows with each change of holder, lifecycle, vCluster, claim, promise or reclaim. Assignments
+    /// name the expected version, so that a plan from an older view is refused.
     pub version: u64,
-    /// The vCluster it belongs to.
+    /// vCluster that the node belongs to.
     pub home: VclusterName,
-    /// The vCluster that uses it now; differs from `home` while it is lent.
+    /// vCluster that the node serves now; differs from `home` while the node is lent.
     pub current: VclusterName,
-    /// When it was registered.
+    /// Time of registration.
     pub registered_at: UnixMillis,
-    /// Last change.
+    /// Revision of the last change.
     pub revision: Revision,
-    /// The user it belongs to, until it is given back and wiped.
+    /// Node claim, until it is released and the node is wiped.
     pub tenure: Option<Tenure>,
-    /// The pending allocation that gets it next: others made, or make, room for that one.
+    /// Pending allocation that the node is promised to. Victims release, or have released, the node for this
+    /// allocation.
     #[serde(default)]
     pub promised: Option<AllocationId>,
-    /// Since when its own vCluster wants it back, while it is lent. It gets no new work there.
+    /// Time since which the node's own vCluster reclaims it, while the node is lent. A reclaimed node gets no new
+    /// allocation of the borrower.
     #[serde(default)]
     pub recalled_at: Option<UnixMillis>,
 }
 
 impl Node {
-    /// Ready, not held, no drain reason, nobody's, promised to nobody and not wanted back: may be assigned
-    /// to anybody.
+    /// Checks whether the node may be assigned to any allocation: ready, not held, no drain reason, not claimed, not
+    /// promised and not reclaimed.
     pub fn is_assignable(&self) -> bool {
         self.is_free()
             && self.tenure.is_none()
@@ -108,8 +111,8 @@ impl Node {
             && self.recalled_at.is_none()
     }
 
-    /// May be assigned to this work of that user: a node that belongs to somebody takes nothing but
-    /// their sensitive work in the project for which they claimed it.
+    /// Checks whether the node may be assigned to an allocation of this user. A claimed node accepts only sensitive
+    /// allocations of the claimant in the claim's project. Promises and reclaims are not checked here.
     pub fn is_assignable_to(&self, user: &str, spec: &AllocationSpec) -> bool {
         let is_theirs = |tenure: &Tenure| spec.sensitive && tenure.is_open_to(user, &spec.project);
         self.is_free() && self.tenure.as_ref().is_none_or(is_theirs)
@@ -119,14 +122,14 @@ impl Node {
         self.lifecycle == Lifecycle::Ready && self.holder.is_none() && self.drain.is_empty()
     }
 
-    /// It belongs to somebody, and no allocation counts it.
+    /// Checks whether the node is claimed and counts for no allocation.
     pub fn is_tenured_alone(&self) -> bool {
         let tenure = self.tenure.as_ref();
         self.holder.is_none() && tenure.is_some_and(|tenure| tenure.counted_by.is_none())
     }
 
-    /// The project against whose limits it counts because it was claimed for it. What holds it counts
-    /// it instead, and one that was given back counts for nobody.
+    /// Project that the node counts against because of its claim. The node counts for its holder instead while it is
+    /// held, and for no project after the claim is released.
     pub fn counts_for(&self) -> Option<&ProjectPath> {
         let tenure = self.tenure.as_ref().filter(|tenure| tenure.is_open())?;
         self.is_tenured_alone().then_some(&tenure.project)

@@ -1,34 +1,33 @@
-//! Planted bugs: faults on purpose, which show that the simulation's checks find them.
+//! Planted bugs: deliberate faults which show that the simulation's checks detect them.
 //!
-//! Builds with `debug_assertions` contain them, inert until `plant` arms one on the calling thread. In
-//! optimised builds [`is`] is a constant `false`, and the compiler removes each branch. A Cargo feature in
-//! place of `debug_assertions` would need a second build, or would reach the daemons of
-//! `cargo build --workspace`, since Cargo unifies features.
+//! Builds with `debug_assertions` contain them, inert until `plant` arms one on the calling thread. In optimised builds
+//! [`is`] is a constant `false`, and the compiler removes each branch. A Cargo feature in place of `debug_assertions`
+//! would need a second build, or would reach the daemons of `cargo build --workspace`, since Cargo unifies features.
 
-/// One of them.
+/// A planted bug.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bug {
-    /// Limits are looked at when work is submitted, and not when it gets its nodes.
+    /// Limits are checked at submission, but not at assignment.
     LimitsNotAsked,
-    /// Work gets nodes that are not free any more.
+    /// Allocations get nodes that are not free.
     NodesTaken,
-    /// A repeat under the same key is a new command.
+    /// A repeat with the same idempotency key counts as a new command.
     KeysForgotten,
-    /// Some entries of the audit are told of and not kept.
+    /// Some audit entries are sent to watchers but not stored.
     AuditDropped,
-    /// A command's time is not everywhere the same.
+    /// The time of a command differs between members.
     NotDeterministic,
-    /// A member that led leads on after a restart, with the commit point on its disk.
+    /// A former leader continues to lead after a restart, with the commit point on its disk.
     LeadsOn,
-    /// A watch that begins at some revisions misses the first event.
+    /// A watch that starts at certain revisions misses its first event.
     EventsLost,
-    /// A leader answers reads without making sure that it leads.
+    /// A leader answers reads without confirming that it leads.
     ReadsUnchecked,
-    /// A member that lost its disk follows any leader that comes.
+    /// A member that lost its disk follows any leader.
     AnyLeaderFollowed,
-    /// A member that lost its disk votes again once it has some of the log, after a restart.
+    /// A member that lost its disk votes again after a restart, as soon as it has a part of the log.
     BlankForgotten,
-    /// A leader's snapshot is on the disk only when it is installed.
+    /// A leader's snapshot is not on disk until it is installed.
     SnapshotNotKept,
 }
 
@@ -42,17 +41,17 @@ mod here {
         static CHANCE: Cell<u64> = const { Cell::new(0) };
     }
 
-    /// Plants a bug in everything this thread does.
+    /// Plants a bug for all code on this thread.
     pub fn plant(bug: Option<Bug>) {
         PLANTED.set(bug);
     }
 
-    /// Whether this thread has it.
+    /// Checks whether the bug is planted on this thread.
     pub fn is(bug: Bug) -> bool {
         PLANTED.get() == Some(bug)
     }
 
-    /// What is not the same everywhere.
+    /// Returns a value that differs between callers.
     pub fn chance() -> u64 {
         CHANCE.set(CHANCE.get() + 1);
         CHANCE.get() % 3
@@ -62,13 +61,13 @@ mod here {
 #[cfg(debug_assertions)]
 pub use here::{chance, is, plant};
 
-/// Whether this thread has it.
+/// Checks whether the bug is planted on this thread: never in this build.
 #[cfg(not(debug_assertions))]
 pub const fn is(_: Bug) -> bool {
     false
 }
 
-/// What is not the same everywhere.
+/// Returns 0: no bug is planted in this build.
 #[cfg(not(debug_assertions))]
 pub const fn chance() -> u64 {
     0

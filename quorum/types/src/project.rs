@@ -1,4 +1,4 @@
-//! The project tree as it is committed.
+//! Project tree: committed records of tenants and projects.
 
 use crate::{
     ProjectPath, Revision, UnixMillis,
@@ -6,32 +6,33 @@ use crate::{
 };
 use serde::{Deserialize, Serialize};
 
-/// One project, or a tenant (a root). Usage is kept incrementally, so a check is O(depth).
+/// A project, or a tenant (a root of the tree). Usage is stored incrementally, so a limit check is O(depth).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Project {
-    /// Where it is.
+    /// Path of the project.
     pub path: ProjectPath,
-    /// Its ceilings.
+    /// Limits of the project.
     pub limits: Limits,
-    /// Held by the project itself ("Used").
+    /// Usage of the project itself ("Used").
     pub own: Usage,
-    /// Held by all projects below it, own not included ("Hierarchical Usage").
+    /// Usage of all projects below it, without its own ("Hierarchical Usage").
     pub subtree: Usage,
-    /// Principals who administer it and may set the limits of its children.
+    /// Principals that administer the project and may set the limits of its children.
     pub admins: Vec<String>,
-    /// Text for people.
+    /// Free-text description.
     pub description: String,
-    /// When it was created.
+    /// Time of creation.
     pub created_at: UnixMillis,
-    /// Last change.
+    /// Revision of the last change.
     pub revision: Revision,
-    /// By an administrator's force the limits of its children add up to more than its own: they are no
-    /// promise, and a request has to fit here all the same. It ends when they fit again.
+    /// Whether an administrator forced limits of children that add up to more than the project's own limit. The
+    /// children's limits are then not guaranteed: a request must still fit here. The mark is cleared when the limits
+    /// fit again.
     pub overcommitted: bool,
 }
 
 impl Project {
-    /// Own usage plus everything below: what a limit is compared with.
+    /// Own usage plus the usage below: the value that is compared with a limit.
     pub fn total(&self) -> Usage {
         self.own.with(self.subtree)
     }

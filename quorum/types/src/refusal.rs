@@ -1,7 +1,7 @@
-//! Refusals: expected answers of the state machine, as data with numbers.
+//! Refusals: expected negative answers of the state machine, as data with numbers.
 //!
-//! A refusal is not an error: the command was understood, judged and not applied. The texts are
-//! the public contract; each says which rule, which levels, the numbers, and what to do next.
+//! A refusal is not an error: the state machine understood the command, checked it and did not apply it. The texts are
+//! the public contract. Each names the rule, the levels, the numbers and the remedy.
 
 mod limit;
 mod text;
@@ -18,318 +18,316 @@ use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 pub use unproven::{ProofFault, Unproven};
 
-/// An expected "no".
+/// A refusal of a command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Refusal {
-    /// Hard limits: every violated level, from the project up to the tenant.
+    /// Hard limits are exceeded. All violated levels are listed, from the project up to the tenant.
     LimitExceeded {
-        /// Never empty.
+        /// Violated levels; never empty.
         levels: Vec<Level>,
-        /// What did not fit.
+        /// Kind of request that did not fit.
         asked: Asked,
     },
-    /// A limit change that would break the tree.
+    /// A limit change would violate the limit policy.
     LimitConflict {
-        /// Every fault found.
+        /// All violations found.
         faults: Vec<LimitFault>,
     },
-    /// No such project or tenant.
+    /// The project or tenant does not exist.
     UnknownProject {
-        /// As asked for.
+        /// Path as given.
         path: ProjectPath,
     },
-    /// It exists already.
+    /// The project or tenant exists already.
     ProjectExists {
-        /// The path that exists; for a name that is taken elsewhere in the tenant, that path.
+        /// The existing path. For a name that is in use elsewhere in the tenant: that path.
         path: ProjectPath,
     },
-    /// It still has children or allocations.
+    /// The project still has children or allocations.
     ProjectNotEmpty {
-        /// The project.
+        /// Path of the project.
         path: ProjectPath,
-        /// Child projects.
+        /// Number of child projects.
         children: u64,
-        /// Allocations that are not terminal.
+        /// Number of allocations that are not terminal.
         allocations: u64,
     },
-    /// No such node.
+    /// The node does not exist.
     UnknownNode {
-        /// As asked for.
+        /// Name as given.
         node: NodeId,
     },
-    /// No such allocation.
+    /// The allocation does not exist.
     UnknownAllocation {
-        /// As asked for.
+        /// Number as given.
         id: AllocationId,
     },
-    /// The allocation is in a state in which this cannot be done.
+    /// The action is not possible in the allocation's present state.
     WrongState {
         /// The allocation.
         id: AllocationId,
-        /// Its state.
+        /// Present state.
         state: AllocationState,
-        /// What was to be done, e.g. "assign".
+        /// Refused action, e.g. "assign".
         action: String,
     },
-    /// Somebody else holds the node, or it changed since the plan was made.
+    /// Another allocation holds a node, or a node changed since the plan was made.
     OwnershipConflict {
-        /// Each node that is not as expected, with its present holder.
+        /// Each node that differs from the plan, with its present holder.
         nodes: Vec<(NodeId, Option<AllocationId>)>,
     },
-    /// The proposer's lease has passed to somebody else.
+    /// The lease epoch is stale: another holder has the lease.
     StaleEpoch {
-        /// Which lease.
+        /// Name of the lease.
         lease: LeaseName,
-        /// The epoch the command carried.
+        /// Epoch in the command.
         given: u64,
-        /// The present one.
+        /// Present epoch.
         current: u64,
     },
-    /// Somebody else holds the lease.
+    /// Another holder has the lease.
     LeaseHeld {
-        /// Which lease.
+        /// Name of the lease.
         lease: LeaseName,
-        /// By whom.
+        /// Present holder.
         holder: String,
     },
-    /// A report of an attempt that is not the current one.
+    /// The command refers to an attempt that is not the current one.
     StaleAttempt {
         /// The allocation.
         id: AllocationId,
-        /// The attempt reported.
+        /// Attempt in the command.
         given: u32,
-        /// The current one.
+        /// Current attempt.
         current: u32,
     },
-    /// The principal may not do this.
+    /// The principal lacks the permission.
     Forbidden {
-        /// Who asked.
+        /// Name of the principal.
         principal: String,
-        /// What would be needed.
+        /// Required role or relation.
         needs: String,
     },
-    /// A value that no state could accept.
+    /// A field has a value that no state could accept.
     Invalid {
-        /// The field.
+        /// Name of the field.
         field: String,
-        /// What is wrong and what to do.
+        /// Description of the error, with the remedy.
         reason: String,
     },
     /// The request can never fit this cluster.
     TooLarge {
-        /// Nodes asked for.
+        /// Number of requested nodes.
         requested: u32,
-        /// Nodes registered and not retired.
+        /// Number of registered nodes, without retired ones.
         registered: u64,
     },
-    /// A join token that is unknown, expired, used up, or not for this name.
+    /// The join token is unknown, expired, used up, or not for this enrolment.
     TokenRefused {
-        /// Which of these.
+        /// Description of the reason.
         reason: String,
     },
-    /// The same idempotency key came before with another command.
+    /// The idempotency key was used for another command.
     KeyReused {
         /// The key.
         key: String,
     },
-    /// The command has another schema than this member reads.
+    /// The member does not support the schema of the command.
     UnsupportedSchema {
         /// Schema of the command.
         given: u16,
-        /// Schema that this member reads.
+        /// Schema that the member reads.
         supported: u16,
     },
-    /// Somebody of that name is a member already.
+    /// The name is enrolled already.
     NameTaken {
         /// The name.
         name: String,
-        /// What would allow to take it over.
+        /// Requirements for a replacement.
         needs: String,
     },
-    /// The certificates of that name hold no more.
+    /// The certificates of the name are revoked.
     CertificateRevoked {
         /// The name.
         name: String,
     },
-    /// The node is not as it was when the asker looked.
+    /// The node changed since the proposer read it.
     NodeChanged {
-        /// The node.
+        /// Name of the node.
         node: NodeId,
-        /// Who holds it now.
+        /// Present holder of the node.
         holder: Option<AllocationId>,
     },
-    /// No such authority, token or certificate.
+    /// The authority, token or certificate does not exist.
     UnknownTrust {
-        /// What it is, e.g. "authority".
+        /// Kind of object, e.g. "authority".
         kind: String,
-        /// As asked for.
+        /// Identifier as given.
         id: String,
     },
-    /// A join token that is good, but not at this address.
+    /// The join token is valid, but not for this source address.
     TokenNetwork {
-        /// Where the request came from.
+        /// Source address of the request.
         from: IpAddr,
-        /// What the token is for.
+        /// Networks that the token permits.
         networks: Vec<Cidr>,
     },
-    /// No such baseline, or no such version of it any more.
+    /// The baseline does not exist, or the version is not retained.
     UnknownBaseline {
-        /// As asked for.
+        /// Name as given.
         name: BaselineName,
     },
-    /// The baseline is not at the version the asker saw.
+    /// The baseline has another version than the proposer read.
     BaselineChanged {
-        /// Which.
+        /// Name of the baseline.
         name: BaselineName,
-        /// The version the command rests on; 0 for none.
+        /// Version in the command; 0 for none.
         expected: u32,
-        /// The present one; 0 when there is none.
+        /// Present version; 0 if there is none.
         current: u32,
     },
-    /// Baselines are bounded, for every member keeps all of them.
+    /// A bound on baselines is exceeded. Baselines are bounded because every member stores all of them.
     BaselineLimit {
-        /// The one that does not fit.
+        /// Name of the baseline that does not fit.
         name: BaselineName,
-        /// What is bounded, e.g. "bytes of one baseline".
+        /// Bounded quantity, e.g. "bytes of one baseline".
         resource: String,
-        /// What it would come to.
+        /// Resulting value.
         requested: u64,
-        /// The ceiling.
+        /// Largest permitted value.
         limit: u64,
     },
-    /// Two baselines would speak for the same nodes and class.
+    /// Two baselines would apply to the same nodes and class with equal rank.
     BaselineAmbiguous {
-        /// The one that is refused.
+        /// Name of the refused baseline.
         name: BaselineName,
-        /// The one that is there.
+        /// Name of the present baseline.
         other: BaselineName,
-        /// The class of which both speak.
+        /// Class in both baselines.
         class: String,
-        /// The nodes, or the cohort, that both choose.
+        /// Nodes, or cohort, that both select.
         chosen: String,
     },
-    /// Sensitive work would rest on what its nodes do not say of themselves, or on nodes that are
-    /// not what their baselines ask.
+    /// A sensitive allocation would get nodes without a valid attestation, or nodes that contradict their baselines.
     Unproven {
         /// The allocation.
         id: AllocationId,
-        /// The first faults, in the order of the ranks; never empty.
+        /// The first faults, in rank order; never empty.
         faults: Vec<Unproven>,
-        /// How many there are besides.
+        /// Number of further faults.
         more: u64,
     },
-    /// Nodes that were asked for are somebody's, or not in service; none of them was given.
+    /// Requested nodes are not available. None of the nodes was given.
     NodesTaken {
-        /// Each of them, with whose it is.
+        /// The unavailable nodes, with reasons.
         nodes: Vec<Taken>,
     },
-    /// More nodes would be in sensitive use than the cluster allows.
+    /// The nodes in sensitive use would exceed the sensitive pool.
     SensitivePool {
-        /// In sensitive use before the request.
+        /// Nodes in sensitive use before the request.
         current: u64,
-        /// What was asked for.
+        /// Number of requested nodes.
         requested: u64,
-        /// The ceiling.
+        /// Size of the sensitive pool.
         limit: u64,
     },
-    /// A claim would rest on what its nodes do not say of themselves, or on nodes that are not what
-    /// their baselines ask.
+    /// A node claim would include nodes without a valid attestation, or nodes that contradict their baselines.
     NotConforming {
         /// The first faults, in the order of the nodes; never empty.
         faults: Vec<Unproven>,
-        /// How many there are besides.
+        /// Number of further faults.
         more: u64,
     },
-    /// Claimed nodes that still run something cannot be given back.
+    /// Claimed nodes cannot be released while allocations hold them.
     StillHeld {
-        /// Each of them, with what runs there.
+        /// The held nodes, with their allocations.
         nodes: Vec<(NodeId, AllocationId)>,
     },
-    /// A vCluster that is not for this tenant.
+    /// The vCluster is not open to the tenant.
     VclusterClosed {
-        /// Which.
+        /// Name of the vCluster.
         vcluster: VclusterName,
-        /// Whose.
+        /// The tenant.
         tenant: ProjectPath,
     },
-    /// The vCluster is not at the version the asker saw.
+    /// The vCluster has another version than the proposer read.
     VclusterChanged {
-        /// Which.
+        /// Name of the vCluster.
         vcluster: VclusterName,
-        /// The version the command rests on; 0 for none.
+        /// Version in the command; 0 for none.
         expected: u32,
-        /// The present one; 0 when there is none.
+        /// Present version; 0 if there is none.
         current: u32,
     },
-    /// A vCluster of which nobody has said what it is.
+    /// The vCluster is not defined. Some commands also accept an undefined vCluster if it is `default` or has nodes.
     UnknownVcluster {
-        /// As asked for.
+        /// Name as given.
         vcluster: VclusterName,
     },
-    /// Nodes belong to the vCluster that is to go, or serve it.
+    /// The vCluster cannot be deleted because nodes belong to it or serve it.
     VclusterInUse {
-        /// Which.
+        /// Name of the vCluster.
         vcluster: VclusterName,
-        /// All of them.
+        /// All these nodes.
         nodes: Vec<NodeId>,
     },
-    /// A graph with more members than one may have.
+    /// The DAG has too many members.
     DagTooLarge {
-        /// As asked for.
+        /// Number of members of the request.
         members: u64,
-        /// The ceiling.
+        /// Largest permitted number.
         limit: u64,
     },
-    /// No such graph.
+    /// The DAG does not exist.
     UnknownDag {
-        /// As asked for.
+        /// Number as given.
         id: DagId,
     },
-    /// An allocation that may not be moved for another, or not for this one.
+    /// The allocation cannot be preempted or moved, in general or for this preemptor.
     NotMovable {
-        /// Which.
+        /// The allocation.
         id: AllocationId,
-        /// Why not.
+        /// Description of the reason.
         reason: String,
     },
-    /// Nodes that are kept for others while the work would run.
+    /// A reservation keeps nodes for other users during the requested time.
     Reserved {
-        /// Each of them, with the name under which it is kept.
+        /// The reserved nodes, with the names of the reservations.
         nodes: Vec<(NodeId, ReservationName)>,
     },
-    /// No such reservation.
+    /// The reservation does not exist.
     UnknownReservation {
-        /// As asked for.
+        /// Name as given.
         name: ReservationName,
     },
-    /// The reservation is not as it was when the asker looked.
+    /// The reservation changed since the proposer read it.
     ReservationChanged {
-        /// Which.
+        /// Name of the reservation.
         name: ReservationName,
-        /// The revision the command rests on; 0 for none.
+        /// Revision in the command; 0 for none.
         expected: Revision,
-        /// The present one; 0 when there is none.
+        /// Present revision; 0 if there is none.
         current: Revision,
     },
-    /// A graph is refused for one of its members.
+    /// A DAG is refused because of one of its members.
     OfMember {
-        /// What that is called.
+        /// Name of the member.
         member: String,
-        /// Why.
+        /// Refusal of the member.
         refusal: Box<Refusal>,
     },
-    /// An accounting system asked that a project begins nothing more.
+    /// The accounting system paused new allocations of the project in the vCluster.
     Paused {
-        /// Which.
+        /// Path of the project.
         project: ProjectPath,
-        /// In which vCluster.
+        /// The vCluster.
         vcluster: VclusterName,
     },
 }
 
 impl Refusal {
-    /// A stable, machine-readable word for the kind.
+    /// Stable, machine-readable code of the kind. [`Refusal::OfMember`] has the code of the member's refusal.
     pub fn code(&self) -> &'static str {
         match self {
             Refusal::LimitExceeded { .. } => "limit_exceeded",

@@ -1,37 +1,39 @@
-//! Nodes that are kept for some for a time: maintenance, a course, a deadline.
+//! Reservations: nodes reserved for some users or projects for a period, for example for maintenance, a course or a
+//! deadline.
 
 use crate::{NodeId, ProjectPath, Revision, UnixMillis, id::ReservationName};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// Reservations of one site.
+/// Largest number of reservations of one site.
 pub const MAX_RESERVATIONS: usize = 1024;
 
-/// What is reserved.
+/// Content of a reservation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReservationSpec {
-    /// Which nodes; at least one.
+    /// Reserved nodes; at least one.
     pub nodes: BTreeSet<NodeId>,
-    /// From this moment on nobody else has them.
+    /// Start of the period, in which only the permitted users and projects may use the nodes.
     pub from: UnixMillis,
-    /// Until this one, exclusive; `None`: until it is deleted.
+    /// End of the period, exclusive; `None`: until the reservation is deleted.
     pub until: Option<UnixMillis>,
-    /// Users who may use them meanwhile.
+    /// Users that may use the nodes during the period.
     pub users: BTreeSet<String>,
-    /// Projects whose work, and that of those below, may use them meanwhile.
+    /// Projects that may use the nodes during the period, together with the projects below them.
     pub projects: BTreeSet<ProjectPath>,
-    /// Why, for people.
+    /// Reason, for display.
     pub reason: String,
 }
 
 impl ReservationSpec {
-    /// Whether this user's work for this project may use it.
+    /// Checks whether an allocation of this user in this project may use the reservation.
     pub fn is_for(&self, user: &str, project: &ProjectPath) -> bool {
         let within = |allowed: &ProjectPath| project.is_within(allowed);
         self.users.contains(user) || self.projects.iter().any(within)
     }
 
-    /// Whether it holds at some moment from `from` on, for so long; `None` is for ever.
+    /// Checks whether the reservation overlaps the period of `for_ms` milliseconds that starts at `from`; `None` is
+    /// unbounded.
     pub fn meets(&self, from: UnixMillis, for_ms: Option<u64>) -> bool {
         let ends_before = for_ms.is_some_and(|ms| from.after(ms) <= self.from);
         let is_over = self.until.is_some_and(|until| until <= from);
@@ -39,15 +41,15 @@ impl ReservationSpec {
     }
 }
 
-/// A reservation as it is committed.
+/// A committed reservation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reservation {
-    /// Its name.
+    /// Name of the reservation.
     pub name: ReservationName,
-    /// What it is.
+    /// Content of the reservation.
     pub spec: ReservationSpec,
-    /// Who made it, or changed it last.
+    /// Principal that created the reservation or changed it last.
     pub by: String,
-    /// Last change.
+    /// Revision of the last change.
     pub revision: Revision,
 }

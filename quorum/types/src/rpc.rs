@@ -1,24 +1,24 @@
-//! The shape of a mesh call: a request type names its method, who may call it, and its reply.
+//! Mesh calls: a request type defines its method name, its permitted callers and its reply.
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::{fmt, str::FromStr};
 
-/// What a process is, as its certificate says.
+/// Role of a process, as in its certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
-    /// On a compute node.
+    /// Agent on a compute node.
     Agent,
-    /// Replicates the state.
+    /// Quorum member: replicates the state.
     Quorum,
-    /// Places, dispatches, serves people.
+    /// Control service: schedules, dispatches and serves the API.
     Control,
 }
 
 impl Role {
     /// All roles.
     pub const ALL: [Role; 3] = [Role::Agent, Role::Quorum, Role::Control];
-    /// As in the SPIFFE id: `spiffe://<cluster>/<role>/<id>`.
+    /// Name of the role, as in the SPIFFE id `spiffe://<cluster>/<role>/<id>`.
     pub fn as_str(self) -> &'static str {
         match self {
             Role::Agent => "agent",
@@ -46,20 +46,20 @@ impl FromStr for Role {
 
 /// A request with one reply.
 pub trait Rpc: Serialize + DeserializeOwned + Send + Sync + 'static {
-    /// Its name on the wire, `service.verb`; never reused for another meaning.
+    /// Method name on the wire, `service.verb`. Never reused for another meaning.
     const METHOD: &'static str;
-    /// Roles that may call it. Everyone else is refused before the body is decoded.
+    /// Roles that may call the method. Other callers are refused before the body is decoded.
     const CALLERS: &'static [Role];
-    /// What comes back.
+    /// Type of the reply.
     type Reply: Serialize + DeserializeOwned + Send + 'static;
 }
 
-/// A request answered by a stream of items.
+/// A request with a stream of replies.
 pub trait StreamRpc: Serialize + DeserializeOwned + Send + Sync + 'static {
-    /// Its name on the wire.
+    /// Method name on the wire.
     const METHOD: &'static str;
-    /// Roles that may call it.
+    /// Roles that may call the method.
     const CALLERS: &'static [Role];
-    /// What comes back, any number of times.
+    /// Type of the stream's items.
     type Item: Serialize + DeserializeOwned + Send + 'static;
 }

@@ -1,48 +1,48 @@
-//! Work whose number of nodes follows a metric.
+//! Scaling: the number of nodes of an allocation follows a metric.
 
 use serde::{Deserialize, Serialize};
 
-/// Between how many nodes, by what.
+/// Scaling settings: bounds, metric and pace.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Scale {
-    /// Fewest nodes; it starts with these. At least 1.
+    /// Smallest number of nodes, at least 1. The allocation starts with this number.
     pub min_nodes: u32,
-    /// Most nodes.
+    /// Largest number of nodes.
     pub max_nodes: u32,
-    /// What is measured.
+    /// Metric that is measured.
     pub metric: Metric,
-    /// More of it than this asks for a node more, millionths of the metric's unit; above 0.
+    /// Target value of the metric, in millionths of its unit; above 0. A value above the target leads to one more node.
     pub target_micro: u64,
-    /// How decisions are paced; a part that is `None` is as the vCluster says.
+    /// Pace of scaling decisions. A field that is `None` has the vCluster's value.
     pub pace: Pace,
 }
 
-/// What is measured.
+/// Metric that scaling follows.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Metric {
-    /// Mean use of the GPUs of its nodes, 0 to 1.
+    /// Mean utilisation of the nodes' GPUs, 0 to 1.
     Gpu,
-    /// Mean use of the processors of its nodes, 0 to 1.
+    /// Mean utilisation of the nodes' processors, 0 to 1.
     Cpu,
-    /// The one value that this query gives in the site's Prometheus.
+    /// The single value that a query returns from the site's Prometheus.
     Prometheus {
-        /// In PromQL. `$allocation` stands for the allocation's number.
+        /// Query in PromQL. `$allocation` is replaced by the number of the allocation.
         query: String,
     },
 }
 
-/// How decisions are paced, milliseconds.
+/// Pace of scaling decisions. Times are milliseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Pace {
-    /// The metric is above the target for so long before a node is added.
+    /// Time for which the metric must be above the target before a node is added.
     pub up_window_ms: Option<u64>,
-    /// The metric is below the lower threshold for so long before one is given back.
+    /// Time for which the metric must be below the lower threshold before a node is released.
     pub down_window_ms: Option<u64>,
-    /// Nothing changes for so long after a change.
+    /// Time after a change during which no further change happens.
     pub cooldown_ms: Option<u64>,
-    /// The lower threshold, millionths of the target; below 1,000,000.
+    /// Lower threshold, millionths of the target; above 0 and below 1,000,000.
     pub down_threshold_ppm: Option<u32>,
 }
 
@@ -51,19 +51,21 @@ pub const MAX_QUERY_BYTES: usize = 4096;
 /// Longest window and cooldown, milliseconds (7 days).
 pub const MAX_PACE_MS: u64 = 7 * 24 * 3_600_000;
 
-/// What of a [`Scale`] cannot be.
+/// Invalid scaling settings.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct InvalidScale {
-    /// The field of [`Scale`].
+    /// Name of the invalid field of [`Scale`].
     pub field: &'static str,
-    /// What is wrong, and what to do.
+    /// Description of the error, with the remedy.
     pub reason: String,
 }
 
 impl Scale {
+    /// Checks the ranges of all fields.
+    ///
     /// # Errors
-    /// The first field that cannot be.
+    /// The first invalid field.
     pub fn check(&self) -> Result<(), InvalidScale> {
         let fail = |field, reason: String| Err(InvalidScale { field, reason });
         if self.min_nodes == 0 {

@@ -1,10 +1,10 @@
-//! Scheduler settings of a vCluster: weights, reservations, and how its work is moved.
+//! Scheduler settings of a vCluster: weights, reservations, and the movement of allocations.
 //!
 //! A setting that is `None` has its default, which the solver defines. Each setting has two names: the one in the API
 //! (`movement.preemption.patience_s`), for refusals, and the one in the audit (`preemption.patience_ms`), where times
 //! are milliseconds. [`SchedulerSettings::check`] holds the rules that need neither defaults nor the cluster; the
-//! quorum applies them, so that no single stored setting is unusable. Combinations that involve defaults are the
-//! solver's to check.
+//! quorum applies them, so that no single stored setting is unusable. The solver checks combinations that involve
+//! defaults.
 
 mod groups;
 #[cfg(test)]
@@ -26,7 +26,7 @@ pub const MAX_TIME_MS: u64 = 366 * 86_400_000;
 pub const MAX_WEIGHT: PartsPerMillion = PartsPerMillion(1_000_000_000_000);
 /// Largest bandwidth of checkpoints, bytes a second.
 pub const MAX_CHECKPOINT_BYTES_S: u64 = 1_000_000_000_000_000_000;
-/// Most victims of one preemption: a job that needs more than three others to go is not worth it.
+/// Largest number of victims of one preemption. A job that needs more than three victims is not worth their loss.
 pub const MAX_VICTIMS: u32 = 3;
 
 /// A number with a resolution of 0.000001.
@@ -37,13 +37,12 @@ pub const MAX_VICTIMS: u32 = 3;
 pub struct PartsPerMillion(pub u64);
 
 impl PartsPerMillion {
-    /// Rounds to the nearest part; `None` for negative numbers and NaN. Too large numbers become the largest.
+    /// Rounds to the nearest part; `None` for negative numbers and NaN. Numbers above the range become the largest one.
     pub fn rounded(value: f64) -> Option<Self> {
         (value >= 0.0).then(|| Self((value * 1e6).round() as u64))
     }
 
-    /// The nearest floating-point number. A decimal number of at most six places gives the number that its text
-    /// parses to.
+    /// The nearest floating-point number. A decimal number with at most six places yields the same number as its text.
     pub fn get(self) -> f64 {
         self.0 as f64 / 1e6
     }
@@ -55,17 +54,17 @@ impl fmt::Display for PartsPerMillion {
     }
 }
 
-/// Kind of work for which a vCluster got its weights last.
+/// Kind of workload for which a vCluster got its weights last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WorkloadKind {
-    /// Batch jobs of many nodes.
+    /// Batch jobs with many nodes.
     HpcBatch,
-    /// Training.
+    /// Machine-learning training.
     MlTraining,
     /// Services.
     Service,
-    /// Sensitive work.
+    /// Sensitive allocations.
     Sensitive,
     /// Interactive jobs.
     Interactive,
@@ -96,7 +95,7 @@ impl WorkloadKind {
         }
     }
 
-    /// The kind of a name.
+    /// Returns the kind with this name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
@@ -108,13 +107,14 @@ impl fmt::Display for WorkloadKind {
     }
 }
 
-/// Which blocked jobs get nodes held back from a time on. Jobs that start out of turn never delay these.
+/// Blocked jobs that get reserved nodes from a future time on. Backfilled jobs never delay these jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reservations {
-    /// The first so many of the queue. 0: whatever fits starts, and a large job may wait for ever; 1: EASY.
+    /// The first jobs of the queue, up to this number. 0: any job that fits starts, and a large job may wait forever;
+    /// 1: EASY.
     First(u32),
-    /// Every one (conservative backfill).
+    /// Every blocked job (conservative backfill).
     All,
 }
 
@@ -181,7 +181,7 @@ pub struct InvalidSetting {
 /// Settings of a vCluster's scheduler. Times are milliseconds; `None` is the default.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SchedulerSettings {
-    /// Kind of work that gave the weights last.
+    /// Kind of workload for which the weights were set last.
     pub kind: Option<WorkloadKind>,
     /// Weights of the score.
     pub weights: WeightSettings,
@@ -295,7 +295,7 @@ impl SchedulerSettings {
 /// Change of a vCluster's scheduler settings.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SchedulerPatch {
-    /// Kind of work that gave the weights last.
+    /// Kind of workload for which the weights were set last.
     pub kind: Setting<WorkloadKind>,
     /// Weights of the score.
     pub weights: WeightPatch,

@@ -1,4 +1,4 @@
-//! What a user asks for.
+//! Allocation requests.
 
 mod demand;
 
@@ -8,40 +8,46 @@ use crate::{AllocationId, NodeId, ProjectPath, VclusterName, terms::Terms};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Largest script plus environment plus arguments accepted with a submit, in bytes.
+/// Largest accepted sum of script, environment, arguments and output file names of a submit, bytes.
 pub const MAX_WORKLOAD_BYTES: usize = 64 * 1024;
 
-/// What runs on each node of the allocation.
+/// Program that runs on each node of the allocation.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Workload {
-    /// Program and arguments. Empty only when `script` is given.
+    /// Program and arguments. May be empty only if `script` is given.
     pub argv: Vec<String>,
-    /// A script, written to a private file and run by its own `#!` line (default `/bin/sh`).
+    /// Script, which is written to a private file and run by its own `#!` line (default `/bin/sh`).
     pub script: Option<String>,
-    /// Environment added to a minimal one. Never logged; shown redacted.
+    /// Environment variables, added to a minimal environment. Never logged, and redacted in listings.
     pub env: BTreeMap<String, String>,
-    /// Working directory; the user's home, else `/`, when absent.
+    /// Working directory; if `None`, the user's home directory, or `/` without one.
     pub working_dir: Option<String>,
-    /// Files of the user's own for the output. What has none is captured by the agent.
+    /// Output files of the user. The agent captures a stream that has no file.
     #[serde(default)]
     pub output: OutputFiles,
 }
 
-/// Where a rank's output goes; relative paths are below the working directory. `%j` stands for the
-/// allocation's number, `%r` for the rank, `%n` for the node, `%%` for a percent sign. `%A` is the number of
-/// the array that it is an element of, its own where it is of none, and `%a` its index there. Control fills in
-/// these two, so that agents need not know of arrays.
+/// Output files of a rank. Relative paths are below the working directory. Placeholders:
+///
+/// * `%j`: number of the allocation
+/// * `%r`: rank
+/// * `%n`: node
+/// * `%A`: number of the job array, or of the allocation itself if it is not an array element
+/// * `%a`: index in the job array
+/// * `%%`: percent sign
+///
+/// Control fills in `%A` and `%a`, so agents need no array data.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct OutputFiles {
-    /// Standard output; opened as the user, made when missing, appended to.
+    /// File for standard output. It is opened as the user, created if missing, and appended to.
     pub stdout: Option<String>,
-    /// Standard error.
+    /// File for standard error, treated in the same way.
     pub stderr: Option<String>,
 }
 
 impl Workload {
-    /// Bytes counted against [`MAX_WORKLOAD_BYTES`].
+    /// Size in bytes that counts against [`MAX_WORKLOAD_BYTES`].
     pub fn bytes(&self) -> usize {
         self.argv.iter().map(String::len).sum::<usize>()
             + self.script.as_ref().map_or(0, String::len)
@@ -55,29 +61,29 @@ impl Workload {
     }
 }
 
-/// Why a text is no file for output.
+/// Reasons why a text is not a valid output file pattern.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidOutputFile {
-    /// Nothing at all.
+    /// The text is empty.
     #[error("it is empty")]
     Empty,
-    /// A percent sign that stands for nothing.
+    /// A percent sign without a valid placeholder.
     #[error(
         "after % comes j (allocation), A (array), a (index), r (rank), n (node), or another % for a percent \
          sign, not {}",
         .found.map_or("the end".to_owned(), |c| format!("{c:?}"))
     )]
     Placeholder {
-        /// What follows it; `None` at the end.
+        /// Character after the percent sign; `None` at the end of the text.
         found: Option<char>,
     },
-    /// An index is asked for where there is none.
+    /// `%a` in an allocation that is not a job array.
     #[error("%a is the index of an array's element, and this is no array; write %j")]
     NoIndex,
 }
 
 impl OutputFiles {
-    /// The file that `pattern` stands for on one rank.
+    /// Returns the file that `pattern` names for one rank.
     pub fn file_of(
         pattern: &str,
         id: AllocationId,
@@ -92,8 +98,8 @@ impl OutputFiles {
         })
     }
 
-    /// `pattern` with the array and the index of an element filled in, and the rest as it is. What has no
-    /// index has none filled in.
+    /// Fills in `%A` and `%a` of `pattern` for an array element and leaves the rest. Without an index, `%a` stays as it
+    /// is.
     pub fn of_element(pattern: &str, array: AllocationId, index: Option<u32>) -> String {
         let mut filled = String::with_capacity(pattern.len());
         let mut characters = pattern.chars();
@@ -112,7 +118,7 @@ impl OutputFiles {
         filled
     }
 
-    /// Whether `pattern` stands for a file on every rank, of an array for each element.
+    /// Checks that `pattern` is valid for every rank, and for every element of a job array.
     pub fn check(pattern: &str, is_array: bool) -> Result<(), InvalidOutputFile> {
         let known = |placeholder| match placeholder {
             'j' | 'r' | 'n' | 'A' => Some("1".to_owned()),
@@ -153,92 +159,92 @@ fn fill_in(
     Ok(path)
 }
 
-/// How to lay the nodes over dragonfly groups.
+/// Placement of the nodes over dragonfly groups.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Spread {
-    /// Fewest groups.
+    /// As few groups as possible.
     #[default]
     Tight,
     /// As many groups as possible.
     Spread,
-    /// Whatever is free first.
+    /// The first free nodes, whatever their groups.
     Any,
 }
 
-/// What the nodes must be like. Every field absent or empty means "any".
+/// Constraints on the nodes. An absent or empty field permits any node.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Constraints {
-    /// Acceptable GPU models, any one of them: in any case, and as a part of what the driver calls it that
-    /// begins with a word and does not end within a number ("h100" of "NVIDIA H100 80GB HBM3").
+    /// Acceptable GPU models; one of them must match. A model matches a part of the driver's name, ignoring case. The
+    /// part must start at a word and must not end within a number ("h100" of "NVIDIA H100 80GB HBM3").
     pub gpu_models: Vec<String>,
-    /// GPUs each node must have at least.
+    /// Smallest number of GPUs of each node.
     pub gpus_per_node: Option<u32>,
-    /// Memory each node must have at least, bytes.
+    /// Smallest memory of each node, bytes.
     pub memory_bytes: Option<u64>,
-    /// Features every node must carry.
+    /// Features that every node must have.
     pub features: Vec<String>,
-    /// Only these nodes, when not empty.
+    /// Only these nodes, unless empty.
     pub nodelist: Vec<NodeId>,
-    /// None of these.
+    /// Excluded nodes.
     pub exclude: Vec<NodeId>,
-    /// Layout over groups.
+    /// Placement over dragonfly groups.
     pub spread: Spread,
 }
 
-/// What happens to an allocation whose node is lost. An attempt of which it is certain that nothing
-/// was ever started is put back whatever this says, and not counted.
+/// Requeue policy after the loss of a node, and after a preemption or reclaim that left no checkpoint. An attempt that
+/// certainly never started any process is requeued under every policy, and is not counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Requeue {
-    /// It fails.
+    /// The allocation fails.
     #[default]
     Never,
-    /// It is queued again at most once.
+    /// The allocation is requeued at most once.
     Once,
-    /// It is queued again each time.
+    /// The allocation is requeued each time.
     Always,
 }
 
-/// A request for nodes.
+/// A request for an allocation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AllocationSpec {
-    /// A name for people.
+    /// Name for display.
     pub name: Option<String>,
-    /// The project that pays and whose limits apply.
+    /// Project that is charged; its limits apply.
     pub project: ProjectPath,
-    /// The vCluster whose scheduler places it.
+    /// vCluster of the allocation; its scheduler places the allocation.
     pub vcluster: VclusterName,
     /// Number of nodes, at least 1.
     pub nodes: u32,
-    /// What runs.
+    /// Program to run.
     pub workload: Workload,
-    /// Longest run time, milliseconds; `None` is unbounded (never backfilled).
+    /// Walltime: longest run time, milliseconds; `None`: unbounded, and never backfilled.
     pub walltime_ms: Option<u64>,
-    /// Priority class 0-10.
+    /// Priority class, 0-10.
     pub class: u8,
-    /// Conformance becomes a hard filter.
+    /// Whether the allocation is sensitive: conformance of its nodes is then a hard requirement.
     pub sensitive: bool,
-    /// What the nodes must be like.
+    /// Constraints on the nodes.
     pub constraints: Constraints,
-    /// What happens on node loss.
+    /// Requeue policy.
     pub requeue: Requeue,
-    /// Submit on hold.
+    /// Whether to submit the allocation on hold.
     pub hold: bool,
-    /// What it needs besides nodes, and how ready it is.
+    /// Requested resources in addition to nodes, and readiness of the input data.
     #[serde(default)]
     pub demand: Demand,
-    /// After what, when, how often, and what may be done to it meanwhile.
+    /// Terms: dependencies, times, job array, checkpoints, scaling, reservation.
     #[serde(default)]
     pub terms: Terms,
 }
 
 impl AllocationSpec {
-    /// The priority class of work that names none.
+    /// Priority class of an allocation that names none.
     pub const CLASS: u8 = 5;
 
-    /// A request that says what it must and nothing else.
+    /// Creates a request with the required fields and defaults for all others.
     pub fn new(
         project: ProjectPath,
         vcluster: VclusterName,

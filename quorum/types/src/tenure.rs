@@ -1,75 +1,75 @@
-//! Nodes that belong to one user until they are given back. People call that a claim
-//! (`lattice node claim`); here a claim is what a *node* says of itself ([`crate::claim`]), and what
-//! a user has of a node is a tenure. See `quorum/0007-tenure.md`.
+//! Node claims: nodes that belong exclusively to one user until they are released.
+//!
+//! Users call this a claim (`lattice node claim`). The code calls it a tenure, since a claim in the code is a node's
+//! attestation ([`crate::claim`]). See `quorum/0007-tenure.md`.
 
 use crate::{AllocationId, NodeId, ProjectPath, UnixMillis, VclusterName, node::Lifecycle};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Nodes that a refusal's text names; its fields have all of them.
+/// Largest number of nodes that the text of a refusal names. The refusal's fields hold all of them.
 const MAX_NAMED: usize = 16;
 
-/// A node belongs to one user.
+/// The claim on a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tenure {
-    /// Who claimed it.
+    /// User that claimed the node.
     pub user: String,
-    /// For which project, whose limits it counts against.
+    /// Project of the claim; the node counts against the project's limits.
     pub project: ProjectPath,
-    /// What for, in the user's words; may be empty.
+    /// Purpose as stated by the user; may be empty.
     pub purpose: String,
-    /// Since when.
+    /// Time at which the user claimed the node.
     pub since: UnixMillis,
-    /// Where it stands.
+    /// Phase of the claim.
     pub phase: TenurePhase,
-    /// The allocation from which the node was taken by force. That one counts the node until it ends,
-    /// and so nothing else does.
+    /// Allocation that the node was taken from by force. The node counts for this allocation until the allocation ends,
+    /// and for nothing else.
     pub counted_by: Option<AllocationId>,
 }
 
-/// Where a tenure stands.
+/// Phase of a node claim.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TenurePhase {
-    /// Takes sensitive work of its user in its project, and nothing else.
+    /// The node accepts sensitive allocations of its user in the claim's project, and nothing else.
     Claimed,
-    /// Given back. It takes nothing until its wipe is confirmed.
+    /// The claim was released. The node accepts no allocation until its wipe is confirmed.
     Releasing {
-        /// Names the wipe that is waited for: another number with each order.
+        /// Number of the awaited wipe. Each wipe order has a new number.
         wipe: u64,
-        /// Since when.
+        /// Time at which this wipe was ordered.
         since: UnixMillis,
-        /// When the user, or an administrator for them, gave it back.
+        /// Time at which the user, or an administrator in the user's place, released the claim.
         released_at: UnixMillis,
-        /// A wipe before this one failed.
+        /// Whether an earlier wipe failed.
         has_failed: bool,
     },
-    /// Its wipe failed: it is quarantined until an administrator has it wiped again, or answers
-    /// for it.
+    /// The wipe failed. The node is quarantined until an administrator orders another wipe or accepts the unwiped node.
     Unclean {
-        /// Which one failed.
+        /// Number of the failed wipe.
         wipe: u64,
-        /// How.
+        /// Description of the failure.
         reason: String,
-        /// Since when.
+        /// Time of the failure.
         since: UnixMillis,
-        /// As in [`TenurePhase::Releasing`].
+        /// Time at which the claim was released; see [`TenurePhase::Releasing`].
         released_at: UnixMillis,
     },
 }
 
 impl Tenure {
-    /// Whether it takes its user's work.
+    /// Checks whether the node accepts allocations of its user.
     pub fn is_open(&self) -> bool {
         self.phase == TenurePhase::Claimed
     }
 
-    /// Whether it is this user's, for this project, and takes their work.
+    /// Checks whether the node accepts allocations of this user in this project.
     pub fn is_open_to(&self, user: &str, project: &ProjectPath) -> bool {
         self.is_open() && self.user == user && self.project == *project
     }
 
-    /// Whether a wipe after it has failed: then the node is quarantined.
+    /// Checks whether a wipe after the claim has failed. The node is then quarantined.
     pub fn has_failed(&self) -> bool {
         match self.phase {
             TenurePhase::Claimed => false,
@@ -78,7 +78,7 @@ impl Tenure {
         }
     }
 
-    /// The wipe it waits for.
+    /// Number of the wipe that the claim awaits.
     pub fn awaits_wipe(&self) -> Option<u64> {
         match self.phase {
             TenurePhase::Releasing { wipe, .. } => Some(wipe),
@@ -98,33 +98,33 @@ impl TenurePhase {
     }
 }
 
-/// What became of a wipe, by the node's word.
+/// Result of a wipe, as the node reports it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WipeOutcome {
-    /// The site's hook ran from its beginning to its end, and passed.
+    /// The site's hook ran to its end and succeeded.
     Wiped {
-        /// By the node's clock.
+        /// End time, by the node's clock.
         at: UnixMillis,
-        /// Under which boot.
+        /// Boot id of the node.
         boot: String,
-        /// What it said last.
+        /// Last line that the hook wrote.
         evidence: String,
     },
-    /// The site says in the agent's configuration that there is nothing to wipe.
+    /// The agent's configuration declares that there is nothing to wipe.
     NotNeeded {
-        /// By the node's clock.
+        /// Time of the report, by the node's clock.
         at: UnixMillis,
-        /// Under which boot.
+        /// Boot id of the node.
         boot: String,
     },
-    /// It failed, was cut short, or there is no hook.
+    /// The wipe failed or was interrupted, or there is no hook.
     Failed {
-        /// By the node's clock.
+        /// Time of the failure, by the node's clock.
         at: UnixMillis,
-        /// Under which boot.
+        /// Boot id of the node.
         boot: String,
-        /// How.
+        /// Description of the failure.
         reason: String,
     },
 }
@@ -140,50 +140,50 @@ impl fmt::Display for WipeOutcome {
     }
 }
 
-/// A node that cannot be had, and why.
+/// A node that is not available, with the reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Taken {
-    /// The node.
+    /// Name of the node.
     pub node: NodeId,
-    /// Whose it is.
+    /// Reason why the node is not available.
     pub by: TakenBy,
 }
 
-/// Whose a node is that cannot be had.
+/// Reason why a node is not available.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TakenBy {
-    /// An allocation holds it.
+    /// An allocation holds the node.
     Allocation {
-        /// Which.
+        /// Holding allocation.
         id: AllocationId,
-        /// Whose.
+        /// User of that allocation.
         user: String,
     },
-    /// A user has claimed it.
+    /// A user has claimed the node.
     User {
-        /// Who.
+        /// User that claimed the node.
         user: String,
-        /// For which project.
+        /// Project of the claim.
         project: ProjectPath,
-        /// Where that stands.
+        /// Phase of the claim.
         phase: TenurePhase,
     },
-    /// Nobody's, but it is not in service.
+    /// The node is free but out of service.
     OutOfService {
-        /// What is intended for it.
+        /// Lifecycle of the node.
         lifecycle: Lifecycle,
     },
-    /// Nobody's, but it is not as it was when the asker looked.
+    /// The node is free but has changed since the proposer read it.
     Changed,
-    /// It belongs to a vCluster that was not named as the one to take it from.
+    /// The node belongs to, or is lent to, another vCluster, or is reclaimed by its own one.
     Vcluster {
-        /// Which.
+        /// The vCluster.
         home: VclusterName,
     },
-    /// An allocation gets it next: others make room for that one.
+    /// The node is promised to an allocation: victims release it for that allocation.
     Promised {
-        /// Which.
+        /// Allocation that gets the node next.
         id: AllocationId,
     },
 }
@@ -215,7 +215,7 @@ impl fmt::Display for TakenBy {
     }
 }
 
-/// As text: the first nodes with why, and how many there are besides.
+/// Formats the first nodes with their reasons, and the number of the remaining ones.
 pub(crate) fn fmt_taken(f: &mut fmt::Formatter<'_>, nodes: &[Taken]) -> fmt::Result {
     for (i, Taken { node, by }) in nodes.iter().take(MAX_NAMED).enumerate() {
         let separator = if i == 0 { " " } else { "; " };

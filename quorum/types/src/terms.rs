@@ -1,5 +1,5 @@
-//! On what terms work is done: after what, when, how often, and what may be done to it meanwhile. What it
-//! needs is in its [`AllocationSpec`](crate::spec::AllocationSpec).
+//! Terms of an allocation: dependencies, times, job array, checkpoints, scaling, reservation. The requested resources
+//! are in its [`AllocationSpec`](crate::spec::AllocationSpec).
 
 use crate::{
     AllocationId, AllocationState, UnixMillis, array::ArraySpec, checkpoint::CheckpointMode,
@@ -8,66 +8,67 @@ use crate::{
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeSet, fmt};
 
-/// Allocations that one names as those it comes after.
+/// Largest number of dependencies of one allocation.
 pub const MAX_DEPENDENCIES: usize = 1000;
-/// Longest name of a mutex, and of a directory for checkpoints, bytes.
+/// Longest name of a mutex, and longest checkpoint directory, bytes.
 pub const MAX_TERM_BYTES: usize = 1024;
 
-/// Each is absent unless somebody asks for it.
+/// Terms of an allocation. Each field is empty or `None` unless the user requests it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Terms {
-    /// It waits for each of these.
+    /// Dependencies; the allocation waits for all of them.
     pub after: Vec<Dependency>,
-    /// Of one user's work with the same mutex, one is eligible at a time, in the order of the submits.
+    /// Mutex name. Of one user's allocations with the same mutex, one is eligible at a time, in the order of
+    /// submission.
     pub mutex: Option<String>,
-    /// It is not placed before this moment.
+    /// Earliest start: the allocation is not placed before this time.
     pub begin_at: Option<UnixMillis>,
-    /// It must have ended by this moment.
+    /// Deadline: the time at which the allocation must have ended.
     pub deadline_at: Option<UnixMillis>,
-    /// It is many pieces of work that differ in their index alone.
+    /// Job array: the allocation consists of many elements that differ only in their index.
     pub array: Option<ArraySpec>,
-    /// It can write checkpoints.
+    /// Checkpoint settings; `None`: the allocation cannot write checkpoints.
     pub checkpoint: Option<CheckpointTerms>,
-    /// Its number of nodes follows a metric.
+    /// Scaling: the number of nodes follows a metric.
     pub scale: Option<Scale>,
-    /// It uses nodes that are reserved under this name, and no others.
+    /// Name of a reservation. The allocation uses only nodes of this reservation.
     pub reservation: Option<ReservationName>,
 }
 
 impl Terms {
-    /// Whether nothing is asked for.
+    /// Checks whether no terms are requested.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// One allocation after another.
+/// Dependency of an allocation on another one.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Dependency {
-    /// After which: one that was submitted before, an array as a whole, or one of its elements.
+    /// The other allocation: an earlier submitted allocation, a whole job array, or an element of an array.
     pub on: AllocationId,
-    /// How that one must have ended.
+    /// Condition on the end of the other allocation.
     pub condition: Condition,
 }
 
-/// How an allocation must have ended for another to begin.
+/// Condition of a dependency on the end of an allocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Condition {
-    /// Completed.
+    /// The allocation completed.
     Success,
-    /// Failed.
+    /// The allocation failed.
     Failure,
-    /// Completed, failed or cancelled.
+    /// The allocation completed, failed or was cancelled.
     Any,
-    /// Of two arrays: the element of the same index completed. An index that the first has not waits for
-    /// nothing. Of two that are no arrays: completed.
+    /// Between two job arrays: the element with the same index completed. An index that the other array lacks has no
+    /// dependency. Between two allocations that are not arrays: completed.
     Corresponding,
 }
 
 impl Condition {
-    /// All of them.
+    /// All conditions.
     pub const ALL: [Self; 4] = [Self::Success, Self::Failure, Self::Any, Self::Corresponding];
 
     /// Lower-case name as printed.
@@ -80,7 +81,7 @@ impl Condition {
         }
     }
 
-    /// Whether an end in `state` is what it asks for; `None` where that is no end.
+    /// Checks whether an end in `state` meets the condition; `None` if `state` is not terminal.
     pub fn is_met(self, state: AllocationState) -> Option<bool> {
         if !state.is_terminal() {
             return None;
@@ -92,7 +93,7 @@ impl Condition {
         })
     }
 
-    /// Whether no end of one allocation is what both ask for.
+    /// Checks whether no end of an allocation can meet both conditions.
     pub const fn excludes(self, other: Self) -> bool {
         use Condition::{Corresponding, Failure, Success};
         matches!(
@@ -108,33 +109,33 @@ impl fmt::Display for Condition {
     }
 }
 
-/// How work writes checkpoints.
+/// Checkpoint settings of an allocation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CheckpointTerms {
-    /// How it is told to.
+    /// Mode in which the processes receive checkpoint requests.
     pub mode: CheckpointMode,
-    /// Who decides when.
+    /// Trigger of checkpoints.
     pub trigger: CheckpointTrigger,
-    /// Where to, an absolute path or a URL; `None`: where the site says.
+    /// Directory of checkpoints, an absolute path or a URL; `None`: the site's default.
     pub directory: Option<String>,
 }
 
-/// Who decides when a checkpoint is written.
+/// Trigger of checkpoints.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CheckpointTrigger {
-    /// Control, when it pays, and whenever somebody asks.
+    /// Control triggers checkpoints when they are worth their cost, and on request.
     #[default]
     Automatic,
-    /// Only people, and who needs the nodes.
+    /// Only on request of a user or operator, or before a preemption or reclaim.
     Manual,
 }
 
-/// Why an allocation waits for others.
+/// Reasons why an allocation is blocked.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WaitsFor {
-    /// Those it waits for that have not ended.
+    /// Dependencies that have not ended.
     pub allocations: BTreeSet<AllocationId>,
-    /// The one that has its mutex.
+    /// Allocation that holds the mutex.
     pub mutex: Option<AllocationId>,
 }

@@ -1,4 +1,4 @@
-//! Replicated time. It is always stamped by a proposer and carried as data; nothing here reads a clock.
+//! Replicated time. A proposer stamps it and commands carry it as data. This module reads no clock.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;

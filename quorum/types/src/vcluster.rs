@@ -1,4 +1,4 @@
-//! vClusters: views of nodes, each with a policy of its own.
+//! vClusters: tenants' views of nodes, each with its own policy.
 
 use crate::{ProjectPath, Revision, VclusterName, scheduler::SchedulerSettings};
 use serde::{Deserialize, Serialize};
@@ -6,25 +6,25 @@ use std::collections::BTreeSet;
 
 /// Longest description, bytes.
 pub const MAX_DESCRIPTION_BYTES: usize = 16 << 10;
-/// Tenants that one vCluster names. A page has the default of 200 vClusters, and with ordinary names
+/// Largest number of tenants that one vCluster names. A page of 200 vClusters, the default, with names of usual length
 /// stays below the 4 MiB of a gRPC message.
 pub const MAX_TENANTS: usize = 500;
-/// Where work goes that names none. It is there although nobody has defined it.
+/// vCluster of allocations that name none. It exists even if no administrator has defined it.
 pub const DEFAULT_VCLUSTER: &str = "default";
 
-/// What a vCluster is.
+/// Definition of a vCluster.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VclusterDefinition {
-    /// Text for people.
+    /// Free-text description.
     pub description: String,
-    /// The tenants that may use it; `None`: all.
+    /// Tenants that may use the vCluster; `None`: all.
     pub tenants: Option<BTreeSet<ProjectPath>>,
-    /// Settings of its scheduler.
+    /// Scheduler settings.
     pub scheduler: SchedulerSettings,
 }
 
-/// Names of the nine weights of a scheduler's score, w1 to w9: in the API, in the audit (after `weights.`), and with `-`
-/// for `_` as flags of the CLI.
+/// Names of the nine weights of a scheduler's score, w1 to w9. The API and the audit (after `weights.`) use these
+/// names; CLI flags have `-` for `_`.
 pub const WEIGHTS: [&str; 9] = [
     "priority",
     "wait_time",
@@ -38,38 +38,38 @@ pub const WEIGHTS: [&str; 9] = [
 ];
 
 impl VclusterDefinition {
-    /// Whether a project may use it.
+    /// Checks whether a project may use the vCluster.
     pub fn is_for(&self, project: &ProjectPath) -> bool {
         let tenants = self.tenants.as_ref();
         tenants.is_none_or(|tenants| tenants.contains(&project.tenant()))
     }
 }
 
-/// Change of a vCluster's definition. Absent fields stay; the first change starts from the empty definition, which is
-/// open to all.
+/// Change of a vCluster's definition. Absent fields stay. The first change starts from the empty definition, which is
+/// open to all tenants.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VclusterPatch {
-    /// Text for people.
+    /// Free-text description.
     pub description: Option<String>,
-    /// The tenants that may use it.
+    /// Tenants that may use the vCluster.
     pub tenants: TenantsPatch,
 }
 
-/// A change to the tenants that may use a vCluster.
+/// Change of the tenants that may use a vCluster.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TenantsPatch {
-    /// Leave them as they are.
+    /// Keep the present tenants.
     #[default]
     Unchanged,
-    /// All, also those that come later.
+    /// All tenants, including future ones.
     All,
-    /// These and no others; none closes it.
+    /// Exactly these tenants. An empty set closes the vCluster.
     Only(BTreeSet<ProjectPath>),
 }
 
 impl VclusterPatch {
-    /// What the vCluster is with this change.
+    /// Returns the definition with this change applied.
     pub fn applied_to(&self, present: Option<&VclusterDefinition>) -> VclusterDefinition {
         let mut next = present.cloned().unwrap_or_default();
         let Self {
@@ -88,22 +88,22 @@ impl VclusterPatch {
     }
 }
 
-/// A vCluster as it is committed.
+/// A committed vCluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Vcluster {
-    /// Its name.
+    /// Name of the vCluster.
     pub name: VclusterName,
-    /// What it is.
+    /// Definition of the vCluster.
     pub definition: VclusterDefinition,
-    /// Counts its definitions, from 1; from above those that were deleted, where there were any, so
-    /// that no number comes twice under one name. 0: its scheduler has settings, and nobody has defined it.
+    /// Version of the definition, from 1. After a deletion, numbering continues above the deleted versions, so that no
+    /// number is used twice for one name. 0: the scheduler has settings, but the vCluster is not defined.
     pub version: u32,
-    /// Last change.
+    /// Revision of the last change.
     pub revision: Revision,
 }
 
 impl Vcluster {
-    /// Whether somebody has said what it is. Settings of its scheduler alone do not.
+    /// Checks whether the vCluster is defined. Scheduler settings alone do not define it.
     pub fn is_defined(&self) -> bool {
         self.version > 0
     }

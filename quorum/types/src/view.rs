@@ -1,4 +1,4 @@
-//! Reads of the replicated state.
+//! Queries of the replicated state and their answers.
 
 use crate::{
     Allocation, AllocationId, AllocationState, Envelope, Event, ProjectPath, Refusal, Revision,
@@ -20,337 +20,336 @@ use crate::{
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-/// A linearizable question.
+/// A linearizable query.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Query {
-    /// The hot state: tree, nodes, allocations that are not terminal.
+    /// The hot state: project tree, nodes, and allocations that are not terminal.
     Hot,
-    /// One allocation, terminal ones included.
+    /// One allocation, which may be terminal.
     Allocation {
-        /// Which.
+        /// Number of the allocation.
         id: AllocationId,
     },
-    /// Allocations in id order.
+    /// Allocations in the order of their numbers.
     Allocations {
-        /// Only ids above this one.
+        /// Only allocations with a higher number.
         after: AllocationId,
-        /// At most so many.
+        /// Largest number of allocations to return.
         limit: u32,
-        /// Only in these states; empty means all.
+        /// Only allocations in these states; empty: all states.
         states: Vec<AllocationState>,
-        /// Only within this project.
+        /// Only allocations of this project and of the projects below it.
         within: Option<ProjectPath>,
     },
-    /// How many allocations are in each state.
+    /// Number of allocations in each state.
     Counts,
-    /// Only the revision.
+    /// The present revision only.
     Revision,
-    /// Would this command be applied now? Judged as `apply` does; changes nothing.
+    /// Check whether a command would be applied now. The checks are those of `apply`; nothing changes.
     Check {
-        /// The command.
+        /// The command to check.
         envelope: Box<Envelope>,
     },
-    /// Who is trusted.
+    /// Trusted certificate authorities and revoked certificates.
     Trust,
-    /// Everybody with a certificate, by role and name.
+    /// Certificates of all names, by role and name.
     Certificates,
     /// Join tokens that can still be used.
     Tokens,
-    /// What was written down, oldest first. A page may hold fewer than were asked for; an empty one is
-    /// the last.
+    /// Audit entries, oldest first. A page may hold fewer entries than requested; an empty page is the last one.
     Audit {
-        /// Only entries after this one; 0 for all.
+        /// Only entries with a higher number; 0 for all.
         after: u64,
-        /// At most so many.
+        /// Largest number of entries to return.
         limit: u32,
     },
-    /// Every baseline in force, and the brake on automatic draining.
+    /// All baselines in force, and the brake on automatic draining.
     Baselines,
     /// One baseline.
     Baseline {
-        /// Which.
+        /// Name of the baseline.
         name: BaselineName,
-        /// `None`: the one in force.
+        /// Version of the baseline; `None`: the version in force.
         version: Option<u32>,
     },
-    /// Which versions of a baseline are kept.
+    /// Retained versions of a baseline.
     BaselineVersions {
-        /// Of which.
+        /// Name of the baseline.
         name: BaselineName,
     },
-    /// What holds for the whole cluster.
+    /// Settings of the whole cluster.
     System,
-    /// The entries of the audit that somebody asks for.
+    /// Audit entries that match a search.
     AuditSearch {
-        /// Which.
+        /// The search.
         search: Box<AuditSearch>,
     },
-    /// How much more a project could be given now, as far as limits go.
+    /// Headroom of a project: how many more nodes and allocations its limits permit now.
     Headroom {
-        /// Which.
+        /// Path of the project.
         path: ProjectPath,
     },
-    /// Every vCluster of which somebody has said what it is, or how its scheduler decides, by name.
+    /// All vClusters with a definition or with scheduler settings, by name.
     Vclusters,
-    /// Every lease, by name; those of schedulers whose vCluster is gone are forgotten.
+    /// All leases, by name. The lease of a scheduler is removed together with its vCluster.
     Leases,
-    /// One graph.
+    /// One DAG.
     Dag {
-        /// Which.
+        /// Number of the DAG.
         id: DagId,
     },
-    /// Graphs in the order of their numbers: those that run and the last ones that ended.
+    /// DAGs in the order of their numbers: running ones, and the most recent of those that ended.
     Dags {
-        /// Only numbers above this one.
+        /// Only DAGs with a higher number.
         after: DagId,
-        /// At most so many.
+        /// Largest number of DAGs to return.
         limit: u32,
-        /// Only within this project.
+        /// Only DAGs of this project and of the projects below it.
         within: Option<ProjectPath>,
     },
-    /// Every reservation, by name.
+    /// All reservations, by name.
     Reservations,
-    /// What is known of tenants' budgets, by tenant; of those of which nothing is, nothing.
+    /// Tenant budgets, by tenant. Tenants without stored budget data are absent.
     Budgets,
-    /// What was counted and billed, oldest first. A page may hold fewer than were asked for; an empty one is the
-    /// last.
+    /// Usage records, oldest first. A page may hold fewer records than requested; an empty page is the last one.
     Facts {
-        /// Only facts after this one; 0 for all.
+        /// Only records with a higher number; 0 for all.
         after: u64,
-        /// At most so many.
+        /// Largest number of records to return.
         limit: u32,
-        /// Facts before this moment may be left out.
+        /// Records before this time may be left out.
         since: UnixMillis,
     },
-    /// Which nodes are used, by whom and since when; and where the facts stand.
+    /// Nodes in use, each with its user and start time, and the head of the usage records.
     OpenUses,
 }
 
-/// What holds for the whole cluster.
+/// Settings of the whole cluster.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SystemView {
-    /// By which rules limits are judged.
+    /// Limit policy.
     pub limit_policy: LimitPolicy,
-    /// What is limited for all together.
+    /// Limits of the whole cluster.
     pub limits: SystemLimits,
 }
 
-/// How much more a project could be given now, as far as limits go.
+/// Headroom of a project: how many more nodes and allocations its limits permit now.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Headroom {
-    /// The revision it was judged at.
+    /// Revision at which the headroom was computed.
     pub revision: Revision,
-    /// Most nodes that one more allocation could have; 0 when none fits, `None` when no level limits
-    /// them.
+    /// Largest number of nodes that one more allocation could have; 0 if no further allocation fits, `None` if no level
+    /// limits nodes.
     pub nodes: Option<u64>,
-    /// Allocations that could hold nodes besides; `None` when no level limits them.
+    /// Number of additional allocations that could hold nodes; `None` if no level limits them.
     pub allocations: Option<u64>,
-    /// The levels that have a say, from the project up.
+    /// Levels that the limit policy checks, from the project upwards.
     pub levels: Vec<HeadroomLevel>,
 }
 
 /// One level of a [`Headroom`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeadroomLevel {
-    /// The project, or tenant.
+    /// Path of the project or tenant.
     pub path: ProjectPath,
-    /// Its ceilings.
+    /// Limits of the level.
     pub limits: Limits,
-    /// What counts against them for a request from here.
+    /// Usage that counts against the limits for a request of the queried project.
     pub counted: Usage,
 }
 
-/// An authority.
+/// A trusted certificate authority.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Authority {
-    /// blake3 of its certificate, lower-case hex.
+    /// blake3 of the authority's certificate, lower-case hex.
     pub pin: String,
-    /// Its certificate (DER).
+    /// Certificate of the authority (DER).
     pub certificate: Bytes,
-    /// Whether it is the one that issues; the others are only trusted.
+    /// Whether this authority issues certificates. The others are only trusted.
     pub issuing: bool,
-    /// Since when it is known.
+    /// Time at which the authority became trusted.
     pub since: UnixMillis,
 }
 
-/// Certificates that hold no more though they have not ended.
+/// Revoked certificates of one name that have not expired yet.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Revoked {
-    /// Whose.
+    /// Role of the certificates' holder.
     pub role: Role,
-    /// Whose.
+    /// Name of the certificates' holder.
     pub name: String,
-    /// All issued before this moment.
+    /// All certificates issued before this time are invalid.
     pub issued_before: UnixMillis,
-    /// Then all of them have ended by themselves.
+    /// Time at which all these certificates have expired.
     pub forget_at: UnixMillis,
 }
 
-/// Who is trusted.
+/// Trusted certificate authorities and revoked certificates.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrustView {
-    /// Revision of the last change; 0 when there was none.
+    /// Revision of the last change; 0 if there was none.
     pub number: Revision,
-    /// In the order in which they became known.
+    /// Authorities in the order in which they were added.
     pub authorities: Vec<Authority>,
-    /// By role and name.
+    /// Revoked certificates, by role and name.
     pub revoked: Vec<Revoked>,
 }
 
-/// What is known of one name's certificates.
+/// Certificates of one name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CertificateView {
-    /// Its role.
+    /// Role of the certificates' holder.
     pub role: Role,
-    /// Its name.
+    /// Name of the certificates' holder.
     pub name: String,
-    /// When its newest certificate was issued; `None`: not by enrolment.
+    /// Issue time of the newest certificate; `None`: the quorum issued none.
     pub issued_at: Option<UnixMillis>,
-    /// When that one ends.
+    /// Expiry time of the newest certificate.
     pub expires_at: Option<UnixMillis>,
-    /// Those issued before hold no more, why, and who said so.
+    /// Revocation of earlier certificates.
     pub revoked: Option<Revocation>,
 }
 
-/// Why certificates hold no more.
+/// Revocation of certificates.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Revocation {
-    /// All issued before this moment.
+    /// All certificates issued before this time are invalid.
     pub issued_before: UnixMillis,
-    /// Then all of them have ended by themselves.
+    /// Time at which all these certificates have expired.
     pub forget_at: UnixMillis,
-    /// Why.
+    /// Reason for the revocation.
     pub reason: String,
-    /// Who said so.
+    /// Principal that revoked the certificates.
     pub by: String,
 }
 
-/// A join token, without anything that would let somebody use it.
+/// A join token without its secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenView {
-    /// What it permits; `uses` are those left, `hash` is cut to its first 12 characters.
+    /// Permissions of the token. `uses` is the number of remaining uses; `hash` is cut to its first 12 characters.
     pub grant: TokenGrant,
-    /// Who made it.
+    /// Principal that created the token.
     pub by: String,
 }
 
 /// One lease.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaseView {
-    /// Its name.
+    /// Name of the lease.
     pub name: String,
-    /// Who has it; `None` where it was given back or has run out.
+    /// Holder of the lease; `None` if the lease was released or has expired.
     pub holder: Option<String>,
-    /// Grows with each grant and each return. What is fenced by an earlier one is refused.
+    /// Fencing epoch, which grows with each grant and each release. A command with an earlier epoch is refused.
     pub epoch: u64,
-    /// When it runs out unless it is renewed, or ran out, in state time.
+    /// Expiry in state time, unless the lease is renewed. It lies in the past for an expired lease.
     pub expires_at: UnixMillis,
 }
 
-/// Everything a control service folds events onto.
+/// The hot state: the starting point onto which a control service applies events.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hot {
-    /// The revision it shows.
+    /// Revision of this state.
     pub revision: Revision,
     /// State time at that revision.
     pub at: UnixMillis,
     /// All projects, parents before children.
     pub projects: Vec<Project>,
-    /// All nodes by name.
+    /// All nodes, by name.
     pub nodes: Vec<Node>,
-    /// Allocations that are not terminal, by id.
+    /// Allocations that are not terminal, by number.
     pub allocations: Vec<Allocation>,
-    /// What holds for the whole cluster.
+    /// Settings of the whole cluster.
     pub system: SystemView,
 }
 
-/// The answer to a [`Query`].
+/// Answer to a [`Query`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
-    /// To [`Query::Hot`].
+    /// Answer to [`Query::Hot`].
     Hot(Box<Hot>),
-    /// To [`Query::Allocation`].
+    /// Answer to [`Query::Allocation`]; `None` if there is no such allocation.
     Allocation(Option<Box<Allocation>>),
-    /// To [`Query::Allocations`].
+    /// Answer to [`Query::Allocations`].
     Allocations(Vec<Allocation>),
-    /// To [`Query::Counts`].
+    /// Answer to [`Query::Counts`].
     Counts(Vec<(AllocationState, u64)>),
-    /// To [`Query::Revision`].
+    /// Answer to [`Query::Revision`].
     Revision(Revision),
-    /// To [`Query::Check`]: the revision it was judged at, or the refusal.
+    /// Answer to [`Query::Check`]: the revision at which the command was checked, or the refusal.
     Check(Result<Revision, Refusal>),
-    /// To [`Query::Trust`].
+    /// Answer to [`Query::Trust`].
     Trust(TrustView),
-    /// To [`Query::Certificates`].
+    /// Answer to [`Query::Certificates`].
     Certificates(Vec<CertificateView>),
-    /// To [`Query::Tokens`].
+    /// Answer to [`Query::Tokens`].
     Tokens(Vec<TokenView>),
-    /// To [`Query::Audit`].
+    /// Answer to [`Query::Audit`].
     Audit(Vec<AuditEntry>),
-    /// To [`Query::Baselines`].
+    /// Answer to [`Query::Baselines`].
     Baselines(Box<BaselinesView>),
-    /// To [`Query::Baseline`].
+    /// Answer to [`Query::Baseline`]; `None` if there is no such baseline or version.
     Baseline(Option<Box<Baseline>>),
-    /// To [`Query::BaselineVersions`], oldest first; empty when there is none of that name.
+    /// Answer to [`Query::BaselineVersions`], oldest first; empty if there is no baseline of that name.
     BaselineVersions(Vec<VersionView>),
-    /// To [`Query::System`].
+    /// Answer to [`Query::System`].
     System(SystemView),
-    /// To [`Query::AuditSearch`].
+    /// Answer to [`Query::AuditSearch`].
     AuditSearch(Box<AuditPage>),
-    /// To [`Query::Headroom`]; `None` for a project that is not known.
+    /// Answer to [`Query::Headroom`]; `None` for an unknown project.
     Headroom(Option<Box<Headroom>>),
-    /// To [`Query::Vclusters`].
+    /// Answer to [`Query::Vclusters`].
     Vclusters(Vec<Vcluster>),
-    /// To [`Query::Leases`].
+    /// Answer to [`Query::Leases`].
     Leases(Vec<LeaseView>),
-    /// To [`Query::Dag`].
+    /// Answer to [`Query::Dag`]; `None` if there is no such DAG.
     Dag(Option<Box<Dag>>),
-    /// To [`Query::Dags`].
+    /// Answer to [`Query::Dags`].
     Dags(Vec<Dag>),
-    /// To [`Query::Reservations`].
+    /// Answer to [`Query::Reservations`].
     Reservations(Vec<Reservation>),
-    /// To [`Query::Budgets`].
+    /// Answer to [`Query::Budgets`].
     Budgets(Vec<TenantBudget>),
-    /// To [`Query::Facts`]; where the facts stood then.
+    /// Answer to [`Query::Facts`], with the head of the usage records at that time.
     Facts(Vec<Fact>, FactsHead),
-    /// To [`Query::OpenUses`].
+    /// Answer to [`Query::OpenUses`], with the head of the usage records at that time.
     OpenUses(Vec<OpenUse>, FactsHead),
 }
 
-/// One step of a watch.
+/// One item of a watch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WatchItem {
-    /// Events in order, whole revisions at a time.
+    /// Events in order. All events of a revision are in one item.
     Events(Vec<Event>),
-    /// Nothing happened up to this revision; sent now and then so that a silent watch is seen alive.
+    /// No event up to this revision. Sent at intervals, so that the watcher detects a dead connection.
     Idle(Revision),
-    /// The revision asked for is no longer kept: read [`Query::Hot`] and watch from there.
+    /// The events from the requested revision on are no longer retained. The watcher reads [`Query::Hot`] and starts a
+    /// new watch from its revision.
     Compacted {
-        /// Oldest revision that can still be watched from.
+        /// Oldest revision from which a watch can start.
         oldest: Revision,
     },
 }
 
-/// A member's own, not linearizable, account of itself.
+/// Status of a member, as the member itself reports it. Not linearizable.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemberStatus {
-    /// Its number.
+    /// Number of the member.
     pub id: VoterId,
-    /// Who it believes leads.
+    /// Leader, as the member sees it; `None` if not known.
     pub leader: Option<VoterId>,
     /// Raft term.
     pub term: u64,
-    /// Last applied log index.
+    /// Index of the last applied log entry.
     pub applied_index: u64,
-    /// Revision of its state.
+    /// Revision of the member's state.
     pub revision: Revision,
     /// All members with their mesh addresses.
     pub members: Vec<(VoterId, String)>,
-    /// Which life of the cluster it belongs to.
+    /// Incarnation of the cluster that the member belongs to.
     pub incarnation: crate::membership::Incarnation,
-    /// Log entry that made them the members.
+    /// Index of the log entry that holds this membership.
     pub membership_index: u64,
 }

@@ -1,21 +1,21 @@
-//! What a value weighs: one rule for everybody who bounds what is sent, kept or grouped.
+//! Size of values: one measure for all limits on sent, stored or batched data.
 //!
-//! It is measured, not guessed: a field that is added to a command or to a record counts by itself.
+//! Sizes are measured, not estimated. A new field of a command or record therefore counts automatically.
 
 use crate::{Allocation, Event, allocation::Rank, event::EventKind};
 use postcard::ser_flavors::Size;
 use serde::Serialize;
 
-/// What the allocator adds to the name and the boot of a rank, bytes.
+/// Allocator overhead for the name and the boot id of a rank, bytes.
 const ALLOCATED: usize = 64;
 
-/// Bytes on the wire, exactly: every string and every element counts.
+/// Exact size on the wire, bytes.
 pub fn on_wire<T: Serialize>(value: &T) -> usize {
-    // What cannot be written is not sent either: it fits nowhere.
+    // A value that cannot be encoded is not sent either, so it exceeds every limit.
     postcard::serialize_with_flavor::<T, Size, usize>(value, Size::default()).unwrap_or(usize::MAX)
 }
 
-/// Bytes in memory, about: every text, and what holds it where there are many of a kind.
+/// Approximate size in memory, bytes: the encoded size, plus the fixed parts of the event, the record and its ranks.
 pub fn in_memory(event: &Event) -> usize {
     let held = match &event.kind {
         EventKind::Allocation { record, .. } => {

@@ -1,4 +1,4 @@
-//! Messages between our processes, except Raft's own (those live with the quorum daemon).
+//! Messages between Lattice processes, except those of Raft, which are in the quorum daemon.
 
 pub mod checkpoint;
 mod usage;
@@ -22,42 +22,42 @@ use std::net::SocketAddr;
 pub use usage::{GetUsage, Part};
 pub use walltime::{SetWalltime, WalltimeRefused, WalltimeStatus};
 
-/// Why a quorum member did not answer with a result.
+/// Reasons why a quorum member returns no result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum Unavailable {
-    /// Ask the leader.
+    /// The member is not the leader. The caller sends the request to the leader.
     #[error("not the leader; the leader is {}", .leader.as_deref().unwrap_or("not known"))]
     NotLeader {
-        /// Mesh address of the leader, when known.
+        /// Mesh address of the leader, if known.
         leader: Option<String>,
     },
-    /// No majority, or still starting.
+    /// There is no majority, or the member is still starting.
     #[error("the quorum has no majority at present")]
     NoMajority,
-    /// The queue of proposals is full: back off.
+    /// The proposal queue is full. The caller backs off.
     #[error("too many proposals are waiting")]
     Busy,
-    /// Whether it was committed is not known. Repeat with the same idempotency key.
+    /// It is not known whether the proposal was committed. The caller repeats it with the same idempotency key.
     #[error("the outcome is not known; repeat with the same idempotency key")]
     OutcomeUnknown,
-    /// Records that the answer is in cannot be read on this member, and no other one gave them.
+    /// Records that the answer needs cannot be read on this member, and no other member supplied them.
     #[error("records of this member cannot be read: {reason}")]
     Unreadable {
-        /// Which, and why.
+        /// The records and the error.
         reason: String,
     },
 }
 
-/// Longest request that a member takes and that control sends one, bytes: what comes in one log
-/// entry, with the signatures that do not.
+/// Longest request that a member accepts and that control sends, bytes: the content of one log entry, and signatures,
+/// which are not logged.
 pub const MAX_REQUEST_BYTES: usize = 8 << 20;
-/// Longest command that fits in such a request, with its envelope.
+/// Longest command, with its envelope, that fits in such a request, bytes.
 pub const MAX_COMMAND_BYTES: usize = MAX_REQUEST_BYTES - 64;
 
-/// Proposes commands; each gets its own answer. Quorum members propose for enrolment only.
+/// Proposes commands; each has its own result. Quorum members propose only for enrolment.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Propose {
-    /// In order.
+    /// Commands in order.
     pub envelopes: Vec<Envelope>,
 }
 impl Rpc for Propose {
@@ -69,7 +69,7 @@ impl Rpc for Propose {
 /// A linearizable read.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Read {
-    /// The question.
+    /// The query.
     pub query: Query,
 }
 impl Rpc for Read {
@@ -78,17 +78,17 @@ impl Rpc for Read {
     type Reply = Result<Answer, Unavailable>;
 }
 
-/// Has the leader sign the audit as far as it reaches now, where something in it is not signed yet.
+/// Requests the leader to sign the audit up to its present end. No effect if everything is signed already.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SignAudit;
 impl Rpc for SignAudit {
     const METHOD: &'static str = "quorum.sign_audit";
     const CALLERS: &'static [Role] = &[Role::Control];
-    /// Where the audit ends then; the inner error says why it is not signed.
+    /// The audit head afterwards. The inner error is the reason why the head is not signed.
     type Reply = Result<Result<AuditHead, String>, Unavailable>;
 }
 
-/// The member's own account of itself.
+/// Requests a member's status, as the member itself reports it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct GetMemberStatus;
 impl Rpc for GetMemberStatus {
@@ -97,10 +97,10 @@ impl Rpc for GetMemberStatus {
     type Reply = MemberStatus;
 }
 
-/// Everything after a revision, as it is committed.
+/// Streams all events after a revision, as they are committed.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Watch {
-    /// Last revision already seen.
+    /// Last revision that the watcher has.
     pub since: Revision,
 }
 impl StreamRpc for Watch {
@@ -109,43 +109,43 @@ impl StreamRpc for Watch {
     type Item = WatchItem;
 }
 
-/// Identifies one attempt on one node.
+/// Identifies one attempt of an allocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct AttemptKey {
-    /// The allocation.
+    /// Number of the allocation.
     pub allocation: AllocationId,
-    /// Its attempt.
+    /// Number of the attempt.
     pub attempt: u32,
 }
 
-/// Starts one rank. Repeats are answered with the existing outcome; lower epochs are refused.
+/// Starts one rank. The agent answers a repeat with the existing status and refuses lower epochs.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Launch {
-    /// Which attempt.
+    /// Attempt of the rank.
     pub key: AttemptKey,
     /// Fencing epoch of the dispatcher's lease.
     pub epoch: u64,
     /// Revision of the assignment.
     pub revision: Revision,
-    /// Who submitted it.
+    /// User that submitted the allocation.
     pub user: String,
-    /// The project, as text for the environment.
+    /// Project, as text for the environment.
     pub project: String,
-    /// The nodes it has, in rank order; what it is giving back is not among them.
+    /// Nodes of the allocation in rank order, without those that it releases.
     pub nodes: Vec<NodeId>,
-    /// This node's rank.
+    /// Rank number on this node.
     pub rank: u32,
-    /// What to run.
+    /// Program to run.
     pub workload: Workload,
     /// Longest run time, milliseconds.
     pub walltime_ms: Option<u64>,
-    /// The boot the rank was assigned under; under another one it is not started.
+    /// Boot id of the node at assignment. The agent does not start the rank under another boot id.
     pub boot: Option<String>,
-    /// Its traces are wiped before the node goes back.
+    /// Whether the allocation is sensitive. Its traces are wiped before the node is released.
     pub sensitive: bool,
-    /// Number of GPUs that the work uses, which the agent chooses; 0: all GPUs of the node.
+    /// Number of GPUs for the rank, which the agent selects; 0: all GPUs of the node.
     pub gpus: u32,
-    /// How the work writes checkpoints; `None`: it writes none.
+    /// Checkpoint setup of the rank; `None`: the rank writes no checkpoints.
     pub checkpoint: Option<CheckpointSetup>,
 }
 impl Rpc for Launch {
@@ -154,57 +154,57 @@ impl Rpc for Launch {
     type Reply = Result<AttemptStatus, LaunchRefused>;
 }
 
-/// Why an agent does not start a rank.
+/// Reasons why an agent does not start or end a rank.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum LaunchRefused {
-    /// A newer dispatcher has spoken.
+    /// A dispatcher with a newer epoch has already called the agent.
     #[error("epoch {given} is over; {current} was seen")]
     StaleEpoch {
-        /// As given.
+        /// Epoch of the request.
         given: u64,
-        /// Highest seen.
+        /// Highest epoch that the agent has received.
         current: u64,
     },
-    /// The agent may not run this user's work.
+    /// The agent may not run processes of this user.
     #[error("this agent does not run work of {user}: {reason}")]
     UserNotAllowed {
         /// The user.
         user: String,
-        /// Why.
+        /// Description of the reason.
         reason: String,
     },
     /// The journal could not be written.
     #[error("the attempt could not be recorded: {reason}")]
     JournalFailed {
-        /// Why.
+        /// Description of the error.
         reason: String,
     },
-    /// The node was booted anew since the rank was assigned: nothing of it can be left.
+    /// The node has rebooted since the assignment, so no process of the rank is left.
     #[error("the node was booted anew since: {expected} was its boot, {current} is")]
     OtherBoot {
-        /// As assigned.
+        /// Boot id at assignment.
         expected: String,
-        /// As it is.
+        /// Present boot id.
         current: String,
     },
 }
 
-/// Where an attempt stands on a node.
+/// Status of an attempt on a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AttemptStatus {
-    /// Which.
+    /// The attempt.
     pub key: AttemptKey,
-    /// `None`: recorded, its process not seen yet.
+    /// Last report; `None`: the attempt is recorded, but its process has not been seen yet.
     pub report: Option<RankReport>,
 }
 
-/// Ends one rank: SIGTERM, grace, SIGKILL. An attempt never seen is recorded as stopped, so that
-/// a late launch of it does nothing.
+/// Ends one rank: SIGTERM, grace period, SIGKILL. An unknown attempt is recorded as stopped, so that a late launch has
+/// no effect.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Terminate {
-    /// Which attempt.
+    /// Attempt of the rank.
     pub key: AttemptKey,
-    /// Fencing epoch.
+    /// Fencing epoch of the dispatcher's lease.
     pub epoch: u64,
 }
 impl Rpc for Terminate {
@@ -213,7 +213,7 @@ impl Rpc for Terminate {
     type Reply = Result<AttemptStatus, LaunchRefused>;
 }
 
-/// All attempts the agent knows whose end is not acknowledged.
+/// Lists the recorded attempts without an acknowledged end.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ListAttempts;
 impl Rpc for ListAttempts {
@@ -222,7 +222,7 @@ impl Rpc for ListAttempts {
     type Reply = Vec<AttemptStatus>;
 }
 
-/// Are you there? Control's liveness check, and other agents' independent evidence.
+/// Liveness check by control, and independent evidence for other agents.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Ping;
 impl Rpc for Ping {
@@ -231,24 +231,24 @@ impl Rpc for Ping {
     type Reply = Pong;
 }
 
-/// Pings another agent: independent evidence whether a node answers.
+/// Requests an agent to ping another agent, as independent evidence of whether a node answers.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct PingPeer {
-    /// Who is expected there.
+    /// Node expected at the address.
     pub node: NodeId,
-    /// Its mesh address.
+    /// Mesh address of that node.
     pub addr: SocketAddr,
-    /// How long it may take, milliseconds; 5000 at most.
+    /// Timeout, milliseconds; at most 5000.
     pub timeout_ms: u64,
 }
 impl Rpc for PingPeer {
     const METHOD: &'static str = "agent.ping_peer";
     const CALLERS: &'static [Role] = &[Role::Control];
-    /// The error says how it failed.
+    /// The pong, or a description of the failure.
     type Reply = Result<Pong, String>;
 }
 
-/// Runs the site's health gate before a node goes back into service. Success when there is none.
+/// Runs the site's health gate before a node returns to service. Succeeds if the site has none.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct CheckHealth;
 impl Rpc for CheckHealth {
@@ -257,20 +257,20 @@ impl Rpc for CheckHealth {
     type Reply = Result<(), GateFailed>;
 }
 
-/// The site's health gate does not let a node back.
+/// The site's health gate failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("the health gate failed: {reason}")]
 pub struct GateFailed {
-    /// Exit code, signal or deadline, and the last line it wrote.
+    /// Exit code, signal or timeout, and the last line of output.
     pub reason: String,
 }
 
-/// Asks for a [`Claim`], read at that moment. The answer is the postcard of two things: the claim's
-/// own postcard, as bytes, and the agent's signature of exactly these bytes for
-/// [`Claim::CONTEXT`] (`lattice-mesh`'s `Signed`).
+/// Requests a [`Claim`] (attestation) with a reading of that moment. The answer is the postcard encoding of two values:
+/// the postcard bytes of the claim, and the agent's signature of exactly these bytes for [`Claim::CONTEXT`]
+/// (`lattice-mesh`'s `Signed`).
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct GetClaim {
-    /// Random.
+    /// Random nonce.
     pub nonce: [u8; 16],
 }
 impl Rpc for GetClaim {
@@ -279,52 +279,52 @@ impl Rpc for GetClaim {
     type Reply = Result<Bytes, String>;
 }
 
-/// Wipes the node by the site's hook, once for each number. A repeat is answered with where it
-/// stands, also after the agent or the node was started anew.
+/// Wipes the node with the site's hook, once for each number. A repeat returns the status of that wipe, also after a
+/// restart of the agent or a reboot of the node.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Wipe {
-    /// Which; a lower one than was seen is refused.
+    /// Number of the wipe. The agent refuses a lower number than the highest it has received.
     pub number: u64,
-    /// Who gave the node back.
+    /// User that released the node.
     pub user: String,
-    /// For which project they had it, for the environment.
+    /// Project of the former claim, for the environment.
     pub project: String,
 }
 impl Rpc for Wipe {
     const METHOD: &'static str = "agent.wipe";
     const CALLERS: &'static [Role] = &[Role::Control];
-    /// The error says why it cannot begin at present.
+    /// The status, or the reason why the wipe cannot begin at present.
     type Reply = Result<WipeStatus, String>;
 }
 
-/// Where a wipe stands on its node.
+/// Status of a wipe on its node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WipeStatus {
-    /// It runs.
+    /// The hook is running.
     Running {
-        /// By the node's clock.
+        /// Start time, by the node's clock.
         since: UnixMillis,
     },
-    /// It has ended, and that is written down.
+    /// The wipe has ended, and its result is on the node's disk.
     Ended(WipeOutcome),
 }
 
 /// Answer to [`Ping`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pong {
-    /// The node.
+    /// Name of the node.
     pub node: NodeId,
-    /// The host's boot id; changes when it reboots.
+    /// Boot id of the host; changes with every reboot.
     pub boot_id: String,
-    /// The agent's clock.
+    /// Time of the agent's clock.
     pub at: UnixMillis,
 }
 
-/// The preimage with this blake3 digest, if the peer has it: what it announces, or what its
-/// history names.
+/// Requests the preimage with this blake3 digest. The peer returns it if it belongs to the peer's published records or
+/// history.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct GetPreimage {
-    /// 32 bytes.
+    /// The digest, 32 bytes.
     pub digest: [u8; 32],
 }
 impl Rpc for GetPreimage {
@@ -333,13 +333,13 @@ impl Rpc for GetPreimage {
     type Reply = Option<Bytes>;
 }
 
-/// The node's whole inventory, read directly (JSON of `lattice-hwprobe`'s `Inventory`).
+/// Requests the node's complete inventory (JSON of `lattice-hwprobe`'s `Inventory`).
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct GetInventory {
-    /// Probe again instead of answering with the last reading.
+    /// Whether to probe again instead of returning the last reading.
     pub fresh: bool,
-    /// The person or program who asks for it. A change that a fresh read finds is put down to
-    /// them in the node's history; without one it counts as a routine check.
+    /// Requesting person or program. The node's history attributes changes found by a fresh read to this name. `None`:
+    /// the read counts as a routine check.
     pub by: Option<String>,
 }
 impl Rpc for GetInventory {
@@ -348,73 +348,71 @@ impl Rpc for GetInventory {
     type Reply = Result<Bytes, String>;
 }
 
-/// What is wrong with the node by its health checks: JSON of `lattice-hwprobe`'s `health::Report`
-/// with some fields more, bounded in size.
+/// Requests the findings of the node's health checks: JSON of `lattice-hwprobe`'s `health::Report` with some additional
+/// fields, bounded in size.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct GetHealth {
-    /// Look at the node again instead of answering with the last pass.
+    /// Whether to run the checks again instead of returning the last result.
     pub fresh: bool,
-    /// Somebody repaired it: ends these reasons first. What is still wrong comes back with the next
-    /// pass.
+    /// Findings to clear first, after a repair. Persisting problems are found again by the next check.
     pub clear: Option<ClearReason>,
-    /// The person or program who asks; needed to clear.
+    /// Requesting person or program. Required with `clear`.
     pub by: Option<String>,
 }
 impl Rpc for GetHealth {
     const METHOD: &'static str = "agent.health";
     const CALLERS: &'static [Role] = &[Role::Control];
-    /// The error says why there is none.
+    /// The report, or the reason why there is none.
     type Reply = Result<Bytes, String>;
 }
 
-/// Which reasons of a node are over.
+/// Health findings of a node to clear.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClearReason {
-    /// The stable code.
+    /// Stable code of the finding.
     pub code: String,
-    /// Of this part alone; of all of them without.
+    /// Part of the node; `None`: all parts.
     pub entity: Option<String>,
 }
 
-/// A page of what the node published about itself and of what else happened on it, in the order in
-/// which it was written down. What is kept is bounded; see
-/// [`HistoryPage::first_kept`].
+/// Requests a page of the node's history, oldest first: records that the node published and other events on it.
+/// Retention is bounded; see [`HistoryPage::first_kept`].
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct GetHistory {
-    /// Entries after this one; 0 from the beginning.
+    /// Only entries with a higher number; 0: from the beginning.
     pub since: u64,
-    /// At most so many; the agent has a bound of its own, also in bytes.
+    /// Largest number of entries. The agent also has its own limits, in entries and bytes.
     pub most: u32,
 }
 impl Rpc for GetHistory {
     const METHOD: &'static str = "agent.history";
     const CALLERS: &'static [Role] = &[Role::Control];
-    /// The error says why it cannot be read at present.
+    /// The page, or the reason why the history cannot be read at present.
     type Reply = Result<HistoryPage, String>;
 }
 
 /// Answer to [`GetHistory`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HistoryPage {
-    /// Names the journal. Another one than before means that the node lost its history, by a new
-    /// disk or none: its numbers begin anew, and are asked for from 0.
+    /// Identifier of the journal. If it differs from an earlier one, the node has lost its history (new or missing
+    /// disk). Its numbers then start over, and the caller requests them from 0.
     pub journal: u64,
-    /// JSON array of `lattice-hwprobe`'s `history::Record`, in order of their numbers: what changed
-    /// and what else happened. They are on the node's disk and never change.
+    /// JSON array of `lattice-hwprobe`'s `history::Record`, by number: changes and other events. The entries are on the
+    /// node's disk and never change.
     pub entries: Bytes,
-    /// The lowest number that is kept; what lies between `since` and it is gone from the node. 0
-    /// while there is none.
+    /// Lowest retained number; 0 while the history is empty. Entries between `since` and this number are no longer on
+    /// the node.
     pub first_kept: u64,
-    /// The number to ask after next. The page was the last one where it is `last`.
+    /// Value of `since` for the next request. If it equals `last`, this page was the last one.
     pub next: u64,
-    /// The highest number on the node's disk; what gossip says.
+    /// Highest number on the node's disk, as the node also gossips it.
     pub last: u64,
-    /// JSON array of the same that could not be written yet, as on a full disk. To be shown, not to
-    /// be kept: they may be lost, and their numbers used again.
+    /// JSON array of entries that could not be written yet, for example because of a full disk. For display only: the
+    /// entries may be lost, and their numbers reused.
     pub unwritten: Bytes,
 }
 
-/// Which output of a rank.
+/// Output stream of a rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LogStream {
@@ -424,16 +422,16 @@ pub enum LogStream {
     Stderr,
 }
 
-/// A rank's captured output from an offset on; with `follow`, until the rank ends.
+/// Streams the captured output of a rank from an offset on; with `follow`, until the rank ends.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ReadLog {
-    /// Which attempt.
+    /// Attempt of the rank.
     pub key: AttemptKey,
-    /// Which output.
+    /// Output stream.
     pub stream: LogStream,
-    /// First byte wanted.
+    /// Offset of the first byte.
     pub offset: u64,
-    /// Wait for more.
+    /// Whether to wait for further output.
     pub follow: bool,
 }
 impl StreamRpc for ReadLog {
@@ -442,12 +440,12 @@ impl StreamRpc for ReadLog {
     type Item = Result<Bytes, String>;
 }
 
-/// An agent's report of one rank. Repeated until answered with a [`ReportAnswer`].
+/// An agent's report of one rank. The agent repeats it until it receives a [`ReportAnswer`].
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Report {
-    /// Which attempt.
+    /// Attempt of the rank.
     pub key: AttemptKey,
-    /// What happened.
+    /// Content of the report.
     pub report: RankReport,
 }
 impl Rpc for Report {
@@ -456,14 +454,15 @@ impl Rpc for Report {
     type Reply = Result<ReportAnswer, Unavailable>;
 }
 
-/// What became of a report.
+/// Result of a report.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ReportAnswer {
-    /// It is committed; the agent may forget an ended attempt.
+    /// The report is committed. The agent may delete the record of an ended attempt.
     Committed,
-    /// The allocation has moved on (other attempt, unknown, already terminal); forget it.
+    /// The report is outdated: the allocation has another attempt, is unknown, or is terminal. The agent may delete its
+    /// record.
     Superseded {
-        /// Why, as the state machine said.
+        /// Reason that the state machine gave.
         reason: String,
     },
 }

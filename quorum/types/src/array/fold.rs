@@ -1,12 +1,11 @@
-//! How indices become runs: one way for each set, so that equal sets are equal bytes.
+//! Canonical folding of indices into runs: one result for each set, so that equal sets are equal bytes.
 //!
-//! Where an index and the next one are as far apart as that one and the one behind it, the three are of one run,
-//! and a run goes on as long as the distance stays the same. An index between two such runs is of the second
-//! where that has a step of 1 (`1,3,5-7`, as people write it), else of the first. What is in no run stands
-//! alone. So a change moves no more than the runs next to it, and an edit folds [`NEAR`](super::set::NEAR) of
-//! them on either side anew.
+//! Three or more consecutive indices at equal distances form a run, which extends as long as the distance stays the
+//! same. An index that two such runs share belongs to the second if its step is 1 (`1,3,5-7`, as in handwritten lists),
+//! else to the first. Every other index is a run of its own. A change therefore affects only adjacent runs, and an edit
+//! refolds [`NEAR`](super::set::NEAR) runs on either side.
 
-/// `first`, `first + step`, … `last`. Where both ends are the same, `step` is 1.
+/// The indices `first`, `first + step`, … `last`. If `first` equals `last`, `step` is 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Run {
     pub first: u32,
@@ -23,7 +22,7 @@ impl Run {
         }
     }
 
-    /// From `first` in steps to `last`, or the last one before it.
+    /// Creates the run from `first` in steps up to `last`, or to the last index before it.
     pub fn new(first: u32, last: u32, step: u32) -> Self {
         let last = last - (last - first) % step;
         let step = if first == last { 1 } else { step };
@@ -38,13 +37,13 @@ impl Run {
         (self.first..=self.last).contains(&index) && (index - self.first).is_multiple_of(self.step)
     }
 
-    /// Those below `index`.
+    /// The part below `index`.
     pub fn below(self, index: u32) -> Option<Self> {
         let last = self.last.min(index.checked_sub(1)?);
         (self.first <= last).then(|| Self::new(self.first, last, self.step))
     }
 
-    /// Those at `index` and above.
+    /// The part from `index` on.
     pub fn at_least(self, index: u32) -> Option<Self> {
         let missing = index.saturating_sub(self.first).div_ceil(self.step);
         let first = missing.checked_mul(self.step)?.checked_add(self.first)?;
@@ -52,18 +51,18 @@ impl Run {
     }
 }
 
-/// Makes runs of what is pushed, which comes in order.
+/// Folds indices, pushed in ascending order, into runs.
 #[derive(Default)]
 pub(super) struct Fold {
     runs: Vec<Run>,
-    /// The indices that are as far apart as the last two, and those two.
+    /// The last two indices, and the indices before them at the same distance.
     tail: Option<Run>,
-    /// The first index of `tail` is of the run before.
+    /// Whether the first index of `tail` belongs to the previous run.
     is_shared: bool,
 }
 
 impl Fold {
-    /// What is pushed comes behind `before`, which is of a run that stays.
+    /// Starts after `before`, the last index of a run that stays unchanged.
     pub fn behind(before: Option<u32>) -> Self {
         Self {
             runs: Vec::new(),
@@ -77,7 +76,7 @@ impl Fold {
         if run.first == run.last {
             return;
         }
-        // The distance of the tail is that of this run from here on.
+        // From here on the tail has the step of this run.
         self.push_one(run.first + run.step);
         if let Some(tail) = &mut self.tail {
             tail.last = run.last;
@@ -103,7 +102,8 @@ impl Fold {
         }
     }
 
-    /// Takes the tail, all but the last index where that stands alone; tells whether it is of a run now.
+    /// Appends the tail to the runs. A tail that is too short for a run loses its last index, which the caller keeps.
+    /// Returns whether the tail formed a run.
     fn close(&mut self) -> bool {
         let Some(tail) = self.tail.take() else {
             return false;
@@ -132,7 +132,7 @@ impl Fold {
         };
         let is_one = tail.first == tail.last;
         let was_run = self.close();
-        // One alone was taken, or is of the run before.
+        // A single index is appended already, or belongs to the previous run.
         if !was_run && !is_one {
             self.runs.push(Run::one(tail.last));
         }

@@ -1,10 +1,10 @@
-//! Numbers of array elements: the element at place `p` of the array with number `a` has the number `a + 1 + p`.
+//! Numbers of array elements: the element at position `p` of the array with number `a` has the number `a + 1 + p`.
 
 use super::{ArraySpec, IndexSet};
 use crate::AllocationId;
 use std::ops::RangeInclusive;
 
-/// The allocation numbers of an array's elements, which follow the number of the array.
+/// Allocation numbers of an array's elements, which follow the number of the array.
 #[derive(Debug, Clone, Copy)]
 pub struct ElementNumbers<'a> {
     array: AllocationId,
@@ -12,7 +12,7 @@ pub struct ElementNumbers<'a> {
 }
 
 impl ArraySpec {
-    /// The numbers of the elements where the array itself has the number `array`.
+    /// Numbers of the elements for the array number `array`.
     pub fn numbers(&self, array: AllocationId) -> ElementNumbers<'_> {
         ElementNumbers {
             array,
@@ -26,7 +26,7 @@ impl<'a> ElementNumbers<'a> {
         AllocationId(self.array.0 + 1 + place as u64)
     }
 
-    /// The number of the last element.
+    /// Number of the last element.
     pub fn last(self) -> AllocationId {
         AllocationId(self.array.0 + self.indices.len() as u64)
     }
@@ -36,19 +36,19 @@ impl<'a> ElementNumbers<'a> {
         self.at(0)..=self.last()
     }
 
-    /// The number of the element with this index; `None` where the array has no such index.
+    /// Number of the element with this index; `None` if the array has no such index.
     pub fn of(self, index: u32) -> Option<AllocationId> {
         self.indices.place_of(index).map(|place| self.at(place))
     }
 
-    /// The index of the element with this number; `None` where the array has no such element.
+    /// Index of the element with this number; `None` if the array has no such element.
     pub fn index_of(self, number: AllocationId) -> Option<u32> {
         let place = number.0.checked_sub(self.at(0).0)?;
         self.indices.at(usize::try_from(place).ok()?)
     }
 
-    /// The numbers of the elements with these ascending indices, in one walk. An index that the array does not
-    /// have, and everything behind it, is left out.
+    /// Numbers of the elements with these ascending indices, in one pass. The result ends at the first index that the
+    /// array does not have.
     pub fn of_ascending(
         self,
         wanted: impl Iterator<Item = u32> + 'a,

@@ -1,9 +1,10 @@
-//! Where an index stands among the others.
+//! Positions of indices within an index set.
 
 use super::IndexSet;
 
 impl IndexSet {
-    /// How many indices are below this one; `None` where it is not in the set. Costs the number of runs.
+    /// Position of an index: the number of smaller indices; `None` if the index is not in the set. Cost: number of
+    /// runs.
     pub fn place_of(&self, index: u32) -> Option<usize> {
         let mut before = 0;
         for run in self.runs() {
@@ -18,7 +19,7 @@ impl IndexSet {
         None
     }
 
-    /// The index with so many below it. Costs the number of runs.
+    /// Index at a position. Cost: number of runs.
     pub fn at(&self, place: usize) -> Option<u32> {
         let mut left = place;
         for run in self.runs() {

@@ -1,49 +1,49 @@
-//! A set of indices as runs.
+//! Index set, stored as runs.
 
 use super::fold::{Fold, Run};
 use serde::{Deserialize, Serialize};
 use std::{cmp::Ordering, collections::BTreeMap};
 
-/// Runs on either side of an index that an edit folds anew; the tests hold it against folding all.
+/// Number of runs on either side of an index that an edit refolds. Tests compare the result with folding the whole set.
 pub(super) const NEAR: usize = 3;
 
-/// Indices as runs with a step: 10,000 in a row are one run. Asking for one, putting one in and taking one out
-/// cost the logarithm of the number of runs, whatever the order; equal sets have equal runs, and equal bytes.
+/// Indices as runs with a step: 10,000 consecutive indices are one run. Look-up, insertion and removal cost the
+/// logarithm of the number of runs, in any order. Equal sets have equal runs, and equal bytes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Vec<(u32, u32, u32)>", into = "Vec<(u32, u32, u32)>")]
 pub struct IndexSet {
-    /// By their first index, last index and step.
+    /// Last index and step, by first index.
     runs: BTreeMap<u32, (u32, u32)>,
     len: usize,
 }
 
-/// Why numbers are no runs of a set: first index, last index, step.
+/// Numbers that are not a valid run of a set: first index, last index, step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "({first}, {last}, {step}) is no run: its first index is behind the run before, its step is at least 1 and \
      ends at its last index"
 )]
 pub struct InvalidIndexSet {
-    /// As given.
+    /// First index as given.
     pub first: u32,
-    /// As given.
+    /// Last index as given.
     pub last: u32,
-    /// As given.
+    /// Step as given.
     pub step: u32,
 }
 
 impl IndexSet {
-    /// None.
+    /// Creates an empty set.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// From `first` to `last`, in steps; `None` when `last` is below `first`, or `step` is 0.
+    /// Creates the set from `first` to `last` in steps; `None` if `last` is below `first`, or `step` is 0.
     pub fn range(first: u32, last: u32, step: u32) -> Option<Self> {
         (first <= last && step > 0).then(|| Self::of([Run::new(first, last, step)]))
     }
 
-    /// In order, and no two with a part in common.
+    /// Creates a set from disjoint runs in ascending order.
     fn of(runs: impl IntoIterator<Item = Run>) -> Self {
         let mut fold = Fold::default();
         runs.into_iter().for_each(|run| fold.push(run));
@@ -59,49 +59,49 @@ impl IndexSet {
         (self.runs.iter()).map(|(&first, &(last, step))| Run { first, last, step })
     }
 
-    /// How many.
+    /// Number of indices.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there is none.
+    /// Checks whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Runs it consists of: what it costs to keep and to send.
+    /// Number of runs, which determines the cost of storage and transfer.
     pub fn run_count(&self) -> usize {
         self.runs.len()
     }
 
-    /// The lowest.
+    /// The lowest index.
     pub fn first(&self) -> Option<u32> {
         self.runs.keys().next().copied()
     }
 
-    /// The highest.
+    /// The highest index.
     pub fn last(&self) -> Option<u32> {
         self.runs.values().next_back().map(|(last, _)| *last)
     }
 
-    /// All of them, upwards.
+    /// All indices in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
         self.runs()
             .flat_map(|run| (run.first..=run.last).step_by(run.step as usize))
     }
 
-    /// The run that begins at `index` or last before it.
+    /// The last run that begins at or before `index`.
     fn run_at(&self, index: u32) -> Option<Run> {
         let (&first, &(last, step)) = self.runs.range(..=index).next_back()?;
         Some(Run { first, last, step })
     }
 
-    /// Whether it has `index`.
+    /// Checks whether the set contains `index`.
     pub fn contains(&self, index: u32) -> bool {
         self.run_at(index).is_some_and(|run| run.contains(index))
     }
 
-    /// Puts `index` in; tells whether it was not there.
+    /// Adds `index`. Returns whether it was absent.
     pub fn insert(&mut self, index: u32) -> bool {
         let is_new = !self.contains(index);
         if is_new {
@@ -111,7 +111,7 @@ impl IndexSet {
         is_new
     }
 
-    /// Takes `index` out; tells whether it was there.
+    /// Removes `index`. Returns whether it was present.
     pub fn remove(&mut self, index: u32) -> bool {
         let was_there = self.contains(index);
         if was_there {
@@ -121,15 +121,15 @@ impl IndexSet {
         was_there
     }
 
-    /// Takes out the lowest.
+    /// Removes and returns the lowest index.
     pub fn pop_first(&mut self) -> Option<u32> {
         let first = self.first()?;
         self.remove(first);
         Some(first)
     }
 
-    /// Folds the runs near `index` anew, with or without it. Those behind them on either side stay; they say
-    /// what the outermost of the near ones are part of.
+    /// Refolds the runs near `index`, with or without it. The next run on either side stays unchanged, but determines
+    /// which indices the outermost refolded runs share with it.
     fn edit(&mut self, index: u32, is_in: bool) {
         let run = |(&first, &(last, step)): (&u32, &(u32, u32))| Run { first, last, step };
         let (below, above) = (self.runs.range(..=index).rev(), self.runs.range(index..));
@@ -139,7 +139,7 @@ impl IndexSet {
         let stays_below = (below.len() > NEAR).then(|| below.pop()).flatten();
         let stays_above = (above.len() > NEAR).then(|| above.pop()).flatten();
         below.reverse();
-        // Of the run that `index` is in, or inside of.
+        // The rest of the run that spans `index`.
         let rest =
             (below.last().zip(index.checked_add(1))).and_then(|(run, next)| run.at_least(next));
         let lower = below.iter().filter_map(|run| run.below(index));
@@ -159,23 +159,23 @@ impl IndexSet {
         }
     }
 
-    /// What is in one of both.
+    /// Indices in either set.
     pub fn union(&self, other: &Self) -> Self {
         self.joined(other, |_, _| true)
     }
 
-    /// What is in both.
+    /// Indices in both sets.
     pub fn intersection(&self, other: &Self) -> Self {
         self.joined(other, |ours, theirs| ours && theirs)
     }
 
-    /// What is not in `other`.
+    /// Indices of this set that are not in `other`.
     pub fn difference(&self, other: &Self) -> Self {
         self.joined(other, |_, theirs| !theirs)
     }
 
-    /// `keep` is asked for what is in this set, in `other`, or in both. Costs the number of runs, and where runs
-    /// of different steps lie within each other, that of their indices.
+    /// Combines two sets: `keep` decides by membership in this set and in `other`. Cost: the number of runs, and the
+    /// number of indices where runs of different steps overlap.
     fn joined(&self, other: &Self, keep: impl Fn(bool, bool) -> bool) -> Self {
         let (mut ours, mut theirs) = (Parts::new(self.runs()), Parts::new(other.runs()));
         let mut kept = Vec::new();
@@ -206,7 +206,7 @@ impl IndexSet {
     }
 }
 
-/// Runs from which parts are taken.
+/// Runs that are consumed in parts.
 struct Parts<I: Iterator<Item = Run>> {
     head: Option<Run>,
     rest: I,
@@ -222,7 +222,7 @@ impl<I: Iterator<Item = Run>> Parts<I> {
         self.head
     }
 
-    /// Those of the first run up to `last`.
+    /// Takes the part of the first run up to `last`.
     fn take_through(&mut self, last: u32) -> Option<Run> {
         let head = self.head?;
         let behind = last.checked_add(1);
@@ -265,7 +265,7 @@ impl TryFrom<Vec<(u32, u32, u32)>> for IndexSet {
             }
             before = Some(last);
         }
-        // Also what another way of folding wrote.
+        // Also accepts runs from another way of folding.
         let run = |(first, last, step)| Run::new(first, last, step);
         Ok(Self::of(numbers.into_iter().map(run)))
     }

@@ -102,12 +102,12 @@ fn what_was_stored_is_checked_when_it_is_read() {
         let error = serde_json::from_str::<ArraySpec>(json).unwrap_err();
         assert!(error.to_string().contains(why), "{json}: {error}");
     }
-    // Another way of folding is read, and becomes ours.
+    // Runs from another way of folding are accepted and refolded.
     let other: IndexSet = serde_json::from_str("[[0,0,1],[1,1,1],[2,2,1]]").unwrap();
     assert_eq!(other, IndexSet::range(0, 2, 1).unwrap());
 }
 
-/// Every edit looks at a bounded number of runs, so what is left to hold is that there are few of them.
+/// Every edit refolds a bounded number of runs, so this test checks that the number of runs stays small.
 #[test]
 fn an_array_that_is_worked_off_stays_small() {
     let mut all = IndexSet::range(0, 99_999, 1).unwrap();
@@ -123,7 +123,7 @@ fn an_array_that_is_worked_off_stays_small() {
         assert!(strided.run_count() <= 2);
     }
     assert!(strided.is_empty());
-    // The worst there is: every other one of those in a row.
+    // The worst case: every other index of consecutive ones.
     let mut holes = IndexSet::range(0, 99_999, 1).unwrap();
     let mut most = 0;
     for index in (1..100_000).step_by(2) {
@@ -131,7 +131,7 @@ fn an_array_that_is_worked_off_stays_small() {
         most = most.max(holes.run_count());
     }
     assert_eq!((holes.run_count(), most), (1, 2));
-    // No two distances are alike: no two indices are of a run.
+    // All distances differ, so no two indices form a run.
     let squares: IndexSet = (0..2_000_u32).map(|n| n * n).collect();
     assert_eq!(squares.run_count(), 2_000);
     let mut left = squares;
@@ -156,7 +156,7 @@ fn the_ends_of_what_numbers_can_be_are_indices_too() {
     assert_eq!(IndexSet::new().pop_first(), None);
 }
 
-/// Indices that lie close, so that runs of several steps meet.
+/// Indices close together, so that runs of different steps meet.
 fn indices() -> impl Strategy<Value = BTreeSet<u32>> {
     let run = (0..60_u32, 1..5_u32, 0..12_u32);
     let runs = vec(run, 0..5).prop_map(|runs| {
@@ -185,7 +185,7 @@ proptest! {
                 true => prop_assert_eq!(set.insert(index), model.insert(index)),
                 false => prop_assert_eq!(set.remove(index), model.remove(&index)),
             }
-            // Whatever the way there: the same set is the same runs.
+            // The same set has the same runs, independent of the order of edits.
             prop_assert_eq!(&set, &fold(&model));
             prop_assert_eq!(set.len(), model.len());
         }

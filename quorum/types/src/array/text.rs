@@ -1,65 +1,65 @@
-//! Arrays as text.
+//! Text form of job arrays.
 
 use super::{ArraySpec, IndexSet, MAX_ELEMENTS, MAX_INDEX, fold::Run};
 use std::{fmt, str::FromStr};
 
-/// Why a text is no array. Where an index is named, it is as it was written.
+/// Reasons why a text is not a valid job array. Indices are reported as written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ArrayError {
-    /// No index at all.
+    /// There is no index.
     #[error("it has no index; write it like 0-99, 1,3,5-7 or 0-15:4")]
     Empty,
-    /// A space anywhere.
+    /// The text contains white space.
     #[error("there is a space in it; write it without, like 1,3,5-7%10")]
     Space,
-    /// A part that is none.
+    /// A part is neither an index nor a range.
     #[error(
         "{item:?} is neither an index nor a range of them; write it like 0-99, 1,3,5-7 or 0-15:4"
     )]
     Item {
-        /// What stands between two commas.
+        /// Text between two commas.
         item: String,
     },
-    /// A range from high to low.
+    /// A range runs from high to low.
     #[error("{item} runs downwards; write the lower index first")]
     Reversed {
         /// The range.
         item: String,
     },
-    /// A step of 0.
+    /// A step is 0.
     #[error("{item} has a step of 0; the step is at least 1")]
     NoStep {
         /// The range.
         item: String,
     },
-    /// A step with no range.
+    /// A step follows a single index.
     #[error("{item} has a step and one index only; a step belongs to a range, like 0-15:4")]
     StepOfOne {
         /// The part.
         item: String,
     },
-    /// An index beyond [`MAX_INDEX`].
+    /// An index is above [`MAX_INDEX`].
     #[error("index {index} is too high; the highest is {MAX_INDEX}")]
     TooHigh {
         /// The index.
         index: String,
     },
-    /// More than [`MAX_ELEMENTS`].
+    /// There are more than [`MAX_ELEMENTS`] elements.
     #[error("it has more than {MAX_ELEMENTS} elements; submit it as several arrays")]
     TooMany,
-    /// An index that is there twice: whoever writes that wants it to run twice, which it would not.
+    /// An index occurs twice. Accepting it would suggest two runs of the element, but the element would run once.
     #[error("index {index} is in it twice; name it once")]
     Repeated {
-        /// The lowest of them.
+        /// The lowest repeated index.
         index: u32,
     },
-    /// `%` with something else than a number behind it.
+    /// `%` is not followed by a number.
     #[error("after % comes how many of them run at a time, like 0-99%10, not {found:?}")]
     AtATime {
-        /// What is there.
+        /// Text after `%`.
         found: String,
     },
-    /// `%0`.
+    /// The bound is `%0`.
     #[error("%0: none of it would ever run; let at least 1 run at a time, or leave % out")]
     NoneAtATime,
 }
@@ -75,7 +75,7 @@ fn index(text: &str) -> Result<u32, ArrayError> {
     })
 }
 
-/// One index, or a range of them, perhaps with a step.
+/// Parses one index, or a range with an optional step.
 fn item(text: &str) -> Result<Run, ArrayError> {
     let named = || text.to_owned();
     let (range, step) = match text.split_once(':') {
@@ -93,7 +93,7 @@ fn item(text: &str) -> Result<Run, ArrayError> {
     if last < first {
         return Err(ArrayError::Reversed { item: named() });
     }
-    // A step beyond every index leaves the first one of the range.
+    // A step beyond every index leaves only the first index of the range.
     let step = step.map_or(1, |step| step.parse().unwrap_or(u32::MAX));
     if step == 0 {
         return Err(ArrayError::NoStep { item: named() });
@@ -101,7 +101,7 @@ fn item(text: &str) -> Result<Run, ArrayError> {
     Ok(Run::new(first, last, step))
 }
 
-/// Reads `0-99:2,120`. Nothing is expanded before it is known to be no more than [`MAX_ELEMENTS`].
+/// Parses `0-99:2,120`. No part is expanded before the total is known to be at most [`MAX_ELEMENTS`].
 fn indices(text: &str) -> Result<IndexSet, ArrayError> {
     if text.is_empty() {
         return Err(ArrayError::Empty);
@@ -139,7 +139,7 @@ impl FromStr for ArraySpec {
             None => (text, None),
         };
         let read = |found: &str| match is_number(found) {
-            // More at a time than there can be elements is no limit that anybody could meet.
+            // A bound above the largest number of elements has no effect.
             true => Ok(found.parse().unwrap_or(u32::MAX)),
             false => Err(ArrayError::AtATime {
                 found: found.to_owned(),

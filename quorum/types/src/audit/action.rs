@@ -1,5 +1,7 @@
-//! What can be written down. A new action goes to the end of [`AuditAction`], its word to the end of
-//! [`AuditAction::WORDS`], and what it is about into `subjects.rs`.
+//! Audited actions.
+//!
+//! Append a new action at the end of [`AuditAction`] and its word at the end of [`AuditAction::WORDS`]. Add its
+//! subjects to `subjects.rs`.
 
 use super::{CheckpointOf, Hex};
 use crate::{
@@ -11,464 +13,464 @@ use crate::{
 };
 use serde::{Deserialize, Serialize};
 
-/// What was done.
+/// An audited action.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AuditAction {
     /// A node was taken from its holder by force.
     ForceReleased {
-        /// The node.
+        /// Name of the node.
         node: NodeId,
-        /// Who held it.
+        /// Allocation that held the node.
         allocation: Option<AllocationId>,
-        /// Of that allocation.
+        /// Attempt of that allocation.
         attempt: u32,
-        /// As given.
+        /// Reason as given.
         reason: String,
     },
-    /// A join token was made.
+    /// A join token was created.
     TokenCreated {
-        /// First 12 characters of its hash.
+        /// First 12 characters of the token's hash.
         id: String,
-        /// The role it enrols.
+        /// Role that the token enrols.
         role: Role,
-        /// How often.
+        /// Number of permitted uses.
         uses: u32,
-        /// Whether it may take names.
+        /// Whether the token may replace the holder of a name.
         replace: bool,
     },
-    /// A join token was withdrawn.
+    /// A join token was revoked.
     TokenRevoked {
-        /// First 12 characters of its hash.
+        /// First 12 characters of the token's hash.
         id: String,
     },
-    /// Somebody became a member.
+    /// A name was enrolled.
     Enrolled {
-        /// Its role.
+        /// Enrolled role.
         role: Role,
-        /// Its name.
+        /// Enrolled name.
         name: String,
         /// First 12 characters of the token's hash.
         token: String,
-        /// The name was another member's before.
+        /// Whether the enrolment replaced an earlier holder of the name.
         replaced: bool,
-        /// What held that node then: it goes on by the word of who runs under the name now.
+        /// Allocation that held the node at that time. From then on, its reports come from the new holder of the name.
         held: Option<AllocationId>,
     },
-    /// Certificates were declared void.
+    /// Certificates were revoked.
     CertificatesRevoked {
-        /// Whose role.
+        /// Role of the certificates' holder.
         role: Role,
-        /// Whose name.
+        /// Name of the certificates' holder.
         name: String,
-        /// As given.
+        /// Reason as given.
         reason: String,
     },
-    /// One more authority is trusted.
+    /// A certificate authority was added to the trusted ones.
     AuthorityAdded {
-        /// blake3 of its certificate.
+        /// blake3 of the authority's certificate.
         pin: String,
     },
-    /// Another authority issues.
+    /// A certificate authority became the issuing one.
     AuthorityPromoted {
-        /// blake3 of its certificate.
+        /// blake3 of the authority's certificate.
         pin: String,
     },
-    /// An authority is trusted no more.
+    /// A certificate authority was removed from the trusted ones.
     AuthorityRetired {
-        /// blake3 of its certificate.
+        /// blake3 of the authority's certificate.
         pin: String,
     },
-    /// Drain reasons of a node were cleared without asking its health gate.
+    /// Drain reasons of a node were cleared without running the health gate.
     GateSkipped {
-        /// The node.
+        /// Name of the node.
         node: NodeId,
-        /// What was cleared: each reason behind its owner.
+        /// Cleared drain reasons, each after its owner.
         cleared: Vec<String>,
     },
-    /// What nodes are meant to be was decided.
+    /// A baseline got a new version.
     BaselineSet {
-        /// Which.
+        /// Name of the baseline.
         name: BaselineName,
-        /// Its new version.
+        /// New version.
         version: u32,
-        /// The classes, each with its policy.
+        /// Classes of the baseline, each with its policy.
         classes: Vec<String>,
         /// blake3 of the definition (postcard).
         digest: [u8; 32],
     },
-    /// Nobody is judged by a baseline any more.
+    /// A baseline was deleted.
     BaselineDeleted {
-        /// Which.
+        /// Name of the baseline.
         name: BaselineName,
-        /// The last version.
+        /// Last version.
         version: u32,
     },
     /// Automatic draining was stopped.
     BrakeHeld {
-        /// What was about to happen.
+        /// Drains that were about to happen.
         reason: String,
     },
-    /// A person lets automatic draining go on.
+    /// An operator resumed automatic draining.
     BrakeReleased {
-        /// As given.
+        /// Findings as given.
         reason: String,
-        /// Why it stood still.
+        /// Reason for the stop.
         held_for: String,
     },
-    /// Nodes were claimed for one person's sensitive work, through the quorum.
+    /// Nodes were claimed for one user's sensitive allocations.
     NodesClaimed {
-        /// Which.
+        /// Claimed nodes.
         nodes: Vec<NodeId>,
-        /// For whom.
+        /// User that claimed the nodes.
         user: String,
-        /// Where they count.
+        /// Project that the nodes count against.
         project: ProjectPath,
-        /// What for, in the user's words.
+        /// Purpose, as stated by the user.
         purpose: String,
-        /// What each conforms to: `name v3`, of every baseline that was asked.
+        /// Baselines that the nodes conform to: `name v3` for every compared baseline.
         baselines: Vec<String>,
     },
-    /// Claimed nodes were given back. They are wiped before anybody else gets them.
+    /// Claimed nodes were released. Each node is wiped before another user gets it.
     NodesReleased {
-        /// Which.
+        /// Released nodes.
         nodes: Vec<NodeId>,
-        /// Whose claim it was.
+        /// Former claimant.
         user: String,
-        /// Where they counted.
+        /// Project that the nodes counted against.
         project: ProjectPath,
-        /// As given, or why it was done without being asked for.
+        /// Reason as given, or the cause of an automatic release.
         reason: String,
     },
-    /// A node was wiped, by its own word: it is in the pool again.
+    /// A node reported a successful wipe, and is available again.
     NodeWiped {
-        /// Which.
+        /// Name of the node.
         node: NodeId,
-        /// Who had it.
+        /// Former claimant.
         user: Option<String>,
-        /// What was run and how it ended.
+        /// Evidence: the wipe that ran, and its result.
         evidence: String,
     },
-    /// A node is out of use until a person has looked at it.
+    /// A node was quarantined.
     NodeQuarantined {
-        /// Which.
+        /// Name of the node.
         node: NodeId,
-        /// Who had it, where it failed to be wiped.
+        /// Former claimant, if a wipe failed.
         user: Option<String>,
-        /// Why: how the wipe ended, or as given.
+        /// Reason: the result of the wipe, or as given.
         reason: String,
     },
-    /// Sensitive work got its nodes.
+    /// Nodes were assigned to a sensitive allocation.
     SensitiveAssigned {
-        /// Which.
+        /// Number of the allocation.
         allocation: AllocationId,
-        /// Its attempt.
+        /// Attempt of the allocation.
         attempt: u32,
-        /// Whose.
+        /// User of the allocation.
         user: String,
-        /// Where it counts.
+        /// Project of the allocation.
         project: ProjectPath,
-        /// In rank order.
+        /// Nodes in rank order.
         nodes: Vec<NodeId>,
     },
-    /// Sensitive work runs on all its nodes.
+    /// A sensitive allocation runs on all its nodes.
     SensitiveStarted {
-        /// Which.
+        /// Number of the allocation.
         allocation: AllocationId,
-        /// Its attempt.
+        /// Attempt of the allocation.
         attempt: u32,
-        /// Whose.
+        /// User of the allocation.
         user: String,
-        /// Where it counts.
+        /// Project of the allocation.
         project: ProjectPath,
-        /// In rank order.
+        /// Nodes in rank order.
         nodes: Vec<NodeId>,
     },
-    /// Every process of an attempt of sensitive work is gone.
+    /// Every process of an attempt of a sensitive allocation is gone.
     SensitiveEnded {
-        /// Which.
+        /// Number of the allocation.
         allocation: AllocationId,
-        /// Its attempt.
+        /// Attempt of the allocation.
         attempt: u32,
-        /// Whose.
+        /// User of the allocation.
         user: String,
-        /// Where it counted.
+        /// Project of the allocation.
         project: ProjectPath,
-        /// Those of the attempt, in rank order.
+        /// Nodes of the attempt, in rank order.
         nodes: Vec<NodeId>,
-        /// Where the allocation stands since: `pending` when it is tried again.
+        /// State of the allocation afterwards: `pending` if it is requeued.
         state: AllocationState,
-        /// Why it was stopped; `None`: it came to its end.
+        /// Cause of the stop; `None` if the allocation ended by itself.
         cause: Option<String>,
     },
-    /// Sensitive work has more nodes, or fewer.
+    /// A sensitive allocation got or released nodes.
     SensitiveResized {
-        /// Which.
+        /// Number of the allocation.
         allocation: AllocationId,
-        /// Its attempt.
+        /// Attempt of the allocation.
         attempt: u32,
-        /// Whose.
+        /// User of the allocation.
         user: String,
-        /// Where it counts.
+        /// Project of the allocation.
         project: ProjectPath,
-        /// New ones.
+        /// Added nodes.
         taken: Vec<NodeId>,
-        /// Those it has no more.
+        /// Released nodes.
         given_back: Vec<NodeId>,
     },
-    /// Limits of projects were changed, by one command.
+    /// One command changed limits of projects.
     LimitsChanged {
-        /// Each level whose limits are others now.
+        /// Levels with changed limits.
         levels: Vec<LevelLimits>,
     },
-    /// What a limit means was changed.
+    /// The limit policy changed.
     LimitPolicyChanged {
-        /// `strict`, `flat`.
+        /// Previous policy: `strict` or `flat`.
         before: String,
-        /// The same, now.
+        /// New policy.
         after: String,
     },
-    /// Limits of the whole cluster were changed, by one command.
+    /// One command changed limits of the whole cluster.
     SystemLimitsChanged {
-        /// Each that is another now.
+        /// Changed limits.
         limits: Vec<ChangedLimit>,
     },
-    /// A tenant or a project came to be.
+    /// A tenant or project was created.
     ProjectCreated {
-        /// Which.
+        /// Path of the project.
         project: ProjectPath,
-        /// Its limits.
+        /// Limits of the project.
         limits: Vec<NamedLimit>,
-        /// Who may set the limits of its children.
+        /// Administrators, which may set the limits of the project's children.
         admins: Vec<String>,
     },
-    /// A tenant or a project is gone.
+    /// A tenant or project was deleted.
     ProjectDeleted {
-        /// Which.
+        /// Path of the project.
         project: ProjectPath,
-        /// Its limits were.
+        /// Limits at the time of deletion.
         limits: Vec<NamedLimit>,
     },
-    /// A person decided what is intended for a node.
+    /// An operator or administrator set the lifecycle of a node, or a service set or ended its quarantine.
     LifecycleSet {
-        /// Which.
+        /// Name of the node.
         node: NodeId,
-        /// Before.
+        /// Lifecycle before.
         before: Lifecycle,
-        /// Now. `drained` instead of `ready` where reasons stand against it.
+        /// Lifecycle afterwards: `drained` instead of `ready` if drain reasons prevent `ready`.
         after: Lifecycle,
-        /// What an administrator overrode: each drain reason behind its owner.
+        /// Drain reasons that an administrator overrode, each after its owner.
         cleared: Vec<String>,
     },
-    /// A person drained a node.
+    /// An operator or administrator drained a node. Drains by services are not audited.
     Drained {
-        /// Which.
+        /// Name of the node.
         node: NodeId,
-        /// As given.
+        /// Reason as given.
         reason: String,
     },
-    /// A person took their own drain reason back.
+    /// An operator or administrator cleared their own drain reason.
     Undrained {
-        /// Which.
+        /// Name of the node.
         node: NodeId,
-        /// What it was.
+        /// The cleared reason.
         reason: String,
     },
-    /// An operator or administrator acted on somebody else's allocation.
+    /// An operator or administrator acted on another user's allocation.
     AllocationActedOn {
-        /// Which.
+        /// Number of the allocation.
         allocation: AllocationId,
-        /// Whose.
+        /// User of the allocation.
         user: String,
-        /// Where it counts.
+        /// Project of the allocation.
         project: ProjectPath,
-        /// `cancel`, `hold`, `release`, `suspend`, …
+        /// Action, as in [`AuditAction::SensitiveAsked`], or `assign` or `grow`.
         what: String,
     },
-    /// What a vCluster is was decided, the first time too.
+    /// A vCluster was defined, or its definition or scheduler settings changed.
     VclusterSet {
-        /// Which.
+        /// Name of the vCluster.
         vcluster: VclusterName,
-        /// As it was, one `key: value` each; empty: it is new.
+        /// Content before, as lines `key: value` or, for scheduler settings, `key=value`; empty if there was none.
         before: Vec<String>,
-        /// As it is.
+        /// Content afterwards, in the same form.
         after: Vec<String>,
     },
-    /// A vCluster is gone.
+    /// The definition of a vCluster was deleted.
     VclusterDeleted {
-        /// Which.
+        /// Name of the vCluster.
         vcluster: VclusterName,
     },
-    /// Nodes serve another vCluster.
+    /// Nodes moved to another vCluster.
     NodesMoved {
-        /// Which.
+        /// Moved nodes.
         nodes: Vec<NodeId>,
-        /// Before.
+        /// vCluster before.
         from: VclusterName,
-        /// Now.
+        /// vCluster afterwards.
         to: VclusterName,
-        /// They belong there now; otherwise they are lent, or given back.
+        /// Whether the nodes now belong to the vCluster. Otherwise they are lent, or returned after a loan.
         home: bool,
     },
-    /// Somebody became a member of the quorum.
+    /// A member was added to the quorum.
     MemberAdded {
-        /// Its number.
+        /// Number of the member.
         member: VoterId,
-        /// Where it is.
+        /// Address of the member.
         addr: String,
     },
-    /// Somebody is a member of the quorum no more.
+    /// A member was removed from the quorum.
     MemberRemoved {
-        /// Its number.
+        /// Number of the member.
         member: VoterId,
-        /// Where it was.
+        /// Address of the member.
         addr: String,
-        /// Why, as given.
+        /// Reason as given.
         reason: String,
     },
-    /// The leader was told to let another member lead.
+    /// The leader was requested to transfer the leadership.
     SteppedDown {
-        /// Who led.
+        /// Number of the leader.
         member: VoterId,
-        /// Who was asked to lead; `None`: anybody.
+        /// Requested new leader; `None`: any member.
         to: Option<VoterId>,
     },
     /// A backup was written.
     BackedUp {
-        /// Revision that it holds.
+        /// Revision of the backup.
         revision: Revision,
-        /// Last entry of the audit in it.
+        /// Number of the last audit entry in the backup.
         number: u64,
         /// blake3 of the backup.
         digest: Hex,
     },
-    /// This cluster begins with what a backup held.
+    /// This cluster was restored from a backup.
     Restored {
-        /// Cluster that it is a backup of.
+        /// Cluster of the backup.
         cluster: String,
-        /// Revision that it holds.
+        /// Revision of the backup.
         revision: Revision,
-        /// Last entry of the audit in it: what came after is not in this cluster.
+        /// Number of the last audit entry in the backup. Later entries are not in this cluster.
         number: u64,
         /// blake3 of the backup.
         digest: Hex,
     },
-    /// The leader signed the chain as far as it reached then. Every entry up to `of.number` is
-    /// covered by this signature.
+    /// The leader signed the head of the audit chain. The signature covers every entry up to `of.number`.
     Checkpoint {
-        /// What is signed: postcard of it, for [`CheckpointOf::CONTEXT`].
+        /// Signed audit head. The signature is over its postcard encoding, for [`CheckpointOf::CONTEXT`].
         of: CheckpointOf,
-        /// By whom: `quorum/2`.
+        /// Signing member: `quorum/2`.
         signer: String,
-        /// By the first certificate's key.
+        /// Signature by the key of the first certificate.
         signature: Hex,
         /// Certificates (DER): the signer's own first, that of the authority last.
         certificates: Vec<Hex>,
     },
-    /// A node is wiped again.
+    /// Another wipe of a node was ordered.
     WipeRepeated {
-        /// Which.
+        /// Name of the node.
         node: NodeId,
-        /// Who had it.
+        /// Former claimant.
         user: String,
-        /// As given.
+        /// Reason as given.
         reason: String,
     },
-    /// A node that was not wiped is nobody's any more, on a person's word.
+    /// An administrator ended the claim of a node that was not wiped.
     UnwipedAccepted {
-        /// Which.
+        /// Name of the node.
         node: NodeId,
-        /// Who had it.
+        /// Former claimant.
         user: String,
-        /// As given.
+        /// Reason as given.
         reason: String,
     },
-    /// Something was asked of sensitive work, by its user or by somebody else, and granted. What
-    /// comes of it on nodes is in entries of its own.
+    /// A request for a sensitive allocation, by its user or another principal, was granted. Its effects on nodes are in
+    /// separate entries.
     SensitiveAsked {
-        /// Which.
+        /// Number of the allocation.
         allocation: AllocationId,
-        /// Its attempt; 0 before the first.
+        /// Attempt of the allocation; 0 before the first.
         attempt: u32,
-        /// Whose.
+        /// User of the allocation.
         user: String,
-        /// Where it counts.
+        /// Project of the allocation.
         project: ProjectPath,
-        /// `submit`, `hold`, `release`, `cancel`, `suspend`, `resume`, `stop`, `shrink`.
+        /// Request: `submit`, `hold`, `release`, `cancel`, `requeue`, `suspend`, `resume`, `stop`, `shrink`,
+        /// `checkpoint`, `move` or `set the walltime of`.
         what: String,
-        /// Those it had when it was asked, in rank order; where it had none, those that its submit
-        /// names.
+        /// Nodes of the allocation at the time of the request, in rank order. If there were none: the nodes that its
+        /// submission names.
         nodes: Vec<NodeId>,
-        /// Where it stands since.
+        /// State of the allocation afterwards.
         state: AllocationState,
-        /// Why it is stopped.
+        /// Cause, if the allocation is being stopped.
         cause: Option<String>,
     },
-    /// Limits of projects were changed although they overbook a level, by one command.
+    /// One command changed limits of projects by force, although they overcommit a level.
     LimitsForced {
-        /// Each level whose limits are others now.
+        /// Levels with changed limits.
         levels: Vec<LevelLimits>,
-        /// Those at which the children's limits add up to more than its own by this.
+        /// Levels that became overcommitted: their children's limits add up to more than their own.
         overcommitted: Vec<ProjectPath>,
     },
-    /// Nodes are kept for some for a time, or what is kept has changed.
+    /// A reservation was created or changed.
     ReservationSet {
-        /// Under which name.
+        /// Name of the reservation.
         name: ReservationName,
-        /// Which.
+        /// Reserved nodes.
         nodes: Vec<NodeId>,
-        /// As it was, one `key: value` each; empty: it is new.
+        /// Content before, one line `key: value` each; empty if the reservation is new.
         before: Vec<String>,
-        /// As it is.
+        /// Content afterwards, in the same form.
         after: Vec<String>,
     },
-    /// Nothing is kept under this name any more.
+    /// A reservation was deleted.
     ReservationDeleted {
-        /// Which.
+        /// Name of the reservation.
         name: ReservationName,
-        /// Which nodes were kept.
+        /// Nodes that were reserved.
         nodes: Vec<NodeId>,
     },
-    /// Sensitive work has written a checkpoint.
+    /// A sensitive allocation wrote a checkpoint.
     SensitiveCheckpointed {
-        /// Which.
+        /// Number of the allocation.
         allocation: AllocationId,
-        /// Its attempt.
+        /// Attempt of the allocation.
         attempt: u32,
-        /// Whose.
+        /// User of the allocation.
         user: String,
-        /// Where it counts.
+        /// Project of the allocation.
         project: ProjectPath,
-        /// The checkpoint's number.
+        /// Number of the checkpoint.
         number: u32,
-        /// Its bytes, where every rank said.
+        /// Size of the checkpoint, bytes; `None` if a rank did not report its size.
         bytes: Option<u64>,
     },
 }
 
-/// Limits of one level that are others now.
+/// Changed limits of one level.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LevelLimits {
-    /// Which.
+    /// Path of the level.
     pub project: ProjectPath,
-    /// Each that is another now.
+    /// Changed limits.
     pub limits: Vec<ChangedLimit>,
 }
 
-/// A limit, before and after. By name and not as a record: what records look like changes, what
-/// was written down does not.
+/// A limit before and after a change. Limits are stored by name, not as a record: the form of records changes, but
+/// written entries must not.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChangedLimit {
-    /// Its public name: `max_nodes`, `sensitive_pool_size`.
+    /// Public name of the limit: `max_nodes`, `sensitive_pool_size`.
     pub name: String,
-    /// As it was; `None`: no limit.
+    /// Value before; `None`: no limit.
     pub before: Option<u64>,
-    /// As it is.
+    /// Value afterwards; `None`: no limit.
     pub after: Option<u64>,
 }
 
 impl ChangedLimit {
-    /// Those of a level that are others now.
+    /// Limits of a level that differ between `before` and `after`.
     pub fn of(before: &Limits, after: &Limits) -> Vec<Self> {
         let each = Resource::ALL.map(|resource| Self {
             name: resource.limit_name().to_owned(),
@@ -481,17 +483,17 @@ impl ChangedLimit {
     }
 }
 
-/// A limit.
+/// A limit with its name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NamedLimit {
-    /// Its public name.
+    /// Public name of the limit.
     pub name: String,
-    /// `None`: no limit.
+    /// Value; `None`: no limit.
     pub value: Option<u64>,
 }
 
 impl NamedLimit {
-    /// Those of a level.
+    /// All limits of a level.
     pub fn of(limits: &Limits) -> Vec<Self> {
         let each = Resource::ALL.map(|resource| Self {
             name: resource.limit_name().to_owned(),
@@ -502,7 +504,7 @@ impl NamedLimit {
 }
 
 impl AuditAction {
-    /// The words of all actions, as filters name them; in the order of the encoding.
+    /// Words of all actions, as filters use them, in the order of the encoding.
     pub const WORDS: [&'static str; 46] = [
         "force_released",
         "token_created",
@@ -552,7 +554,7 @@ impl AuditAction {
         "sensitive_checkpointed",
     ];
 
-    /// Its word: the tag of its JSON.
+    /// Word of the action: the tag in its JSON.
     pub fn word(&self) -> &'static str {
         match self {
             Self::ForceReleased { .. } => "force_released",

@@ -1,39 +1,40 @@
-//! Signed checkpoints: that the chain had come to this entry, by a member's key.
+//! Signed audit heads: a member's signature that the audit chain had reached a certain entry. The code calls them
+//! checkpoints.
 
 use super::Hex;
 use crate::UnixMillis;
 use serde::{Deserialize, Serialize};
 
-/// A checkpoint's time and that of the command which brings it are at most so far apart,
-/// milliseconds: the leader sets both, and state time may be 30 s ahead of its clock.
+/// Largest difference between the time of a signed audit head and that of its command, milliseconds. The leader sets
+/// both times, and state time may be 30 s ahead of the leader's clock.
 pub const MAX_CHECKPOINT_OFF_MS: u64 = 120_000;
 /// Longest name of a cluster or a member, bytes.
 const MAX_NAME_BYTES: usize = 253;
-/// Longest signature, bytes: ECDSA P-256 in ASN.1 has 72.
+/// Longest signature, bytes. ECDSA P-256 in ASN.1 has 72.
 const MAX_SIGNATURE_BYTES: usize = 80;
-/// Most certificates in a chain.
+/// Largest number of certificates in a chain.
 const MAX_CERTIFICATES: usize = 4;
-/// Longest certificate, bytes; ours have about 500.
+/// Longest certificate, bytes. Certificates of Lattice members have about 500.
 const MAX_CERTIFICATE_BYTES: usize = 8 << 10;
 
-/// How far the chain had come when it was signed.
+/// Signed content of an audit head.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CheckpointOf {
-    /// Whose audit it is.
+    /// Name of the cluster.
     pub cluster: String,
-    /// The last entry.
+    /// Number of the last entry.
     pub number: u64,
-    /// Its hash.
+    /// Hash of the last entry.
     pub hash: Hex,
-    /// When it was signed: what the signer's certificate is judged at.
+    /// Time of the signature, at which the signer's certificate must be valid.
     pub at: UnixMillis,
 }
 
 impl CheckpointOf {
-    /// What a checkpoint is signed for.
+    /// Context of the signature.
     pub const CONTEXT: &'static str = "lattice audit checkpoint 1";
 
-    /// What is signed: its postcard.
+    /// Bytes to sign: the postcard encoding.
     pub fn signed_bytes(&self) -> Vec<u8> {
         #[expect(
             clippy::expect_used,
@@ -43,36 +44,36 @@ impl CheckpointOf {
     }
 }
 
-/// A checkpoint as the leader brings it.
+/// A signed audit head, as the leader proposes it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Checkpoint {
-    /// What is signed.
+    /// Signed content.
     pub of: CheckpointOf,
-    /// By whom: `quorum/2`.
+    /// Signing member: `quorum/2`.
     pub signer: String,
-    /// When the signer's certificate was issued: a revoked one signs nothing.
+    /// Issue time of the signer's certificate. The state machine rejects a revoked certificate by this time.
     pub issued_at: UnixMillis,
-    /// By the first certificate's key.
+    /// Signature by the key of the first certificate.
     pub signature: Hex,
     /// Certificates (DER): the signer's own first, that of the authority last.
     pub certificates: Vec<Hex>,
 }
 
-/// What no checkpoint can be.
+/// A signed audit head that is not well formed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {reason}")]
 pub struct InvalidCheckpoint {
-    /// Which field.
+    /// Name of the field.
     pub field: &'static str,
-    /// What is wrong, with the bound.
+    /// Description of the error, with the bound.
     pub reason: String,
 }
 
 impl Checkpoint {
-    /// Whether it can be one: it is kept for ever.
+    /// Checks the bounds of all fields. They matter because the audit stores the signed head permanently.
     ///
     /// # Errors
-    /// The first field that cannot be.
+    /// The first invalid field.
     pub fn check(&self) -> Result<(), InvalidCheckpoint> {
         let longest = self.certificates.iter().map(|c| c.0.len()).max();
         let bounds = [
@@ -96,19 +97,19 @@ impl Checkpoint {
     }
 }
 
-/// Where an audit ends, and how far it is signed.
+/// Audit head: the end of the audit, and its signed part.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuditHead {
-    /// The last entry; 0: there is none.
+    /// Number of the last entry; 0: there is none.
     pub number: u64,
-    /// Its hash.
+    /// Hash of the last entry.
     pub hash: [u8; 32],
-    /// When it was written.
+    /// Time of the last entry.
     pub at: UnixMillis,
-    /// The newest checkpoint's own entry; 0: there is none, or it is further back than what every
-    /// member has at hand.
+    /// Number of the newest signed audit head's own entry. 0: there is none, or it is older than the entries that every
+    /// member holds in memory.
     pub checkpoint: u64,
-    /// When the first entry was written that no checkpoint covers and that is none itself; `None`:
-    /// everything is covered.
+    /// Time of the first entry that no signed head covers and that is not itself a signed head; `None`: all entries are
+    /// covered.
     pub unsigned_since: Option<UnixMillis>,
 }

@@ -1,46 +1,47 @@
-//! Which entries somebody asks for: a pure question, of one entry or of a whole run of them.
+//! Audit filter: selects entries, or whole segments of entries, by a pure function.
 
 use super::AuditEntry;
 use crate::{AllocationId, NodeId, ProjectPath, UnixMillis};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// What to look for. Each part that is given has to hold; the default passes everything.
+/// Filter for audit entries. Every given part must match; the default filter matches all entries.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuditFilter {
-    /// Done by this principal.
+    /// Entries of actions by this principal.
     pub by: Option<String>,
-    /// Done by this person, or about them: their claims, their work.
+    /// Entries of actions by this user, or about the user's node claims and allocations.
     pub user: Option<String>,
-    /// About one of these nodes; empty: about any, or none.
+    /// Entries about one of these nodes; empty: all entries.
     pub nodes: BTreeSet<NodeId>,
-    /// About this allocation.
+    /// Entries about this allocation.
     pub allocation: Option<AllocationId>,
-    /// About this project or one below it.
+    /// Entries about this project or a project below it.
     pub within: Option<ProjectPath>,
-    /// From this moment on.
+    /// Earliest time, inclusive.
     pub since: Option<UnixMillis>,
-    /// Before this moment.
+    /// Latest time, exclusive.
     pub until: Option<UnixMillis>,
-    /// One of these actions, by their words ([`super::AuditAction::WORDS`]); empty: any.
+    /// Actions, by their words ([`super::AuditAction::WORDS`]); empty: all actions.
     pub actions: BTreeSet<String>,
 }
 
-/// What is known of a run of entries without reading it: both ends belong to it.
+/// Bounds of a segment of consecutive entries. They allow a decision without reading the entries. Both ends are
+/// inclusive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Segment {
-    /// Number of its first entry.
+    /// Number of the first entry.
     pub first: u64,
-    /// Number of its last entry.
+    /// Number of the last entry.
     pub last: u64,
-    /// When the first was written. State time never goes back, so none is earlier.
+    /// Time of the first entry. State time never decreases, so no entry is earlier.
     pub from: UnixMillis,
-    /// When the last was written.
+    /// Time of the last entry.
     pub to: UnixMillis,
 }
 
 impl Segment {
-    /// Of these entries; `None` for none.
+    /// Returns the bounds of these entries; `None` if there are none.
     pub fn of(entries: &[AuditEntry]) -> Option<Self> {
         let (first, last) = (entries.first()?, entries.last()?);
         Some(Self {
@@ -53,7 +54,7 @@ impl Segment {
 }
 
 impl AuditFilter {
-    /// Whether this entry is asked for.
+    /// Checks whether an entry matches the filter.
     pub fn matches(&self, entry: &AuditEntry) -> bool {
         let Self {
             by,
@@ -85,7 +86,7 @@ impl AuditFilter {
             && (nodes.is_empty() || about.nodes.iter().any(|node| is_one_of(nodes, node)))
     }
 
-    /// Whether an entry of this run may be asked for: where not, it need not be read.
+    /// Checks whether an entry of this segment may match. If not, the segment need not be read.
     pub fn may_match(&self, segment: &Segment) -> bool {
         self.since.is_none_or(|since| segment.to >= since)
             && self.until.is_none_or(|until| segment.from < until)

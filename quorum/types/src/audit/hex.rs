@@ -1,16 +1,16 @@
-//! Bytes that are hex digits where people and other programs read them.
+//! Bytes that appear as hex digits in human-readable formats.
 
 use bytes::Bytes;
 use data_encoding::HEXLOWER;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use std::fmt;
 
-/// Bytes: as they are in postcard, lower-case hex digits in JSON.
+/// Bytes: raw in postcard, lower-case hex digits in JSON.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Hex(pub Bytes);
 
 impl Hex {
-    /// Reads hex digits, two for each byte, lower case alone: one value has one text.
+    /// Parses hex digits, two for each byte. Only lower case is accepted, so that a value has one text form.
     pub fn read(text: &str) -> Option<Self> {
         HEXLOWER
             .decode(text.as_bytes())

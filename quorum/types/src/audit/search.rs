@@ -1,60 +1,58 @@
-//! A page of the entries that somebody asks for, whichever way they are kept: in one piece, or in
-//! runs of which some need not be read.
+//! Audit search: pages of matching entries, from entries stored as a whole or in segments that are read only if needed.
 
 use super::{AuditEntry, AuditFilter, AuditHead, Segment};
 use crate::weight::on_wire;
 use serde::{Deserialize, Serialize};
 
-/// Most entries on a page.
+/// Largest number of entries on a page.
 pub const MAX_FOUND: u32 = 10_000;
-/// Entries looked at for one page. It may come out short; its cursor goes on.
+/// Largest number of entries examined for one page. A page may therefore be short; its cursor continues the search.
 const MAX_LOOKED: usize = 100_000;
-/// Most bytes of entries on a page, unless its only entry has more: one may name thousands of nodes. As
-/// JSON it is two to three times as much, and clients of gRPC take 4 MiB unless they are told to take
-/// more.
+/// Largest size of the entries on a page, bytes. A single larger entry is still returned, since one entry may name
+/// thousands of nodes. JSON takes two to three times as much, and gRPC clients accept 4 MiB by default.
 pub const MAX_PAGE_BYTES: usize = 1 << 20;
 
-/// Which end comes first.
+/// Order of the entries on a page.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AuditOrder {
-    /// As they were written.
+    /// In the order of writing.
     #[default]
     OldestFirst,
-    /// The last one first.
+    /// The newest entry first.
     NewestFirst,
 }
 
-/// What is asked of the audit.
+/// A search of the audit.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuditSearch {
-    /// What to look for.
+    /// Filter for the entries.
     pub filter: AuditFilter,
-    /// In which order.
+    /// Order of the results.
     pub order: AuditOrder,
-    /// Only what comes behind the entry of this number, in that order; `None`: from the beginning.
+    /// Only entries after the entry with this number, in the requested order; `None`: from the beginning.
     pub cursor: Option<u64>,
-    /// At most so many; never more than [`MAX_FOUND`].
+    /// Largest number of entries; at most [`MAX_FOUND`] in any case.
     pub limit: u32,
 }
 
-/// What was found.
+/// One page of results.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuditPage {
-    /// In the order that was asked for.
+    /// Entries in the requested order.
     pub entries: Vec<AuditEntry>,
-    /// The cursor of the next page; `None`: there is nothing behind.
+    /// Cursor of the next page; `None`: there are no further entries.
     pub next: Option<u64>,
-    /// Where the audit ended when it was asked.
+    /// Audit head at the time of the search.
     pub head: AuditHead,
 }
 
-/// Whether an entry of `bytes` has room on a page with so many already.
+/// Checks whether an entry of `bytes` fits on a page that already holds `on_page` bytes.
 pub fn fits(on_page: usize, bytes: usize) -> bool {
     on_page.saturating_add(bytes) <= MAX_PAGE_BYTES
 }
 
-/// Fills a page from runs of entries, in the order that was asked for.
+/// Fills a page from segments of entries, in the requested order.
 #[derive(Debug)]
 pub struct Finder<'a> {
     search: &'a AuditSearch,
@@ -65,7 +63,7 @@ pub struct Finder<'a> {
 }
 
 impl<'a> Finder<'a> {
-    /// Nothing found yet.
+    /// Starts with an empty page.
     pub fn new(search: &'a AuditSearch) -> Self {
         Self {
             search,
@@ -76,7 +74,7 @@ impl<'a> Finder<'a> {
         }
     }
 
-    /// Whether this run has to be looked at.
+    /// Checks whether this segment must be examined.
     pub fn wants(&self, run: &Segment) -> bool {
         let is_behind = match (self.search.order, self.search.cursor) {
             (_, None) => true,
@@ -86,8 +84,8 @@ impl<'a> Finder<'a> {
         is_behind && self.search.filter.may_match(run)
     }
 
-    /// Looks at a run of entries, always given as they were written; runs come in the order that was
-    /// asked for. `false`: the page is full, no further run is needed.
+    /// Examines a segment of entries, which are always in the order of writing. Segments come in the requested order.
+    /// Returns `false` if the page is full and no further segment is needed.
     pub fn look(&mut self, run: &[AuditEntry]) -> bool {
         let AuditFilter { since, until, .. } = &self.search.filter;
         let cursor = self.search.cursor;
@@ -95,7 +93,7 @@ impl<'a> Finder<'a> {
             AuditOrder::OldestFirst => (cursor, None),
             AuditOrder::NewestFirst => (None, cursor),
         };
-        // Numbers and times only grow.
+        // Numbers and times never decrease.
         let early = |entry: &AuditEntry| {
             from.is_some_and(|n| entry.number <= n) || since.is_some_and(|t| entry.at < t)
         };
@@ -110,7 +108,7 @@ impl<'a> Finder<'a> {
         }
     }
 
-    /// `false`: there was no room for this one.
+    /// Examines an entry. Returns `false` if the page is full.
     fn take(&mut self, entry: &AuditEntry) -> bool {
         let most = self.search.limit.min(MAX_FOUND) as usize;
         let is_wanted = self.search.filter.matches(entry);
@@ -133,7 +131,7 @@ impl<'a> Finder<'a> {
         true
     }
 
-    /// The page; `head` is where the audit ends.
+    /// Returns the page; `head` is the audit head.
     pub fn finish(self, head: AuditHead) -> AuditPage {
         AuditPage {
             entries: self.found,

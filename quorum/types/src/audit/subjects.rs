@@ -1,17 +1,17 @@
-//! Whom and what an entry is about, for every action alike: who looks for a node need not know in
-//! which actions nodes are named.
+//! Subjects of audit entries: the users, allocations, nodes and projects that an entry is about, in one form for all
+//! actions. A search for a node thus needs no list of the actions that name nodes.
 
 use super::{AuditAction, LevelLimits};
 use crate::{AllocationId, NodeId, ProjectPath, rpc::Role};
 
-/// Whom and what an action is about. Who did it is the entry's `by`, and not in here.
+/// Subjects of an action. The acting principal is in the entry's `by`, not here.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Subjects<'a> {
-    /// People: whose work, whose claim.
+    /// Users: owners of allocations and claimants of nodes.
     pub users: Vec<&'a str>,
     /// Allocations.
     pub allocations: Vec<AllocationId>,
-    /// Nodes, also some that are not registered yet.
+    /// Nodes, including nodes that are not registered yet.
     pub nodes: Vec<&'a str>,
     /// Projects.
     pub projects: Vec<&'a ProjectPath>,
@@ -50,7 +50,7 @@ impl<'a> Subjects<'a> {
         let projects = vec![project];
         Self { projects, ..self }
     }
-    /// A certificate's name: a node where it is an agent's.
+    /// The name in a certificate: a node name if the role is agent.
     fn named(role: Role, name: &'a str) -> Self {
         let nodes = match role {
             Role::Agent => vec![name],
@@ -64,7 +64,7 @@ impl<'a> Subjects<'a> {
 }
 
 impl AuditAction {
-    /// Whom and what it is about.
+    /// Returns the subjects of the action.
     pub fn subjects(&self) -> Subjects<'_> {
         match self {
             Self::ForceReleased {

@@ -1,33 +1,33 @@
-//! Which baseline speaks for a node: one rule for who judges (control) and who commits (the state
-//! machine).
+//! Choice of the baseline for a node: one rule for control, which compares nodes, and for the state machine, which
+//! commits assignments.
 
 use super::{CohortSelector, Definition};
 use serde::{Deserialize, Serialize};
 
-/// What nodes that are meant to be the same share by construction, as selectors see it.
+/// Cohort: the properties that nodes of the same construction share, as baseline selectors use them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Cohort {
-    /// System vendor; none where firmware names none.
+    /// System vendor; `None` if the firmware reports none.
     pub vendor: Option<String>,
-    /// Product name; none where firmware names none.
+    /// Product name; `None` if the firmware reports none.
     pub product: Option<String>,
-    /// GPU model; none on a node without GPUs.
+    /// GPU model; `None` on a node without GPUs.
     pub gpu_model: Option<String>,
-    /// Number of GPUs; none where the site switched the GPU probe off.
+    /// Number of GPUs; `None` if the site disabled the GPU probe.
     pub gpu_count: Option<u32>,
 }
 
-/// How specifically a baseline speaks for a node.
+/// Specificity with which a baseline selects a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rank {
-    /// By its cohort, in so many parts.
+    /// By cohort, with this number of parts.
     Cohort(usize),
-    /// By its name.
+    /// By name.
     Named,
 }
 
 impl CohortSelector {
-    /// Whether every part that is given is so.
+    /// Checks whether every given part equals that of the cohort.
     pub fn selects(&self, cohort: &Cohort) -> bool {
         let same =
             |wanted: &Option<String>, has: &Option<String>| wanted.is_none() || wanted == has;
@@ -39,8 +39,8 @@ impl CohortSelector {
 }
 
 impl Definition {
-    /// How specifically it speaks for a node that it names or not. `None`: not at all. Without a
-    /// cohort only what names the node may speak.
+    /// Specificity with which the baseline selects a node; `None` if it does not select the node. `is_named` states
+    /// whether the baseline names the node. Without a cohort, only a baseline that names the node selects it.
     pub fn rank(&self, is_named: bool, cohort: Option<&Cohort>) -> Option<Rank> {
         if is_named {
             return Some(Rank::Named);
@@ -52,8 +52,8 @@ impl Definition {
     }
 }
 
-/// Those that speak most specifically, in the order given. More than one: neither speaks, and a
-/// person has to say which is meant.
+/// Returns the candidates with the highest specificity, in the given order. More than one is ambiguous: none of them
+/// applies until an operator resolves the conflict.
 pub fn most_specific<T>(speak: impl IntoIterator<Item = (Rank, T)>) -> Vec<T> {
     let (mut best, mut chosen) = (None, Vec::new());
     for (rank, one) in speak {

@@ -1,66 +1,66 @@
-//! What an applied command comes to.
+//! Results of applied commands.
 
 use super::IssuedCertificate;
 use crate::{AllocationId, Event, Revision, UnixMillis, id::DagId};
 use serde::{Deserialize, Serialize};
 
-/// What an applied command returns to its proposer.
+/// Value that an applied command returns to its proposer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// Nothing beyond "done".
+    /// The command returns no value.
     Done,
-    /// The allocation submitted.
+    /// An allocation was submitted.
     Submitted {
-        /// Its number.
+        /// Number of the allocation.
         id: AllocationId,
     },
-    /// The attempt an assignment began.
+    /// An assignment began an attempt.
     Assigned {
-        /// Its number.
+        /// Number of the attempt.
         attempt: u32,
     },
-    /// The lease granted.
+    /// A lease was granted.
     Leased {
-        /// Fencing epoch.
+        /// Fencing epoch of the lease.
         epoch: u64,
-        /// Until when, in state time.
+        /// Expiry of the lease, in state time.
         expires_at: UnixMillis,
     },
-    /// What may be issued; a repeat may issue the same again.
+    /// A certificate may be issued. A repeat of the command may issue the same certificate again.
     Certified {
-        /// As the first of the repeats asked.
+        /// Validity that the first of the repeated commands requested.
         certificate: IssuedCertificate,
     },
-    /// The version of the baseline that is in force.
+    /// A baseline was set.
     BaselineSet {
-        /// Its number.
+        /// Number of the version in force.
         version: u32,
     },
-    /// The version of the vCluster that holds.
+    /// A vCluster was set.
     VclusterSet {
-        /// Its number.
+        /// Number of the version in force.
         version: u32,
     },
-    /// The graph submitted.
+    /// A DAG was submitted.
     DagSubmitted {
-        /// Its number.
+        /// Number of the DAG.
         id: DagId,
     },
-    /// The checkpoint asked for.
+    /// A checkpoint was requested.
     Checkpoint {
-        /// Its number.
+        /// Number of the checkpoint.
         number: u32,
     },
 }
 
-/// The result of an applied command.
+/// Result of an applied command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Applied {
-    /// The revision it made, or the present one when nothing changed.
+    /// Revision that the command created, or the present revision if nothing changed.
     pub revision: Revision,
-    /// For the proposer.
+    /// Value for the proposer.
     pub outcome: Outcome,
-    /// For everyone; empty when nothing changed (a repeat, a renewal).
+    /// Events for watchers; empty when nothing changed (a repeat, a renewal).
     pub events: Vec<Event>,
 }

@@ -1,4 +1,4 @@
-//! What commands are made of.
+//! Parts of commands.
 
 use crate::{
     AllocationId, NodeId, ProjectPath, UnixMillis, allocation::RankExit, cidr::Cidr,
@@ -6,107 +6,107 @@ use crate::{
 };
 use serde::{Deserialize, Serialize};
 
-/// A limit change for one project; several are judged together on the result.
+/// A limit change for one project. Several changes are checked together on the resulting tree.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LimitChange {
-    /// Which project.
+    /// Project to change.
     pub path: ProjectPath,
-    /// What changes.
+    /// Changes to the limits.
     pub patch: LimitPatch,
 }
 
-/// A node with the version the proposer saw.
+/// A node with the version that the proposer read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExpectedNode {
-    /// The node.
+    /// Name of the node.
     pub node: NodeId,
-    /// [`crate::node::Node::version`] it was planned on.
+    /// [`crate::node::Node::version`] that the plan is based on.
     pub version: u64,
-    /// The boot it was last seen under, by a direct read. What is assigned under one boot never
-    /// starts under another. `None`: not known.
+    /// Boot id from the last direct read of the node. A rank that is assigned under one boot never starts under
+    /// another. `None`: not known.
     pub boot: Option<String>,
 }
 
-/// What an agent tells of one rank.
+/// An agent's report about one rank.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RankReport {
-    /// Its process runs since then.
+    /// The rank's process has started.
     Started {
-        /// By the node's clock.
+        /// Start time, by the node's clock.
         at: UnixMillis,
     },
-    /// Every process of it is gone.
+    /// Every process of the rank is gone.
     Ended {
-        /// By the node's clock.
+        /// End time, by the node's clock.
         at: UnixMillis,
-        /// How.
+        /// How the rank ended.
         exit: RankExit,
-        /// What is wrong with the node itself (a site's hook failed there): it is drained with
-        /// this reason as it is given back.
+        /// Fault of the node itself, such as a failed site hook. The node is drained with this reason when it is
+        /// released.
         fault: Option<String>,
     },
-    /// What became of its part of a checkpoint.
+    /// Result of the rank's part of a checkpoint.
     Checkpoint {
-        /// By the node's word.
+        /// Checkpoint number and result, as the node reports them.
         of: RankCheckpoint,
     },
 }
 
-/// A certificate that is about to leave.
+/// Validity of a certificate that is about to be issued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IssuedCertificate {
-    /// When it was issued, whole seconds.
+    /// Issue time, in whole seconds.
     pub issued_at: UnixMillis,
-    /// Last moment it holds.
+    /// Expiry time: the last moment at which the certificate is valid.
     pub expires_at: UnixMillis,
 }
 
 impl IssuedCertificate {
-    /// The first moment at which the next one of its name may be issued as its renewal: after a
-    /// minute, or an eighth of a shorter life. Each renewal is a command that all members keep.
+    /// Earliest issue time of the next certificate of the same name by renewal: one minute after this one, or an eighth
+    /// of its lifetime if that is shorter. The bound exists because every renewal is a command that all members store.
     pub fn renewable_from(self) -> UnixMillis {
         let life = self.expires_at.since(self.issued_at);
         self.issued_at.after((life / 8).min(60_000))
     }
 }
 
-/// A join token as it is stored: its secret's hash and what it permits.
+/// A stored join token: the hash of its secret and its permissions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenGrant {
     /// blake3 of the secret part, lower-case hex.
     pub hash: String,
-    /// The role it enrols.
+    /// Role that the token enrols.
     pub role: Role,
-    /// Names it may enrol; `None` any.
+    /// Names that the token may enrol; `None`: any name.
     pub names: Option<Vec<NodeId>>,
-    /// Networks (`10.1.0.0/16`) it may be used from, as a quorum member sees the address; empty
-    /// means any.
+    /// Networks (`10.1.0.0/16`) that the token may be used from, by the source address that a quorum member sees.
+    /// Empty: any network.
     pub cidrs: Vec<Cidr>,
-    /// How often it may be used.
+    /// Number of permitted uses.
     pub uses: u32,
-    /// Whether it may take a name that is enrolled already.
+    /// Whether the token may replace the holder of an enrolled name.
     pub replace: bool,
-    /// Until when.
+    /// Expiry time.
     pub expires_at: UnixMillis,
 }
 
-/// Who makes room.
+/// An allocation to preempt.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Victim {
-    /// Which allocation.
+    /// The victim.
     pub id: AllocationId,
-    /// Its attempt, as the plan saw it.
+    /// Attempt of the victim that the plan is based on.
     pub attempt: u32,
-    /// The checkpoint it writes before. `None`: it writes none.
+    /// Checkpoint that the victim writes first; `None`: none.
     pub checkpoint: Option<CheckpointAsked>,
 }
 
-/// A checkpoint that is asked for.
+/// A requested checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CheckpointAsked {
-    /// Where to.
+    /// Directory of the checkpoint.
     pub directory: String,
-    /// How long it may take, milliseconds.
+    /// Timeout, milliseconds.
     pub timeout_ms: u64,
 }

@@ -1,6 +1,7 @@
-//! What a limit means: the one replaceable piece of the rules. `quorum/state/0001-limit-policy.md`
-//! says what another policy must provide. The state machine judges by it, and the solver, which must
-//! not wait for room that nobody asks for, plans by it.
+//! Limit policies: the replaceable rules for limits.
+//!
+//! `quorum/state/0001-limit-policy.md` lists the requirements for another policy. The state machine checks commands
+//! with the policy. The solver plans with it, and so does not wait for headroom that the policy does not require.
 
 use super::{Limits, Resource, Usage};
 use crate::{
@@ -14,21 +15,21 @@ use serde::{Deserialize, Serialize};
 /// Sum of the limits of a project's children for one resource.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChildSum {
-    /// Sum of the finite ones. Wide, so that no set of limits overflows it.
+    /// Sum of the finite limits. Wide, so that no set of limits overflows it.
     pub finite: u128,
-    /// How many children have no limit.
+    /// Number of children without a limit.
     pub unlimited: u64,
 }
 
 impl ChildSum {
-    /// Counts one child's limit.
+    /// Adds a child's limit.
     pub fn add(&mut self, limit: Option<u64>) {
         match limit {
             Some(n) => self.finite += u128::from(n),
             None => self.unlimited += 1,
         }
     }
-    /// Takes one child's limit out, which was counted before.
+    /// Removes a child's limit that was added before.
     pub fn remove(&mut self, limit: Option<u64>) {
         match limit {
             Some(n) => self.finite -= u128::from(n),
@@ -42,21 +43,21 @@ impl ChildSum {
 pub struct ChildSums([ChildSum; Resource::ALL.len()]);
 
 impl ChildSums {
-    /// These sums.
+    /// Creates the sums from one sum for each resource.
     pub fn of(sums: [ChildSum; Resource::ALL.len()]) -> Self {
         Self(sums)
     }
-    /// The sum for one resource.
+    /// Sum for one resource.
     pub fn get(&self, resource: Resource) -> ChildSum {
         self.0[resource as usize]
     }
-    /// Counts one child's limits.
+    /// Adds a child's limits.
     pub fn add(&mut self, limits: &Limits) {
         for resource in Resource::ALL {
             self.0[resource as usize].add(limits.get(resource));
         }
     }
-    /// Takes one child's limits out.
+    /// Removes a child's limits.
     pub fn remove(&mut self, limits: &Limits) {
         for resource in Resource::ALL {
             self.0[resource as usize].remove(limits.get(resource));
@@ -64,22 +65,22 @@ impl ChildSums {
     }
 }
 
-/// Which rules limits follow. A variant's place is its encoding: new ones go to the end.
+/// Name of a limit policy. The position of a variant is its encoding: append new variants at the end.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LimitPolicy {
-    /// [`Strict`].
+    /// The [`Strict`] policy.
     #[default]
     Strict,
-    /// [`Flat`].
+    /// The [`Flat`] policy.
     Flat,
 }
 
 impl LimitPolicy {
-    /// All there are.
+    /// All policies.
     pub const ALL: [LimitPolicy; 2] = [LimitPolicy::Strict, LimitPolicy::Flat];
 
-    /// Its name.
+    /// Lower-case name.
     pub fn as_str(self) -> &'static str {
         match self {
             LimitPolicy::Strict => "strict",
@@ -87,7 +88,7 @@ impl LimitPolicy {
         }
     }
 
-    /// What it says.
+    /// Rules of the policy.
     pub fn rules(self) -> &'static dyn Rules {
         match self {
             LimitPolicy::Strict => &Strict,
@@ -110,9 +111,9 @@ impl std::str::FromStr for LimitPolicy {
     }
 }
 
-/// What a policy answers, from its arguments alone.
+/// Rules of a limit policy. The results depend only on the arguments.
 pub trait Rules: Sync {
-    /// Limits of a project created without any. `above` are the limits of the levels above it;
+    /// Limits of a project that is created without limits. `above` are the limits of the levels above the project;
     /// empty for a tenant.
     fn closed(&self, above: &[Limits]) -> Limits {
         if above.is_empty() {
@@ -126,13 +127,12 @@ pub trait Rules: Sync {
         }
     }
 
-    /// What is wrong with `limits` at `path`, given the limits its children have. Called for every
-    /// project whose own limits, or whose children's limits, a command changes, and for all of them
-    /// when another policy is to be followed.
+    /// Violations by `limits` at `path`, given the limits of the children. Called for every project if a command
+    /// changes its own limits or its children's limits, and for all projects when the policy changes.
     fn faults(&self, path: &ProjectPath, limits: &Limits, children: &ChildSums) -> Vec<LimitFault>;
 
-    /// The usage of a level that counts against its limits when something below it, or itself
-    /// (`is_target`), asks for more; `None` when this level has no say.
+    /// Usage of a level that counts against the level's limits, when the level itself (`is_target`) or a level below
+    /// requests more. `None` if the policy does not check this level.
     fn counted(
         &self,
         path: &ProjectPath,
@@ -141,17 +141,17 @@ pub trait Rules: Sync {
         is_target: bool,
     ) -> Option<Usage>;
 
-    /// Whether `principal` may create, delete or limit a project below `parent` (`None`: a
-    /// tenant). Nobody below the parent's administrators may, and administrators further up act
-    /// through their own children only.
+    /// Checks whether `principal` may create, delete or limit a project below `parent` (`None`: a tenant).
+    /// Administrators of the cluster and of the parent may. Administrators of levels further up act only on their own
+    /// children.
     fn may_administer(&self, principal: &Principal, parent: Option<&Project>) -> bool {
         principal.power == Power::Admin
             || parent.is_some_and(|parent| parent.admins.contains(&principal.name))
     }
 }
 
-/// Children's limits add up to at most their parent's; a request must fit at the project and at
-/// every level above it. Default closed.
+/// Strict policy: the limits of children add up to at most their parent's limit. A request must fit at the project and
+/// at every level above it. Default closed.
 #[derive(Debug, Clone, Copy)]
 pub struct Strict;
 
@@ -182,8 +182,9 @@ impl Rules for Strict {
     }
 }
 
-/// No relation between limits; a request must fit the project's own limit with its own usage, and
-/// the tenant's with everything in it. Default closed.
+/// Flat policy: limits of different levels are independent, but a tenant's `max_nodes` must be finite. A request must
+/// fit the project's own limits with its own usage, and the tenant's limits with the usage of the whole tenant. Default
+/// closed.
 #[derive(Debug, Clone, Copy)]
 pub struct Flat;
 

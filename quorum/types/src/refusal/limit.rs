@@ -1,26 +1,25 @@
-//! Refusals for limits: which levels of the tree are violated, by what, and what is wrong with limits
-//! that somebody would set.
+//! Refusals for limits: violated levels of the tree, and invalid limit changes.
 
 use crate::{ProjectPath, limit::Resource};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// What would take more than limits allow.
+/// Kind of request that exceeds limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Asked {
-    /// New work, or its nodes.
+    /// A new allocation, or the assignment of its nodes.
     Allocation,
-    /// What was suspended is to wait for nodes again.
+    /// Resumption of a suspended allocation.
     Resumption,
-    /// More nodes for work that has some.
+    /// More nodes for an allocation that holds some.
     Growth,
-    /// Nodes for one person.
+    /// A node claim of a user.
     Claim,
 }
 
 impl Asked {
-    /// What is rejected.
+    /// Word for the rejected request.
     fn word(self) -> &'static str {
         match self {
             Self::Allocation => "allocation",
@@ -30,7 +29,7 @@ impl Asked {
         }
     }
 
-    /// What to do where a level is above its limit already.
+    /// Remedy when a level is above its limit already.
     fn hint(self) -> &'static str {
         match self {
             Self::Allocation | Self::Resumption | Self::Growth => {
@@ -44,23 +43,23 @@ impl Asked {
     }
 }
 
-/// One level of the tree that a request would violate.
+/// A level of the tree that a request would violate.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Level {
-    /// The project, or tenant.
+    /// Path of the project or tenant.
     pub path: ProjectPath,
-    /// Which of its limits.
+    /// Resource of the violated limit.
     pub resource: Resource,
-    /// Own plus subtree usage before the request.
+    /// Usage before the request that counts against the limit.
     pub current: u64,
-    /// What was asked for.
+    /// Requested amount.
     pub requested: u64,
-    /// The ceiling.
+    /// The limit.
     pub limit: u64,
 }
 
-/// Every violated level, the project first, a block for each. The two texts for allocations are the
-/// public contract.
+/// Formats every violated level, the project first, one block each. The two texts for allocations are the public
+/// contract.
 pub(super) fn fmt_exceeded(
     f: &mut fmt::Formatter<'_>,
     levels: &[Level],
@@ -104,41 +103,40 @@ fn fmt_level(f: &mut fmt::Formatter<'_>, level: &Level, asked: Asked) -> fmt::Re
     }
 }
 
-/// Why a limit change is refused.
+/// Reason why a limit change is refused.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LimitFault {
-    /// The children's limits would add up to more than this project's.
+    /// The children's limits would add up to more than this project's limit.
     ChildrenExceed {
-        /// The project whose children do not fit.
+        /// Parent project.
         parent: ProjectPath,
-        /// Which limit.
+        /// Resource of the limit.
         resource: Resource,
-        /// Sum of the children's limits that are numbers. Wide, so that no sum looks like another.
+        /// Sum of the children's finite limits. Wide, so that different sums stay different.
         children: u128,
-        /// How many children would have no limit.
+        /// Number of children that would have no limit.
         unlimited: u64,
-        /// The project's own limit.
+        /// Limit of the parent project.
         limit: u64,
     },
-    /// This limit must be a number here.
+    /// The limit must be finite for this project.
     MustBeFinite {
-        /// The project.
+        /// Path of the project.
         path: ProjectPath,
-        /// Which limit.
+        /// Resource of the limit.
         resource: Resource,
     },
 }
 
 impl LimitFault {
-    /// Whether an administrator may have it so by force: what is asked for is held against every level
-    /// all the same.
+    /// Checks whether an administrator may force the change. Requests must still fit at every level.
     pub fn may_be_forced(&self) -> bool {
         matches!(self, LimitFault::ChildrenExceed { .. })
     }
 
-    /// Whether it is what was wrong before, and no more of it: neither are there more children without
-    /// a limit, nor do the others add up to more above the limit.
+    /// Checks whether this is the same fault as `before` and not larger: no more unlimited children, and no larger
+    /// excess of the others over the limit.
     pub fn is_no_worse_than(&self, before: &LimitFault) -> bool {
         match (self, before) {
             (
@@ -215,7 +213,7 @@ pub(super) fn fmt_fault(f: &mut fmt::Formatter<'_>, fault: &LimitFault) -> fmt::
     }
 }
 
-/// More sensitive use than the cluster allows.
+/// Formats the refusal of sensitive use above the pool size.
 pub(super) fn fmt_pool(
     f: &mut fmt::Formatter<'_>,
     (current, requested, limit): (u64, u64, u64),
@@ -255,7 +253,7 @@ mod tests {
         Refusal::LimitExceeded { levels, asked }.to_string()
     }
 
-    /// To the letter: other systems read it.
+    /// Exact texts: other systems parse them.
     #[test]
     fn an_allocation_is_refused_in_the_two_texts_of_the_contract() {
         assert_eq!(

@@ -1,4 +1,4 @@
-//! Refusals in words: which rule, which levels, the numbers, and what to do next.
+//! Texts of refusals: the rule, the levels, the numbers and the remedy.
 
 use super::{
     Refusal,

@@ -1,4 +1,4 @@
-//! Why a node gets no sensitive work: one fault for each class that is not as it must be.
+//! Faults of attestations: the reasons why a node gets no sensitive allocation, one for each affected class.
 
 use super::Refusal;
 use crate::{
@@ -10,101 +10,101 @@ use std::fmt;
 
 /// Bytes of a digest that are shown.
 const SHOWN_BYTES: usize = 6;
-/// Faults that a refusal names.
+/// Largest number of faults that a refusal names.
 const MAX_FAULTS: usize = 16;
 
-/// One node, in one class or as a whole, on which sensitive work may not rest.
+/// A node that cannot run sensitive allocations, because of one class or as a whole.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unproven {
-    /// The node.
+    /// Name of the node.
     pub node: NodeId,
-    /// What is wrong.
+    /// The fault.
     pub fault: ProofFault,
 }
 
-/// What is wrong with what a node's assignment rests on.
+/// A fault in the proof for a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProofFault {
-    /// Its own word is missing.
+    /// The node's attestation is missing.
     NoClaim,
-    /// The claim is another node's.
+    /// The attestation is that of another node.
     AnotherNode {
-        /// Of whom it speaks.
+        /// Node that the attestation names.
         speaks_of: NodeId,
     },
-    /// The node did not sign it.
+    /// The signature is not a valid signature of the node.
     Signature {
-        /// In words.
+        /// Description of the error.
         reason: String,
     },
-    /// Read too long ago, or in the future, by state time.
+    /// The reading is too old, or in the future, by state time.
     Age {
-        /// As claimed.
+        /// Time of the reading, as attested.
         read_at: UnixMillis,
-        /// How far that is from now, milliseconds.
+        /// Distance from state time, milliseconds.
         off_ms: u64,
-        /// The most that is allowed.
+        /// Largest permitted distance, milliseconds.
         limit_ms: u64,
     },
-    /// Read under another boot than it is assigned under, or it is assigned under none.
+    /// The reading is from another boot than the assignment, or the assignment names no boot.
     Boot {
-        /// As claimed.
+        /// Boot id, as attested.
         claimed: String,
-        /// As planned.
+        /// Boot id of the plan.
         planned: Option<String>,
     },
-    /// It does not say what it is, so it is not known which baseline of a cohort speaks for a class
-    /// for which none speaks that names the node.
+    /// The attestation has no cohort, and no baseline for the class names the node. The cohort's baseline is therefore
+    /// not known.
     NoCohort {
-        /// Which class.
+        /// Name of the class.
         class: String,
-        /// One that may speak for it.
+        /// A baseline that may apply.
         baseline: BaselineName,
     },
-    /// These speak for it equally.
+    /// Several baselines apply with equal rank.
     Ambiguous {
-        /// Of which class.
+        /// Name of the class.
         class: String,
-        /// All of them, by name.
+        /// All these baselines, sorted by name.
         baselines: Vec<BaselineName>,
     },
-    /// Neither its claim nor control knows the class.
+    /// Neither the attestation nor control has the class.
     Unknown {
-        /// Which class.
+        /// Name of the class.
         class: String,
-        /// What it is to be held against.
+        /// Baseline that requires the class.
         baseline: BaselineVersion,
     },
-    /// It is not what its baseline asks.
+    /// The class differs from its baseline.
     Differs {
-        /// In which class.
+        /// Name of the class.
         class: String,
-        /// What it was held against.
+        /// Baseline that was compared.
         baseline: BaselineVersion,
-        /// What that asks for.
+        /// Digest that the baseline requires.
         expected: [u8; 32],
-        /// What the node is.
+        /// Digest of the node.
         found: [u8; 32],
     },
-    /// The class was not held against the baseline that is in force now.
+    /// Control did not compare the class with the baseline that is in force now.
     NotJudged {
-        /// Which class.
+        /// Name of the class.
         class: String,
-        /// The baseline in force.
+        /// Baseline in force.
         baseline: BaselineVersion,
-        /// What it was held against.
+        /// Baseline that control compared; `None`: none.
         judged_by: Option<BaselineVersion>,
     },
-    /// What control's own sources tell was put together with another word of the node.
+    /// Control completed the class from other digests than those in the attestation.
     MadeOfAnother {
-        /// In which class.
+        /// Name of the class.
         class: String,
     },
 }
 
 impl Refusal {
-    /// Refuses where there are faults; the first of them are named.
+    /// Refuses a sensitive allocation if there are faults, and names the first of them.
     ///
     /// # Errors
     /// [`Refusal::Unproven`].
@@ -115,7 +115,7 @@ impl Refusal {
         }
     }
 
-    /// The same for a claim of a user.
+    /// Refuses a user's node claim if there are faults, and names the first of them.
     ///
     /// # Errors
     /// [`Refusal::NotConforming`].
@@ -127,7 +127,8 @@ impl Refusal {
     }
 }
 
-/// Leaves those that are named; how many there are besides. `None`: there are none at all.
+/// Truncates the faults to those that a refusal names. Returns the number of removed faults; `None` if there are no
+/// faults.
 fn first_of(faults: &mut Vec<Unproven>) -> Option<u64> {
     let more = faults.len().saturating_sub(MAX_FAULTS) as u64;
     faults.truncate(MAX_FAULTS);
@@ -135,8 +136,8 @@ fn first_of(faults: &mut Vec<Unproven>) -> Option<u64> {
 }
 
 impl ProofFault {
-    /// Whether asking the node and judging anew may end it, without anybody changing the node or
-    /// its baselines.
+    /// Checks whether a new attestation and a new comparison may resolve the fault, without a change to the node or its
+    /// baselines.
     pub fn is_stale(&self) -> bool {
         match self {
             Self::NoClaim
@@ -153,7 +154,7 @@ impl ProofFault {
         }
     }
 
-    /// What to do about it.
+    /// Text of the remedy.
     fn advice(&self, node: &NodeId) -> String {
         match self {
             Self::NoClaim

@@ -120,79 +120,79 @@ groups! {
         conformance: PartsPerMillion = "conformance", PartsPerMillion(0)..=MAX_WEIGHT;
     }
 
-    /// Preemption: which work makes room for work of a higher class.
+    /// Preemption: victims release nodes for jobs of a higher class.
     PreemptionSettings, PreemptionPatch, "movement.preemption", "preemption" {
-        /// Whether any work does.
+        /// Whether preemption is enabled.
         enabled: bool = "enabled";
-        /// Most victims of one job.
+        /// Largest number of victims of one job.
         max_victims: u32 = "max_victims", 1..=MAX_VICTIMS;
-        /// How long a job waits, and would wait on, before other work makes room for it.
+        /// Time that a job has waited, and would still wait, before victims are preempted for it.
         patience_ms: u64 = "patience_s", 0..=MAX_TIME_MS;
-        /// Work so near its end is left alone.
+        /// A job with less remaining time than this is not preempted.
         near_completion_ms: u64 = "near_completion_threshold_s", 0..=MAX_TIME_MS;
-        /// Work that was preempted or resumed so recently is left alone.
+        /// A job that was preempted or resumed more recently than this is not preempted.
         thrash_interval_ms: u64 = "thrash_interval_s", 0..=MAX_TIME_MS;
-        /// Work that was preempted so often counts as one class higher; 0: never.
+        /// Number of preemptions after which a job counts as one class higher; 0: never.
         thrash_count: u32 = "thrash_count";
-        /// Only work on nothing but borrowed nodes makes room.
+        /// Whether only jobs on nothing but borrowed nodes are preempted.
         only_borrowed: bool = "only_borrowed";
     }
 
-    /// Sharing: which nodes are lent and borrowed.
+    /// Sharing: lending and borrowing of nodes.
     SharingSettings, SharingPatch, "movement.sharing", "sharing" {
-        /// Whether idle nodes are lent.
+        /// Whether the vCluster lends idle nodes.
         allow_lending: bool = "allow_lending";
-        /// Most nodes that are lent at once.
+        /// Largest number of nodes lent at once.
         lending_limit: u32 = "lending_limit";
-        /// Whether nodes are borrowed.
+        /// Whether the vCluster borrows nodes.
         allow_borrowing: bool = "allow_borrowing";
-        /// Most nodes that are borrowed at once.
+        /// Largest number of nodes borrowed at once.
         borrowing_limit: u32 = "borrowing_limit";
-        /// How long a borrower keeps a recalled node before its work is stopped.
+        /// Time for which a borrower keeps a reclaimed node before its job is stopped.
         return_grace_ms: u64 = "return_grace_s", 0..=MAX_TIME_MS;
     }
 
-    /// Checkpoints: when work writes one, and how long it may take.
+    /// Checkpoints: interval and timeout.
     CheckpointSettings, CheckpointPatch, "movement.checkpoint", "checkpoint" {
-        /// How long a checkpoint may take before it is extended or given up.
+        /// Timeout of a checkpoint, after which it is extended or given up.
         timeout_ms: u64 = "timeout_s", 1..=MAX_TIMEOUT_MS;
-        /// Shortest time after the last checkpoint, or after the start.
+        /// Shortest time since the last checkpoint, or since the start.
         min_interval_ms: u64 = "min_interval_s", 0..=MAX_TIME_MS;
-        /// Longest time after the last checkpoint, or after the start.
+        /// Longest time since the last checkpoint, or since the start.
         max_interval_ms: u64 = "max_interval_s", 1..=MAX_TIME_MS;
-        /// As `timeout_ms`, of sensitive work.
+        /// As `timeout_ms`, for sensitive allocations.
         sensitive_timeout_ms: u64 = "sensitive_timeout_s", 1..=MAX_TIMEOUT_MS;
-        /// As `min_interval_ms`, of sensitive work.
+        /// As `min_interval_ms`, for sensitive allocations.
         sensitive_min_interval_ms: u64 = "sensitive_min_interval_s", 0..=MAX_TIME_MS;
-        /// As `max_interval_ms`, of sensitive work.
+        /// As `max_interval_ms`, for sensitive allocations.
         sensitive_max_interval_ms: u64 = "sensitive_max_interval_s", 1..=MAX_TIME_MS;
-        /// How long work may defer a checkpoint, in all.
+        /// Total time by which a job may defer a checkpoint.
         max_deferral_ms: u64 = "max_deferral_s", 0..=MAX_TIME_MS;
-        /// How often work may defer a checkpoint.
+        /// Number of times that a job may defer a checkpoint.
         max_deferrals: u32 = "max_deferral_count";
     }
 
-    /// Scaling: how quickly services follow their metrics.
+    /// Scaling: pace at which services follow their metrics.
     ScalingSettings, ScalingPatch, "movement.scaling", "scale" {
-        /// Below this part of the target a service shrinks; above 0 and below 1.
+        /// Part of the target below which a service shrinks; above 0 and below 1.
         threshold: PartsPerMillion = "threshold", PartsPerMillion(1)..=PartsPerMillion(999_999);
-        /// How often the metric is read.
+        /// Interval between readings of the metric.
         evaluate_ms: u64 = "evaluation_s", 1..=MAX_TIME_MS;
-        /// How long the metric must be above the target.
+        /// Time for which the metric must be above the target before the service grows.
         up_window_ms: u64 = "up_window_s", 1..=MAX_TIME_MS;
-        /// How long the metric must be below the threshold.
+        /// Time for which the metric must be below the threshold before the service shrinks.
         down_window_ms: u64 = "down_window_s", 1..=MAX_TIME_MS;
-        /// How long a service keeps its size after a change.
+        /// Time for which a service keeps its size after a change.
         cooldown_ms: u64 = "cooldown_s", 1..=MAX_TIME_MS;
-        /// Evaluations without a metric, in a row, before an alert.
+        /// Number of consecutive evaluations without a metric before an alert.
         missing_alert: u32 = "missing_alert", 1..=u32::MAX;
-        /// How often a refused proposal is repeated.
+        /// Number of times that a refused proposal is repeated.
         retries: u32 = "retries";
-        /// For how many cooldowns nothing is proposed then.
+        /// Number of cooldowns without proposals after these repeats.
         backoff_cooldowns: u32 = "backoff_cooldowns", 1..=u32::MAX;
-        /// Turns from growing to shrinking or back, in a row, before an alert.
+        /// Number of consecutive turns between growing and shrinking before an alert.
         oscillation_alert: u32 = "oscillation_alert", 1..=u32::MAX;
-        /// After a calm of this length a change is not a turn.
+        /// Time without changes after which the next change is not a turn.
         calm_ms: u64 = "calm_s", 1..=MAX_TIME_MS;
     }
 }
@@ -224,7 +224,7 @@ impl CheckpointSettings {
     }
 }
 
-/// Whether the shortest interval between checkpoints fits the longest.
+/// Checks whether the shortest interval between checkpoints fits the longest.
 pub const fn intervals_are_ordered(min_interval_ms: u64, max_interval_ms: u64) -> bool {
     min_interval_ms <= max_interval_ms
 }

@@ -3,7 +3,7 @@ use super::*;
 
 const PPM: fn(u64) -> Option<PartsPerMillion> = |parts| Some(PartsPerMillion(parts));
 
-/// Settings with a value of its own in every field.
+/// Settings with a distinct value in every field.
 fn full() -> SchedulerSettings {
     SchedulerSettings {
         kind: Some(WorkloadKind::MlTraining),

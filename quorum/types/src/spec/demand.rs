@@ -1,46 +1,46 @@
-//! What a request says of itself beside its nodes: what its place in the queue is weighed by.
+//! Demand of an allocation in addition to nodes: input data, checkpoint time and storage bandwidth, as scheduling
+//! weights use them.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What work needs, and how ready it is, by the word of who submits it. Whole numbers: they are
+/// Resource demand and data readiness of an allocation, as stated by the user. Whole numbers, because they are
 /// replicated.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Demand {
-    /// The part of its input data that is on the hot tier, millionths: [`Demand::WHOLE_PPM`] at most.
-    /// `None`: not known.
+    /// Part of the input data that is on the hot tier, millionths, at most [`Demand::WHOLE_PPM`]. `None`: not known.
     pub data_ready_ppm: Option<u32>,
-    /// How long it takes to write a checkpoint, milliseconds: from 1 to
-    /// [`Demand::MAX_CHECKPOINT_MS`]. `None`: as its GPUs' memory makes it.
+    /// Time to write a checkpoint, milliseconds: from 1 to [`Demand::MAX_CHECKPOINT_MS`]. `None`: derived from the
+    /// memory of the GPUs.
     pub checkpoint_ms: Option<u64>,
-    /// Bandwidth that the whole of it needs of storage systems while it runs, MB/s (millions of bytes a
-    /// second) by the system's name.
+    /// Storage bandwidth of the whole allocation while it runs, MB/s (millions of bytes a second), by name of the
+    /// storage system.
     pub storage_mb_s: BTreeMap<String, u64>,
 }
 
 impl Demand {
     /// All of the input data.
     pub const WHOLE_PPM: u32 = 1_000_000;
-    /// Longest time for a checkpoint, milliseconds (7 days): longer than any walltime that one would be
-    /// written in.
+    /// Longest time for a checkpoint, milliseconds (7 days). It exceeds any walltime in which a checkpoint would be
+    /// written.
     pub const MAX_CHECKPOINT_MS: u64 = 7 * 24 * 3_600_000;
-    /// Most storage systems that one request names.
+    /// Largest number of storage systems in one request.
     pub const MAX_SYSTEMS: usize = 16;
     /// Longest name of a storage system, bytes.
     pub const MAX_SYSTEM_BYTES: usize = 64;
-    /// Most bandwidth of one system, MB/s (1 EB/s): sums over a whole queue stay far from an overflow.
+    /// Largest bandwidth of one system, MB/s (1 EB/s). Sums over a whole queue stay far from an overflow.
     pub const MAX_MB_S: u64 = 1_000_000_000_000;
 
-    /// Whether nothing is said.
+    /// Checks whether no demand is stated.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Whether what is said can be: the first field that cannot.
+    /// Checks the ranges of all fields.
     ///
     /// # Errors
-    /// Which field, and why.
+    /// The first invalid field, with the reason.
     pub fn check(&self) -> Result<(), InvalidDemand> {
         if let Some(ppm) = self.data_ready_ppm.filter(|ppm| *ppm > Self::WHOLE_PPM) {
             return Err(InvalidDemand::DataReady { ppm });
@@ -70,7 +70,7 @@ impl Demand {
     }
 }
 
-/// Names of storage systems are written as those of nodes and vClusters are.
+/// Checks a storage system's name, which has the form of node and vCluster names.
 fn is_name(text: &str) -> bool {
     let inner = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     (1..=Demand::MAX_SYSTEM_BYTES).contains(&text.len())
@@ -78,58 +78,58 @@ fn is_name(text: &str) -> bool {
         && text.chars().all(inner)
 }
 
-/// What of a [`Demand`] cannot be.
+/// Reasons why a [`Demand`] is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidDemand {
-    /// More than all of it.
+    /// More than all of the input data.
     #[error(
         "{ppm} millionths are more than the whole; {} at most",
         Demand::WHOLE_PPM
     )]
     DataReady {
-        /// As given.
+        /// Value as given, millionths.
         ppm: u32,
     },
-    /// None, or longer than any.
+    /// A checkpoint time of 0, or above the limit.
     #[error(
         "{ms} ms is no time that a checkpoint takes; from 1 to {}, or leave it out",
         Demand::MAX_CHECKPOINT_MS
     )]
     Checkpoint {
-        /// As given.
+        /// Value as given, milliseconds.
         ms: u64,
     },
     /// More storage systems than one request may name.
     #[error("{given} storage systems are named; {} at most", Demand::MAX_SYSTEMS)]
     TooManySystems {
-        /// How many.
+        /// Number of storage systems.
         given: usize,
     },
-    /// No name of a storage system.
+    /// The name of a storage system is invalid.
     #[error(
         "{system:?} is no name of a storage system: 1 to {} letters, digits, '.', '_' and '-', a letter or \
          digit first",
         Demand::MAX_SYSTEM_BYTES
     )]
     System {
-        /// As given.
+        /// Name as given.
         system: String,
     },
-    /// Nothing, or more than there is.
+    /// A bandwidth of 0, or above the limit.
     #[error(
         "{mb_s} MB/s of {system}: from 1 to {}, or leave the system out",
         Demand::MAX_MB_S
     )]
     Bandwidth {
-        /// Of which system.
+        /// Name of the storage system.
         system: String,
-        /// As given.
+        /// Value as given, MB/s.
         mb_s: u64,
     },
 }
 
 impl InvalidDemand {
-    /// The field of [`Demand`].
+    /// Name of the invalid field of [`Demand`].
     pub fn field(&self) -> &'static str {
         match self {
             Self::DataReady { .. } => "data_ready_ppm",

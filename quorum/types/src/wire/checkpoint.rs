@@ -1,19 +1,19 @@
-//! Between control and agents: work that can write checkpoints.
+//! Messages between control and agents about checkpoints.
 
 use super::AttemptKey;
 use crate::checkpoint::{CheckpointOrder, CheckpointStatus};
 use crate::rpc::{Role, Rpc};
 use serde::{Deserialize, Serialize};
 
-/// Has a rank write a checkpoint, or says where that stands: a repeat with the same number changes
-/// nothing, whatever else it says, so this is also how it is followed.
+/// Requests a checkpoint of a rank, and returns its status. A repeat with the same number changes nothing, whatever its
+/// other fields, so control also uses it to follow the progress.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct WriteCheckpoint {
-    /// Which attempt.
+    /// Attempt of the rank.
     pub key: AttemptKey,
-    /// Fencing epoch of the asker's lease, of the same row as that of [`Launch`](super::Launch).
+    /// Fencing epoch of the caller's lease, of the same sequence as in [`Launch`](super::Launch).
     pub epoch: u64,
-    /// What is wanted.
+    /// The checkpoint order.
     pub order: CheckpointOrder,
 }
 impl Rpc for WriteCheckpoint {
@@ -22,46 +22,46 @@ impl Rpc for WriteCheckpoint {
     type Reply = Result<CheckpointStatus, CheckpointRefused>;
 }
 
-/// Why an agent does not ask for a checkpoint.
+/// Reasons why an agent refuses a checkpoint order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum CheckpointRefused {
-    /// A newer dispatcher has spoken.
+    /// A dispatcher with a newer epoch has already called the agent.
     #[error("epoch {given} is over; {current} was seen")]
     StaleEpoch {
-        /// As given.
+        /// Epoch of the request.
         given: u64,
-        /// Highest seen.
+        /// Highest epoch that the agent has received.
         current: u64,
     },
-    /// A later one was asked for.
+    /// A later checkpoint was ordered.
     #[error("checkpoint {given} is over; {current} was asked for")]
     StaleNumber {
-        /// As given.
+        /// Number in the request.
         given: u32,
-        /// Highest asked for.
+        /// Highest ordered number.
         current: u32,
     },
-    /// The one before has not ended.
+    /// The previous checkpoint has not ended.
     #[error("checkpoint {current} is still being written; ask for {given} when it has ended")]
     InProgress {
-        /// As given.
+        /// Number in the request.
         given: u32,
-        /// The one before.
+        /// Number of the previous checkpoint.
         current: u32,
     },
-    /// The rank was launched without a way to ask it.
+    /// The rank was launched without a checkpoint mode.
     #[error("this rank was launched without a checkpoint mode: it cannot be asked")]
     NotPrepared,
-    /// The order cannot be carried out.
+    /// The order is invalid.
     #[error("{reason}")]
     Invalid {
-        /// The field, and what is wrong with it.
+        /// The field, and the error in it.
         reason: String,
     },
-    /// The order could not be recorded, or what is recorded cannot be read.
+    /// The order could not be recorded, or the recorded order cannot be read.
     #[error("the order could not be recorded: {reason}")]
     JournalFailed {
-        /// Why.
+        /// Description of the error.
         reason: String,
     },
 }

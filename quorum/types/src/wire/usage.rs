@@ -1,13 +1,13 @@
-//! How busy a node is.
+//! Messages between control and agents about processor and GPU usage.
 
 use crate::rpc::{Role, Rpc};
 use serde::{Deserialize, Serialize};
 
-/// Asks an agent how busy its node was of late. Answered in millionths: the part of the time in which it worked; or
-/// why that is not known.
+/// Requests the recent usage of a node. The answer is the busy part of the time in millionths, or the reason why it is
+/// not known.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct GetUsage {
-    /// Of what.
+    /// Part of the node.
     pub of: Part,
 }
 impl Rpc for GetUsage {
@@ -16,12 +16,12 @@ impl Rpc for GetUsage {
     type Reply = Result<u32, String>;
 }
 
-/// What of a node.
+/// Part of a node to measure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Part {
-    /// All its processors: since it was last asked, or over half a second where that is long ago.
+    /// All processors of the node: since the last request, or over half a second if that request was long ago.
     Processors,
-    /// The mean of all its GPUs, each over the last moments, as its driver says it.
+    /// Mean of all GPUs of the node, each over the driver's latest sampling period.
     Gpus,
 }

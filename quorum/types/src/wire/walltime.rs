@@ -1,20 +1,20 @@
-//! Between control and agents: another walltime for what runs already.
+//! Messages between control and agents about walltime changes of running ranks.
 
 use super::AttemptKey;
 use crate::rpc::{Role, Rpc};
 use serde::{Deserialize, Serialize};
 
-/// Has a rank end at another time than its launch said. A repeat, and a lower number than was taken, change
-/// nothing and are answered with what is in force.
+/// Changes the walltime of a rank. A repeat, or a lower number than the last accepted one, changes nothing and returns
+/// the walltime in force.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SetWalltime {
-    /// Which attempt.
+    /// Attempt of the rank.
     pub key: AttemptKey,
-    /// Fencing epoch of the dispatcher's lease, as of [`Launch`](super::Launch).
+    /// Fencing epoch of the dispatcher's lease, as in [`Launch`](super::Launch).
     pub epoch: u64,
-    /// Which change of this attempt's walltime it is, from 1.
+    /// Number of the change for this attempt, from 1.
     pub number: u32,
-    /// From the rank's start on, milliseconds.
+    /// New walltime from the rank's start on, milliseconds.
     pub walltime_ms: u64,
 }
 impl Rpc for SetWalltime {
@@ -23,35 +23,35 @@ impl Rpc for SetWalltime {
     type Reply = Result<WalltimeStatus, WalltimeRefused>;
 }
 
-/// What came of it.
+/// Result of a walltime change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WalltimeStatus {
-    /// It is written down, and holds also when the agent is started anew.
+    /// The walltime is on disk and stays in force when the agent restarts.
     InForce {
-        /// The last change that was taken.
+        /// Number of the last accepted change.
         number: u32,
-        /// From the rank's start on, milliseconds.
+        /// Walltime from the rank's start on, milliseconds.
         walltime_ms: u64,
     },
-    /// The rank has ended, or is not known here: nothing was changed.
+    /// The rank has ended, or is unknown here. Nothing was changed.
     Gone,
 }
 
-/// Why an agent does not take another walltime.
+/// Reasons why an agent refuses a walltime change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum WalltimeRefused {
-    /// A newer dispatcher has spoken.
+    /// A dispatcher with a newer epoch has already called the agent.
     #[error("epoch {given} is over; {current} was seen")]
     StaleEpoch {
-        /// As given.
+        /// Epoch of the request.
         given: u64,
-        /// Highest seen.
+        /// Highest epoch that the agent has received.
         current: u64,
     },
-    /// It could not be recorded, or what is recorded cannot be read.
+    /// The change could not be recorded, or the recorded walltime cannot be read.
     #[error("the walltime could not be recorded: {reason}")]
     JournalFailed {
-        /// Why.
+        /// Description of the error.
         reason: String,
     },
 }

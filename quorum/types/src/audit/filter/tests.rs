@@ -29,7 +29,7 @@ fn project(path: &str) -> ProjectPath {
     ProjectPath::new(path).unwrap()
 }
 
-/// One second apart, from 1 s on.
+/// Entries one second apart, from 1 s on.
 fn some() -> Vec<AuditEntry> {
     let claimed = AuditAction::NodesClaimed {
         nodes: vec![node("gpu1"), node("gpu2")],

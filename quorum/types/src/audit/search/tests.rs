@@ -32,7 +32,7 @@ fn chain(length: u64) -> Vec<AuditEntry> {
     all
 }
 
-/// All pages, over runs of `run` entries.
+/// All pages, over segments of `run` entries.
 fn all_pages(all: &[AuditEntry], run: usize, mut search: AuditSearch) -> (Vec<u64>, usize) {
     let mut runs: Vec<&[AuditEntry]> = all.chunks(run).collect();
     if search.order == AuditOrder::NewestFirst {
@@ -93,7 +93,7 @@ proptest! {
     }
 }
 
-/// Four entries of so many bytes each, about.
+/// Four entries of about `bytes` bytes each.
 fn large(bytes: usize) -> (Vec<AuditEntry>, AuditSearch) {
     let mut all = chain(4);
     for entry in &mut all {
@@ -118,7 +118,7 @@ fn a_page_is_bounded_in_bytes_too() {
     assert_eq!(all_pages(&all, 4, search.clone()), (vec![1, 2, 3, 4], 2));
     search.order = AuditOrder::NewestFirst;
     assert_eq!(all_pages(&all, 3, search), (vec![4, 3, 2, 1], 2));
-    // Two have no room beside each other: the next one is not begun.
+    // Two entries do not fit on one page, so the second one is not started.
     let (all, search) = large(MAX_PAGE_BYTES / 2);
     assert_eq!(all_pages(&all, 4, search), (vec![1, 2, 3, 4], 4));
 }
