@@ -1,5 +1,5 @@
-//! What it costs to ask whether a request fits, on a tree of 3,400 projects, 400 of them below one
-//! parent, three levels deep. Prints one table.
+//! Cost of a limit check on a tree of 3,400 projects, 400 of them below one parent, three levels deep. Prints one
+//! table.
 //!
 //! `cargo bench --profile dist -p lattice-quorum-state --bench limits`
 #![expect(
@@ -23,9 +23,9 @@ const NOW: UnixMillis = UnixMillis(1_800_000_000_000);
 const PROJECTS: usize = 3_400;
 /// Children of one parent.
 const CHILDREN: usize = 400;
-/// Times each batch is measured.
+/// Number of measured batches.
 const BATCHES: usize = 31;
-/// Operations in one.
+/// Operations per batch.
 const BATCH: usize = 20_000;
 
 fn path(text: &str) -> ProjectPath {
@@ -71,7 +71,7 @@ fn paths() -> Vec<ProjectPath> {
             if paths.len() == PROJECTS {
                 return paths;
             }
-            // A last name is there once in a tenant.
+            // A last path segment is unique within a tenant.
             let text = match text.matches('/').count() {
                 2 => text.replace("project-", &format!("p{}-", &text[20..22])),
                 _ => text,
@@ -131,7 +131,7 @@ fn submit(project: &ProjectPath, nodes: u32) -> Envelope {
     })
 }
 
-/// Nanoseconds for one operation, over paths in no order: the median batch and the slowest.
+/// Nanoseconds per operation, over paths in random order: the median batch and the slowest.
 fn measure(mut one: impl FnMut(usize), batch: usize) -> (f64, f64) {
     let mut random = Mmix::new(7);
     let mut times = Vec::with_capacity(BATCHES);

@@ -1,6 +1,7 @@
-//! Allocations that have ended: appended once, never changed. Their records are rows of a table; of
-//! each, where it is and how it ended is at hand, because commands are judged by that and judging
-//! reads no disk. See `../0007-append-only-tables.md`.
+//! Archive of ended allocations: appended once, never changed.
+//!
+//! Records are rows of an append-only table. The index keeps for each allocation its segment and how it ended in
+//! memory: judging a command needs both and reads no disk. See `../0007-append-only-tables.md`.
 
 mod index;
 
@@ -45,7 +46,7 @@ impl Archive {
         }
     }
 
-    /// Appends a terminal record.
+    /// Appends a terminal record; returns the segment that this append sealed, if any.
     pub(crate) fn append(&mut self, record: Allocation) -> Option<Sealed> {
         let (id, state, attempt) = (record.id, record.state, record.attempt);
         let (segment, sealed) = self.log.append(record);
@@ -53,34 +54,34 @@ impl Archive {
         sealed
     }
 
-    /// How an allocation ended, if it has.
+    /// Final state, attempt and segment of an allocation; `None` for an allocation that has not ended.
     pub(crate) fn ended(&self, id: AllocationId) -> Option<Ended> {
         self.index.get(id)
     }
 
-    /// The record, if it is in memory.
+    /// Record of an ended allocation, if the record is still in memory.
     pub(crate) fn get(&self, id: AllocationId) -> Option<&Allocation> {
         let ended = self.ended(id)?;
         self.segment(ended).is_none().then_some(())?;
         self.tail().iter().rev().find(|record| record.id == id)
     }
 
-    /// The segment that has the record; `None` while it is in memory.
+    /// Sealed segment that contains the record; `None` while the record is in memory.
     pub(crate) fn segment(&self, ended: Ended) -> Option<&Segment> {
         self.sealed().get(ended.segment() as usize)
     }
 
-    /// Records in memory, in the order in which they ended.
+    /// Records in memory, in the order in which the allocations ended.
     pub(crate) fn tail(&self) -> &[Allocation] {
         self.log.tail()
     }
 
-    /// All segments, in the order in which they were made.
+    /// All sealed segments, oldest first.
     pub(crate) fn sealed(&self) -> &Arc<Vec<Segment>> {
         self.log.sealed()
     }
 
-    /// Where every record is.
+    /// Index from allocation id to final state, attempt and segment.
     pub(crate) fn index(&self) -> &Index {
         &self.index
     }

@@ -1,5 +1,4 @@
-//! What stays known for ever: a table that is appended to, never changed, and of which nothing is
-//! dropped. See `../0007-append-only-tables.md`.
+//! Audit log: an append-only table; entries are never changed or dropped. See `../0007-append-only-tables.md`.
 
 use crate::{
     segment::{Row, Sealed, Segment, Table},
@@ -15,7 +14,7 @@ use lattice_quorum_types::{
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// The chain of entries.
+/// Hash chain of audit entries.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Audit {
     log: Log<AuditEntry>,
@@ -51,7 +50,7 @@ impl Audit {
         }
     }
 
-    /// Appends an entry.
+    /// Appends an entry; returns it with the segment that this append sealed, if any.
     pub(crate) fn append(
         &mut self,
         revision: Revision,
@@ -72,19 +71,19 @@ impl Audit {
         self.tail().last().map_or(0, |entry| entry.number)
     }
 
-    /// The last entries, as many as are at hand; never empty where there are any.
+    /// Last entries, those still in memory; never empty once the audit has an entry.
     pub(crate) fn tail(&self) -> &[AuditEntry] {
         self.log.tail()
     }
 
-    /// All segments, oldest first.
+    /// All sealed segments, oldest first.
     pub(crate) fn sealed(&self) -> &Arc<Vec<Segment>> {
         self.log.sealed()
     }
 }
 
 impl Segment {
-    /// Whether an entry in this segment of the audit may be asked for.
+    /// Checks whether an entry in this segment of the audit may match the filter.
     pub(crate) fn may_match(&self, filter: &AuditFilter) -> bool {
         let may = |topic| self.topics.may_hold(topic);
         let by = filter.by.as_deref();

@@ -1,10 +1,10 @@
-//! Where the audit ends, and how far it is signed.
+//! Audit head: the last entry of the audit, and the newest signed audit head.
 
 use crate::State;
 use lattice_quorum_types::audit::{AuditAction, AuditEntry, AuditHead};
 
 impl State {
-    /// Where the audit ends, and since when something in it waits for a checkpoint.
+    /// Returns the last entry of the audit and the time of the oldest entry not yet covered by a signed audit head.
     pub fn audit_head(&self) -> AuditHead {
         let tail = self.audit.tail();
         let Some(last) = tail.last() else {

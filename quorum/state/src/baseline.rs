@@ -9,31 +9,31 @@ use lattice_quorum_types::{
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, sync::Arc};
 
-/// Names whose numbers are remembered, deleted ones too.
+/// Limit of names in the table, deleted names included: their version numbers are kept.
 const MAX_NAMES: usize = 4 * MAX_BASELINES;
 
-/// One name.
+/// Versions of one baseline.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 struct Kept {
-    /// The highest version there was: numbers are never used again, not after a deletion either.
+    /// Highest version number ever used. A number is never used again, not even after a deletion.
     last: u32,
-    /// Oldest first; empty once it is deleted.
+    /// Kept versions, oldest first; empty once the baseline is deleted.
     versions: Vec<Baseline>,
 }
 
-/// See the module.
+/// Table of baselines by name.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(try_from = "Encoded")]
 pub(crate) struct Baselines {
     names: BTreeMap<BaselineName, Kept>,
     brake: Option<Brake>,
-    /// Whom those in force name, made of their texts when they are set or read: no part of what is
-    /// encoded. Sensitive work is judged by it, which must not expand a list for every command.
+    /// Nodes named by the baselines in force, expanded from their hostlists when a baseline is set or decoded. Not part
+    /// of the encoding. Sensitive allocations are judged by it, and must not expand a hostlist for every command.
     #[serde(skip)]
     hosts: BTreeMap<BaselineName, Arc<Hosts>>,
 }
 
-/// [`Baselines`] as they are read.
+/// Encoded form of [`Baselines`].
 #[derive(Deserialize)]
 struct Encoded {
     names: BTreeMap<BaselineName, Kept>,
@@ -47,7 +47,7 @@ impl TryFrom<Encoded> for Baselines {
         let mut hosts = BTreeMap::new();
         for (name, kept) in &names {
             let list = kept.versions.last().map(|last| &last.definition.nodes);
-            // An empty text names nobody, and is no hostlist.
+            // An empty text names no node, and is not a valid hostlist.
             if let Some(list) = list.filter(|list| !list.is_empty()) {
                 let of = Hosts::of(&hostlist::expand(list)?);
                 hosts.insert(name.clone(), Arc::new(of));
@@ -62,28 +62,28 @@ impl TryFrom<Encoded> for Baselines {
 }
 
 impl Baselines {
-    /// The version in force.
+    /// Version in force.
     pub(crate) fn current(&self, name: &BaselineName) -> Option<&Baseline> {
         self.names.get(name)?.versions.last()
     }
 
-    /// One version that is kept.
+    /// One kept version.
     pub(crate) fn version(&self, name: &BaselineName, version: u32) -> Option<&Baseline> {
         let mut versions = self.names.get(name)?.versions.iter();
         versions.find(|baseline| baseline.version == version)
     }
 
-    /// Those in force.
+    /// All baselines in force.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Baseline> {
         self.names.values().filter_map(|kept| kept.versions.last())
     }
 
-    /// The number of the next version of this name.
+    /// Number of the next version of this baseline.
     pub(crate) fn next_version(&self, name: &BaselineName) -> u32 {
         self.names.get(name).map_or(0, |kept| kept.last) + 1
     }
 
-    /// What all kept versions would have once one more of `name` with so many bytes is kept.
+    /// Total size of all kept versions, in bytes, once one more version of `name` with `bytes` bytes is kept.
     pub(crate) fn bytes_with(&self, name: &BaselineName, bytes: u64) -> u64 {
         let of = |(kept_name, kept): (&BaselineName, &Kept)| -> u64 {
             let goes = match kept_name == name {
@@ -96,19 +96,19 @@ impl Baselines {
         self.names.iter().map(of).sum::<u64>() + bytes
     }
 
-    /// Whether the one of this name that is in force names the node.
+    /// Checks whether the version in force of this baseline names the node.
     pub(crate) fn names(&self, name: &BaselineName, node: &NodeId) -> bool {
         let hosts = self.hosts.get(name);
         hosts.is_some_and(|hosts| hosts.contains(node))
     }
 
-    /// Nodes that all baselines in force but `name` choose by name.
+    /// Number of nodes listed by name in all baselines in force except `name`.
     pub(crate) fn named_without(&self, name: &BaselineName) -> usize {
         let others = self.hosts.iter().filter(|(other, _)| *other != name);
         others.map(|(_, hosts)| hosts.len()).sum()
     }
 
-    /// `hosts` is whom it names.
+    /// Sets the version in force; `hosts` are the nodes that it names.
     pub(crate) fn set(&mut self, baseline: Baseline, hosts: Arc<Hosts>) {
         match hosts.is_empty() {
             true => drop(self.hosts.remove(&baseline.name)),
@@ -126,7 +126,7 @@ impl Baselines {
         if let Some(kept) = self.names.get_mut(name) {
             kept.versions.clear();
         }
-        // Only so many deleted names are remembered, the first by name are not.
+        // At most `MAX_NAMES` names are kept: the first deleted names in order are dropped.
         while self.names.len() > MAX_NAMES {
             let gone = self.names.iter().find(|(_, kept)| kept.versions.is_empty());
             let Some(gone) = gone.map(|(name, _)| name.clone()) else {

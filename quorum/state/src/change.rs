@@ -1,4 +1,4 @@
-//! What a judged command will do: whole records as they will be. Committing them cannot fail.
+//! Changes: the effects of an accepted command, as complete new records. Committing changes cannot fail.
 
 use crate::{lease::Lease, token::Token, trust::Identity};
 use lattice_quorum_types::{
@@ -22,115 +22,114 @@ use lattice_quorum_types::{
 };
 use std::sync::Arc;
 
-/// One change. Revisions are filled in at commit.
+/// One change. Its revision is filled in at commit.
 #[derive(Debug)]
 pub(crate) enum Change {
-    /// An allocation as it will be; archived when terminal.
+    /// Puts an allocation record; a terminal record goes to the archive.
     Allocation {
         change: AllocationChange,
         record: Box<Allocation>,
     },
-    /// How many attempts of an allocation count for nothing, as it will be. Before the allocation
-    /// itself.
+    /// Sets how many attempts of an allocation are not counted. Comes before the change of the allocation itself.
     Uncounted { id: AllocationId, attempts: u32 },
-    /// A node as it will be.
+    /// Puts a node record.
     Node(Box<Node>),
-    /// A project as it will be: new, or with other limits. Usage is not changed this way.
+    /// Puts a project record: a new project, or changed limits. Usage is not changed this way.
     Project(Box<Project>),
-    /// A project goes.
+    /// Deletes a project.
     DeleteProject(ProjectPath),
-    /// Usage of a project, counted at every level above it too.
+    /// Adds or subtracts usage of a project, counted at every level above it too.
     Usage {
         path: ProjectPath,
         usage: Usage,
         direction: Direction,
     },
-    /// A lease as it will be. A renewal is not announced and makes no revision.
+    /// Puts a lease. A renewal emits no event and makes no revision.
     Lease {
         name: LeaseName,
         lease: Lease,
         announce: bool,
     },
-    /// A lease goes.
+    /// Removes a lease.
     RemoveLease(LeaseName),
-    /// A join token as it will be.
+    /// Puts a join token.
     Token { hash: String, token: Box<Token> },
-    /// A join token goes.
+    /// Removes a join token.
     RevokeToken { hash: String },
-    /// Somebody enrolled.
+    /// Reports an enrolment under `name`; `node` is set for the role agent.
     Enrolled { name: String, node: Option<NodeId> },
-    /// What is known of a name's certificates, as it will be. Unless what members sign changes
-    /// (`renumber`), it is not announced and makes no revision.
+    /// Puts the record of a name's certificates. Unless what members sign changes (`renumber`), the change emits no
+    /// event and makes no revision.
     Identity {
         role: Role,
         name: String,
         identity: Box<Identity>,
         renumber: bool,
     },
-    /// Who is trusted.
+    /// Replaces the list of trusted CAs.
     Authorities { authorities: Vec<Authority> },
-    /// Something is written down for ever.
+    /// Appends an entry to the audit.
     Audit { by: Principal, action: AuditAction },
-    /// The newest version of a baseline, and whom it names.
+    /// Puts a new version of a baseline, with the nodes that it names.
     Baseline(Box<Baseline>, Arc<Hosts>),
-    /// A baseline goes.
+    /// Deletes a baseline.
     DeleteBaseline(BaselineName),
-    /// Automatic draining stands still, or goes on.
+    /// Holds (`Some`) or releases (`None`) the brake on automatic draining.
     Brake(Option<Brake>),
-    /// What holds for the whole cluster, as it will be.
+    /// Replaces the cluster-wide limits and limit policy.
     System(SystemView),
-    /// A vCluster as it will be.
+    /// Puts a vCluster record.
     Vcluster(Box<Vcluster>),
-    /// A vCluster goes.
+    /// Deletes a vCluster.
     DeleteVcluster(VclusterName),
-    /// A graph as it will be: new, or over. Behind its members.
+    /// Puts a DAG record: a new DAG, or an ended one. Comes after the changes of its members.
     Dag(Box<Dag>),
-    /// How far a graph will be that goes on. Behind its members.
+    /// Sets the progress of a running DAG. Comes after the changes of its members.
     DagProgress { id: DagId, progress: Progress },
-    /// A reservation as it will be.
+    /// Puts a reservation.
     Reservation(Box<Reservation>),
-    /// A reservation goes.
+    /// Deletes a reservation.
     DeleteReservation(ReservationName),
-    /// What is known of a tenant's budgets, as it will be.
+    /// Puts the budget of a tenant.
     Budget(Box<TenantBudget>),
-    /// Nothing is known of them any more, for the tenant goes.
+    /// Removes the budget of a tenant that is deleted.
     DeleteBudget(ProjectPath),
-    /// Something that is counted or billed, beside what follows from other changes.
+    /// Appends a usage record in addition to those derived from other changes.
     Fact(Box<FactKind>),
-    /// How far an accounting system has the facts, and how many of them it does not get. Not announced, and no
-    /// revision.
+    /// Sets the last usage record that an accounting system has, and adds to the count of those it will never receive.
+    /// Emits no event and makes no revision.
     Acknowledged { through: u64, dropped: u64 },
-    /// Something that watchers are told beside the records that changed.
+    /// Emits an event in addition to those of the changed records.
     Announce(Box<EventKind>),
 }
 
-/// Whether nodes are taken or given back.
+/// Whether usage is added or subtracted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Direction {
-    /// More is held.
+    /// Adds usage.
     Take,
-    /// Less is held.
+    /// Subtracts usage.
     GiveBack,
 }
 
-/// An accepted command.
+/// Effects of an accepted command.
 #[derive(Debug)]
 pub(crate) struct Verdict {
-    /// For the proposer.
+    /// Result that the proposer receives.
     pub(crate) outcome: Outcome,
-    /// In the order in which watchers learn of them; empty when there is nothing to do.
+    /// Changes in the order in which watchers receive their events; empty when the command changes nothing.
     pub(crate) changes: Vec<Change>,
 }
 
 impl Verdict {
-    /// Accepted, and it is so already.
+    /// Accepted; the state is already as requested, so nothing changes.
     pub(crate) fn nothing() -> Self {
         Verdict {
             outcome: Outcome::Done,
             changes: Vec::new(),
         }
     }
-    /// Accepted, with nothing to tell beyond "done".
+    /// Accepted with these changes and the outcome `Done`.
     pub(crate) fn done(changes: Vec<Change>) -> Self {
         Verdict {
             outcome: Outcome::Done,

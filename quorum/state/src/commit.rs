@@ -1,4 +1,4 @@
-//! Carrying out what was judged. Nothing here decides, so nothing here can fail.
+//! Commit: applies a verdict to the state. Nothing is decided here, so nothing can fail here.
 
 use crate::{
     State,
@@ -19,7 +19,7 @@ use lattice_quorum_types::{
 use std::{collections::BTreeMap, sync::Arc};
 
 impl State {
-    /// Makes `verdict` so, as one revision.
+    /// Applies `verdict` as one revision.
     pub(crate) fn commit(
         &mut self,
         index: u64,
@@ -93,7 +93,7 @@ impl State {
         match change {
             Change::Allocation { change, mut record } => {
                 record.revision = revision;
-                // The event and the state share it: what follows replaces it, and changes nothing.
+                // The event and the state share this record: a later change replaces the record and never modifies it.
                 let record = Arc::new(*record);
                 events.push(self.told_of(change, &record));
                 self.store(record);
@@ -240,14 +240,14 @@ impl State {
                 events.push(EventKind::Budget { record });
             }
             Change::Acknowledged { through, dropped } => self.facts.acknowledge(through, dropped),
-            // Taken down before (`note_facts`).
+            // Already recorded by `note_facts`.
             Change::Fact(_) => {}
             Change::Announce(kind) => events.push(*kind),
             Change::Enrolled { name, node } => events.push(EventKind::Enrolled { name, node }),
         }
     }
 
-    /// What is counted and billed of a change, before it is carried out.
+    /// Derives the usage records of a change, before the change is applied.
     fn note_facts(&mut self, change: &Change, now: UnixMillis, facts: &mut Vec<FactKind>) {
         match change {
             Change::Allocation { record, .. } => {
@@ -275,8 +275,8 @@ impl State {
         }
     }
 
-    /// The whole record, but of an array of which only the elements were counted: it may be long, and is
-    /// counted twice for each of them.
+    /// Returns the event for an allocation change: the whole record, except for an array in which only element counts
+    /// changed. An array record may be long, and changes twice per element.
     fn told_of(&self, change: AllocationChange, record: &Arc<Allocation>) -> EventKind {
         let before = self.hot.get(&record.id);
         let is_counted = before.is_some_and(|before| {
@@ -296,7 +296,7 @@ impl State {
         }
     }
 
-    /// Usage, with claimed nodes that nothing holds; each level is told of once.
+    /// Applies usage changes, claimed nodes without an allocation included; each changed level emits one event.
     fn count_usage(&mut self, recount: Recount, events: &mut Vec<EventKind>) {
         let mut changed = BTreeMap::new();
         for (path, usage, direction) in recount.into_changes() {
@@ -307,7 +307,7 @@ impl State {
         events.extend(projects.map(|record| EventKind::Project { record }));
     }
 
-    /// What members sign is another from this revision on.
+    /// Makes this revision the trust number: the document that members sign changes with it.
     fn renumber(&mut self, now: UnixMillis) -> EventKind {
         self.trust.renumber(self.revision, now);
         EventKind::Trust {
@@ -315,7 +315,7 @@ impl State {
         }
     }
 
-    /// Puts an allocation where its state belongs and keeps the counts.
+    /// Stores an allocation among live records or in the archive, by its state, and keeps the counts.
     fn store(&mut self, record: Arc<Allocation>) {
         let path = &record.spec.project;
         let before = self.hot.remove(&record.id);
@@ -339,7 +339,7 @@ impl State {
 }
 
 impl Change {
-    /// Whether the history has a step for it. A renewed lease, or certificate, is none.
+    /// Whether this change makes a revision. Renewals of leases and certificates and acknowledgements do not.
     fn makes_revision(&self) -> bool {
         !matches!(
             self,

@@ -1,4 +1,4 @@
-//! Graphs: those that run at hand, those that have ended in a table of their own.
+//! DAGs: running ones in memory, ended ones in an append-only table.
 
 use crate::{
     segment::{Row, Sealed, Segment, Table},
@@ -13,7 +13,7 @@ use lattice_quorum_types::{
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, sync::Arc};
 
-/// See the module.
+/// Running and ended DAGs.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Dags {
     live: BTreeMap<DagId, Arc<Dag>>,
@@ -44,35 +44,35 @@ impl Dags {
         }
     }
 
-    /// One that runs.
+    /// Record of a running DAG.
     pub(crate) fn live(&self, id: DagId) -> Option<&Dag> {
         self.live.get(&id).map(Arc::as_ref)
     }
 
-    /// All that run.
+    /// All running DAGs.
     pub(crate) fn running(&self) -> impl Iterator<Item = &Dag> {
         self.live.values().map(Arc::as_ref)
     }
 
-    /// The last ones that have ended, in that order.
+    /// Ended DAGs still in memory, in the order in which they ended.
     pub(crate) fn tail(&self) -> &[Dag] {
         self.ended.tail()
     }
 
-    /// Where those before are.
+    /// Sealed segments with the DAGs that ended before those of [`Dags::tail`].
     pub(crate) fn sealed(&self) -> &Arc<Vec<Segment>> {
         self.ended.sealed()
     }
 
-    /// One that runs is so far now.
+    /// Sets the progress of a running DAG.
     pub(crate) fn advance(&mut self, id: DagId, progress: Progress, revision: Revision) {
         if let Some(live) = self.live.get_mut(&id) {
-            // Nobody else has it, but for a copy of the whole state that is being written down.
+            // The record is copied only while a snapshot of the whole state shares it.
             Arc::make_mut(live).advance(progress, revision);
         }
     }
 
-    /// Puts a record where its state belongs.
+    /// Stores a DAG among running or ended DAGs, by its state; returns the segment that this sealed, if any.
     pub(crate) fn set(&mut self, record: Arc<Dag>) -> Option<Sealed> {
         self.live.remove(&record.id);
         if record.state == DagState::Running {

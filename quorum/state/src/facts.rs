@@ -1,5 +1,4 @@
-//! What is counted and billed: which nodes are used by whom, and the facts that follow from changes of records.
-//! See `../0010-facts.md`.
+//! Usage records: node usage per user and project, derived from changes of records. See `../0010-facts.md`.
 
 mod meter;
 
@@ -18,23 +17,23 @@ use meter::Meter;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, sync::Arc};
 
-/// See the module.
+/// Table of usage records, with the open uses from which the next ones are derived.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Facts {
     log: Log<Fact>,
-    /// Number of the last fact.
+    /// Number of the last usage record.
     last: u64,
-    /// Allocations that have nodes, or have used some and have not ended.
+    /// Allocations that hold nodes, or that have used nodes and have not ended.
     meters: BTreeMap<AllocationId, Meter>,
-    /// Claimed nodes that nothing runs on.
+    /// Claimed nodes on which no allocation runs.
     idle: BTreeMap<NodeId, Idle>,
-    /// Up to which an accounting system has them.
+    /// Number up to which an accounting system has the usage records.
     acknowledged: u64,
-    /// How many of those it never got.
+    /// Number of acknowledged usage records that an accounting system never received.
     dropped: u64,
 }
 
-/// A claimed node that nothing runs on.
+/// Claimed node on which no allocation runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Idle {
     claim: Claimant,
@@ -49,7 +48,7 @@ impl Row for Fact {
     fn at(&self) -> UnixMillis {
         self.at
     }
-    /// Facts are read by number and time alone.
+    /// Usage records are read by number and time only.
     fn topics(&self, _: &mut dyn FnMut(Topic<'_>)) {}
 }
 
@@ -65,17 +64,17 @@ impl Facts {
         }
     }
 
-    /// The last ones, oldest first.
+    /// Usage records in memory, oldest first.
     pub(crate) fn tail(&self) -> &[Fact] {
         self.log.tail()
     }
 
-    /// Where those before are.
+    /// Sealed segments with the usage records before those of [`Facts::tail`].
     pub(crate) fn sealed(&self) -> &Arc<Vec<Segment>> {
         self.log.sealed()
     }
 
-    /// Where they stand.
+    /// Last, acknowledged and dropped usage records, at the given revision and time.
     pub(crate) fn head(&self, revision: Revision, at: UnixMillis) -> FactsHead {
         FactsHead {
             last: self.last,
@@ -86,13 +85,13 @@ impl Facts {
         }
     }
 
-    /// An accounting system has them up to this one, or never will.
+    /// Notes that an accounting system has the usage records up to `through`, or will never receive them.
     pub(crate) fn acknowledge(&mut self, through: u64, dropped: u64) {
         self.acknowledged = self.acknowledged.max(through);
         self.dropped = self.dropped.saturating_add(dropped);
     }
 
-    /// Nodes that are used.
+    /// Uses that are open now: nodes of running allocations, and idle claimed nodes.
     pub(crate) fn open(&self, hot: &BTreeMap<AllocationId, Arc<Allocation>>) -> Vec<OpenUse> {
         let mut open = Vec::new();
         for (id, meter) in &self.meters {
@@ -116,7 +115,7 @@ impl Facts {
         open
     }
 
-    /// An allocation's record became another. `nodes` are those of the state.
+    /// Derives the usage records of a changed allocation. `nodes` are the node records of the state.
     pub(crate) fn follow_allocation(
         &mut self,
         before: Option<&Allocation>,
@@ -174,7 +173,7 @@ impl Facts {
         made
     }
 
-    /// A node's record became another.
+    /// Derives the usage records of a changed node.
     pub(crate) fn follow_node(
         &mut self,
         before: Option<&Node>,
@@ -196,7 +195,7 @@ impl Facts {
         }
     }
 
-    /// These nodes are idle no more, if they were.
+    /// Ends the idle time of those of these nodes that were idle.
     fn idled(&mut self, nodes: &[NodeId], now: UnixMillis) -> Vec<FactKind> {
         let mut over: BTreeMap<(Claimant, UnixMillis), Vec<NodeId>> = BTreeMap::new();
         for node in nodes {
@@ -216,7 +215,7 @@ impl Facts {
         told.collect()
     }
 
-    /// These nodes run nothing any more: those that are claimed are idle.
+    /// Starts idle time for the claimed ones of these nodes, on which no allocation runs any more.
     fn idles(
         &mut self,
         left: &[NodeId],
@@ -243,7 +242,7 @@ impl Facts {
         told.collect()
     }
 
-    /// Writes down what one command made.
+    /// Appends the usage records of one command; returns the segments that this sealed.
     pub(crate) fn append(
         &mut self,
         kinds: Vec<FactKind>,
@@ -265,13 +264,13 @@ impl Facts {
         sealed
     }
 
-    /// Number of the last one.
+    /// Number of the last usage record.
     pub(crate) fn last(&self) -> u64 {
         self.last
     }
 }
 
-/// Whose work it is.
+/// Accounting identity of an allocation: attempt, user, project and vCluster.
 pub(crate) fn work(record: &Allocation) -> Work {
     Work {
         allocation: record.id,
@@ -283,7 +282,7 @@ pub(crate) fn work(record: &Allocation) -> Work {
     }
 }
 
-/// Whose node it is.
+/// Claimant of a node: user, project and home vCluster; `None` for an unclaimed node.
 pub(crate) fn claimant(node: &Node) -> Option<Claimant> {
     let tenure = node.tenure.as_ref()?;
     Some(Claimant {
@@ -293,7 +292,7 @@ pub(crate) fn claimant(node: &Node) -> Option<Claimant> {
     })
 }
 
-/// Nodes that were claimed, by whose vCluster they are.
+/// Usage records of newly claimed nodes, one per claimant and home vCluster.
 pub(crate) fn claimed<'a>(nodes: impl Iterator<Item = &'a Node>) -> Vec<FactKind> {
     let mut by_claim: BTreeMap<Claimant, Vec<NodeId>> = BTreeMap::new();
     for node in nodes {
@@ -306,7 +305,7 @@ pub(crate) fn claimed<'a>(nodes: impl Iterator<Item = &'a Node>) -> Vec<FactKind
     claimed.collect()
 }
 
-/// A node of the vCluster `home` that is nobody's any more.
+/// Usage record of a released node with home vCluster `home`.
 pub(crate) fn released(
     node: &NodeId,
     home: &VclusterName,
@@ -348,7 +347,7 @@ fn completed(record: &Allocation, uses: Vec<Use>, node_ms: u64) -> FactKind {
     }
 }
 
-/// A checkpoint that is whole since this change.
+/// Usage record of a job checkpoint that this change completed.
 fn checkpointed(before: Option<&Allocation>, after: &Allocation) -> Option<FactKind> {
     let kept = after.course.kept.as_ref()?;
     let former = before.and_then(|before| before.course.kept.as_ref());

@@ -1,5 +1,5 @@
-//! Judging: read-only functions from the state and a command to a refusal, or to the records as
-//! they will be. One file per kind of command.
+//! Judging commands: read-only functions from the state and a command to a refusal or to the changed records. One file
+//! per kind of command.
 
 mod access;
 mod accounting;
@@ -42,7 +42,7 @@ use lattice_quorum_types::{
     text::{MAX_FREE_TEXT_BYTES, truncated},
 };
 
-/// What a judge looks at.
+/// Input of every judging function.
 #[derive(Clone, Copy)]
 pub(crate) struct Case<'a> {
     state: &'a State,
@@ -51,7 +51,7 @@ pub(crate) struct Case<'a> {
     now: UnixMillis,
 }
 
-/// Judges a command after its schema and idempotency key have been checked.
+/// Judges a command. The caller has checked its schema and idempotency key.
 pub(crate) fn judge(
     state: &State,
     envelope: &Envelope,
@@ -255,7 +255,7 @@ fn by_kind(case: Case<'_>, command: &Command) -> Result<Verdict, Refusal> {
 }
 
 impl<'a> Case<'a> {
-    /// An allocation that is not terminal.
+    /// Returns an allocation that has not ended; otherwise a refusal.
     fn live(self, id: AllocationId, action: &str) -> Result<&'a Allocation, Refusal> {
         match self.state.hot.get(&id) {
             Some(allocation) => Ok(allocation),
@@ -282,12 +282,12 @@ impl<'a> Case<'a> {
     }
 }
 
-/// The first [`MAX_FREE_TEXT_BYTES`] of a text that the state keeps for ever.
+/// The first [`MAX_FREE_TEXT_BYTES`] bytes of a text that the state keeps for ever.
 fn short_words(text: &str) -> String {
     truncated(text, MAX_FREE_TEXT_BYTES).to_owned()
 }
 
-/// The exit with its free text cut by [`short_words`].
+/// The exit with its free text truncated by [`short_words`].
 fn short_exit(exit: &RankExit) -> RankExit {
     match exit {
         RankExit::SpawnFailed { reason } => RankExit::SpawnFailed {
@@ -303,7 +303,7 @@ fn short_exit(exit: &RankExit) -> RankExit {
     }
 }
 
-/// These changes with their audit entry.
+/// Appends the audit entry of `action` to these changes.
 fn audited(case: Case<'_>, action: AuditAction, mut changes: Vec<Change>) -> Vec<Change> {
     let by = case.principal.clone();
     changes.push(Change::Audit { by, action });

@@ -1,4 +1,4 @@
-//! Idempotency keys: a repeated command answers with its first outcome for a day of state time.
+//! Idempotency keys: a repeated command returns its first outcome for a day of state time.
 
 use bytes::Bytes;
 use lattice_quorum_types::{
@@ -13,14 +13,14 @@ use std::{
     collections::{BTreeMap, VecDeque},
 };
 
-/// Stands for a key and whose it is; keys are private to their principal, so that one guessed by
-/// another tells nothing. A part of a hash and not the texts: among a million keys most of the time
-/// of a look-up went into comparing texts that lie anywhere in memory.
+/// Hash of an idempotency key and its principal. Keys are private to their principal, so a key guessed by another
+/// tenant reveals nothing. A part of a hash replaces the texts: among a million keys, most of the look-up time was
+/// spent comparing texts scattered in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct KeyId([u8; 16]);
 
 impl KeyId {
-    /// Nobody finds a second key with the same 128 bits of blake3.
+    /// A second key with the same 128 bits of blake3 cannot be found in practice.
     pub(crate) fn of(principal: &str, key: &str) -> Self {
         let length = (principal.len() as u64).to_le_bytes();
         let text = [&length[..], principal.as_bytes(), key.as_bytes()].concat();
@@ -34,16 +34,16 @@ impl KeyId {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Digest([u8; 32]);
 
-/// Remembered outcomes. What says whether a key is known holds nothing else: most keys are new, and
-/// among a million a look-up costs what it touches of memory.
+/// Remembered outcomes. The look-up map contains only places: most keys are new, and among a million keys the cost of a
+/// look-up is the memory that it touches.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(from = "VecDeque<(KeyId, Entry)>")]
 pub(crate) struct Keys {
-    /// In the order of remembering, which is the order of expiry.
+    /// Entries in the order of remembering, which is the order of expiry.
     order: VecDeque<(KeyId, Entry)>,
-    /// How many stood before the first of `order`.
+    /// Number of entries pruned before the first of `order`.
     forgotten: u64,
-    /// Where each stands, counted from the first that ever was remembered.
+    /// Position of each key, counted from the first entry ever remembered.
     places: BTreeMap<KeyId, u64>,
 }
 
@@ -78,24 +78,24 @@ impl Entry {
     }
 }
 
-/// What is known of a key.
+/// Result of a key look-up.
 pub(crate) enum Seen {
-    /// The same command: this was its outcome.
+    /// The same command was applied before, with this outcome.
     Before(Applied),
-    /// The key stands for another command.
+    /// The key was used for another command.
     OtherCommand,
-    /// Not known; to be remembered with the outcome.
+    /// The key is new; remember it with the outcome.
     Never(NewKey),
 }
 
-/// A key that is not known yet.
+/// A key that is not remembered yet.
 pub(crate) struct NewKey {
     id: KeyId,
     digest: Digest,
 }
 
 impl Keys {
-    /// What is known of `key` of `principal` at `now`.
+    /// Looks up `key` of `principal` at `now`.
     pub(crate) fn look_up(
         &self,
         principal: &str,
@@ -123,7 +123,7 @@ impl Keys {
         Some(entry)
     }
 
-    /// Forgets what has expired at `now`.
+    /// Removes entries that have expired at `now`.
     pub(crate) fn prune(&mut self, now: UnixMillis) {
         while let Some((id, oldest)) = self.order.front() {
             if !oldest.expired(now) {
@@ -156,8 +156,7 @@ impl Digest {
     }
 }
 
-/// The command without what each proposer stamps anew: asking twice for a certificate is asking
-/// for the same one.
+/// The command without the values that each proposer stamps: a repeated request for a certificate is the same request.
 fn as_asked(command: &Command) -> Cow<'_, Command> {
     let mut asked = Cow::Borrowed(command);
     match command {
@@ -181,19 +180,19 @@ fn unstamp(asked: &mut Command) {
             *certificate = UNSTAMPED;
         }
         Command::RenewCertificate { certificate, .. } => *certificate = UNSTAMPED,
-        // What it rests on is looked at anew for each repeat, and the first one changed it.
+        // Each repeat reads the expected revision again, and the first request changed it.
         Command::Drain { expected, .. }
         | Command::ForceRelease { expected, .. }
         | Command::UndrainUnchecked { expected, .. } => {
             *expected = None;
         }
-        // Each repeat asks the nodes anew.
+        // Each repeat requests fresh attestations from the nodes.
         Command::ClaimNodes { nodes, .. } => nodes.iter_mut().for_each(unproven),
         _ => {}
     }
 }
 
-/// The node alone, without what it said and as what it was seen.
+/// The node id only, without attestation and expected state.
 fn unproven(claimed: &mut ClaimedNode) {
     let node = claimed.expected.node.clone();
     *claimed = ClaimedNode {
@@ -223,7 +222,7 @@ const UNSTAMPED: IssuedCertificate = IssuedCertificate {
     expires_at: UnixMillis(0),
 };
 
-/// Most commands are shorter: then their encoding grows without being moved.
+/// Initial capacity, bytes. Most commands are shorter, so their encoding grows without reallocation.
 const USUAL_BYTES: usize = 1024;
 
 fn encode(command: &Command) -> Vec<u8> {

@@ -4,31 +4,31 @@ use lattice_quorum_types::{Refusal, UnixMillis, command::Fence, id::LeaseName, v
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Where the highest epoch of those that are gone stands: no lease has this name.
+/// Key of the entry with the highest epoch of removed leases: no lease has this name.
 const GONE: &str = "";
 
 /// One lease.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Lease {
-    /// Who has it; `None` once given back.
+    /// Present holder; `None` once released.
     pub(crate) holder: Option<String>,
-    /// Grows with each grant and each return.
+    /// Lease epoch; grows with each grant and each release.
     pub(crate) epoch: u64,
-    /// In state time.
+    /// Expiry in state time.
     pub(crate) expires_at: UnixMillis,
 }
 
-/// All leases, by name. Those of schedulers go with their vClusters, else they would be as many as there
-/// ever were. No epoch of a name comes twice: what is granted anew begins above all that are gone.
+/// All leases, by name. A scheduler lease is removed with its vCluster, else leases would accumulate for ever. No epoch
+/// of a name is used twice: a new lease starts above the highest epoch of all removed ones.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Leases(BTreeMap<String, Lease>);
 
 impl Leases {
-    /// One lease.
+    /// Lease of this name.
     pub(crate) fn get(&self, name: &str) -> Option<&Lease> {
         self.0.get(name)
     }
-    /// All of them, as they are at `now`.
+    /// All leases, as they are at `now`.
     pub(crate) fn view(&self, now: UnixMillis) -> Vec<LeaseView> {
         let shown = |(name, lease): (&String, &Lease)| LeaseView {
             name: name.clone(),
@@ -39,12 +39,12 @@ impl Leases {
         let leases = self.0.iter().filter(|(name, _)| *name != GONE);
         leases.map(shown).collect()
     }
-    /// The epoch with which a lease is granted next.
+    /// Epoch of the next grant of a lease.
     pub(crate) fn next_epoch(&self, name: &LeaseName) -> u64 {
         let last = self.get(name.as_str()).or_else(|| self.get(GONE));
         last.map_or(0, |last| last.epoch) + 1
     }
-    /// Nobody needs it any more: it is given back, and forgotten. Its last epoch, where there was one.
+    /// Releases and removes a lease. Returns the epoch after its last one; `None` if it did not exist.
     pub(crate) fn remove(&mut self, name: &LeaseName) -> Option<u64> {
         let epoch = self.0.remove(name.as_str())?.epoch + 1;
         let gone = self.0.entry(GONE.to_owned()).or_insert(Lease {
@@ -59,7 +59,7 @@ impl Leases {
     pub(crate) fn set(&mut self, name: &LeaseName, lease: Lease) {
         self.0.insert(name.as_str().to_owned(), lease);
     }
-    /// Lets every lease end `grace_ms` later, because state time made a step.
+    /// Extends every lease by `grace_ms`, because state time made a step.
     pub(crate) fn extend(&mut self, grace_ms: u64) {
         if grace_ms > 0 {
             for lease in self.0.values_mut() {
@@ -67,14 +67,14 @@ impl Leases {
             }
         }
     }
-    /// Every lease is as if it had been granted so often more.
+    /// Raises the epoch of every lease by `gap`.
     pub(crate) fn skip_epochs(&mut self, gap: u64) {
         for lease in self.0.values_mut() {
             lease.epoch = lease.epoch.saturating_add(gap);
         }
     }
-    /// Refuses a fence whose epoch is not the current one. An expired lease that nobody else took
-    /// still fences: nobody can have acted in between.
+    /// Rejects a fence with a stale epoch. An expired lease that no other holder acquired still fences:
+    /// no other holder can have acted in between.
     pub(crate) fn check_fence(&self, fence: &Fence) -> Result<(), Refusal> {
         let current = self
             .get(fence.lease.as_str())

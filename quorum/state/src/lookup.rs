@@ -1,5 +1,5 @@
-//! Answers that may need segments: what is in memory is taken down at one moment, under the caller's
-//! lock; segments are read afterwards, wherever the caller likes.
+//! Look-ups that may need segments: the part in memory is copied under the caller's lock, and segments are read
+//! afterwards, wherever the caller likes.
 
 use crate::{
     State,
@@ -22,18 +22,17 @@ use std::{
     sync::Arc,
 };
 
-/// Most rows in one answer. More are asked for with `after`.
+/// Most rows in one answer. Callers request further rows with `after`.
 const MAX_ROWS: u32 = 10_000;
-/// A page is full with the row that reaches this, bytes: a record may have thousands of ranks.
+/// Size at which a page is full, bytes: a record may have thousands of ranks.
 const MAX_PAGE_BYTES: usize = 4 << 20;
-/// Segments read for one page of allocations, if it has found anything by then. It may come out short;
-/// an empty one is the last.
+/// Most segments read for one page of allocations once a row is found. Such a page may be short; an empty page is the
+/// last.
 const MAX_READ: usize = 64;
-/// Segments kept decoded while a page is filled: allocations that were submitted one after the other
-/// end up in few of them.
+/// Segments kept decoded while a page is filled: allocations submitted in sequence are in few segments.
 const DECODED: usize = 8;
 
-/// A question as of one moment.
+/// A query against the state of one moment.
 #[derive(Debug)]
 pub struct Lookup(Kind);
 
@@ -63,7 +62,7 @@ impl State {
         }
     }
 
-    /// A graph: of those that have ended, some are at hand and the others in one of few segments.
+    /// Looks up a DAG. Of the ended DAGs, the last ones are in memory; the others are in one of few segments.
     pub(crate) fn look_up_dag(&self, id: DagId) -> Lookup {
         let tail = self.dags.tail().iter();
         let mut known = self.dags.live(id).into_iter().chain(tail);
@@ -79,7 +78,7 @@ impl State {
         }
     }
 
-    /// Graphs that run, and the last ones that ended, by number.
+    /// Running DAGs, and the last ones that ended, by number.
     pub(crate) fn dags_after(
         &self,
         after: DagId,
@@ -172,7 +171,7 @@ impl Lookup {
         Lookup(Kind::Known(answer))
     }
 
-    /// Whether no segment is needed: the answer is ready.
+    /// Whether the answer is ready without reading a segment.
     pub fn is_in_memory(&self) -> bool {
         match &self.0 {
             Kind::Known(_) => true,
@@ -184,10 +183,10 @@ impl Lookup {
         }
     }
 
-    /// The answer.
+    /// Returns the answer, reading segments if needed.
     ///
     /// # Errors
-    /// When a segment that it is in cannot be read.
+    /// [`SegmentFault`] if a segment that the answer needs cannot be read.
     pub fn finish(self, segments: &dyn Segments) -> Result<Answer, SegmentFault> {
         match self.0 {
             Kind::Known(answer) => Ok(answer),
@@ -221,10 +220,10 @@ impl Lookup {
     }
 }
 
-/// Which allocations.
+/// Filter for allocations.
 #[derive(Debug)]
 struct Wanted {
-    /// Empty: any.
+    /// Empty: any state.
     states: Vec<AllocationState>,
     within: Option<ProjectPath>,
 }
@@ -243,13 +242,13 @@ impl Wanted {
     }
 }
 
-/// A page of allocations in the order of their numbers.
+/// A page of allocations, by number.
 #[derive(Debug)]
 struct Page {
     after: AllocationId,
     limit: usize,
     wanted: Wanted,
-    /// Those in memory.
+    /// Matching records in memory.
     known: Vec<Allocation>,
     index: Index,
     segments: Arc<Vec<Segment>>,
@@ -293,7 +292,7 @@ impl Page {
     }
 }
 
-/// The segments that were read last.
+/// Cache of the segments read last.
 struct Decoded<'a> {
     segments: &'a [Segment],
     source: &'a dyn Segments,
@@ -336,12 +335,12 @@ impl<'a> Decoded<'a> {
     }
 }
 
-/// Rows behind one: a page is full with its rows or its bytes, and an empty one is the last.
+/// Rows after a number: a page ends by its row limit or its size, and an empty page is the last.
 #[derive(Debug)]
 struct Rows<R> {
     after: u64,
     limit: usize,
-    /// Those before are not asked for.
+    /// Rows before this time are skipped.
     since: UnixMillis,
     segments: Arc<Vec<Segment>>,
     tail: Vec<R>,
@@ -357,7 +356,7 @@ impl<R: Row> Rows<R> {
 
     fn read(self, source: &dyn Segments) -> Result<Vec<R>, SegmentFault> {
         let (mut found, mut bytes) = (Vec::new(), 0);
-        // `false`: there was no room for this one.
+        // Returns `false` if the row does not fit into the page.
         let mut take = |row: R| {
             if row.key() <= self.after || row.at() < self.since {
                 return true;
@@ -384,7 +383,7 @@ impl<R: Row> Rows<R> {
     }
 }
 
-/// What a search of the audit rests on.
+/// Input of an audit search.
 #[derive(Debug)]
 struct Search {
     search: AuditSearch,

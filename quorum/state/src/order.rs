@@ -1,5 +1,7 @@
-//! Who waits for whom, and who is promised what: kept beside allocations and nodes, so that an end finds
-//! those that it concerns without walking all. It follows from them: nothing of it is written down.
+//! Index of dependencies, mutexes, arrays and promised nodes.
+//!
+//! The index finds the allocations that an end affects without a scan of all. It is derived from allocations and nodes,
+//! and is not part of the encoding.
 
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, NodeId,
@@ -11,25 +13,25 @@ use std::{
     ops::RangeBounds,
 };
 
-/// A user and the name of a mutex.
+/// User and mutex name.
 type MutexKey = (String, String);
 
-/// See the module.
+/// Index of dependencies, mutexes, arrays and promised nodes.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Order {
-    /// By allocation, those that wait for its end.
+    /// By allocation: the allocations that wait for its end.
     dependents: BTreeMap<AllocationId, BTreeSet<AllocationId>>,
     mutexes: BTreeMap<MutexKey, Mutex>,
     promises: PromiseIndex,
     arrays: ArrayIndex,
 }
 
-/// Work of one user of which one is eligible at a time.
+/// Allocations of one user that share a mutex; one is eligible at a time.
 #[derive(Debug, Clone, Default)]
 struct Mutex {
-    /// Eligible, or further.
+    /// Allocations that are eligible or further.
     holders: BTreeSet<AllocationId>,
-    /// In the order of their submits.
+    /// Waiting allocations, in the order of submission.
     waiting: BTreeSet<AllocationId>,
 }
 
@@ -44,17 +46,17 @@ impl Order {
         order
     }
 
-    /// Those that wait for the end of this one, or each of their elements for one of it.
+    /// Allocations that depend on this one, as a whole or element by element.
     pub(crate) fn dependents(&self, id: AllocationId) -> impl Iterator<Item = AllocationId> {
         self.dependents.get(&id).into_iter().flatten().copied()
     }
 
-    /// Whether anybody does.
+    /// Whether any allocation depends on this one.
     pub(crate) fn has_dependents(&self, id: AllocationId) -> bool {
         self.dependents.contains_key(&id)
     }
 
-    /// Those that wait for the end of one of these.
+    /// Allocations that depend on one of these.
     pub(crate) fn dependents_within(
         &self,
         ids: impl RangeBounds<AllocationId>,
@@ -63,7 +65,7 @@ impl Order {
         all.flat_map(|(_, dependents)| dependents).copied()
     }
 
-    /// Who has the mutex that this one needs: the first of those that are eligible.
+    /// Allocations of the user that hold the mutex: eligible ones and later states.
     pub(crate) fn mutex_holders(
         &self,
         user: &str,
@@ -74,7 +76,7 @@ impl Order {
         holders.into_iter().flatten().copied()
     }
 
-    /// Who waits for it, or for something else before.
+    /// Allocations of the user that wait for the mutex, or still for something else.
     pub(crate) fn mutex_waiting(
         &self,
         user: &str,
@@ -85,22 +87,22 @@ impl Order {
         waiting.into_iter().flatten().copied()
     }
 
-    /// The nodes that are promised to an allocation.
+    /// Nodes promised to an allocation.
     pub(crate) fn promised(&self, id: AllocationId) -> impl Iterator<Item = &NodeId> {
         self.promises.nodes_of(id).into_iter().flatten()
     }
 
-    /// Whether an allocation is promised any node.
+    /// Whether any node is promised to the allocation.
     pub(crate) fn is_promised(&self, id: AllocationId) -> bool {
         self.promises.is_promised(id)
     }
 
-    /// The array that has an element with this number.
+    /// Array that has an element with this id.
     pub(crate) fn array_of(&self, id: AllocationId) -> Option<AllocationId> {
         self.arrays.array_of(id)
     }
 
-    /// An allocation's record became another.
+    /// Updates the index after a change of an allocation.
     pub(crate) fn follow_allocation(&mut self, before: Option<&Allocation>, after: &Allocation) {
         let (waited, waits) = (before.is_some_and(is_waiting), is_waiting(after));
         let terms = &after.spec.terms;
@@ -122,14 +124,14 @@ impl Order {
         self.arrays.follow(after);
     }
 
-    /// A node's record became another.
+    /// Updates the index after a change of a node.
     pub(crate) fn follow_node(&mut self, before: Option<&Node>, after: &Node) {
         self.promises.follow(before, after);
     }
 }
 
-/// Whether the end of another may change what this one may do. One on hold goes nowhere by that, but may
-/// learn that it never will.
+/// Whether the end of another allocation may affect this one. A held allocation does not start by that, but may turn
+/// out to be impossible.
 fn is_waiting(record: &Allocation) -> bool {
     use AllocationState::{Blocked, Held};
     let elements = record.course.tally.as_ref();
@@ -137,11 +139,11 @@ fn is_waiting(record: &Allocation) -> bool {
     !record.state.is_terminal() && (matches!(record.state, Blocked | Held) || blocked)
 }
 
-/// Whether nobody else with its mutex may be eligible.
+/// Whether this allocation holds its mutex, so that no other with that mutex may be eligible.
 pub(crate) fn has_mutex(record: &Allocation) -> bool {
     use AllocationState::{Blocked, Held};
     let began = record.course.tally.as_ref().is_some_and(|tally| {
-        // The elements of an array run one beside the other, under the array's mutex.
+        // The elements of an array run concurrently under the mutex of the array.
         tally.alive > 0
     });
     began || (!record.state.is_terminal() && !matches!(record.state, Blocked | Held))

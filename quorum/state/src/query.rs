@@ -1,4 +1,4 @@
-//! Answers to reads.
+//! Queries: answers to reads.
 
 use crate::{Lookup, State};
 use lattice_quorum_types::{
@@ -7,11 +7,10 @@ use lattice_quorum_types::{
 };
 
 impl State {
-    /// Answers a question from the present state, if it keeps the segments it made itself.
+    /// Answers a query from the present state, for a state that keeps the segments it made.
     ///
     /// # Panics
-    /// When the answer is in a segment that was taken: who takes segments answers by
-    /// [`State::look_up`].
+    /// If the answer is in a segment that the caller has taken: such a caller must use [`State::look_up`].
     pub fn query(&self, query: &Query) -> Answer {
         #[expect(
             clippy::panic,
@@ -23,7 +22,7 @@ impl State {
         }
     }
 
-    /// Takes down what this state knows of the answer, and which segments the rest is in.
+    /// Copies the part of the answer that is in memory, and lists the segments for the rest.
     pub fn look_up(&self, query: &Query) -> Lookup {
         Lookup::known(match query {
             Query::Allocation { id } => return self.look_up_allocation(*id),

@@ -1,4 +1,4 @@
-//! Nodes that are kept for some for a time.
+//! Reservations: nodes reserved for users and projects during a time window.
 
 use lattice_quorum_types::{
     NodeId, ProjectPath, UnixMillis,
@@ -8,20 +8,20 @@ use lattice_quorum_types::{
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// All of them, by name, and which name a node, whoever is to have it. Those that are over stay until
-/// somebody deletes them; they keep nothing.
+/// All reservations, by name and by reserved node. Expired reservations stay until an operator deletes them; they
+/// reserve nothing.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Reservations {
     by_name: BTreeMap<ReservationName, Reservation>,
     by_node: BTreeMap<NodeId, BTreeSet<ReservationName>>,
 }
 
-/// Work that wants a node.
+/// Allocation or node claim that requests a node.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Wants<'a> {
     pub(crate) user: &'a str,
     pub(crate) project: &'a ProjectPath,
-    /// From now on for so long, milliseconds; `None` is for ever.
+    /// Start of the requested use, which lasts `for_ms` milliseconds; `None` means for ever.
     pub(crate) now: UnixMillis,
     pub(crate) for_ms: Option<u64>,
 }
@@ -35,7 +35,7 @@ impl Reservations {
         self.by_name.values()
     }
 
-    /// The reservation that keeps a node from this work, if one does.
+    /// Reservation that keeps a node from this requester, if any.
     pub(crate) fn keeps(&self, node: &NodeId, wants: Wants<'_>) -> Option<&ReservationName> {
         let mut names = self.by_node.get(node)?.iter();
         names.find(|name| {

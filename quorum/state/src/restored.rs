@@ -1,25 +1,24 @@
-//! What a backup says of the state, and the state as a restored cluster begins with it.
+//! Backup and restore: audit number and stamp of a state, and the first state of a restored cluster.
 
 use crate::{State, unstarted::ATTEMPT_GAP};
 use lattice_quorum_types::course::CHECKPOINT_GAP;
 use lattice_quorum_types::{Applied, Envelope, Refusal, Revision, UnixMillis, tenure::TenurePhase};
 use std::sync::Arc;
 
-/// How far a restored cluster's revisions lie above the backup's. Whoever watched the cluster that
-/// was backed up is at a revision between the two, of a history that the restored one does not
-/// have: it is told that its place is gone, and begins anew.
+/// Distance between the revisions of a backup and those of the restored cluster. A watcher of the backed-up cluster may
+/// hold a revision between the two, from a history that the restored cluster does not have. Such a watcher is rejected
+/// and starts again from a full read.
 pub const REVISION_GAP: u64 = 1_000_000_000;
 
-/// The same for numbers of allocations, by which agents know what ran: room for ten thousand arrays of the
+/// The same distance for allocation ids, by which agents identify what ran: enough for ten thousand arrays of the
 /// largest size after the backup.
 const ALLOCATION_GAP: u64 = 1 << 30;
 
-/// The same for what orders to agents carry: versions of nodes, by which wipes are numbered, and epochs
-/// of leases.
+/// The same distance for numbers in orders to agents: node versions, which also number wipes, and lease epochs.
 const ORDER_GAP: u64 = 1 << 32;
 
 impl State {
-    /// Number of the last entry of the audit; 0 before the first.
+    /// Number of the last audit entry; 0 before the first.
     pub fn audit_number(&self) -> u64 {
         self.audit.last_number()
     }
@@ -29,12 +28,11 @@ impl State {
         (self.clock.now, self.revision)
     }
 
-    /// Goes on as the state of a restored cluster: its next revision is one that the cluster which
-    /// was backed up never had, and makes `note`. No number that agents remember is given again. The
-    /// same on every member.
+    /// Turns this state into that of a restored cluster: its next revision is one that the backed-up cluster never had,
+    /// and applies `note`. No number that agents remember is used again. The result is the same on every member.
     ///
     /// # Errors
-    /// When `note` is refused; then nothing is changed.
+    /// The refusal of `note`; the state is then unchanged.
     pub fn begin_anew(&mut self, note: &Envelope) -> Result<Applied, Refusal> {
         self.check(note)?;
         self.revision = Revision(self.revision.0.saturating_add(REVISION_GAP));
@@ -42,8 +40,8 @@ impl State {
         self.apply(self.last_index, note)
     }
 
-    /// Agents went on after the backup: they answer for allocations, attempts and wipes of which this
-    /// state knows nothing, by their numbers, and refuse orders below the highest they had.
+    /// Skips numbers that agents may have received after the backup. They report allocations, attempts and wipes of
+    /// that time by number, and reject orders with numbers below the highest they received.
     fn skip_numbers(&mut self) {
         self.last_id = self.last_id.saturating_add(ALLOCATION_GAP);
         for node in self.nodes.values_mut() {
@@ -60,7 +58,7 @@ impl State {
                 course.checkpoints = course.checkpoints.saturating_add(CHECKPOINT_GAP);
             }
             match allocation.state.holds() {
-                // Its present attempt may run: the next one is another.
+                // The present attempt may still run, so only the next attempt skips numbers.
                 true => self.unstarted.skip_attempts(allocation.id),
                 false => {
                     let allocation = Arc::make_mut(allocation);

@@ -1,8 +1,8 @@
-//! Segments: runs of rows of an append-only table that are set apart from the state. Once written, never
-//! changed, and the same bytes on every voter: a segment's name has its digest.
+//! Segments: sealed runs of rows of an append-only table. A segment never changes and has the same bytes on every
+//! voter: its name contains its digest.
 //!
-//! The state keeps a [`Segment`] of each, which says how to find it, what it must be, and enough to
-//! leave it unread. The bytes are its user's to keep; see [`State::take_sealed`](crate::State::take_sealed).
+//! The state keeps one [`Segment`] per sealed run: its name, its size, and enough to skip reading it. The user of the
+//! state stores the bytes; see [`State::take_sealed`](crate::State::take_sealed).
 
 use crate::topics::{Topic, Topics};
 use bytes::Bytes;
@@ -10,33 +10,33 @@ use lattice_quorum_types::{UnixMillis, audit};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::{collections::BTreeSet, fmt, str::FromStr};
 
-/// Marks a segment.
+/// Magic bytes at the start of a segment.
 const MAGIC: [u8; 8] = *b"LATSEGM\n";
-/// Format of a segment. Its bytes are its name and part of the state, so a later version must write the
-/// segments of a log in the format in which the version that wrote the log wrote them.
+/// Format version of a segment. A segment's bytes determine its name and are part of the state. A later version must
+/// therefore write the segments of a log in the format of the version that wrote the log.
 const FORMAT: u16 = 1;
-/// Magic, format, table, number and rows; the rows follow, as postcard.
+/// Magic, format, table, number and row count; the rows follow, as postcard.
 const HEADER_BYTES: usize = 8 + 2 + 1 + 4 + 4;
 const DIGEST_HEX: usize = 64;
 
-/// An append-only table.
+/// Append-only table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Table {
-    /// Allocations that have ended, in the order in which they did.
+    /// Ended allocations, in the order in which they ended.
     Ended,
-    /// What is written down for ever.
+    /// Audit entries.
     Audit,
-    /// Graphs that have ended, in the order in which they did.
+    /// Ended DAGs, in the order in which they ended.
     Dags,
-    /// What is counted and billed, in the order in which it happened.
+    /// Usage records, in order of number.
     Facts,
 }
 
 impl Table {
-    /// All of them.
+    /// All tables.
     pub const ALL: [Table; 4] = [Table::Ended, Table::Audit, Table::Dags, Table::Facts];
 
-    /// Its name in names of segments.
+    /// Name of the table in segment names.
     pub fn as_str(self) -> &'static str {
         match self {
             Table::Ended => "ended",
@@ -47,24 +47,24 @@ impl Table {
     }
 }
 
-/// Names a segment, and its content.
+/// Name of a segment, with the digest of its content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct SegmentId {
-    /// Of which table.
+    /// Table of the segment.
     pub table: Table,
-    /// Counts the segments of the table, from 0.
+    /// Number of the segment in its table, from 0.
     pub number: u32,
-    /// blake3 of its bytes.
+    /// blake3 of the segment's bytes.
     pub digest: [u8; 32],
 }
 
 impl SegmentId {
-    /// Whether these are its bytes.
+    /// Checks that `bytes` have the digest of this segment.
     pub fn names(&self, bytes: &[u8]) -> bool {
         *blake3::hash(bytes).as_bytes() == self.digest
     }
 
-    /// What is wrong with it.
+    /// Fault of this segment, with its reason.
     pub fn fault(&self, reason: impl Into<String>) -> SegmentFault {
         let reason = reason.into();
         SegmentFault { id: *self, reason }
@@ -90,7 +90,7 @@ impl FromStr for SegmentId {
             number: number.parse().map_err(|_| ())?,
             digest: *blake3::Hash::from_hex(digest).map_err(|_| ())?.as_bytes(),
         };
-        // One name for each.
+        // A segment has exactly one valid name.
         match digest.len() == DIGEST_HEX && id.to_string() == text {
             true => Ok(id),
             false => Err(()),
@@ -98,48 +98,48 @@ impl FromStr for SegmentId {
     }
 }
 
-/// Why a segment cannot be read.
+/// Error of a segment that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("segment {id}: {reason}")]
 pub struct SegmentFault {
-    /// Which.
+    /// Segment that cannot be read.
     pub id: SegmentId,
-    /// In words.
+    /// Reason, as text.
     pub reason: String,
 }
 
-/// Where the bytes of segments are.
+/// Storage of segments.
 pub trait Segments {
-    /// The bytes of a segment. They need not be verified.
+    /// Returns the bytes of a segment. Callers verify the digest.
     ///
     /// # Errors
-    /// When they are not there.
+    /// [`SegmentFault`] if the segment is not available.
     fn read(&self, id: &SegmentId) -> Result<Bytes, SegmentFault>;
 }
 
-/// What the state keeps of a segment.
+/// Description of a segment, kept in the state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Segment {
-    /// Its name.
+    /// Name of the segment.
     pub id: SegmentId,
-    /// Bytes of it.
+    /// Size of the segment, bytes.
     pub bytes: u64,
-    /// Rows in it; one at least.
+    /// Number of rows, at least 1.
     pub rows: u32,
-    /// Lowest key: an allocation's or an entry's number.
+    /// Lowest key: an allocation id, or the number of an entry.
     pub first: u64,
     /// Highest key.
     pub last: u64,
-    /// State time of its first row.
+    /// State time of the first row.
     pub from: UnixMillis,
-    /// State time of its last row.
+    /// State time of the last row.
     pub to: UnixMillis,
-    /// What its rows are about.
+    /// Filter of the topics of its rows.
     pub(crate) topics: Topics,
 }
 
 impl Segment {
-    /// As who searches the audit sees it.
+    /// Range of the segment, as an audit search uses it.
     pub(crate) fn run(&self) -> audit::Segment {
         audit::Segment {
             first: self.first,
@@ -149,10 +149,10 @@ impl Segment {
         }
     }
 
-    /// Its rows, in the order in which they were appended.
+    /// Returns the rows, in the order in which they were appended.
     ///
     /// # Errors
-    /// When it is not there, or is not what it was.
+    /// [`SegmentFault`] if the segment is missing, damaged or not decodable.
     pub(crate) fn rows<R: Row>(&self, segments: &dyn Segments) -> Result<Vec<R>, SegmentFault> {
         let bytes = segments.read(&self.id)?;
         if !self.id.names(&bytes) {
@@ -162,12 +162,12 @@ impl Segment {
     }
 }
 
-/// A segment that was just made.
+/// A newly sealed segment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sealed {
-    /// Its name.
+    /// Name of the segment.
     pub id: SegmentId,
-    /// All of it.
+    /// Complete bytes of the segment.
     pub bytes: Bytes,
 }
 
@@ -179,18 +179,18 @@ impl Segments for &[Sealed] {
     }
 }
 
-/// A row of an append-only table.
+/// Row of an append-only table.
 pub(crate) trait Row: Clone + Serialize + DeserializeOwned {
     const TABLE: Table;
-    /// Unique in its table.
+    /// Key of the row, unique in its table.
     fn key(&self) -> u64;
-    /// State time it was appended at.
+    /// State time at which the row was appended.
     fn at(&self) -> UnixMillis;
-    /// What it is about, as far as that is asked for.
+    /// Passes each topic of the row to `say`, as far as searches use it.
     fn topics(&self, say: &mut dyn FnMut(Topic<'_>));
 }
 
-/// Makes segment `number` of these rows.
+/// Seals these rows as segment `number`.
 pub(crate) fn seal<R: Row>(number: u32, rows: &[R]) -> (Segment, Sealed) {
     let count = u32::try_from(rows.len()).unwrap_or(u32::MAX);
     let mut bytes = Vec::with_capacity(HEADER_BYTES);
@@ -234,7 +234,7 @@ pub(crate) fn seal<R: Row>(number: u32, rows: &[R]) -> (Segment, Sealed) {
     (segment, Sealed { id, bytes })
 }
 
-/// The rows in a segment whose digest was verified.
+/// Decodes the rows of a segment; the caller has verified its digest.
 fn decode<R: Row>(id: &SegmentId, bytes: &[u8]) -> Result<Vec<R>, String> {
     let (header, mut rest) = bytes
         .split_at_checked(HEADER_BYTES)

@@ -1,19 +1,19 @@
-//! The state as bytes: a versioned, checksummed frame around its encoding.
+//! Snapshots: the encoded state in a versioned, checksummed frame.
 
 use crate::State;
 
 /// Snapshot format that this version of Lattice writes and reads. See `../../0004-formats.md`.
 pub const FORMAT_VERSION: u16 = 1;
 
-/// Marks a snapshot of this state machine.
+/// Magic bytes at the start of a snapshot.
 const MAGIC: [u8; 8] = *b"LATSTATE";
 /// Magic, version, body length, blake3 of version, length and body.
 const HEADER_BYTES: usize = 8 + 2 + 8 + 32;
 
-/// Why bytes are not a usable snapshot.
+/// Error of bytes that are not a usable snapshot.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RestoreError {
-    /// They are something else.
+    /// The bytes are not a snapshot of this state machine.
     #[error("this is not a snapshot of the quorum's state")]
     NotASnapshot,
     /// The snapshot has another format.
@@ -27,27 +27,27 @@ pub enum RestoreError {
         /// Format that this version reads.
         supported: u16,
     },
-    /// The end is missing, or something follows it.
+    /// The snapshot is truncated, or extra bytes follow it.
     #[error("the snapshot has {found} bytes where {expected} belong")]
     WrongLength {
-        /// As its header says.
+        /// Length in the header, bytes.
         expected: u64,
-        /// As found.
+        /// Actual length, bytes.
         found: u64,
     },
     /// The content is damaged.
     #[error("the snapshot is damaged: its checksum does not match")]
     Checksum,
-    /// Intact, but not decodable: the format changed without its version.
+    /// Intact, but not decodable: the format changed without a new version number.
     #[error("the snapshot cannot be decoded: {reason}")]
     Decode {
-        /// As the decoder says.
+        /// Error text of the decoder.
         reason: String,
     },
 }
 
 impl State {
-    /// The whole state as bytes. Equal states give equal bytes.
+    /// Encodes the whole state. Equal states give equal bytes.
     pub fn snapshot(&self) -> Vec<u8> {
         let body = self.encode();
         let length = (body.len() as u64).to_le_bytes();
@@ -61,10 +61,10 @@ impl State {
         bytes
     }
 
-    /// The state that [`State::snapshot`] wrote.
+    /// Restores the state that [`State::snapshot`] wrote.
     ///
     /// # Errors
-    /// When the bytes are not an intact snapshot that this build can read.
+    /// [`RestoreError`] if the bytes are not an intact snapshot that this build can read.
     pub fn restore(bytes: &[u8]) -> Result<State, RestoreError> {
         let (magic, rest) = bytes
             .split_at_checked(8)
@@ -103,7 +103,7 @@ impl State {
             })
     }
 
-    /// blake3 over the encoded state: equal on every voter at the same point of the log.
+    /// blake3 over the encoded state: equal on every voter at the same log position.
     pub fn digest(&self) -> [u8; 32] {
         *blake3::hash(&self.encode()).as_bytes()
     }

@@ -1,4 +1,4 @@
-//! The state and its two entrances, `check` and `apply`.
+//! The replicated state, with its two entry points `check` and `apply`.
 
 use crate::{
     archive::Archive,
@@ -47,7 +47,7 @@ use std::{collections::BTreeMap, sync::Arc};
 /// Everything the quorum agrees on.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct State {
-    /// What a limit means here. Replicated, because every voter must judge alike.
+    /// Limit policy in force. Replicated, because every voter must judge alike.
     pub(crate) policy: Policy,
     pub(crate) revision: Revision,
     /// Log index of the last command that changed something.
@@ -55,14 +55,14 @@ pub struct State {
     pub(crate) clock: Clock,
     pub(crate) tree: Tree,
     pub(crate) nodes: BTreeMap<NodeId, Node>,
-    /// Nodes that are not retired.
+    /// Number of nodes that are not retired.
     pub(crate) registered: u64,
     /// Allocations that are not terminal.
     pub(crate) hot: BTreeMap<AllocationId, Arc<Allocation>>,
     pub(crate) archive: Archive,
-    /// Allocations by state, in the order of [`AllocationState::ALL`].
+    /// Number of allocations by state, in the order of [`AllocationState::ALL`].
     pub(crate) counts: [u64; AllocationState::ALL.len()],
-    /// The highest allocation number given.
+    /// Highest allocation id assigned.
     pub(crate) last_id: u64,
     pub(crate) leases: Leases,
     pub(crate) tokens: Tokens,
@@ -71,19 +71,19 @@ pub struct State {
     pub(crate) audit: Audit,
     pub(crate) unstarted: Unstarted,
     pub(crate) baselines: Baselines,
-    /// What is limited for the whole cluster.
+    /// Cluster-wide limits.
     pub(crate) system: SystemLimits,
     pub(crate) tenures: Tenures,
     pub(crate) vclusters: Vclusters,
     pub(crate) dags: Dags,
     pub(crate) reservations: Reservations,
-    /// Tenants of which nothing is known are not in it.
+    /// Budgets by tenant; tenants without a budget have no entry.
     pub(crate) budgets: BTreeMap<ProjectPath, TenantBudget>,
     pub(crate) facts: Facts,
-    /// Who waits for whom. Follows from allocations and is made anew with them.
+    /// Index of dependencies, mutexes, arrays and promised nodes; rebuilt from the records on restore.
     #[serde(skip)]
     pub(crate) order: Order,
-    /// Segments that nobody has taken yet. Not part of what is encoded: their names are.
+    /// Segments that the user of the state has not taken yet. Not encoded: the state encodes only their names.
     #[serde(skip)]
     pub(crate) sealed: Vec<Sealed>,
 }
@@ -95,18 +95,18 @@ impl Default for State {
 }
 
 impl State {
-    /// The empty cluster with the strict limit policy.
+    /// Empty cluster with the strict limit policy.
     pub fn new() -> Self {
         Self::with_policy(Policy::Strict)
     }
 
-    /// The empty cluster with another limit policy. It is part of the state: all voters must
-    /// start with the same one.
+    /// Empty cluster with another limit policy. The policy is part of the state: all voters must start with the same
+    /// one.
     pub fn with_policy(policy: Policy) -> Self {
         Self::with_bounds(policy, Bounds::default())
     }
 
-    /// The empty cluster with segments of another size, which all voters must start with as well.
+    /// Empty cluster with another segment size; all voters must start with the same bounds.
     pub fn with_bounds(policy: Policy, bounds: Bounds) -> Self {
         State {
             policy,
@@ -139,27 +139,26 @@ impl State {
         }
     }
 
-    /// The same with what follows from its allocations and nodes.
+    /// The state with its index rebuilt from allocations and nodes.
     pub(crate) fn with_order(mut self) -> Self {
         let records = self.hot.values().map(Arc::as_ref);
         self.order = Order::of(records, self.nodes.values());
         self
     }
 
-    /// Judges `envelope` on the present state without changing it. The leader calls it before
-    /// proposing; `apply` calls the same code again at commit.
+    /// Judges `envelope` on the present state without changing it. The leader calls this before proposing; `apply` runs
+    /// the same code again at commit.
     ///
     /// # Errors
-    /// The refusal `apply` would give on this state.
+    /// The refusal that `apply` would return on this state.
     pub fn check(&self, envelope: &Envelope) -> Result<(), Refusal> {
         self.judge(envelope).map(|_| ())
     }
 
-    /// Applies the command at log position `index`. A refused command changes nothing at all and
-    /// makes no revision.
+    /// Applies the command at log position `index`. A refused command changes nothing and makes no revision.
     ///
     /// # Errors
-    /// Why the command was not applied.
+    /// The refusal, if the command was not applied.
     pub fn apply(&mut self, index: u64, envelope: &Envelope) -> Result<Applied, Refusal> {
         match self.judge(envelope)? {
             Judged::Repeat(applied) => Ok(applied),
@@ -197,12 +196,12 @@ impl State {
         })
     }
 
-    /// The last revision made.
+    /// Last revision made.
     pub fn revision(&self) -> Revision {
         self.revision
     }
 
-    /// State time: the highest time stamped on a command that took effect, forward jumps bounded.
+    /// State time: the highest time stamp of a command that took effect, with forward steps capped.
     pub fn now(&self) -> UnixMillis {
         self.clock.now
     }
@@ -212,23 +211,23 @@ impl State {
         self.last_index
     }
 
-    /// How often a stamped time was more than [`crate::MAX_FORWARD_MS`] ahead of state time. A
-    /// growing number means a proposer's clock is wrong and deserves an alarm.
+    /// Number of commands stamped more than [`crate::MAX_FORWARD_MS`] ahead of state time. A growing number indicates a
+    /// wrong proposer clock and deserves an alarm.
     pub fn clock_jumps(&self) -> u64 {
         self.clock.jumps
     }
 
-    /// One node's record.
+    /// Record of a node.
     pub fn node(&self, id: &NodeId) -> Option<&Node> {
         self.nodes.get(id)
     }
 
-    /// All nodes by name.
+    /// All nodes, by name.
     pub fn nodes(&self) -> impl Iterator<Item = &Node> {
         self.nodes.values()
     }
 
-    /// One project's record.
+    /// Record of a project.
     pub fn project(&self, path: &ProjectPath) -> Option<&Project> {
         self.tree.get(path).map(|entry| &entry.record)
     }
@@ -238,20 +237,19 @@ impl State {
         self.tree.iter().map(|entry| &entry.record)
     }
 
-    /// One allocation; of those that have ended, the last ones. [`State::look_up`] finds all of them.
+    /// Record of an allocation; of the ended ones, only the last ones. [`State::look_up`] finds all of them.
     pub fn allocation(&self, id: AllocationId) -> Option<&Allocation> {
         let hot = self.hot.get(&id).map(Arc::as_ref);
         hot.or_else(|| self.archive.get(id))
     }
 
-    /// The segments that were made since the last time. Whoever holds the state keeps them for as long
-    /// as [`State::segments`] names them: nothing else has what is in them. Making them anew from the
-    /// log gives the same ones.
+    /// Takes the segments sealed since the last call. The caller must store them as long as [`State::segments`] lists
+    /// them: no other copy exists. Replaying the log produces the same segments.
     pub fn take_sealed(&mut self) -> Vec<Sealed> {
         std::mem::take(&mut self.sealed)
     }
 
-    /// All segments, those that were not taken yet too.
+    /// All segments, including those not taken yet.
     pub fn segments(&self) -> impl Iterator<Item = &Segment> {
         self.archive
             .sealed()
@@ -261,12 +259,12 @@ impl State {
             .chain(self.facts.sealed().iter())
     }
 
-    /// A graph that runs; [`State::look_up`] finds those that have ended too.
+    /// Record of a running DAG; [`State::look_up`] finds ended DAGs too.
     pub fn dag(&self, id: DagId) -> Option<&Dag> {
         self.dags.live(id)
     }
 
-    /// A reservation.
+    /// Record of a reservation.
     pub fn reservation(&self, name: &ReservationName) -> Option<&Reservation> {
         self.reservations.get(name)
     }
@@ -276,55 +274,54 @@ impl State {
         self.hot.values().map(Arc::as_ref)
     }
 
-    /// The current epoch of a lease and its holder, if there is one.
+    /// Current epoch of a lease, with its holder if any; `None` for an unknown lease.
     pub fn lease(&self, name: &str) -> Option<(u64, Option<&str>)> {
         self.leases
             .get(name)
             .map(|lease| (lease.epoch, lease.holder.as_deref()))
     }
 
-    /// The version of a baseline that is in force.
+    /// Version in force of a baseline.
     pub fn baseline(&self, name: &BaselineName) -> Option<&Baseline> {
         self.baselines.current(name)
     }
 
-    /// Why automatic draining stands still, if it does.
+    /// The brake on automatic draining, while it is held.
     pub fn brake(&self) -> Option<&Brake> {
         self.baselines.brake()
     }
 
-    /// Who is trusted.
+    /// Trusted CAs and revocations, as members sign them.
     pub fn trust(&self) -> TrustView {
         self.trust.view()
     }
 
-    /// Revision of the last change of who is trusted.
+    /// Revision of the last change of CAs or revocations.
     pub fn trust_number(&self) -> Revision {
         self.trust.number()
     }
 
-    /// The earliest moment at which the next certificate of this name may be issued.
+    /// Earliest time at which the next certificate of this name may be issued.
     pub fn next_issue(&self, role: Role, name: &str) -> UnixMillis {
         let identity = self.trust.identity(role, name);
         identity.map_or(UnixMillis(0), Identity::next_issue)
     }
 
-    /// Whether so much more fits at `path` and above it, as a submit, an assignment or a growth is
-    /// judged.
+    /// Checks that `asked` more usage fits at `path` and above it, as for a submission, an assignment or growth.
     ///
     /// # Errors
-    /// Every violated level, from the project up, or the first that is not known.
+    /// Every violated level, from the project up, or the first unknown level.
     pub fn check_fits(&self, path: &ProjectPath, asked: Usage) -> Result<(), Refusal> {
         self.tree
             .check_fits(self.policy, path, asked, Asked::Allocation)
     }
 
-    /// How much more `path` could be given now as far as limits go; `None` for an unknown project.
+    /// Headroom of `path` within all limits; `None` for an unknown project.
     pub fn headroom(&self, path: &ProjectPath) -> Option<Headroom> {
         self.tree.headroom(self.policy, path, self.revision)
     }
 
-    /// Nodes in sensitive use, and how many may be.
+    /// Number of nodes in sensitive use, and its limit.
     pub fn sensitive_pool(&self) -> SensitivePool {
         SensitivePool {
             used: self.tenures.pool(),
@@ -332,7 +329,7 @@ impl State {
         }
     }
 
-    /// Refuses where so many nodes more would be in sensitive use than the cluster allows.
+    /// Rejects a request that would exceed the limit of nodes in sensitive use.
     pub(crate) fn check_pool(&self, requested: u64) -> Result<(), Refusal> {
         let pool = self.sensitive_pool();
         match pool.size {
@@ -345,22 +342,22 @@ impl State {
         }
     }
 
-    /// A vCluster, if somebody has said what it is.
+    /// Record of a vCluster that has a definition or scheduler settings.
     pub fn vcluster(&self, name: &VclusterName) -> Option<&Vcluster> {
         self.vclusters.get(name)
     }
 
-    /// What is known of a tenant's budgets.
+    /// Budget of a tenant; `None` if the tenant has none.
     pub fn budget(&self, tenant: &ProjectPath) -> Option<&TenantBudget> {
         self.budgets.get(tenant)
     }
 
-    /// Where the facts stand.
+    /// Last, acknowledged and dropped usage records.
     pub fn facts_head(&self) -> FactsHead {
         self.facts.head(self.revision, self.clock.now)
     }
 
-    /// What holds for the whole cluster.
+    /// Cluster-wide limits and limit policy.
     pub fn system(&self) -> SystemView {
         SystemView {
             limit_policy: self.policy,
@@ -368,7 +365,7 @@ impl State {
         }
     }
 
-    /// What a project created at `path` without limits gets: closed, for what is limited above it.
+    /// Limits of a project created at `path` without limits: closed for every resource limited above it.
     pub fn default_limits(&self, path: &ProjectPath) -> Limits {
         let above = path.ancestors().skip(1).filter_map(|up| self.project(&up));
         self.policy
@@ -382,11 +379,11 @@ impl State {
     }
 }
 
-/// A judged command.
+/// An accepted command.
 enum Judged {
-    /// It was applied before under the same key.
+    /// The command was applied before under the same key.
     Repeat(Applied),
-    /// It may be committed.
+    /// The command can be committed.
     New {
         verdict: Verdict,
         now: UnixMillis,

@@ -1,19 +1,20 @@
-//! An append-only table: the last rows in memory, those before in sealed segments. The rows in memory
-//! are two groups: when the second is full, the first is sealed. So the last group's worth of rows is
-//! always at hand.
+//! Append-only table: the last rows in memory, earlier rows in sealed segments.
+//!
+//! The rows in memory form two groups. When the second group is full, the first is sealed. The last full group of rows
+//! is therefore always in memory.
 
 use crate::segment::{Row, Sealed, Segment, seal};
 use lattice_quorum_types::weight::on_wire;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// When a group of rows is full. Part of the state, so that a build with other bounds replays a log
-/// to the same segments.
+/// Size at which a group of rows is full. Part of the state, so that a build with other bounds replays a log to the
+/// same segments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bounds {
-    /// So many rows.
+    /// Most rows in a group.
     pub rows: u32,
-    /// So many bytes, encoded.
+    /// Most bytes in a group, encoded.
     pub bytes: u64,
 }
 
@@ -26,17 +27,17 @@ impl Default for Bounds {
     }
 }
 
-/// See the module.
+/// Append-only table of rows.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Log<R> {
     bounds: Bounds,
-    /// Shared with those who read it while it grows.
+    /// Sealed segments; shared with readers while the table grows.
     sealed: Arc<Vec<Segment>>,
-    /// The rows behind them.
+    /// Rows after the last sealed segment.
     tail: Vec<R>,
-    /// How many of them are the first group; 0 before the first one is full.
+    /// Number of rows in the first group; 0 before a group is full.
     former: u32,
-    /// Bytes of the second group.
+    /// Size of the second group, bytes.
     open_bytes: u64,
 }
 
@@ -51,8 +52,8 @@ impl<R: Row> Log<R> {
         }
     }
 
-    /// Appends a row. Gives the number of the segment that it is, or will be, in, and the segment that
-    /// this made.
+    /// Appends a row. Returns the number of the segment that contains, or will contain, the row, and the segment that
+    /// this append sealed.
     pub(crate) fn append(&mut self, row: R) -> (u32, Option<Sealed>) {
         let number = self.next_number() + u32::from(self.former > 0);
         self.open_bytes += on_wire(&row) as u64;
@@ -63,7 +64,7 @@ impl<R: Row> Log<R> {
         (number, sealed)
     }
 
-    /// The second group, of `open` rows, becomes the first.
+    /// Seals the first group; the second group, of `open` rows, becomes the first.
     fn turn(&mut self, open: usize) -> Option<Sealed> {
         let former = self.former as usize;
         let sealed = (former > 0).then(|| {

@@ -1,29 +1,28 @@
-//! What is kept beside the nodes about those that belong to users, so that no gate walks all nodes.
-//! See `../../0007-tenure.md`.
+//! Index of node claims, so that no limit check scans all nodes. See `../../0007-tenure.md`.
 
 use crate::change::Direction;
 use lattice_quorum_types::{Allocation, NodeId, ProjectPath, limit::Usage, node::Node};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Follows from nodes and allocations, and is kept with every change of one.
+/// Index of node claims, derived from nodes and allocations and updated with every change of one.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Tenures {
-    /// Nodes that take their claimant's work, by user and project.
+    /// Claimed nodes open to allocations of their claimant, by user and project.
     open: BTreeMap<(String, ProjectPath), BTreeSet<NodeId>>,
-    /// Nodes with a tenure that no allocation counts.
+    /// Number of claimed nodes that no allocation counts.
     alone: u64,
-    /// Nodes that allocations of sensitive work count.
+    /// Number of nodes that sensitive allocations count.
     sensitive: u64,
 }
 
 impl Tenures {
-    /// Nodes that are in sensitive use, claimed or not.
+    /// Number of nodes in sensitive use, claimed or not.
     pub(crate) fn pool(&self) -> u64 {
         self.alone + self.sensitive
     }
 
-    /// The nodes that take this user's work for this project, whether or not something runs there.
+    /// Claimed nodes open to allocations of this user in this project, idle or not.
     pub(crate) fn open_to(
         &self,
         user: &str,
@@ -33,7 +32,7 @@ impl Tenures {
         self.open.get(&key).into_iter().flatten()
     }
 
-    /// A node's record became another.
+    /// Updates the index after a change of a node.
     pub(crate) fn follow_node(&mut self, before: Option<&Node>, after: &Node) {
         let alone = |node: &Node| u64::from(node.is_tenured_alone());
         self.alone = self.alone + alone(after) - before.map_or(0, alone);
@@ -56,26 +55,26 @@ impl Tenures {
         }
     }
 
-    /// An allocation's record became another.
+    /// Updates the count after a change of an allocation.
     pub(crate) fn follow_allocation(&mut self, before: Option<&Allocation>, after: &Allocation) {
         let before = before.map_or(0, Allocation::sensitive_nodes);
         self.sensitive = self.sensitive + after.sensitive_nodes() - before;
     }
 }
 
-/// What one command changes of what is counted, by project: of each what is taken, and what is given
-/// back. Committed at once: watchers are never told of a sum in between.
+/// Usage changes of one command by project: added and subtracted usage. All changes are committed at once, so watchers
+/// never receive an intermediate sum.
 #[derive(Debug, Default)]
 pub(crate) struct Recount(BTreeMap<ProjectPath, (Usage, Usage)>);
 
-/// One node that is claimed.
+/// Usage of one claimed node.
 const ONE: Usage = Usage {
     nodes: 1,
     allocations: 0,
 };
 
 impl Recount {
-    /// So much is taken, or given back.
+    /// Records added or subtracted usage.
     pub(crate) fn count(&mut self, project: ProjectPath, usage: Usage, direction: Direction) {
         let (more, less) = self.0.entry(project).or_default();
         match direction {
@@ -84,7 +83,7 @@ impl Recount {
         }
     }
 
-    /// A node's record became another.
+    /// Records the usage change of a changed node.
     pub(crate) fn follow_node(&mut self, before: Option<&Node>, after: &Node) {
         let counts = |node: &Node| Some(node.counts_for()?.clone());
         let (was, is) = (before.and_then(counts), counts(after));
@@ -99,7 +98,7 @@ impl Recount {
         }
     }
 
-    /// What comes of it for each project for which it is not nothing.
+    /// Net changes by project, zero changes left out.
     pub(crate) fn into_changes(self) -> impl Iterator<Item = (ProjectPath, Usage, Direction)> {
         self.0.into_iter().flat_map(|(project, (more, less))| {
             let sums = [
@@ -113,7 +112,7 @@ impl Recount {
     }
 }
 
-/// By how much `one` is more than `other`.
+/// Excess of `one` over `other`, by resource.
 fn beyond(one: Usage, other: Usage) -> Usage {
     Usage {
         nodes: one.nodes.saturating_sub(other.nodes),

@@ -1,21 +1,21 @@
-//! Which persons, projects, nodes and allocations the rows of a segment are about: a small filter that
-//! never says "no" of what is there, and says "perhaps" of one in some four hundred of what is not.
+//! Topic filter of a segment: the users, projects, nodes and allocations that its rows concern. The filter never misses
+//! a topic that is present, and reports about one in four hundred absent topics as possible.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// Bits for each topic, and how many of them are set for it: 0.24 % are taken for what they are not.
+/// Bits for each topic, and number of bits set for each topic: a false positive rate of 0.24 %.
 const BITS: usize = 16;
 const SET: u64 = 4;
-/// Fewest bytes of a filter.
+/// Smallest filter, bytes.
 const LEAST_BYTES: usize = 8;
 
-/// What a row is about.
+/// Topic of a row.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Topic<'a> {
-    /// Who did it, or whose it is.
+    /// Acting user, or owner of the object.
     User(&'a str),
-    /// A project, or one of those above it.
+    /// A project, or one of its ancestors.
     Project(&'a str),
     /// A node.
     Node(&'a str),
@@ -24,7 +24,7 @@ pub(crate) enum Topic<'a> {
 }
 
 impl Topic<'_> {
-    /// Stands for it. Part of the encoded state: never changed.
+    /// Hash of the topic. Part of the encoded state: it must never change.
     pub(crate) fn hash(self) -> u64 {
         let mut hasher = blake3::Hasher::new();
         match self {
@@ -39,12 +39,12 @@ impl Topic<'_> {
     }
 }
 
-/// The filter.
+/// Bloom filter of topic hashes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Topics(Vec<u8>);
 
 impl Topics {
-    /// Of these hashes.
+    /// Filter of these hashes.
     pub(crate) fn of(hashes: &BTreeSet<u64>) -> Self {
         let bytes = (hashes.len() * BITS).div_ceil(8).max(LEAST_BYTES);
         let mut filter = Topics(vec![0; bytes]);
@@ -56,7 +56,7 @@ impl Topics {
         filter
     }
 
-    /// Whether a row may be about it.
+    /// Whether a row may concern this topic.
     pub(crate) fn may_hold(&self, topic: Topic<'_>) -> bool {
         let set = |bit: usize| {
             self.0

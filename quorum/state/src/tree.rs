@@ -1,4 +1,4 @@
-//! The project tree with its incremental sums. A check costs O(depth); siblings are never walked.
+//! Project tree with incremental sums. A check costs O(depth); siblings are never visited.
 
 use crate::{
     change::Direction,
@@ -14,7 +14,7 @@ use lattice_quorum_types::{
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// A project and what is kept about it for quick answers.
+/// A project with the sums needed for fast checks.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Entry {
     pub(crate) record: Project,
@@ -22,7 +22,7 @@ pub(crate) struct Entry {
     pub(crate) child_limits: ChildSums,
     /// Number of children.
     pub(crate) children: u64,
-    /// Allocations of the project itself that are not terminal.
+    /// Number of the project's own allocations that are not terminal.
     pub(crate) unfinished: u64,
 }
 
@@ -30,16 +30,16 @@ pub(crate) struct Entry {
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Tree {
     pub(crate) entries: BTreeMap<ProjectPath, Entry>,
-    /// Where a name is taken within a tenant: `tenant`, `last segment`.
+    /// Projects by tenant and last path segment: a segment is unique within its tenant.
     pub(crate) names: BTreeMap<(String, String), ProjectPath>,
 }
 
 impl Tree {
-    /// One project.
+    /// Entry of a project.
     pub(crate) fn get(&self, path: &ProjectPath) -> Option<&Entry> {
         self.entries.get(path)
     }
-    /// One project, or the refusal that it is not known.
+    /// Entry of a project, or the refusal that the project is unknown.
     pub(crate) fn require(&self, path: &ProjectPath) -> Result<&Entry, Refusal> {
         self.get(path)
             .ok_or_else(|| Refusal::UnknownProject { path: path.clone() })
@@ -48,12 +48,12 @@ impl Tree {
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Entry> {
         self.entries.values()
     }
-    /// The project that already has the last segment of `path` within its tenant.
+    /// Project that already has the last segment of `path` within its tenant.
     pub(crate) fn namesake(&self, path: &ProjectPath) -> Option<&ProjectPath> {
         self.names.get(&name_key(path))
     }
 
-    /// Adds a project, or replaces the record of one, keeping its usage and its parent's sums.
+    /// Adds a project or replaces its record. Keeps the parent's sums up to date.
     pub(crate) fn put(&mut self, record: Project) {
         let before = self
             .entries
@@ -105,7 +105,7 @@ impl Tree {
     /// The project and every level above it.
     ///
     /// # Errors
-    /// The first level that is not known.
+    /// The first unknown level.
     fn levels<'a>(
         &'a self,
         path: &'a ProjectPath,
@@ -120,8 +120,8 @@ impl Tree {
         })
     }
 
-    /// Counts what is held at its project and at every level above; the records of all levels as
-    /// they are now, from the project up.
+    /// Adds or subtracts usage at its project and at every level above. Returns the changed records, from the project
+    /// up.
     pub(crate) fn count(
         &mut self,
         path: &ProjectPath,
@@ -153,7 +153,7 @@ impl Tree {
         changed
     }
 
-    /// Counts an allocation that is not terminal, in or out.
+    /// Adds or removes one allocation that is not terminal.
     pub(crate) fn count_unfinished(&mut self, path: &ProjectPath, direction: Direction) {
         if let Some(entry) = self.entries.get_mut(path) {
             match direction {
@@ -163,8 +163,8 @@ impl Tree {
         }
     }
 
-    /// Refuses unless `usage`, for what was asked, fits at `path` and above. Names every violated level,
-    /// from the project up. A resource of which nothing is asked has no say.
+    /// Rejects `usage` that does not fit at `path` and above. Reports every violated level, from the project up.
+    /// Resources with a request of zero are not checked.
     pub(crate) fn check_fits(
         &self,
         policy: Policy,
@@ -204,7 +204,7 @@ impl Tree {
         }
     }
 
-    /// Refuses what would not fit at `path` and above if nothing were used.
+    /// Rejects `usage` that would not fit at `path` and above even if nothing were used.
     pub(crate) fn check_ever(
         &self,
         policy: Policy,
@@ -242,7 +242,7 @@ impl Tree {
         }
     }
 
-    /// How much more fits at `path`.
+    /// Headroom at `path`; `None` if a level is unknown.
     pub(crate) fn headroom(
         &self,
         policy: Policy,
@@ -283,7 +283,7 @@ impl Tree {
         })
     }
 
-    /// What is wrong with the limits of the tree as it is, by another policy.
+    /// Faults of the present limits under another policy.
     pub(crate) fn faults(&self, policy: Policy) -> Vec<LimitFault> {
         let rules = policy.rules();
         let faults = |entry: &Entry| {

@@ -1,6 +1,5 @@
-//! Who is trusted: authorities, and what is known of each name's certificates. A certificate is
-//! identified by role, name and the second it was issued in; see
-//! `../0002-issue-times-instead-of-serial-numbers.md`. Keys never come here.
+//! Trusted CAs, and issue times and revocation of each name's certificates. A certificate is identified by role, name
+//! and the second of its issue; see `../0002-issue-times-instead-of-serial-numbers.md`. Keys are never stored here.
 
 use lattice_quorum_types::{
     Revision, UnixMillis,
@@ -11,51 +10,50 @@ use lattice_quorum_types::{
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How long any certificate may hold, milliseconds: 825 days, which is what `lattice admin ca issue`
-/// allows too, and the rest of the last second. A revocation of certificates of which nothing is
-/// known is kept so long.
+/// Longest validity of a certificate, milliseconds: 825 days, the limit of `lattice admin ca issue` too, plus the rest
+/// of the last second. A revocation of certificates that are not recorded is kept this long.
 pub(crate) const LONGEST_MS: u64 = 825 * 24 * 3600 * 1000 + 999;
 
-/// Most names with void certificates at one time.
+/// Most names with revoked certificates at one time.
 pub const MAX_REVOCATIONS: usize = 60_000;
-/// And their bytes: what members sign must fit into one message, 2 MiB, with the authorities.
+/// Most bytes of revocations: the document that members sign must fit into one message, 2 MiB, together with the CAs.
 pub const MAX_REVOCATION_BYTES: usize = 1_800_000;
-/// Of one of them beside its name: role, length and two times.
+/// Size of a revocation entry without its name, bytes: role, length and two times.
 const ENTRY_BYTES: usize = 16;
 
-/// What is known of one name's certificates.
+/// Recorded certificates of one name.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Identity {
-    /// The newest that was issued; `None`: not by the quorum.
+    /// Newest certificate issued by the quorum; `None` if the quorum issued none.
     pub(crate) newest: Option<IssuedCertificate>,
-    /// When all that were ever issued have ended by themselves.
+    /// Time at which every certificate ever issued for the name has expired.
     pub(crate) ends_at: UnixMillis,
-    /// Those that hold no more.
+    /// Revocation of the name's certificates, if any.
     pub(crate) revocation: Option<Revocation>,
-    /// When somebody last said so, state time: tokens made before enrol this name no more. Taking a
-    /// name over with a token is not meant.
+    /// State time of the last explicit revocation: tokens created before it cannot enrol this name. A takeover of the
+    /// name with a token does not set it.
     pub(crate) voided_at: Option<UnixMillis>,
 }
 
 impl Identity {
-    /// Whether a certificate of it holds at `now`.
+    /// Whether the newest certificate is valid at `now`.
     pub(crate) fn is_live(&self, now: UnixMillis) -> bool {
         self.newest
             .is_some_and(|newest| newest.expires_at > now && !self.is_revoked(newest.issued_at))
     }
-    /// Whether one issued at this moment holds no more.
+    /// Whether a certificate issued at this time is revoked.
     pub(crate) fn is_revoked(&self, issued_at: UnixMillis) -> bool {
         self.revocation
             .as_ref()
             .is_some_and(|revocation| issued_at < revocation.issued_before)
     }
-    /// The earliest moment at which the next one may be issued.
+    /// Earliest time at which the next certificate may be issued.
     pub(crate) fn next_issue(&self) -> UnixMillis {
         let later = self.newest.map_or(UnixMillis(0), |c| c.issued_at.after(1));
         let revoked = self.revocation.as_ref().map(|r| r.issued_before);
         revoked.map_or(later, |before| before.max(later))
     }
-    /// With one more certificate.
+    /// The identity with one more certificate.
     pub(crate) fn with(&self, certificate: IssuedCertificate) -> Self {
         Identity {
             newest: Some(certificate),
@@ -65,35 +63,35 @@ impl Identity {
     }
 }
 
-/// Authorities and certificates.
+/// CAs and certificates.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Trust {
-    /// Revision of the last change of what members sign: authorities and revocations.
+    /// Revision of the last change of what members sign: CAs and revocations.
     number: Revision,
     authorities: Vec<Authority>,
-    /// Pins of those that were trusted once.
+    /// Pins of CAs that were trusted before.
     retired: BTreeSet<String>,
     identities: BTreeMap<(Role, String), Identity>,
 }
 
 impl Trust {
-    /// One name's certificates.
+    /// Recorded certificates of a name.
     pub(crate) fn identity(&self, role: Role, name: &str) -> Option<&Identity> {
         self.identities.get(&(role, name.to_owned()))
     }
-    /// Those that are trusted, in the order in which they became known.
+    /// Trusted CAs, in the order in which they were added.
     pub(crate) fn authorities(&self) -> &[Authority] {
         &self.authorities
     }
-    /// Whether this one was trusted once.
+    /// Whether the CA was trusted before.
     pub(crate) fn was_retired(&self, pin: &str) -> bool {
         self.retired.contains(pin)
     }
-    /// Stores what is known of a name.
+    /// Stores the record of a name.
     pub(crate) fn set_identity(&mut self, role: Role, name: String, identity: Identity) {
         self.identities.insert((role, name), identity);
     }
-    /// Stores who is trusted; who was and is not any more is remembered.
+    /// Replaces the trusted CAs; remembers the pins of removed ones.
     pub(crate) fn set_authorities(&mut self, authorities: Vec<Authority>) {
         for before in std::mem::replace(&mut self.authorities, authorities) {
             self.retired.insert(before.pin);
@@ -102,8 +100,8 @@ impl Trust {
             self.retired.remove(&present.pin);
         }
     }
-    /// What members sign is another from now on. Only here is forgotten what has ended by itself:
-    /// one number then always stands for the same content.
+    /// Sets the number of the document that members sign. Expired revocations are removed only here, so that one number
+    /// always stands for the same content.
     pub(crate) fn renumber(&mut self, number: Revision, now: UnixMillis) {
         self.number = number;
         self.identities.retain(|_, identity| {
@@ -113,7 +111,7 @@ impl Trust {
             identity.revocation.is_some() || identity.ends_at > now
         });
     }
-    /// What members sign.
+    /// CAs and revocations, as members sign them.
     pub(crate) fn view(&self) -> TrustView {
         let revoked = self.identities.iter().filter_map(|((role, name), i)| {
             i.revocation.as_ref().map(|revocation| Revoked {
@@ -129,7 +127,7 @@ impl Trust {
             revoked: revoked.collect(),
         }
     }
-    /// Everybody of whom something is known.
+    /// All names with recorded certificates.
     pub(crate) fn certificates(&self) -> Vec<CertificateView> {
         let views = self.identities.iter().map(|((role, name), i)| {
             let issued_at = i.newest.map(|newest| newest.issued_at);
@@ -143,8 +141,7 @@ impl Trust {
         });
         views.collect()
     }
-    /// Names with certificates that are void and would hold at `now`, and their bytes in what
-    /// members sign.
+    /// Number of names with revocations in force at `now`, and their size in bytes in the document that members sign.
     pub(crate) fn revocations(&self, now: UnixMillis) -> (usize, usize) {
         let is_void = |identity: &Identity| {
             let revocation = identity.revocation.as_ref();

@@ -1,15 +1,14 @@
-//! How many attempts of an allocation count for nothing: no rank of theirs was ever started. See
-//! `../0004-never-started.md`.
+//! Uncounted attempts of an allocation: attempts in which no rank was ever started. See `../0004-never-started.md`.
 
 use lattice_quorum_types::AllocationId;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// So many attempts are skipped by a restored cluster: agents remember those that followed the backup.
-/// Attempts are counted modulo this number, which none reaches otherwise.
+/// Attempts that a restored cluster skips: agents remember the attempts that followed the backup. Attempts are counted
+/// modulo this number, which they do not reach otherwise.
 pub(crate) const ATTEMPT_GAP: u32 = 1 << 16;
 
-/// Of allocations that are not terminal and have such attempts.
+/// Uncounted attempts of allocations that are not terminal.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Unstarted(BTreeMap<AllocationId, u32>);
 
@@ -22,13 +21,13 @@ impl Unstarted {
         self.0.insert(id, attempts);
     }
 
-    /// The allocation's next attempt skips as many numbers once more.
+    /// Makes the next attempt of the allocation skip [`ATTEMPT_GAP`] more numbers.
     pub(crate) fn skip_attempts(&mut self, id: AllocationId) {
         let attempts = self.0.entry(id).or_default();
         *attempts = attempts.saturating_add(ATTEMPT_GAP);
     }
 
-    /// The allocation is terminal.
+    /// Removes a terminal allocation.
     pub(crate) fn forget(&mut self, id: AllocationId) {
         self.0.remove(&id);
     }

@@ -1,16 +1,15 @@
-//! What vClusters are, as far as somebody has said. One of which nobody has said anything is for
-//! everybody, as all were before.
+//! vClusters: definitions and scheduler settings. An undefined vCluster is open to every tenant.
 
 use lattice_quorum_types::{ProjectPath, Refusal, VclusterName, vcluster::Vcluster};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What was said of each: what it is, or settings of its scheduler alone.
+/// vClusters that have a definition, or scheduler settings only.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Vclusters {
     by_name: BTreeMap<VclusterName, Vcluster>,
-    /// The highest version of any that was deleted: one that is defined anew begins above it, and who
-    /// rests on a version of before is told so.
+    /// Highest version of any deleted vCluster. A new definition starts above it, so a command that expects an earlier
+    /// version is rejected.
     deleted: u32,
 }
 
@@ -30,14 +29,14 @@ impl Vclusters {
         }
     }
 
-    /// The version of its next definition.
+    /// Version of the next definition.
     pub(crate) fn next_version(&self, name: &VclusterName) -> u32 {
         let defined = self.get(name).filter(|is| is.is_defined());
         let present = defined.map_or(self.deleted, |is| is.version);
         present.saturating_add(1)
     }
 
-    /// Refuses a project whose tenant may not use it.
+    /// Rejects a project of a tenant that may not use the vCluster.
     pub(crate) fn check_use(
         &self,
         name: &VclusterName,

@@ -1,18 +1,19 @@
-//! Four bytes for each allocation that has ended: how, in which attempt, and in which segment its record
-//! is. In blocks that are shared until they change, so that a copy costs nothing. Where nothing has ended
-//! there is no block: elements of arrays that were never placed have numbers too.
+//! Index of ended allocations: four bytes each, with final state, last attempt and segment number.
+//!
+//! Blocks are shared until they change, so a copy of the index costs nothing. A block exists only where an allocation
+//! has ended: elements of arrays that were never placed also have ids.
 
 use lattice_quorum_types::{AllocationId, AllocationState};
 use serde::{Deserialize, Deserializer, Serialize, de::Error};
 use std::{collections::BTreeMap, sync::Arc};
 
-/// Numbers in a block.
+/// Entries in a block.
 const BLOCK: usize = 4096;
-/// Attempts from here on are not told apart.
+/// Attempts from this number on are all stored as this value.
 const MANY_ATTEMPTS: u32 = (1 << 6) - 1;
 
-/// How an allocation ended: two bits of state, six of the attempt, the rest the segment's number. 0 is
-/// one that has not ended.
+/// Final state and location of an ended allocation, packed: two bits of state, six of the attempt, the rest the segment
+/// number. The value 0 stands for an allocation that has not ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ended(u32);
 
@@ -26,7 +27,7 @@ impl Ended {
         Ended((segment << 8) | (attempt.min(MANY_ATTEMPTS) << 2) | state)
     }
 
-    /// Completed, failed or cancelled.
+    /// Final state: completed, failed or cancelled.
     pub(crate) fn state(self) -> AllocationState {
         match self.0 & 3 {
             1 => AllocationState::Completed,
@@ -35,23 +36,23 @@ impl Ended {
         }
     }
 
-    /// Its last attempt; `None`: one of too many to tell.
+    /// Last attempt; `None` if the attempt number is 63 or more, which six bits cannot store.
     pub(crate) fn attempt(self) -> Option<u32> {
         let attempt = (self.0 >> 2) & MANY_ATTEMPTS;
         (attempt < MANY_ATTEMPTS).then_some(attempt)
     }
 
-    /// Number of the segment that its record is, or will be, in.
+    /// Number of the segment that contains, or will contain, the record.
     pub(crate) fn segment(self) -> u32 {
         self.0 >> 8
     }
 }
 
-/// See the module. An allocation's number is its place.
+/// Sparse array of [`Ended`] entries, indexed by allocation id.
 #[derive(Debug, Clone, Default, Serialize)]
 #[serde(transparent)]
 pub(crate) struct Index {
-    /// By their number; each has as many places as any other.
+    /// Blocks by block number; each has [`BLOCK`] entries.
     blocks: BTreeMap<usize, Arc<Vec<u32>>>,
 }
 
@@ -71,7 +72,7 @@ impl Index {
         Arc::make_mut(block)[at % BLOCK] = ended.0;
     }
 
-    /// Those above `id` that have ended, by number.
+    /// Ended allocations with an id above `id`, in order of id.
     pub(crate) fn after(&self, id: AllocationId) -> impl Iterator<Item = (AllocationId, Ended)> {
         let from = usize::try_from(id.0.saturating_add(1)).unwrap_or(usize::MAX);
         let blocks = self.blocks.range(from / BLOCK..);

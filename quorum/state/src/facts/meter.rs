@@ -1,5 +1,7 @@
-//! For how long an allocation uses each of its nodes. Time is the state's: from the commit of the word that all
-//! ranks run to the commit of the word that they are gone.
+//! Usage meter: for how long an allocation uses each of its nodes.
+//!
+//! Times are state time: from the commit of the report that all ranks run to the commit of the report that they have
+//! left.
 
 use lattice_quorum_types::{
     Allocation, AllocationState, NodeId, UnixMillis,
@@ -9,38 +11,38 @@ use lattice_quorum_types::{
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// One allocation's.
+/// Usage meter of one allocation.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Meter {
-    /// When the present attempt got its nodes.
+    /// When the current attempt was assigned its nodes.
     assigned_at: UnixMillis,
-    /// How many ranks it had then.
+    /// Number of ranks at assignment.
     assigned_with: u32,
-    /// When ranks behind those were assigned, while the attempt had not begun to run.
+    /// When ranks beyond those were assigned, while the attempt had not begun to run; by rank number.
     grown_at: BTreeMap<u32, UnixMillis>,
-    /// When all ranks of it ran, if they have.
+    /// When all ranks of the attempt ran; `None` before that.
     began_at: Option<UnixMillis>,
-    /// How many ranks it had then. Those behind came later.
+    /// Number of ranks when the attempt began to run. Later ranks are in `later`.
     began_with: u32,
-    /// Since when each of those runs.
+    /// Since when each later rank runs, by rank number.
     later: BTreeMap<u32, UnixMillis>,
-    /// What is over, in all attempts, node-milliseconds.
+    /// Closed usage of all attempts, node-milliseconds.
     over_ms: u64,
 }
 
-/// What a change of the record comes to.
+/// Effect of a record change on the usage of nodes.
 #[derive(Debug, Default)]
 pub(super) struct Told {
-    /// Nodes that are used from now on.
+    /// Nodes with usage that starts now.
     pub(super) taken: Vec<NodeId>,
-    /// Whether they are those that the attempt begins with.
+    /// Whether `taken` are the nodes with which the attempt begins.
     pub(super) began: bool,
-    /// What is over.
+    /// Uses that this change closes.
     pub(super) uses: Vec<Use>,
 }
 
 impl Meter {
-    /// An attempt got its nodes.
+    /// Restarts the meter for an attempt that was assigned its nodes.
     pub(super) fn assigned(&mut self, ranks: usize, now: UnixMillis) {
         *self = Meter {
             assigned_at: now,
@@ -50,12 +52,12 @@ impl Meter {
         };
     }
 
-    /// What is over, node-milliseconds.
+    /// Closed usage of all attempts, node-milliseconds.
     pub(super) fn node_ms(&self) -> u64 {
         self.over_ms
     }
 
-    /// The record became another.
+    /// Updates the meter after a change of the allocation record.
     pub(super) fn follow(
         &mut self,
         before: Option<&Allocation>,
@@ -68,16 +70,16 @@ impl Meter {
             let had_begun = self.began_at.is_some();
             self.begin(after, now, &mut told);
             self.grow(after, now, &mut told);
-            // A node released by the change that starts the attempt is not in its `Started` fact, so it has no use
-            // to close either.
+            // A node released by the change that starts the attempt is not in its `Started` usage record, so it has no
+            // use to close either.
             if let Some(before) = before.filter(|_| had_begun) {
                 let left = newly_left(before, after);
                 told.uses = self.over(left, now);
             }
         } else if held {
             if self.began_at.is_none() && after.ranks.iter().any(ran) {
-                // The attempt ended before it was reported running. Its nodes were held from their assignment: those
-                // of a grown attempt from when it grew, since another allocation may have used them before.
+                // The attempt ended before it was reported running. Its nodes count as held from their assignment.
+                // Nodes of a grown attempt count from when it grew, since another allocation may have used them before.
                 self.began_at = Some(self.assigned_at);
                 self.began_with = self.assigned_with;
                 self.later = std::mem::take(&mut self.grown_at);
@@ -98,7 +100,7 @@ impl Meter {
         told
     }
 
-    /// Nodes that are used, by since when.
+    /// Nodes in use, by the time since when.
     pub(super) fn open(&self, record: &Allocation) -> BTreeMap<UnixMillis, Vec<NodeId>> {
         let ranks = (0..).zip(&record.ranks).filter(|(_, rank)| !has_left(rank));
         self.by_begin(ranks)
@@ -134,7 +136,7 @@ impl Meter {
         }
     }
 
-    /// These ranks' nodes are used no more.
+    /// Closes the uses of these ranks' nodes.
     fn over(&mut self, ranks: Vec<(u32, &Rank)>, now: UnixMillis) -> Vec<Use> {
         let over = self.by_begin(ranks.iter().copied());
         for (n, _) in ranks {
@@ -173,7 +175,7 @@ fn has_left(rank: &Rank) -> bool {
     matches!(rank.phase, RankPhase::Left { .. })
 }
 
-/// Whether a rank that came later runs, or has run.
+/// Whether a rank that was added later runs, or has run.
 fn is_used(rank: &Rank) -> bool {
     match &rank.phase {
         RankPhase::Assigned | RankPhase::Leaving { running: None } | RankPhase::Left { .. } => {
@@ -184,7 +186,7 @@ fn is_used(rank: &Rank) -> bool {
     }
 }
 
-/// Whether a process of it was there, by how it ended.
+/// Whether a process of the rank has run, derived from the exit of the rank.
 fn ran(rank: &Rank) -> bool {
     matches!(
         rank.phase.exit(),
@@ -192,7 +194,7 @@ fn ran(rank: &Rank) -> bool {
     )
 }
 
-/// Ranks whose nodes went back by this change, while others stay.
+/// Ranks with nodes that this change released while the allocation keeps others.
 fn newly_left<'a>(before: &Allocation, after: &'a Allocation) -> Vec<(u32, &'a Rank)> {
     let pairs = (0..).zip(before.ranks.iter().zip(&after.ranks));
     let left = pairs.filter(|(_, (was, is))| !has_left(was) && has_left(is));

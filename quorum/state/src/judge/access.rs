@@ -1,4 +1,4 @@
-//! Who may propose what, and fences. Rules that depend on a record (its owner, a project's
+//! Access: which powers may propose which commands, and fences. Rules that depend on a record (its owner, a project's
 //! administrators) are judged with that record.
 
 use super::{Case, invalid};
@@ -10,7 +10,7 @@ use lattice_quorum_types::{
     id::LeaseName,
 };
 
-/// Refuses a principal whose power does not suffice, and a fence that is missing or over.
+/// Rejects a principal with insufficient power, and a missing or stale fence.
 pub(super) fn check(state: &State, envelope: &Envelope) -> Result<(), Refusal> {
     let Envelope {
         principal,
@@ -19,7 +19,7 @@ pub(super) fn check(state: &State, envelope: &Envelope) -> Result<(), Refusal> {
         ..
     } = envelope;
     let (allowed, needs): (&[Power], &str) = match command {
-        // Judged with the project's administrators, the owner, or nothing but the record.
+        // Judged with the record: by the project's administrators, by its owner, or without any further check.
         Command::CreateProject { .. }
         | Command::NewProject { .. }
         | Command::DeleteProject { .. }
@@ -54,7 +54,7 @@ pub(super) fn check(state: &State, envelope: &Envelope) -> Result<(), Refusal> {
             &[Power::Operator, Power::Admin, Power::Service],
             "the role operator or admin, or a service",
         ),
-        // What belongs to a user belongs to a person.
+        // Nodes claimed by a user are managed by persons, never by a service.
         Command::ClaimNodes { .. } | Command::ReleaseNodes { .. } => (
             &[Power::User, Power::Operator, Power::Admin],
             "a person: nodes are claimed and released by who uses them",
@@ -85,7 +85,7 @@ pub(super) fn check(state: &State, envelope: &Envelope) -> Result<(), Refusal> {
             &[Power::Operator, Power::Admin, Power::Service],
             "the role operator or admin, or a service",
         ),
-        // In the name of the node that reports.
+        // Proposed by a service in the name of the reporting node.
         Command::Report { .. } | Command::HoldBrake { .. } => (&[Power::Service], "a service"),
         Command::AcquireLease { .. }
         | Command::ReleaseLease { .. }
@@ -106,7 +106,7 @@ pub(super) fn check(state: &State, envelope: &Envelope) -> Result<(), Refusal> {
         | Command::SetSystemLimits { .. }
         | Command::ForceLimits { .. }
         | Command::SetLimitPolicy { .. } => (&[Power::Admin], "the role admin"),
-        // A person answers for it: never a service by itself.
+        // Needs an accountable person: a service never proposes this on its own.
         Command::ForceRelease { .. }
         | Command::SetReservation { .. }
         | Command::DeleteReservation { .. }
@@ -120,7 +120,7 @@ pub(super) fn check(state: &State, envelope: &Envelope) -> Result<(), Refusal> {
     if !allowed.contains(&principal.power) {
         return Err(forbidden(principal, needs));
     }
-    // What never started is known to the dispatcher alone, and only while it is the only one.
+    // Only the dispatcher can establish that a rank never started, and only while the dispatcher holds its lease.
     let fenced = matches!(
         command,
         Command::Assign { .. }
@@ -166,8 +166,8 @@ pub(super) fn check(state: &State, envelope: &Envelope) -> Result<(), Refusal> {
     }
 }
 
-/// Refuses a service that gives an allocation nodes, or promises it some, under another lease than that of
-/// its vCluster's scheduler: of several controls one plans each vCluster, and none for another's.
+/// Rejects a service that assigns nodes to an allocation, or reserves nodes for it, under another lease than that of
+/// its vCluster's scheduler. Among several controls, one plans each vCluster and plans no other.
 fn check_scheduler(state: &State, envelope: &Envelope) -> Result<(), Refusal> {
     let (Command::Assign { id, .. }
     | Command::AssignSensitive { id, .. }
@@ -177,8 +177,7 @@ fn check_scheduler(state: &State, envelope: &Envelope) -> Result<(), Refusal> {
     else {
         return Ok(());
     };
-    // Whether there is one is judged with the record.
-    // An element has no record until it is placed.
+    // Whether the allocation exists is judged with the record. An element has no record until it is placed.
     let known = state.hot.get(id);
     let known = known.or_else(|| state.hot.get(&state.order.array_of(*id)?));
     let (Some(allocation), Some(fence)) = (known, &envelope.fence) else {
@@ -201,7 +200,7 @@ fn check_fence(state: &State, envelope: &Envelope) -> Result<(), Refusal> {
         .map_or(Ok(()), |fence| state.leases.check_fence(fence))
 }
 
-/// Refuses everybody but the allocation's owner, operators and administrators.
+/// Rejects every principal but the allocation's owner, operators and administrators.
 pub(super) fn check_owner(case: Case<'_>, allocation: &Allocation) -> Result<(), Refusal> {
     let Principal { name, power } = case.principal;
     match power {
@@ -214,7 +213,7 @@ pub(super) fn check_owner(case: Case<'_>, allocation: &Allocation) -> Result<(),
     }
 }
 
-/// [`check_owner`], or one of our services, which was asked for its lease already.
+/// Like [`check_owner`], but also accepts a service. The lease of the service has already been checked.
 pub(super) fn check_owner_or_service(
     case: Case<'_>,
     allocation: &Allocation,

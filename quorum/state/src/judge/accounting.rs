@@ -1,4 +1,4 @@
-//! What tenants are meant to use, and what an accounting system says of them.
+//! Accounting commands: soft limits and credits of tenants, and acknowledgement of usage records.
 
 use super::{
     Case, audited, invalid,
@@ -15,12 +15,12 @@ use lattice_quorum_types::{
 };
 use std::collections::BTreeMap;
 
-/// Most tenants in one command of credits.
+/// Most tenants in one `NoteCredits` command.
 const MAX_CREDITS: usize = 4096;
-/// Longest time for which what an accounting system said may hold, milliseconds (7 days).
+/// Longest validity of a credit, milliseconds (7 days).
 const MAX_CREDIT_MS: u64 = 7 * 24 * 3600 * 1000;
 
-/// Changes hard and soft limits of a tenant together. What is not named stays.
+/// Changes hard and soft limits of a tenant together. Limits that the patches do not name stay.
 pub(super) fn update_tenant(
     case: Case<'_>,
     tenant: &ProjectPath,
@@ -93,7 +93,7 @@ fn others(before: &SoftLimits, after: &SoftLimits) -> Vec<ChangedLimit> {
     limits.collect()
 }
 
-/// Takes down what an accounting system says. What it says of a tenant that is not here says nothing.
+/// Stores credits reported by an accounting system. Credits of unknown tenants are ignored.
 pub(super) fn note_credits(
     case: Case<'_>,
     credits: &BTreeMap<ProjectPath, Credit>,
@@ -123,7 +123,7 @@ pub(super) fn note_credits(
     Ok(Verdict::done(changes))
 }
 
-/// An accounting system has the facts up to this one, or never will.
+/// Notes that an accounting system has the usage records up to `through`, or will never receive them.
 pub(super) fn acknowledge(case: Case<'_>, through: u64, dropped: u64) -> Result<Verdict, Refusal> {
     let head = case.state.facts_head();
     if through > head.last {

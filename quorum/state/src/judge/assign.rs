@@ -1,4 +1,4 @@
-//! What reconcilers do to allocations: assign nodes (the second limit gate) and stop.
+//! Assigning nodes to an allocation (the second limit check) and stopping it, as reconcilers do.
 
 use super::{
     Case, element, invalid, people::entering, sensitive, short_exit, short_words,
@@ -23,11 +23,11 @@ use lattice_quorum_types::{
 };
 use std::collections::BTreeSet;
 
-/// Longest boot id, bytes. The kernel's have 36.
+/// Longest boot id, bytes. Boot ids of the Linux kernel have 36.
 const MAX_BOOT_BYTES: usize = 128;
 
-/// Gives a pending allocation exactly the nodes it asked for, if each is as the plan saw it and
-/// limits allow it now. Refused, it stays pending and is planned again.
+/// Assigns a pending allocation exactly the nodes that it requests, if each node is as the plan expected and limits
+/// allow it now. After a refusal the allocation stays pending and is planned again.
 pub(super) fn assign(
     case: Case<'_>,
     id: AllocationId,
@@ -46,7 +46,7 @@ pub(super) fn assign(
     Ok(verdict)
 }
 
-/// The same for sensitive work: each node speaks for itself.
+/// Assigns a sensitive allocation, with an attestation of each node.
 pub(super) fn assign_sensitive(
     case: Case<'_>,
     id: AllocationId,
@@ -85,7 +85,7 @@ fn assign_any(
             format!("{given} nodes for an allocation of {asked}"),
         ));
     }
-    // Nothing would ever be told of it, so nothing could end it.
+    // No node would ever report on such an allocation, so nothing could end it.
     if expected.is_empty() {
         return Err(invalid("nodes", "name at least one node"));
     }
@@ -101,7 +101,7 @@ fn assign_any(
     };
     let kept = record.course.kept.as_ref();
     record.course.resumed_ms = kept.map_or(0, |kept| kept.progress_ms);
-    // Its launches say the walltime of now.
+    // The launches of this attempt carry the current walltime, so no change of walltime is left to deliver.
     record.course.walltime_changes = 0;
     let change = AllocationChange::Assigned;
     let mut changes = vec![Change::Allocation {
@@ -128,8 +128,8 @@ fn assign_any(
     })
 }
 
-/// What is asked of one that waits beside that the nodes are free: it may begin, nobody has reserved them
-/// for others, and limits allow it.
+/// Checks that a pending allocation may hold these nodes: it may begin, no reservation keeps them for others, and
+/// limits allow it. Whether the nodes are free is checked elsewhere.
 pub(super) fn check_could_have(
     case: Case<'_>,
     present: &Allocation,
@@ -138,7 +138,7 @@ pub(super) fn check_could_have(
     check_begin(case, present)?;
     check_reserved(case, present, nodes)?;
     let (state, spec) = (case.state, &present.spec);
-    // Its user's own are counted already.
+    // Nodes claimed by its user are counted already.
     let own = nodes.iter().filter(|node| node.counts_for().is_some());
     let asked = beside(spec, own.count());
     if !planted::is(Bug::LimitsNotAsked) {
@@ -151,7 +151,7 @@ pub(super) fn check_could_have(
     }
 }
 
-/// Work that may not begin yet is not placed.
+/// Rejects an allocation with an earliest begin time in the future.
 pub(super) fn check_begin(case: Case<'_>, present: &Allocation) -> Result<(), Refusal> {
     match present.spec.terms.begin_at {
         Some(begin_at) if begin_at > case.now => {
@@ -165,7 +165,7 @@ pub(super) fn check_begin(case: Case<'_>, present: &Allocation) -> Result<(), Re
     }
 }
 
-/// What one more allocation counts.
+/// Usage of one more allocation of this size.
 pub(super) fn whole(spec: &AllocationSpec) -> Usage {
     Usage {
         nodes: u64::from(spec.nodes),
@@ -173,14 +173,14 @@ pub(super) fn whole(spec: &AllocationSpec) -> Usage {
     }
 }
 
-/// What one more allocation counts beside so many nodes that are counted for its user already.
+/// Usage of one more allocation, less `own` nodes that are already counted for its user.
 pub(super) fn beside(spec: &AllocationSpec, own: usize) -> Usage {
     let whole = whole(spec);
     let nodes = whole.nodes.saturating_sub(own as u64);
     Usage { nodes, ..whole }
 }
 
-/// A rank on a node that was chosen.
+/// Rank in phase `Assigned` on a chosen node.
 pub(super) fn assigned(chosen: &ExpectedNode) -> Rank {
     Rank {
         node: chosen.node.clone(),
@@ -189,7 +189,7 @@ pub(super) fn assigned(chosen: &ExpectedNode) -> Rank {
     }
 }
 
-/// A free node with its holder.
+/// Change that makes `holder` the holder of a free node.
 pub(super) fn taken(node: &Node, holder: Holder) -> Change {
     Change::Node(Box::new(Node {
         holder: Some(holder),
@@ -199,7 +199,7 @@ pub(super) fn taken(node: &Node, holder: Holder) -> Change {
     }))
 }
 
-/// The expected nodes, all of them free, unchanged, distinct, and of the right vCluster.
+/// Returns the expected nodes if all are distinct, unchanged, free, and in the right vCluster.
 pub(super) fn free_nodes<'a>(
     case: Case<'a>,
     allocation: &Allocation,
@@ -243,7 +243,7 @@ pub(super) fn free_nodes<'a>(
                 by: TakenBy::Vcluster { home },
             });
         } else if is_others && !planted::is(Bug::NodesTaken) {
-            // Planning again with its present version would help nobody.
+            // Planning again with the present version of the node would not help.
             let node_taken = |by| Taken {
                 node: id.clone(),
                 by,
@@ -267,14 +267,14 @@ pub(super) fn free_nodes<'a>(
     Ok(free)
 }
 
-/// Refuses nodes that are kept for others while the work would run, and for work that asked for a
-/// reservation all others.
+/// Rejects nodes that a reservation keeps for others while the allocation would run. Rejects also nodes outside the
+/// reservation that the allocation requests.
 pub(super) fn check_reserved(
     case: Case<'_>,
     allocation: &Allocation,
     nodes: &[&Node],
 ) -> Result<(), Refusal> {
-    // Of what runs, some of its time is over.
+    // A running allocation has used part of its walltime.
     let ran = allocation
         .attempt_began_at()
         .filter(|_| allocation.state.holds());

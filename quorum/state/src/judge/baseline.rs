@@ -1,5 +1,5 @@
-//! Baselines: who may decide what nodes are meant to be, how much of it fits, and that no two speak
-//! for the same. See `../0005-baselines.md`.
+//! Baseline commands: form and size checks, and rejection of two baselines that choose the same nodes for one class.
+//! See `../0005-baselines.md`.
 
 use super::{Case, audited, invalid, short_words};
 use crate::{
@@ -20,14 +20,14 @@ use lattice_quorum_types::{
 };
 use std::{collections::BTreeSet, sync::Arc};
 
-/// Longest key, and longest name of a class, bytes.
+/// Longest constraint key, and longest class name, bytes.
 const MAX_KEY_BYTES: usize = 256;
-/// Values that a key may be one of.
+/// Most values that one constraint may accept.
 const MAX_VALUES: usize = 64;
-/// As many classes as there can be, with room for those to come.
+/// Most classes in one baseline; more than exist today.
 const MAX_CLASSES: usize = 32;
 
-/// Makes a new version of a baseline.
+/// Sets a new version of a baseline; no change if the definition equals the version in force.
 pub(super) fn set(
     case: Case<'_>,
     name: &BaselineName,
@@ -84,7 +84,7 @@ pub(super) fn set(
     })
 }
 
-/// Nobody is judged by it any more.
+/// Deletes a baseline: no node is compared with the baseline any more.
 pub(super) fn delete(
     case: Case<'_>,
     name: &BaselineName,
@@ -102,7 +102,7 @@ pub(super) fn delete(
     Ok(Verdict::done(audited(case, action, changes)))
 }
 
-/// Automatic draining stands still. The first reason stays.
+/// Holds automatic draining. The first reason stays.
 pub(super) fn hold_brake(case: Case<'_>, reason: &str) -> Result<Verdict, Refusal> {
     if case.state.baselines.brake().is_some() {
         return Ok(Verdict::nothing());
@@ -118,7 +118,7 @@ pub(super) fn hold_brake(case: Case<'_>, reason: &str) -> Result<Verdict, Refusa
     Ok(Verdict::done(audited(case, action, changes)))
 }
 
-/// A person lets it go on.
+/// Releases the brake on automatic draining; a person gives the reason.
 pub(super) fn release_brake(case: Case<'_>, reason: &str) -> Result<Verdict, Refusal> {
     if reason.trim().is_empty() {
         return Err(invalid("reason", "say what was found: it is kept"));
@@ -247,7 +247,7 @@ fn fault(constraint: &Constraint) -> Option<String> {
         .then(|| "no key is ever empty text; absent may be meant".to_owned())
 }
 
-/// The nodes chosen by name, in name order.
+/// Expands the hostlist of a baseline, in name order.
 fn expand(list: &str) -> Result<Vec<NodeId>, Refusal> {
     if list.is_empty() {
         return Ok(Vec::new());
@@ -258,7 +258,7 @@ fn expand(list: &str) -> Result<Vec<NodeId>, Refusal> {
     Ok(nodes)
 }
 
-/// How many bytes it has, if it fits.
+/// Returns the size of the definition in bytes, if all limits on baselines allow it.
 fn check_size(
     state: &State,
     name: &BaselineName,
@@ -303,9 +303,9 @@ fn check_size(
     Ok(bytes)
 }
 
-/// Two baselines that name the same node, or choose the same cohort in the same words, for one
-/// class. Whether two different choices of cohorts meet in a node is only known beside the node:
-/// there neither is taken, and both are named.
+/// Rejects a baseline that names the same node as another baseline, or has an equal cohort, for a shared class. Two
+/// different cohorts may still meet in one node. Only the comparison on that node detects this: it applies neither
+/// baseline and reports both.
 fn check_ambiguity(
     state: &State,
     name: &BaselineName,
@@ -339,7 +339,7 @@ fn check_ambiguity(
     Ok(())
 }
 
-/// Each class with what follows, as the audit keeps it.
+/// Each class with its rule kind and policy, as stored in the audit.
 fn classes(definition: &Definition) -> Vec<String> {
     let of = |(class, rule): (&String, &ClassRule)| {
         let kind = match &rule.rule {

@@ -1,6 +1,7 @@
-//! Signed checkpoints of the audit. That the signature holds is established by the leader before
-//! the command enters the log, and by whoever verifies the audit later; here it is judged that what
-//! was signed is this chain. See `../../../0008-audit-checkpoints.md`.
+//! Signed audit heads: checks that the signed head belongs to this chain.
+//!
+//! The leader verifies the signature before the command enters the log, and every later reader of the audit can verify
+//! it again. See `../../../0008-audit-checkpoints.md`.
 
 use super::{Case, access::forbidden, audited, invalid, trust::MEMBERS};
 use crate::change::Verdict;
@@ -10,8 +11,8 @@ use lattice_quorum_types::{
     rpc::Role,
 };
 
-/// Puts a checkpoint behind the entries it covers. One that covers nothing new is no change, so that
-/// two leaders who signed the same head write one entry.
+/// Appends a signed audit head after the entries that it covers. A head that covers nothing new is no change, so two
+/// leaders that signed the same head write one entry.
 pub(super) fn sign(case: Case<'_>, checkpoint: &Checkpoint) -> Result<Verdict, Refusal> {
     if case.principal.name != MEMBERS {
         return Err(forbidden(case.principal, "the leader of the quorum"));
@@ -32,7 +33,7 @@ pub(super) fn sign(case: Case<'_>, checkpoint: &Checkpoint) -> Result<Verdict, R
         let reason = format!("entry {number} of this audit has another hash");
         return Err(invalid("of.hash", reason));
     }
-    // The newest one covers most: each covers something that those before did not.
+    // The newest signed head covers the most: each covers entries that earlier ones did not.
     let of_newest = tail.iter().rev().find_map(|entry| match &entry.action {
         AuditAction::Checkpoint { of, .. } => Some(of.number),
         _ => None,

@@ -1,4 +1,4 @@
-//! Graphs: submitted as a whole, cancelled as a whole.
+//! DAG commands: submission and cancellation of all members together.
 
 use super::{
     Case,
@@ -21,8 +21,8 @@ use lattice_quorum_types::{
 };
 use std::collections::BTreeMap;
 
-/// Accepts all members, each of which would fit if nothing else ran, or none. They get their numbers in the
-/// order in which they are named, behind the graph's.
+/// Accepts all members or none; each must fit by itself if nothing else ran. Members get the ids after that of the DAG,
+/// in the order in which the spec names them.
 pub(super) fn submit(case: Case<'_>, asked: &DagSpec) -> Result<Verdict, Refusal> {
     check_name("name", &asked.name, true)?;
     let places = places(asked)?;
@@ -72,7 +72,7 @@ pub(super) fn submit(case: Case<'_>, asked: &DagSpec) -> Result<Verdict, Refusal
     })
 }
 
-/// An array has the numbers of its elements behind its own.
+/// Ids of the members. The ids of an array's elements follow the id of the array.
 fn numbers(id: DagId, asked: &DagSpec) -> Vec<AllocationId> {
     let mut last = AllocationId(id.0);
     let number = |member: &MemberSpec| {
@@ -114,7 +114,7 @@ fn check_name(field: &str, name: &str, may_be_empty: bool) -> Result<(), Refusal
     }
 }
 
-/// Where each member is, by its name.
+/// Position of each member, by member name.
 fn places(asked: &DagSpec) -> Result<BTreeMap<&str, usize>, Refusal> {
     if asked.members.is_empty() {
         return Err(invalid("members", "a graph has at least one member"));
@@ -136,7 +136,7 @@ fn places(asked: &DagSpec) -> Result<BTreeMap<&str, usize>, Refusal> {
     Ok(places)
 }
 
-/// The edges that lead to each member.
+/// Incoming edges of each member.
 fn edges(
     asked: &DagSpec,
     places: &BTreeMap<&str, usize>,
@@ -175,7 +175,7 @@ fn edges(
     Ok(all)
 }
 
-/// Takes away members that come after none that is left, until none is left.
+/// Rejects a cycle: repeatedly removes members without remaining predecessors until none is left.
 fn check_acyclic(asked: &DagSpec, edges: &[Vec<(u32, Condition)>]) -> Result<(), Refusal> {
     let mut waits: Vec<usize> = edges.iter().map(Vec::len).collect();
     let mut after: Vec<Vec<usize>> = vec![Vec::new(); edges.len()];
@@ -195,7 +195,7 @@ fn check_acyclic(asked: &DagSpec, edges: &[Vec<(u32, Condition)>]) -> Result<(),
             }
         }
     }
-    // What is left has a member before it that is left too: going back meets one twice.
+    // Each remaining member has a remaining predecessor, so a walk backwards visits one member twice.
     let Some(start) = waits.iter().position(|left| *left > 0) else {
         return Ok(());
     };
@@ -265,7 +265,7 @@ fn check_member(
     Ok(())
 }
 
-/// Cancels what has not ended.
+/// Cancels all members of a running DAG that have not ended.
 pub(super) fn cancel(case: Case<'_>, id: DagId) -> Result<Verdict, Refusal> {
     let dag = case.state.dags.live(id).ok_or(Refusal::UnknownDag { id })?;
     let by = case.principal.name.clone();

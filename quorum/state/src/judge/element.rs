@@ -1,4 +1,4 @@
-//! Elements of arrays. Until one is placed, all that there is of it is its place in its array's record.
+//! Array elements. Until an element is placed, it exists only as an index in the record of its array.
 
 use super::{
     Case,
@@ -17,7 +17,7 @@ use lattice_quorum_types::{
     terms::Terms,
 };
 
-/// The array of an element that has no allocation of its own yet, and never had.
+/// Array of an element that has no allocation of its own and never had one.
 pub(super) fn array_of_unplaced(case: Case<'_>, id: AllocationId) -> Option<&Allocation> {
     let state = case.state;
     if state.hot.contains_key(&id) || state.archive.ended(id).is_some() {
@@ -27,11 +27,11 @@ pub(super) fn array_of_unplaced(case: Case<'_>, id: AllocationId) -> Option<&All
     state.hot.get(&array).map(|array| &**array)
 }
 
-/// An element that is about to be placed, and its array as it will be; `None` for what is no element, or
+/// Returns an element about to be placed and the resulting array record. Returns `None` if the id is not an element, or
 /// has an allocation already.
 ///
 /// # Errors
-/// Why the element is not placed now.
+/// A refusal with the reason why the element cannot be placed now.
 pub(super) fn to_place(
     case: Case<'_>,
     id: AllocationId,
@@ -75,7 +75,7 @@ pub(super) fn to_place(
     Ok(Some((element(array, id, index), next)))
 }
 
-/// The element as an allocation that waits for nodes. What it runs is in its array's record.
+/// The element as a pending allocation. Its workload stays in the record of the array.
 fn element(array: &Allocation, id: AllocationId, index: u32) -> Allocation {
     let spec = &array.spec;
     let terms = Terms {
@@ -113,7 +113,7 @@ fn element(array: &Allocation, id: AllocationId, index: u32) -> Allocation {
         eligible_at: array.eligible_at,
         started_at: None,
         ended_at: None,
-        // What a restored cluster skips of the numbers of both (`restored.rs`).
+        // A restored cluster skips attempt and checkpoint numbers (`restored.rs`); an element starts from those.
         attempt: array.attempt,
         ranks: Vec::new(),
         stop: None,
@@ -126,12 +126,12 @@ fn element(array: &Allocation, id: AllocationId, index: u32) -> Allocation {
     }
 }
 
-/// The index of the element with this number.
+/// Index of the element with this id.
 pub(super) fn index_of(array: &Allocation, id: AllocationId) -> Option<u32> {
     array.element_numbers()?.index_of(id)
 }
 
-/// An element that was never placed is not to be. Nothing happens where it was cancelled before.
+/// Cancels an element that was never placed. No change if the element was cancelled before.
 pub(super) fn cancel_unplaced(case: Case<'_>, array: &Allocation, id: AllocationId) -> Verdict {
     let Some(index) = index_of(array, id) else {
         return Verdict::nothing();
@@ -150,7 +150,7 @@ pub(super) fn cancel_unplaced(case: Case<'_>, array: &Allocation, id: Allocation
     Verdict::done(vec![counted(case, next, goes_on)])
 }
 
-/// What becomes of an array that is not to go on: what was not placed is not, what was is ended.
+/// Ends an array: cancels the elements that were not placed, and ends those that were.
 pub(super) fn all_ended_by(case: Case<'_>, array: &Allocation, cause: &StopCause) -> Vec<Change> {
     let mut changes = Vec::from_iter(rest_ended_by(case, array, cause));
     for element in placed(case, array) {
@@ -159,13 +159,13 @@ pub(super) fn all_ended_by(case: Case<'_>, array: &Allocation, cause: &StopCause
     changes
 }
 
-/// What of an array was not placed is not; `None` where everything was.
+/// Cancels the elements of an array that were not placed; `None` if no element is left to place.
 pub(super) fn rest_ended_by(
     case: Case<'_>,
     array: &Allocation,
     cause: &StopCause,
 ) -> Option<Change> {
-    // It waits for its last element, and for nobody to take it off hold.
+    // The array waits for its last running element, and no release from hold can apply.
     let mut next = entering(case, array, AllocationState::Blocked);
     let tally = next.course.tally.as_mut()?;
     if tally.pending.is_empty() && tally.blocked.is_empty() {
@@ -176,7 +176,7 @@ pub(super) fn rest_ended_by(
     Some(counted(case, next, false))
 }
 
-/// The elements that have allocations that have not ended.
+/// Elements that have an allocation that has not ended.
 pub(super) fn placed<'a>(
     case: Case<'a>,
     array: &Allocation,

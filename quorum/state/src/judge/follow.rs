@@ -1,6 +1,7 @@
-//! What follows from a change of an allocation for others, in the same command: those that waited for its
-//! end may go on or never will, its array counts it, its graph may be over, what it was promised is free.
-//! It looks at records before and after, so no way to make the change is forgotten. See
+//! Consequences of an allocation change for other records, in the same command.
+//!
+//! Dependents become eligible or can never start, the array counts the element, the DAG may end, and promised nodes
+//! become free. The code compares records before and after, so it covers every way to make such a change. See
 //! `../../0008-what-follows.md`.
 
 mod array;
@@ -21,7 +22,7 @@ use lattice_quorum_types::{
 use standing::Standing;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Adds what follows from `changes`.
+/// Appends the consequences of `changes` to `changes`.
 pub(super) fn add(case: Case<'_>, changes: &mut Vec<Change>) {
     for change in changes.iter_mut() {
         if let Change::Node(node) = change {
@@ -41,7 +42,7 @@ pub(super) fn add(case: Case<'_>, changes: &mut Vec<Change>) {
     desk.finish_dags();
 }
 
-/// A node that is not in service, or is wanted back, is nothing that anybody gets next.
+/// Clears the promise of a node that is out of service or recalled: no allocation can get such a node next.
 fn void_promise(node: &mut Node) {
     let is_had = node.lifecycle == Lifecycle::Ready && node.drain.is_empty();
     if !is_had || node.recalled_at.is_some() {
@@ -49,8 +50,8 @@ fn void_promise(node: &mut Node) {
     }
 }
 
-/// Whether anything can follow from a change. Most work waits for nobody, and nobody for it: for that nothing
-/// else is looked up.
+/// Checks whether a change can affect other records. Most allocations have no dependencies and no dependents; for those
+/// nothing else is looked up.
 fn concerns_others(case: Case<'_>, change: &Change) -> bool {
     use AllocationState::{Blocked, Held, Pending};
     let Change::Allocation { record, .. } = change else {
@@ -66,17 +67,17 @@ fn concerns_others(case: Case<'_>, change: &Change) -> bool {
         || (record.state.is_terminal() && (is_counted || order.has_dependents(record.id)))
 }
 
-/// The records as the command leaves them, on top of the state.
+/// Records as the command leaves them, layered over the state.
 struct Desk<'a, 'c> {
     case: Case<'a>,
     changes: &'c mut Vec<Change>,
-    /// Where each allocation's record is among the changes.
+    /// Position of each allocation's record among the changes.
     places: BTreeMap<AllocationId, usize>,
-    /// Records that others may depend on, to be looked at.
+    /// Changed records still to be examined, as others may depend on them.
     changed: VecDeque<AllocationId>,
-    /// The same as a set.
+    /// Ids in `changed`, as a set.
     pending: BTreeSet<AllocationId>,
-    /// Graphs of which a member has ended.
+    /// DAGs with a member that has ended in this command.
     dags: BTreeMap<DagId, Progress>,
 }
 
@@ -98,7 +99,7 @@ impl<'a, 'c> Desk<'a, 'c> {
         desk
     }
 
-    /// As it is with the changes so far; `None` for one that has ended before them.
+    /// Record of an allocation with the changes so far; `None` if it had ended before this command.
     fn record(&self, id: AllocationId) -> Option<&Allocation> {
         let changed = self
             .places
@@ -114,13 +115,13 @@ impl<'a, 'c> Desk<'a, 'c> {
         self.case.state.hot.get(&id).map(|record| &**record)
     }
 
-    /// Makes a record another, and has those looked at that may depend on it.
+    /// Puts a changed record, and queues its dependents for examination.
     fn put(&mut self, what: AllocationChange, next: Allocation) {
         let id = next.id;
         match self.places.get(&id) {
             Some(place) => {
                 if let Change::Allocation { change, record } = &mut self.changes[*place] {
-                    // What the command itself did to it stays its name, unless it is over by that.
+                    // The change kind of the command itself stays, unless this change ends the allocation.
                     if next.state.is_terminal() {
                         *change = what;
                     }
@@ -144,7 +145,7 @@ impl<'a, 'c> Desk<'a, 'c> {
         }
     }
 
-    /// Whoever is new, or eligible by this command alone, waits if it must.
+    /// Blocks allocations that are new, or became eligible by this command, if they must wait.
     fn settle_new(&mut self) {
         let ids: Vec<AllocationId> = self.places.keys().copied().collect();
         for id in ids {
@@ -158,7 +159,7 @@ impl<'a, 'c> Desk<'a, 'c> {
         }
     }
 
-    /// Everything that may follow from one record.
+    /// Applies every consequence of one changed record.
     fn look_at(&mut self, id: AllocationId) {
         let Some(record) = self.record(id) else {
             return;
@@ -166,7 +167,8 @@ impl<'a, 'c> Desk<'a, 'c> {
         let has_ended = record.state.is_terminal();
         let element = record.course.element.filter(|_| has_ended);
         let elements = self.lost_elements(id);
-        // Before those that wait for this end: of two that may go on now the first has it.
+        // Hand over the mutex before waking dependents of this end: of two that could start now, the first waiter gets
+        // it.
         if let Some(mutex) = self.freed_mutex(id) {
             self.hand_over(&mutex);
         }
@@ -190,7 +192,7 @@ impl<'a, 'c> Desk<'a, 'c> {
         }
     }
 
-    /// The user and mutex that this record had before and has no more.
+    /// User and mutex name, if the record held the mutex before this command and does not now.
     fn freed_mutex(&self, id: AllocationId) -> Option<(String, String)> {
         let record = self.record(id)?;
         let mutex = record.spec.terms.mutex.as_ref()?;
@@ -198,7 +200,7 @@ impl<'a, 'c> Desk<'a, 'c> {
         freed.then(|| (record.user.clone(), mutex.clone()))
     }
 
-    /// The first that waits for a mutex and nothing else has it.
+    /// Lets the first allocation start that waits for this mutex and for nothing else.
     fn hand_over(&mut self, (user, mutex): &(String, String)) {
         for id in self.case.state.order.mutex_waiting(user, mutex) {
             self.reconsider(id);
@@ -208,8 +210,8 @@ impl<'a, 'c> Desk<'a, 'c> {
         }
     }
 
-    /// Lets one that waits go on, or ends it, if that is how it stands now. One on hold stays there, unless
-    /// it never will go on.
+    /// Releases, blocks or cancels a waiting allocation, by its present standing. A held allocation stays held, unless
+    /// it can never start.
     fn reconsider(&mut self, id: AllocationId) {
         use AllocationState::{Blocked, Held, Pending};
         let Some(record) = self.record(id) else {
@@ -238,7 +240,7 @@ impl<'a, 'c> Desk<'a, 'c> {
         }
     }
 
-    /// Eligible from now on, or from when it may begin.
+    /// The pending record, eligible from now or from its earliest begin time.
     fn released(&self, record: &Allocation) -> Allocation {
         let begin_at = record.spec.terms.begin_at.unwrap_or(UnixMillis(0));
         Allocation {
@@ -259,7 +261,7 @@ impl<'a, 'c> Desk<'a, 'c> {
         }
     }
 
-    /// Nodes that were promised to what waits for them no more are anybody's.
+    /// Frees nodes that were promised to allocations that do not wait for nodes any more.
     fn free_promised(&mut self) {
         let waits = |record: &Allocation| record.state == AllocationState::Pending;
         let ids = self.places.keys().copied();

@@ -1,4 +1,4 @@
-//! Taking a node from its holder by force. See `../../0003-force-release.md`.
+//! Force release: taking a node from its holder. See `../../0003-force-release.md`.
 
 use super::{Case, audited, invalid, nodes, report, short_words, trust::check_reason};
 use crate::change::{Change, Verdict};
@@ -10,17 +10,17 @@ use lattice_quorum_types::{
     node::{Lifecycle, Node},
 };
 
-/// Begins the evidence of a rank that ended this way.
+/// Prefix of the evidence of a rank that ended by forced release of its node.
 const TAKEN: &str = "released by force by ";
 
-/// Whether a rank ended because its node was taken: what the node says of it later is too late.
+/// Whether a rank ended because its node was released by force; a later report of the node is then too late.
 pub(super) fn took(phase: &RankPhase) -> bool {
     matches!(phase.exit(), Some(RankExit::Lost { evidence }) if evidence.starts_with(TAKEN))
 }
 
-/// The node goes back at once, whatever its allocation's other ranks do, and stays drained by the
-/// person who answers for it. Its rank counts as lost; one that ended already keeps how it ended,
-/// and the others go on.
+/// Releases the node at once, whatever the other ranks of its allocation do. The node stays drained by the releasing
+/// operator or administrator. The node's rank counts as lost; a rank that had ended keeps its exit, and the other ranks
+/// go on.
 pub(super) fn release(
     case: Case<'_>,
     id: &NodeId,
@@ -45,7 +45,7 @@ pub(super) fn release(
         attempt: holder.attempt,
         reason: reason.to_owned(),
     };
-    // Its allocation counts it till its end, and a claim outlives that: it is not counted twice.
+    // The allocation counts this node until its end, and a node claim outlives it: the node must not count twice.
     let is_leaving = matches!(present.ranks[position].phase, RankPhase::Leaving { .. });
     if let Some(tenure) = freed.tenure.as_mut().filter(|_| !is_leaving) {
         tenure.counted_by = Some(holder.allocation);
@@ -70,7 +70,7 @@ pub(super) fn release(
     Ok(Verdict::done(audited(case, action, verdict.changes)))
 }
 
-/// Given back, and empty as far as anybody is concerned.
+/// The released node: without holder, drained if it was in service.
 fn drained(node: Node) -> Node {
     let lifecycle = match node.lifecycle {
         Lifecycle::Ready | Lifecycle::Draining => Lifecycle::Drained,

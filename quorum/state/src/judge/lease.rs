@@ -1,4 +1,4 @@
-//! Leases: taking, renewing, giving back.
+//! Lease commands: acquire, renew, release.
 
 use super::{Case, invalid, vcluster};
 use crate::{
@@ -8,8 +8,8 @@ use crate::{
 };
 use lattice_quorum_types::{Outcome, Refusal, UnixMillis, id::LeaseName};
 
-/// Grants a lease that is free, or renews the holder's own with the same epoch. Longer wishes are
-/// cut to [`MAX_LEASE_MS`]; the outcome says until when.
+/// Grants a free lease, or renews the holder's own lease with the same epoch. A longer `ttl_ms` is cut to
+/// [`MAX_LEASE_MS`]; the outcome contains the expiry.
 pub(super) fn acquire(
     case: Case<'_>,
     name: &LeaseName,
@@ -51,8 +51,8 @@ pub(super) fn acquire(
     })
 }
 
-/// Gives a lease back; its epoch is over. Nothing happens when it is not held. Who schedules a vCluster
-/// that is gone gives its lease back, and nobody asks for that any more.
+/// Releases a lease and ends its epoch. No change when the lease is not held. The scheduler lease of a deleted vCluster
+/// is removed, since no service acquires it again.
 pub(super) fn release(case: Case<'_>, name: &LeaseName, holder: &str) -> Result<Verdict, Refusal> {
     let Some(present) = case.state.leases.get(name.as_str()) else {
         return Ok(Verdict::nothing());
@@ -87,7 +87,7 @@ fn is_over(case: Case<'_>, name: &LeaseName) -> bool {
         .is_some_and(|vcluster| !vcluster::is_there(case, &vcluster))
 }
 
-/// When a lease ends, counting the grace for a step of state time.
+/// End of a lease, with the grace for a step of state time.
 fn ends_at(case: Case<'_>, lease: &Lease) -> UnixMillis {
     lease
         .expires_at

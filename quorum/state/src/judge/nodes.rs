@@ -1,4 +1,4 @@
-//! Nodes: registration, lifecycle, drain reasons.
+//! Node commands: registration, lifecycle, drain reasons.
 
 use super::{Case, audited, invalid, short_words};
 use crate::change::{Change, Verdict};
@@ -9,10 +9,10 @@ use lattice_quorum_types::{
     node::{DrainReason, Lifecycle, Node},
 };
 
-/// In whose name a node is drained where a site's hook failed.
+/// Owner of the drain reason that a failed site hook sets.
 pub(super) const HOOKS: &str = "service:hooks";
 
-/// Makes a node known. One that is known already stays as it is.
+/// Registers a node. A registered node stays unchanged.
 pub(super) fn register(
     case: Case<'_>,
     id: &NodeId,
@@ -38,8 +38,8 @@ pub(super) fn register(
     Ok(Verdict::done(vec![Change::Node(Box::new(node))]))
 }
 
-/// Sets what is intended for a node. Open drain reasons stand against `ready`: an administrator
-/// overrides them, a node that was joining or quarantined becomes drained instead.
+/// Sets the lifecycle of a node. Open drain reasons prevent `ready`: an administrator overrides them, and a node that
+/// was joining or quarantined becomes drained instead.
 pub(super) fn set_lifecycle(
     case: Case<'_>,
     id: &NodeId,
@@ -72,7 +72,7 @@ pub(super) fn set_lifecycle(
     Ok(changed(present, next))
 }
 
-/// A node that is somebody's is not retired, and one that could not be wiped stays quarantined.
+/// Rejects retiring a claimed node, and taking a node with a failed wipe out of quarantine.
 fn check_tenure(node: &Node, wanted: Lifecycle) -> Result<(), Refusal> {
     let Some(tenure) = &node.tenure else {
         return Ok(());
@@ -94,8 +94,8 @@ fn check_tenure(node: &Node, wanted: Lifecycle) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Sets or clears the principal's own drain reason. A ready node starts draining with the first
-/// reason and is ready again after the last one.
+/// Sets or clears the principal's own drain reason. A ready node starts draining with the first reason and is ready
+/// again after the last one.
 pub(super) fn drain(
     case: Case<'_>,
     id: &NodeId,
@@ -124,8 +124,8 @@ pub(super) fn drain(
     Ok(changed(present, without_reason(next)))
 }
 
-/// Clears the principal's own drain reason and that of a failed hook, though nobody asked the node's
-/// health gate, and writes that down.
+/// Clears the principal's own drain reason and that of a failed hook without a check by the node's health gate. Writes
+/// an audit entry.
 pub(super) fn undrain_unchecked(
     case: Case<'_>,
     id: &NodeId,
@@ -149,7 +149,7 @@ pub(super) fn undrain_unchecked(
     Ok(Verdict::done(audited(case, action, verdict.changes)))
 }
 
-/// Ready again after the last reason.
+/// Sets the node ready once its last drain reason is cleared.
 fn without_reason(mut node: Node) -> Node {
     node.lifecycle = match node.lifecycle {
         Lifecycle::Draining | Lifecycle::Drained if node.drain.is_empty() => Lifecycle::Ready,
@@ -158,7 +158,7 @@ fn without_reason(mut node: Node) -> Node {
     node
 }
 
-/// The node with a drain reason of this owner, whose former one it replaces.
+/// The node with a drain reason of this owner, which replaces the owner's former reason.
 pub(super) fn with_reason(present: &Node, owner: &str, reason: &str, now: UnixMillis) -> Node {
     let mut next = present.clone();
     match next.drain.iter_mut().find(|drain| drain.owner == owner) {
@@ -176,7 +176,7 @@ pub(super) fn with_reason(present: &Node, owner: &str, reason: &str, now: UnixMi
     next
 }
 
-/// Drained, or on the way there while something runs.
+/// Drained, or draining while an allocation holds the node.
 fn drained(node: &Node) -> Lifecycle {
     if node.holder.is_some() {
         Lifecycle::Draining
@@ -185,7 +185,7 @@ fn drained(node: &Node) -> Lifecycle {
     }
 }
 
-/// The change from `present` to `next`; a new version when it matters to plans.
+/// The change from `present` to `next`, with a new node version when the lifecycle changes.
 fn changed(present: &Node, mut next: Node) -> Verdict {
     if *present == next {
         return Verdict::nothing();
@@ -196,7 +196,7 @@ fn changed(present: &Node, mut next: Node) -> Verdict {
     Verdict::done(vec![Change::Node(Box::new(next))])
 }
 
-/// The node, if it is still as the asker saw it.
+/// Returns the node, if its revision is the expected one.
 pub(super) fn node_at<'a>(
     case: Case<'a>,
     id: &NodeId,

@@ -1,4 +1,4 @@
-//! What people do to allocations: cancel, hold, release, requeue, extend.
+//! User and operator commands on allocations: cancel, hold, release, suspend, resume, requeue, change the walltime.
 
 use super::{
     Case,
@@ -19,7 +19,7 @@ use lattice_quorum_types::{
     terms::Terms,
 };
 
-/// Ends at once what holds nothing; stops what holds nodes.
+/// Ends an allocation without nodes at once; stops one that holds nodes.
 pub(super) fn cancel(case: Case<'_>, id: AllocationId) -> Result<Verdict, Refusal> {
     if let Some(array) = element::array_of_unplaced(case, id) {
         check_owner(case, array)?;
@@ -32,12 +32,12 @@ pub(super) fn cancel(case: Case<'_>, id: AllocationId) -> Result<Verdict, Refusa
     Ok(Verdict::done(ended_by(case, present, &cause)))
 }
 
-/// What becomes of an allocation that is not to go on, and of the elements of an array.
+/// Ends an allocation for good, or an array with all its elements.
 pub(super) fn ended_by(case: Case<'_>, present: &Allocation, cause: &StopCause) -> Vec<Change> {
     if present.course.tally.is_some() {
         return element::all_ended_by(case, present, cause);
     }
-    // Already being stopped for good. One that would come back, suspended or requeued, does not.
+    // The allocation is already stopping for good. A stop for suspension or requeue is replaced by this cause.
     let end = end_state(present, case.state.unstarted.attempts(present.id));
     if present.state == AllocationState::Stopping && end.is_terminal() {
         return Vec::new();
@@ -59,7 +59,7 @@ pub(super) fn ended_by(case: Case<'_>, present: &Allocation, cause: &StopCause) 
     }]
 }
 
-/// Puts a pending allocation on hold.
+/// Holds a pending or blocked allocation.
 pub(super) fn hold(case: Case<'_>, id: AllocationId) -> Result<Verdict, Refusal> {
     let present = case.live(id, "hold")?;
     check_owner(case, present)?;
@@ -74,14 +74,14 @@ pub(super) fn hold(case: Case<'_>, id: AllocationId) -> Result<Verdict, Refusal>
     }
 }
 
-/// Takes an allocation off hold; it counts as eligible from now.
+/// Releases a held allocation; eligible from now, or from its earliest begin time.
 pub(super) fn release(case: Case<'_>, id: AllocationId) -> Result<Verdict, Refusal> {
     let present = case.live(id, "release")?;
     check_owner(case, present)?;
     match present.state {
         AllocationState::Pending | AllocationState::Blocked => Ok(Verdict::nothing()),
         AllocationState::Held => {
-            // Whether it waits for others follows.
+            // Whether the allocation waits for dependencies is decided as a consequence (`follow`).
             let record = entering(case, present, AllocationState::Pending);
             let begin_at = present.spec.terms.begin_at.unwrap_or(UnixMillis(0));
             let record = Box::new(Allocation {
@@ -95,8 +95,8 @@ pub(super) fn release(case: Case<'_>, id: AllocationId) -> Result<Verdict, Refus
     }
 }
 
-/// Ends the processes of what holds nodes; it holds nothing once they are known to be gone, and waits
-/// for somebody to resume it.
+/// Stops the processes of an allocation that holds nodes. Its nodes are released once the processes are known to be
+/// gone, and the allocation then waits to be resumed.
 pub(super) fn suspend(case: Case<'_>, id: AllocationId) -> Result<Verdict, Refusal> {
     let present = case.live(id, "suspend")?;
     check_owner_or_service(case, present)?;
@@ -114,7 +114,7 @@ pub(super) fn suspend(case: Case<'_>, id: AllocationId) -> Result<Verdict, Refus
     }
 }
 
-/// The same after a checkpoint: the one that it writes already, or one that begins now.
+/// Suspends an allocation after a job checkpoint: the one it is writing already, or one that begins now.
 pub(super) fn suspend_after(
     case: Case<'_>,
     id: AllocationId,
@@ -146,7 +146,7 @@ pub(super) fn suspend_after(
     Ok(Verdict::done(vec![Change::Allocation { change, record }]))
 }
 
-/// Whether a person had it stopped so that it waits until it is resumed.
+/// Whether a user or operator stopped the allocation so that it waits to be resumed.
 fn is_suspended(stopping: &Allocation) -> bool {
     match &stopping.stop {
         Some(StopCause::Suspended) => true,
@@ -159,8 +159,8 @@ fn is_suspended(stopping: &Allocation) -> bool {
     }
 }
 
-/// What was suspended waits for nodes again, as many as its record says, from now on. As for a submit, it
-/// must fit now; the second gate judges again.
+/// Makes a suspended allocation pending again, with as many nodes as its record has. As for a submission, limits must
+/// allow it now; assignment checks them again.
 pub(super) fn resume(case: Case<'_>, id: AllocationId) -> Result<Verdict, Refusal> {
     let present = case.live(id, "resume")?;
     check_owner_or_service(case, present)?;
@@ -169,7 +169,7 @@ pub(super) fn resume(case: Case<'_>, id: AllocationId) -> Result<Verdict, Refusa
         AllocationState::Suspended => {
             check_gate(case, &present.user, &present.spec, Asked::Resumption)?;
             let mut record = entering(case, present, AllocationState::Pending);
-            // Work that made room for others keeps its place in the queue.
+            // A preempted allocation keeps its place in the queue.
             let was_moved = matches!(record.stop, Some(StopCause::Moved { .. }));
             if was_moved {
                 record.course.moved_at = Some(case.now);
@@ -187,8 +187,8 @@ pub(super) fn resume(case: Case<'_>, id: AllocationId) -> Result<Verdict, Refusa
     }
 }
 
-/// Ends the processes of what holds nodes; it waits for nodes again once they are known to be gone. Of an array all
-/// elements that hold nodes.
+/// Stops the processes of an allocation that holds nodes. The allocation is pending again once the processes are known
+/// to be gone. For an array: all elements that hold nodes.
 pub(super) fn requeue(case: Case<'_>, id: AllocationId) -> Result<Verdict, Refusal> {
     let present = case.live(id, "requeue")?;
     check_owner(case, present)?;
@@ -217,8 +217,8 @@ fn requeued(case: Case<'_>, present: &Allocation) -> Change {
     Change::Allocation { change, record }
 }
 
-/// Gives what has not ended another walltime, an array with all its elements that have not. A longer one takes nodes
-/// from others' plans: that is for operators to decide.
+/// Changes the walltime of an allocation that has not ended, and of all such elements of an array. Only operators may
+/// lengthen the walltime, since a longer walltime takes nodes from other plans.
 pub(super) fn set_walltime(
     case: Case<'_>,
     id: AllocationId,
@@ -229,7 +229,7 @@ pub(super) fn set_walltime(
     if walltime_ms == 0 {
         return Err(invalid("walltime", "give a longer walltime"));
     }
-    // Its end is decided, and no walltime changes it any more.
+    // The end of the allocation is decided; a new walltime would have no effect.
     let is_over = |present: &Allocation| {
         present.state == AllocationState::Stopping
             && end_state(present, case.state.unstarted.attempts(present.id)).is_terminal()
@@ -246,7 +246,7 @@ pub(super) fn set_walltime(
     Ok(Verdict::done(changes))
 }
 
-/// `None` where it has that walltime already.
+/// The record with the new walltime; `None` if it has that walltime already.
 fn with_walltime(
     case: Case<'_>,
     present: &Allocation,
@@ -283,8 +283,8 @@ fn with_walltime(
     Ok(Some(Change::Allocation { change, record }))
 }
 
-/// Has work write a checkpoint, and go on: its user's to ask for, as a suspension is. It costs others no more
-/// than what the work writes anyway.
+/// Starts a job checkpoint after which the allocation continues. The user of the allocation may request one, as with a
+/// suspension. A request costs others no more than the checkpoints that the allocation writes anyway.
 pub(super) fn write_checkpoint(
     case: Case<'_>,
     id: AllocationId,
@@ -294,8 +294,8 @@ pub(super) fn write_checkpoint(
     writing::write(case, id, asked)
 }
 
-/// Ends what has passed its deadline, and what waits and could not end before it. Of an array the elements
-/// that have allocations of their own have the deadline too.
+/// Ends an allocation that has passed its deadline, or that waits and cannot end before it. Array elements with an
+/// allocation of their own also carry the deadline, and expire by themselves.
 pub(super) fn expire(case: Case<'_>, id: AllocationId) -> Result<Verdict, Refusal> {
     let present = case.live(id, "expire")?;
     let Terms {
@@ -323,7 +323,7 @@ pub(super) fn expire(case: Case<'_>, id: AllocationId) -> Result<Verdict, Refusa
     Ok(Verdict::done(vec![rest]))
 }
 
-/// `present` in another state from now on.
+/// `present` in state `state`; a new state begins now.
 pub(super) fn entering(case: Case<'_>, present: &Allocation, state: AllocationState) -> Allocation {
     let state_since = if present.state == state {
         present.state_since
@@ -331,7 +331,7 @@ pub(super) fn entering(case: Case<'_>, present: &Allocation, state: AllocationSt
         case.now
     };
     let mut next = present.clone();
-    // Whatever ends a checkpoint early leaves none.
+    // An allocation that leaves `Checkpointing` early produces no checkpoint.
     if state != AllocationState::Checkpointing && next.course.writing.take().is_some() {
         next.course.failed_checkpoints += 1;
         next.course.failed_because = Some("the work was stopped before it was whole".to_owned());

@@ -1,4 +1,4 @@
-//! Projects and their limits.
+//! Project commands: create, delete, set limits.
 
 use super::{Case, access::forbidden, audited, invalid};
 use crate::{
@@ -19,14 +19,14 @@ use lattice_quorum_types::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Longest path, bytes: each check compares it at every level.
+/// Longest project path, bytes: each check compares the path at every level.
 const MAX_PATH_BYTES: usize = 4096;
-/// What the interfaces ask a project for by its path.
+/// Last path segment that the REST interface uses for the headroom of a project.
 const RESERVED: &str = "headroom";
 /// Most administrators of one project.
 const MAX_ADMINS: usize = 256;
 
-/// Creates a tenant or a project. Without limits it is closed, which always fits its parent.
+/// Creates a tenant or a project. Without `limits` the project is closed, which always fits its parent.
 pub(super) fn create(
     case: Case<'_>,
     path: &ProjectPath,
@@ -77,17 +77,17 @@ pub(super) fn create(
     Ok(Verdict::done(audited(case, action, changes)))
 }
 
-/// Whether limits are set although they overbook a level.
+/// Whether limits may be set although they overcommit a level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Insist {
-    /// They are refused.
+    /// Overcommitting limits are rejected.
     No,
-    /// By an administrator, who answers for it.
+    /// An administrator forces the limits and is accountable for them.
     ByForce,
 }
 
-/// What speaks against a level as it would be. What was wrong before, and gets no worse, was forced
-/// once: it keeps nobody from closed projects, nor from what mends it in part.
+/// Faults that reject a change of limits. A fault that existed before and gets no worse was forced once. Such a fault
+/// rejects neither closed projects nor changes that reduce the fault.
 fn unanswered(before: &[LimitFault], after: Vec<LimitFault>, insist: Insist) -> Vec<LimitFault> {
     let stands = |fault: &LimitFault| {
         let is_forced = insist == Insist::ByForce && fault.may_be_forced();
@@ -96,7 +96,7 @@ fn unanswered(before: &[LimitFault], after: Vec<LimitFault>, insist: Insist) -> 
     after.into_iter().filter(stands).collect()
 }
 
-/// The level above one that goes, where it is overcommitted no more without it.
+/// The parent of a deleted project, if it is no longer overcommitted without that project.
 fn mended_without(case: Case<'_>, gone: &Entry) -> Option<Change> {
     let parent = case.state.tree.get(&gone.record.path.parent()?)?;
     let record = &parent.record;
@@ -112,7 +112,7 @@ fn mended_without(case: Case<'_>, gone: &Entry) -> Option<Change> {
     })
 }
 
-/// A level's limits that are to be others.
+/// Limits of a level that differ from `after`, with their values before and after.
 fn others(record: &Project, after: &Limits) -> LevelLimits {
     let is_other = |resource: &Resource| record.limits.get(*resource) != after.get(*resource);
     let changed = Resource::ALL.into_iter().filter(is_other);
@@ -127,7 +127,7 @@ fn others(record: &Project, after: &Limits) -> LevelLimits {
     }
 }
 
-/// What no state could accept: it is kept as long as the project, and printed.
+/// Rejects fields that are invalid in every state. These fields are kept as long as the project, and printed.
 fn check_fields(path: &ProjectPath, admins: &[String], description: &str) -> Result<(), Refusal> {
     let within = |field: &str, found: usize, most: usize, unit: &str| match found <= most {
         true => Ok(()),
@@ -175,7 +175,7 @@ pub(super) fn delete(case: Case<'_>, path: &ProjectPath) -> Result<Verdict, Refu
         let reason = format!("{claimed} nodes are claimed for {path}; release them first");
         return Err(invalid("path", reason));
     }
-    // A later tenant of that name would be let in unasked.
+    // A later tenant of that name would otherwise inherit access to the vCluster.
     let names = |vcluster: &&Vcluster| {
         let tenants = vcluster.definition.tenants.as_ref();
         tenants.is_some_and(|tenants| tenants.contains(path))
@@ -197,9 +197,9 @@ pub(super) fn delete(case: Case<'_>, path: &ProjectPath) -> Result<Verdict, Refu
     Ok(Verdict::done(audited(case, action, changes)))
 }
 
-/// Sets limits, all or none, judged on the tree as it would be. A limit may go below usage, which
-/// ends nothing and only keeps new work out; it may not go below the sum of the children's, unless by
-/// force, which marks the level as overcommitted until they fit.
+/// Sets limits, all or none, judged on the resulting tree. A limit may go below usage: running allocations continue,
+/// but new ones are rejected. A limit below the sum of the children's limits needs force, which marks the level as
+/// overcommitted until they fit.
 pub(super) fn set_limits(
     case: Case<'_>,
     changes: &[LimitChange],
@@ -212,7 +212,7 @@ pub(super) fn set_limits(
     limits_set(case, changes, insist)
 }
 
-/// [`set_limits`] by who may.
+/// Like [`set_limits`], for a caller already authorised.
 pub(super) fn limits_set(
     case: Case<'_>,
     changes: &[LimitChange],

@@ -1,10 +1,10 @@
-//! What was done to the quorum itself: nothing of it is state, all of it is written down.
+//! Quorum maintenance: audit entries of actions that change no state.
 
 use super::{Case, audited, invalid};
 use crate::change::Verdict;
 use lattice_quorum_types::{Refusal, audit::AuditAction};
 
-/// Only what a leader does itself: other entries are made by what they tell of.
+/// Accepts only actions of the leader itself; the commands they describe write all other entries.
 pub(super) fn note(case: Case<'_>, action: &AuditAction) -> Result<Verdict, Refusal> {
     match action {
         AuditAction::MemberAdded { .. }

@@ -1,4 +1,4 @@
-//! Reports of ranks, and the transitions that follow from them.
+//! Rank reports, and the state transitions that follow from them.
 
 use super::{
     Case, assign, force, invalid, nodes, people::entering, short_exit, short_words, writing,
@@ -21,14 +21,14 @@ use lattice_quorum_types::{
     tenure::Tenure,
 };
 
-/// Attempts after which a fault of a node puts an allocation back no more: it met five bad nodes.
+/// Attempts that a node fault requeues. A fault in a later attempt fails the allocation: it has met five bad nodes.
 pub(super) const FAULTY_ATTEMPTS: u32 = 5;
 
-/// So often an attempt of which nothing ever started puts an allocation back without counting.
-/// Afterwards it counts: something is wrong, and somebody has to hear of it.
+/// Most attempts that requeue an allocation uncounted because nothing ever started. Later attempts count, so that a
+/// persistent fault becomes visible to the user.
 pub(super) const UNCOUNTED_ATTEMPTS: u32 = 5;
 
-/// Takes down what became of one rank. A repeat changes nothing, also after the end.
+/// Records the report of one rank. A repeated report changes nothing, also after the end.
 pub(super) fn report(
     case: Case<'_>,
     id: AllocationId,
@@ -101,8 +101,8 @@ pub(super) fn report(
     Ok(settle(case, present, record, touched, otherwise))
 }
 
-/// A node that is no longer counted by its allocation, as it will be: without its holder if that
-/// still has it, and counted for its own claim again if it was taken by force before.
+/// The node once its allocation no longer counts it: without the holder, if the allocation still holds the node. A node
+/// that was released by force before counts for its own node claim again. `None`: neither applies.
 pub(super) fn leave(from: &Allocation, node: &Node) -> Option<Node> {
     if node.holder == Some(held_by(from)) {
         return Some(given_back(node));
@@ -119,8 +119,8 @@ fn held_by(allocation: &Allocation) -> Holder {
     }
 }
 
-/// A report of an allocation that ended so long ago that its record is not at hand. Every rank of its
-/// last attempt has ended, so whatever is said of that one is a repeat.
+/// Judges a report for an allocation that has ended and has no record in memory. Every rank of its last attempt has
+/// ended, so a report for that attempt is a repeat.
 fn report_of_old(id: AllocationId, attempt: u32, ended: Ended) -> Result<Verdict, Refusal> {
     match ended.attempt() {
         Some(current) if attempt != current || attempt == 0 => Err(Refusal::StaleAttempt {
@@ -132,7 +132,7 @@ fn report_of_old(id: AllocationId, attempt: u32, ended: Ended) -> Result<Verdict
     }
 }
 
-/// The phase after a report; `None` when the report says nothing new.
+/// Phase of a rank after a report; `None` when the report changes nothing.
 fn next_phase(allocation: &Allocation, position: usize, report: &RankReport) -> Option<RankPhase> {
     use RankPhase::{Assigned, Ended, Leaving, Left, Running};
     let present = &allocation.ranks[position].phase;
@@ -144,12 +144,12 @@ fn next_phase(allocation: &Allocation, position: usize, report: &RankReport) -> 
         (Assigned | Running { .. } | Leaving { .. }, RankReport::Ended { at, exit, .. }) => {
             let at = *at;
             let exit = match (present.running_since(), short_exit(exit)) {
-                // One that runs by its agent's word did start: then it is lost as any other.
+                // A rank that its agent reported running did start: it is lost like any other.
                 (Some(_), RankExit::NeverStarted { evidence }) => RankExit::Lost { evidence },
                 (_, exit) => exit,
             };
-            // What runs got this rank by growing, and nobody knew it to run. The last one that has
-            // not been given back does not leave: its end is the work's.
+            // A running allocation got this rank by growing, and the rank was never reported running, so it leaves. The
+            // last rank that still stays does not leave: its end is the end of the allocation.
             let mut others = (0..).zip(&allocation.ranks);
             let runs = matches!(
                 allocation.state,
@@ -179,8 +179,8 @@ fn next_phase(allocation: &Allocation, position: usize, report: &RankReport) -> 
     }
 }
 
-/// Keeps the first cause of failure, and that the allocation ran at all. A rank that could not be
-/// started where something is wrong with the node says nothing against the work: it is put back.
+/// Records the first cause of failure, and that the allocation ran at all. If a faulty node could not start a rank, the
+/// allocation is not at fault and is requeued.
 pub(super) fn note_exit(
     case: Case<'_>,
     record: &mut Allocation,
@@ -193,8 +193,8 @@ pub(super) fn note_exit(
         RankExit::Exited { .. } | RankExit::Signaled { .. } | RankExit::Walltime
     );
     if ran && record.started_at.is_none() {
-        // Its start was never reported. It cannot have been before the assignment, and counting
-        // from there errs on the side of the nodes having been held.
+        // The start of the rank was never reported. The start cannot precede the assignment; counting from there may
+        // overstate how long the nodes were held, never understate it.
         let assigned_at = record.state_since;
         let starting = record.state == AllocationState::Starting;
         record.started_at = Some(if starting { assigned_at } else { case.now });
@@ -218,8 +218,8 @@ pub(super) fn note_exit(
     }
 }
 
-/// The state that follows from the ranks' phases. `touched` are nodes that become others by this
-/// command too; `otherwise` is what happened when the state stays as it is.
+/// Derives the allocation state from the phases of its ranks. `touched` are further node records changed by this
+/// command. `otherwise` is the change kind if the state stays the same.
 pub(super) fn settle(
     case: Case<'_>,
     before: &Allocation,
@@ -272,8 +272,8 @@ pub(super) fn settle(
     Verdict::done(changes)
 }
 
-/// Every process is gone: through Stopping, within this command, to where it ends, and the nodes
-/// go back. One that was taken from it by force may belong to another allocation by now.
+/// Ends an attempt after all its processes are gone: its final state follows within this command, and its nodes are
+/// released. A node that was released by force may belong to another allocation by now.
 fn finish(
     case: Case<'_>,
     before: &Allocation,
@@ -318,10 +318,10 @@ fn finish(
         record.course.moved_at = Some(case.now);
     }
     if let (None, Some(scale)) = (ended_at, &record.spec.terms.scale) {
-        // What it bears by then its metric tells anew.
+        // The scaling metric determines again how many nodes the next attempt gets beyond the minimum.
         record.spec.nodes = scale.min_nodes;
     }
-    // A record that has ended keeps the attempt that its agents told of.
+    // An ended record keeps the attempt number that its agents reported.
     let skipped = if ended_at.is_none() { skipped } else { 0 };
     let record = Allocation {
         ended_at,
@@ -341,8 +341,7 @@ fn finish(
     Verdict::done(changes)
 }
 
-/// Whether an allocation goes back to the queue without its policy being asked: no rank of this
-/// attempt that has ended was ever started.
+/// Whether an allocation is requeued regardless of its requeue policy: no ended rank of this attempt was ever started.
 fn goes_back_uncounted(record: &Allocation, uncounted: u32) -> bool {
     let lost = matches!(
         record.stop,
@@ -351,7 +350,7 @@ fn goes_back_uncounted(record: &Allocation, uncounted: u32) -> bool {
     lost && uncounted % ATTEMPT_GAP < UNCOUNTED_ATTEMPTS && nothing_started(&record.ranks)
 }
 
-/// Whether at least one rank has ended, and none that has was ever started.
+/// Whether at least one rank has ended, and no ended rank was ever started.
 fn nothing_started(ranks: &[Rank]) -> bool {
     let mut ended = false;
     ranks.iter().all(|rank| match &rank.phase {
@@ -364,8 +363,7 @@ fn nothing_started(ranks: &[Rank]) -> bool {
     }) && ended
 }
 
-/// Where an allocation ends once its processes are gone. `uncounted` of its attempts before this one
-/// count for nothing.
+/// State of an allocation once its processes are gone. `uncounted` attempts before this one do not count.
 pub(super) fn end_state(record: &Allocation, uncounted: u32) -> AllocationState {
     if goes_back_uncounted(record, uncounted) {
         return AllocationState::Pending;
@@ -400,7 +398,7 @@ pub(super) fn end_state(record: &Allocation, uncounted: u32) -> AllocationState 
     }
 }
 
-/// A node that was taken by force from the allocation that counted it until now.
+/// The node of an allocation that counted it until now, after its release by force.
 fn counted_no_more(node: &Node) -> Node {
     let tenure = node.tenure.clone().map(|tenure| Tenure {
         counted_by: None,
@@ -412,7 +410,7 @@ fn counted_no_more(node: &Node) -> Node {
     }
 }
 
-/// A node without its holder. What was draining is drained now.
+/// The node without its holder; a draining node becomes drained.
 fn given_back(node: &Node) -> Node {
     let lifecycle = match node.lifecycle {
         Lifecycle::Draining => Lifecycle::Drained,

@@ -1,4 +1,4 @@
-//! Reservations: nodes that are kept for some for a time.
+//! Reservation commands: nodes reserved for users and projects during a time window.
 
 use super::{Case, audited, invalid, trust::check_reason};
 use crate::change::{Change, Verdict};
@@ -10,14 +10,14 @@ use lattice_quorum_types::{
     reservation::{MAX_RESERVATIONS, Reservation, ReservationSpec},
 };
 
-/// Longest name of a user, bytes.
+/// Longest user name, bytes.
 const MAX_USER_BYTES: usize = 256;
-/// Users and projects of one reservation.
+/// Most users, and most projects, of one reservation.
 const MAX_NAMED: usize = 1000;
-/// Nodes of one reservation.
+/// Most nodes of one reservation.
 const MAX_NODES: usize = 100_000;
 
-/// Makes a reservation, or another of one that is there.
+/// Creates or replaces a reservation.
 pub(super) fn set(
     case: Case<'_>,
     name: &ReservationName,
@@ -121,7 +121,7 @@ fn lines(spec: &ReservationSpec) -> Vec<String> {
     ]
 }
 
-/// Nothing is kept under this name any more.
+/// Deletes a reservation.
 pub(super) fn delete(case: Case<'_>, name: &ReservationName) -> Result<Verdict, Refusal> {
     let present = case.state.reservations.get(name);
     let unknown = || Refusal::UnknownReservation { name: name.clone() };

@@ -1,4 +1,4 @@
-//! More nodes for an allocation that has some, and fewer. See `../../0006-resizing.md`.
+//! Growing and shrinking an allocation that holds nodes. See `../../0006-resizing.md`.
 
 use super::{
     Case,
@@ -14,8 +14,8 @@ use lattice_quorum_types::{
     refusal::Asked,
 };
 
-/// Gives an allocation more nodes, as ranks behind those it has. What is new must fit, as for a new
-/// assignment; that it holds nodes is counted already.
+/// Adds nodes to an allocation, as ranks after the present ones. The added nodes must fit the limits, as for a new
+/// assignment; the allocation itself is counted already.
 pub(super) fn grow(
     case: Case<'_>,
     id: AllocationId,
@@ -32,7 +32,7 @@ pub(super) fn grow(
     if expected.is_empty() {
         return Err(invalid("nodes", "name at least one node"));
     }
-    // An agent answers for an attempt once: it would not start a second rank of it.
+    // An agent runs one rank per attempt: it would not start a second one.
     let again = |chosen: &&ExpectedNode| present.nodes().any(|node| *node == chosen.node);
     if let Some(ExpectedNode { node, .. }) = expected.iter().find(again) {
         let reason =
@@ -72,8 +72,8 @@ pub(super) fn grow(
     Ok(Verdict::done(changes))
 }
 
-/// Refuses nodes that its submit ruled out: put back to the queue it would wait for more nodes than
-/// it may ever have.
+/// Rejects nodes that the submitted constraints exclude: once requeued, the allocation would wait for more nodes than
+/// it may ever get.
 fn check_choice(allocation: &Allocation, chosen: &[ExpectedNode]) -> Result<(), Refusal> {
     let (id, constraints) = (allocation.id, &allocation.spec.constraints);
     for ExpectedNode { node, .. } in chosen {
@@ -92,8 +92,8 @@ fn check_choice(allocation: &Allocation, chosen: &[ExpectedNode]) -> Result<(), 
     Ok(())
 }
 
-/// Gives chosen nodes back: at once where the rank has ended, else as soon as it is known to have.
-/// Until then the node is held and counted.
+/// Releases chosen nodes: at once if the rank has ended, else when it is known to have ended. Until then the node is
+/// held and counted.
 pub(super) fn shrink(
     case: Case<'_>,
     id: AllocationId,
@@ -142,7 +142,7 @@ pub(super) fn shrink(
     }
 }
 
-/// An allocation that may have more or fewer nodes: not while it writes a checkpoint or is stopped.
+/// Returns an allocation that may be resized: not while it writes a job checkpoint or is stopping.
 fn resizable<'a>(
     case: Case<'a>,
     id: AllocationId,

@@ -1,6 +1,7 @@
-//! Making room: work gives its nodes back for work of a higher class, or because they were only lent. The
-//! nodes are promised to who they are for until that one has them. Whom it hits is planned elsewhere; that
-//! it may is judged here, when it is committed. See `../../0009-making-room.md`.
+//! Preemption and reclaim: allocations release nodes for a higher class, or because the nodes were lent.
+//!
+//! Nodes are promised to the preemptor until it holds them. Victims are planned elsewhere; whether each may be
+//! preempted is judged here, at commit. See `../../0009-making-room.md`.
 
 use super::{
     Case, assign, invalid, people::entering, short_words, tenure::taken_by, writing, wrong_state,
@@ -17,12 +18,12 @@ use lattice_quorum_types::{
 };
 use std::collections::BTreeSet;
 
-/// Most allocations that make room for one.
+/// Most victims of one preemptor.
 const MAX_VICTIMS: usize = 64;
-/// The class that never makes room.
+/// Class that is never preempted.
 const HIGHEST_CLASS: u8 = 10;
 
-/// One allocation gives back all its nodes.
+/// Moves one allocation off all its nodes.
 pub(super) fn make_room(
     case: Case<'_>,
     victim: &Victim,
@@ -38,7 +39,7 @@ pub(super) fn make_room(
             check_lent(case, present, home)?;
             reason.clone()
         }
-        // A service asks for somebody; a person for nobody else.
+        // A service names the requesting principal; a person requests only in their own name.
         MoveReason::Asked { by } => MoveReason::Asked {
             by: match case.principal.power {
                 Power::Service => short_words(by),
@@ -49,7 +50,7 @@ pub(super) fn make_room(
     Ok(Verdict::done(vec![moved(case, present, victim, &reason)?]))
 }
 
-/// Refuses to move work for a vCluster none of whose nodes it has.
+/// Rejects moving an allocation for a vCluster that has lent it no node.
 fn check_lent(case: Case<'_>, present: &Allocation, home: &VclusterName) -> Result<(), Refusal> {
     let nodes = present.kept_nodes();
     let mut nodes = nodes.filter_map(|node| case.state.nodes.get(node));
@@ -60,8 +61,8 @@ fn check_lent(case: Case<'_>, present: &Allocation, home: &VclusterName) -> Resu
     Err(invalid("reason", reason))
 }
 
-/// The checkpoint that work writes anyway is the one after which it leaves nodes of `home`: to have it write
-/// another one would keep their owner waiting for two.
+/// Lets an allocation leave nodes lent by `home` after the job checkpoint that it is already writing. Another
+/// checkpoint would make the owner of the nodes wait twice.
 pub(super) fn leave_after(
     case: Case<'_>,
     (id, number): (AllocationId, u32),
@@ -73,7 +74,7 @@ pub(super) fn leave_after(
     };
     check_lent(case, present, home)?;
     check_not_fixed(present)?;
-    // After any other it leaves anyway.
+    // After any other checkpoint the allocation leaves its nodes anyway.
     if writing.then != AfterCheckpoint::GoOn {
         return Ok(Verdict::nothing());
     }
@@ -87,7 +88,7 @@ pub(super) fn leave_after(
     }]))
 }
 
-/// The victim as it begins to make room.
+/// The change that starts moving the victim.
 fn moved(
     case: Case<'_>,
     present: &Allocation,
@@ -96,7 +97,7 @@ fn moved(
 ) -> Result<Change, Refusal> {
     check_movable(present, victim)?;
     let asked = victim.checkpoint.as_ref();
-    // What has not begun has nothing to write.
+    // An allocation that has not begun has nothing to write.
     let asked = asked.filter(|_| present.state == AllocationState::Running);
     let (change, record) = match asked {
         Some(asked) => {
@@ -137,7 +138,7 @@ fn check_movable(present: &Allocation, victim: &Victim) -> Result<(), Refusal> {
     check_not_fixed(present)
 }
 
-/// Refuses to move what nobody moves.
+/// Rejects moving sensitive allocations and those of the highest class.
 fn check_not_fixed(present: &Allocation) -> Result<(), Refusal> {
     let fixed = |reason: &str| {
         let (id, reason) = (present.id, reason.to_owned());
@@ -152,7 +153,7 @@ fn check_not_fixed(present: &Allocation) -> Result<(), Refusal> {
     }
 }
 
-/// Promises a pending allocation nodes, and has those that hold them make room.
+/// Promises nodes to a pending allocation and preempts the allocations that hold them.
 pub(super) fn preempt(
     case: Case<'_>,
     id: AllocationId,
@@ -226,7 +227,7 @@ fn check_numbers(
     }
 }
 
-/// One of them as it begins to make room: it is of a lower class, and has a node that is wanted.
+/// The change that starts preempting one victim: it must be of a lower class and hold one of the nodes.
 fn victim_of(
     case: Case<'_>,
     pending: &Allocation,
@@ -252,7 +253,7 @@ fn victim_of(
     moved(case, present, victim, &MoveReason::Preempted { by })
 }
 
-/// Why a node cannot be promised: it must be free, or held by one that makes room.
+/// Reason why a node cannot be promised, if any: it must be free, or held by a victim.
 fn not_promisable(
     case: Case<'_>,
     pending: &Allocation,
@@ -282,7 +283,7 @@ fn not_promisable(
     }
 }
 
-/// A pending allocation is promised nothing any more.
+/// Withdraws the promised nodes of a pending allocation.
 pub(super) fn withdraw(case: Case<'_>, id: AllocationId) -> Verdict {
     let free = |node: &NodeId| {
         let node = case.state.nodes.get(node)?;
@@ -296,7 +297,7 @@ pub(super) fn withdraw(case: Case<'_>, id: AllocationId) -> Verdict {
     Verdict::done(nodes.filter_map(free).collect())
 }
 
-/// A lent node is wanted back, or not any more.
+/// Recalls a lent node, or withdraws the recall.
 pub(super) fn recall(
     case: Case<'_>,
     id: &NodeId,

@@ -1,9 +1,9 @@
-//! What sensitive work may rest on: each node's own word, of now, and nothing that contradicts the
-//! baselines in force at this place of the log. See `../../../0005-claims.md`.
+//! Sensitive allocations: each node needs its own current attestation that does not contradict the baselines in force
+//! at this log index. See `../../../0005-claims.md`.
 //!
-//! That the word was signed by the node is established before a command enters the log; here it is
-//! taken as the principal is. What a class record says is not known here: an exact baseline is
-//! compared by digest, a partial one by the version that control held the record against.
+//! The signature of an attestation is verified before the command enters the log; here it is trusted like the
+//! principal. Class records are not available here. An exact baseline is compared by digest, a partial one by the
+//! version that control compared the record with.
 
 use super::{Case, invalid};
 use crate::State;
@@ -16,7 +16,7 @@ use lattice_quorum_types::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Refuses an assignment of sensitive work without claims.
+/// Rejects an assignment of a sensitive allocation without attestations.
 pub(super) fn without_claims<'a>(
     id: AllocationId,
     nodes: impl Iterator<Item = &'a NodeId>,
@@ -28,7 +28,7 @@ pub(super) fn without_claims<'a>(
     Refusal::where_unproven(id, nodes.map(fault).collect())
 }
 
-/// Refuses where a node's word is not its own, not of now, or contradicts its baselines.
+/// Rejects attestations that are of another node, outdated, or contradict a baseline.
 pub(super) fn check(
     case: Case<'_>,
     id: AllocationId,
@@ -37,7 +37,7 @@ pub(super) fn check(
     Refusal::where_unproven(id, faults(case, nodes))
 }
 
-/// Refuses what no word of a node can be.
+/// Rejects malformed attestations.
 pub(super) fn check_form(nodes: &[ClaimedNode]) -> Result<(), Refusal> {
     for ClaimedNode { expected, proof } in nodes {
         let named = |field: &str| format!("nodes.{}.proof.{field}", expected.node);
@@ -47,7 +47,7 @@ pub(super) fn check_form(nodes: &[ClaimedNode]) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Every baseline against which a class of these nodes is held, as `name v3`.
+/// Every baseline with which a class of these nodes is compared, as `name v3`.
 pub(super) fn asked_of(case: Case<'_>, nodes: &[ClaimedNode]) -> Vec<String> {
     let baselines = Baselines::of(case);
     let mut asked = BTreeSet::new();
@@ -65,8 +65,8 @@ pub(super) fn asked_of(case: Case<'_>, nodes: &[ClaimedNode]) -> Vec<String> {
         .collect()
 }
 
-/// Where a node's word is not its own, not of now, or contradicts its baselines. One rule for
-/// sensitive work and for claims.
+/// Faults of the attestations: of another node, outdated, or contradicting a baseline. One rule for sensitive
+/// allocations and for node claims.
 pub(super) fn faults(case: Case<'_>, nodes: &[ClaimedNode]) -> Vec<Unproven> {
     let baselines = Baselines::of(case);
     let mut faults = Vec::new();
@@ -84,7 +84,7 @@ pub(super) fn faults(case: Case<'_>, nodes: &[ClaimedNode]) -> Vec<Unproven> {
     faults
 }
 
-/// Whether it is this node's word, of this boot and of now.
+/// Checks that an attestation is of this node, of the planned boot, and current.
 fn word(
     case: Case<'_>,
     node: &NodeId,
@@ -112,7 +112,7 @@ fn word(
     }
 }
 
-/// The baselines in force.
+/// Baselines in force.
 struct Baselines<'a> {
     state: &'a State,
     all: Vec<&'a Baseline>,
@@ -130,7 +130,7 @@ impl<'a> Baselines<'a> {
         let cohort = proof.claim.cohort.as_ref();
         let speaking = self.speaking(node, cohort);
         if cohort.is_none() {
-            // What names the node speaks before any cohort's would.
+            // A baseline that names the node takes precedence over one that selects it by cohort.
             let of_cohorts = self.of_cohorts().into_iter();
             let open = of_cohorts.filter(|(class, _)| !speaking.contains_key(class));
             open.for_each(|(class, baseline)| {
@@ -155,8 +155,7 @@ impl<'a> Baselines<'a> {
         }
     }
 
-    /// The classes that matter to sensitive work in some cohort, each with the first baseline that
-    /// says so.
+    /// Classes that a cohort baseline marks strict for sensitive allocations, each with the first such baseline.
     fn of_cohorts(&self) -> BTreeMap<&'a str, &'a BaselineName> {
         let mut first = BTreeMap::new();
         let of_cohorts = self.all.iter().filter(|b| b.definition.cohort.is_some());
@@ -170,7 +169,7 @@ impl<'a> Baselines<'a> {
         first
     }
 
-    /// What speaks for each class of a node.
+    /// Most specific baselines that apply to each class of a node.
     fn speaking(
         &self,
         node: &NodeId,
@@ -195,7 +194,7 @@ impl<'a> Baselines<'a> {
     }
 }
 
-/// Whether the class is what the rule asks, as far as digests tell.
+/// Compares a class with a rule, as far as digests allow.
 fn held_against(
     class: &str,
     baseline: &Baseline,
@@ -217,7 +216,7 @@ fn held_against(
             baseline: asks(),
         });
     };
-    // Digests of two schemas tell nothing of each other.
+    // Digests of two schemas are not comparable.
     let comparable = match &rule.rule {
         Rule::Exact { schema, digest, .. } => said.under(*schema).map(|found| (*digest, found)),
         Rule::Partial { .. } => None,

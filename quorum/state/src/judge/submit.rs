@@ -1,4 +1,4 @@
-//! Submits: the first of the two limit gates.
+//! Submission: the first of the two limit checks.
 
 use super::{Case, assign, invalid, terms, vcluster};
 use crate::change::{Change, Verdict};
@@ -14,19 +14,19 @@ use std::collections::BTreeSet;
 
 /// Highest priority class.
 const MAX_CLASS: u8 = 10;
-/// Longest name for people, bytes: it is printed in tables and kept for ever.
+/// Longest display name, bytes: it is printed in tables and kept for ever.
 const MAX_NAME_BYTES: usize = 256;
-/// Longest path of an output file, bytes: what Linux takes.
+/// Longest path of an output file, bytes: the limit of Linux.
 const MAX_PATH_BYTES: usize = 4096;
 
-/// Accepts an allocation that fits now, as far as committed usage goes. Pending ones hold
-/// nothing, so the second gate, at assignment, judges again.
+/// Accepts an allocation that fits the limits with the committed usage. Pending allocations hold nothing, so assignment
+/// checks again.
 pub(super) fn submit(case: Case<'_>, spec: &AllocationSpec) -> Result<Verdict, Refusal> {
     check_fields(spec)?;
     terms::check(case, spec)?;
     match terms::is_blocked(case, spec)? {
         false => check_gate(case, &case.principal.name, spec, Asked::Allocation)?,
-        // It is asked again when it is eligible, and waits then.
+        // The limits are checked again once the allocation is eligible; it waits until the limits allow it.
         true => check_ever(case, spec)?,
     }
     check_surroundings(case, spec)?;
@@ -37,7 +37,7 @@ pub(super) fn submit(case: Case<'_>, spec: &AllocationSpec) -> Result<Verdict, R
     })
 }
 
-/// What it names is there, and for it.
+/// Checks that the vCluster exists and serves the project, and that the listed nodes exist.
 pub(super) fn check_surroundings(case: Case<'_>, spec: &AllocationSpec) -> Result<(), Refusal> {
     let state = case.state;
     state.vclusters.check_use(&spec.vcluster, &spec.project)?;
@@ -50,12 +50,12 @@ pub(super) fn check_surroundings(case: Case<'_>, spec: &AllocationSpec) -> Resul
     Ok(())
 }
 
-/// A new record. Whether it waits for others follows (`follow.rs`).
+/// Record of a new allocation. Whether the allocation waits for dependencies is decided as a consequence (`follow.rs`).
 pub(super) fn submitted(case: Case<'_>, id: AllocationId, spec: AllocationSpec) -> Change {
     let tally = spec.terms.array.as_ref().map(|array| {
         let indices = array.indices().clone();
         let (mut pending, mut blocked) = (IndexSet::new(), IndexSet::new());
-        // Those for which it says nothing are pending at once (`follow/array.rs`).
+        // Elements without a dependency of their own become pending in the same command (`follow/array.rs`).
         match spec.terms.after.is_empty() {
             true => pending = indices,
             false => blocked = indices,
@@ -94,7 +94,7 @@ pub(super) fn submitted(case: Case<'_>, id: AllocationId, spec: AllocationSpec) 
     Change::Allocation { change, record }
 }
 
-/// It would fit an idle cluster and limits of which nothing is used.
+/// Checks that the allocation would fit an idle cluster and unused limits.
 pub(super) fn check_ever(case: Case<'_>, spec: &AllocationSpec) -> Result<(), Refusal> {
     let state = case.state;
     let usage = assign::whole(spec);
@@ -112,7 +112,7 @@ pub(super) fn check_ever(case: Case<'_>, spec: &AllocationSpec) -> Result<(), Re
     }
 }
 
-/// Nothing new begins where the accounting system asked for that, as long as what it said holds.
+/// Rejects new allocations where the accounting system has paused them, while its credit is valid.
 pub(super) fn check_not_paused(case: Case<'_>, spec: &AllocationSpec) -> Result<(), Refusal> {
     let budget = case.state.budgets.get(&spec.project.tenant());
     let credit = budget.and_then(|budget| budget.credit_at(case.now));
@@ -125,7 +125,7 @@ pub(super) fn check_not_paused(case: Case<'_>, spec: &AllocationSpec) -> Result<
     }
 }
 
-/// The first gate: it fits now, as far as committed usage goes, and the cluster has as many nodes.
+/// First limit check: the allocation fits the committed usage, and the cluster has enough nodes.
 pub(super) fn check_gate(
     case: Case<'_>,
     user: &str,
@@ -155,7 +155,7 @@ fn check_size(case: Case<'_>, spec: &AllocationSpec) -> Result<(), Refusal> {
     }
 }
 
-/// Idle nodes that the user has claimed for such work: they are counted already.
+/// Number of idle nodes that the user has claimed for such allocations: they are counted already.
 fn own_nodes(case: Case<'_>, user: &str, spec: &AllocationSpec) -> usize {
     if !spec.sensitive {
         return 0;
@@ -169,7 +169,7 @@ fn own_nodes(case: Case<'_>, user: &str, spec: &AllocationSpec) -> usize {
     own.filter(counts).take(spec.nodes as usize).count()
 }
 
-/// What no state could accept.
+/// Rejects fields that are invalid in every state.
 pub(super) fn check_fields(spec: &AllocationSpec) -> Result<(), Refusal> {
     if spec.nodes == 0 {
         return Err(invalid("nodes", "ask for at least 1 node"));
@@ -233,7 +233,7 @@ pub(super) fn check_fields(spec: &AllocationSpec) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Output files that no node could open.
+/// Rejects output files that no node could open.
 fn check_output(spec: &AllocationSpec) -> Result<(), Refusal> {
     let output = &spec.workload.output;
     let files = [

@@ -1,4 +1,4 @@
-//! What holds for the whole cluster: its own limits, and what a limit means.
+//! Cluster-wide limits and the limit policy.
 
 use super::{Case, audited};
 use crate::change::{Change, Verdict};
@@ -10,8 +10,8 @@ use lattice_quorum_types::{
     view::SystemView,
 };
 
-/// Changes limits of the whole cluster. They may go below what is used: nothing is taken away, and
-/// nothing is added until there is room again.
+/// Changes cluster-wide limits. A limit may go below usage: nothing is stopped, and nothing new starts until usage is
+/// below it.
 pub(super) fn set_limits(case: Case<'_>, patch: &SystemLimitPatch) -> Result<Verdict, Refusal> {
     let before = case.state.system();
     let limits = before.limits.patched(patch);
@@ -29,7 +29,7 @@ pub(super) fn set_limits(case: Case<'_>, patch: &SystemLimitPatch) -> Result<Ver
     Ok(Verdict::done(audited(case, action, changes)))
 }
 
-/// Another policy is followed from now on, if the tree as it is obeys it.
+/// Sets the limit policy, if the present project tree conforms to it.
 pub(super) fn set_policy(case: Case<'_>, limit_policy: LimitPolicy) -> Result<Verdict, Refusal> {
     let before = case.state.system();
     if limit_policy == before.limit_policy {
@@ -47,7 +47,7 @@ pub(super) fn set_policy(case: Case<'_>, limit_policy: LimitPolicy) -> Result<Ve
         limit_policy,
         ..before
     })];
-    // What the tree obeys overbooks nothing by it.
+    // A tree that conforms to the policy has no overcommitted level.
     let records = case.state.tree.iter().map(|entry| &entry.record);
     let marked = records.filter(|record| record.overcommitted);
     changes.extend(marked.map(|record| {

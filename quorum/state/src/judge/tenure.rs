@@ -1,5 +1,5 @@
-//! Nodes that belong to one user: claimed for sensitive work, given back through the site's wipe.
-//! See `../../../0007-tenure.md`.
+//! Node claims: nodes claimed by one user for sensitive allocations, released through the site's wipe. See
+//! `../../../0007-tenure.md`.
 
 use super::{
     Case, access::forbidden, audited, invalid, nodes as records, sensitive, short_words,
@@ -23,7 +23,7 @@ use lattice_quorum_types::{
 };
 use std::collections::BTreeSet;
 
-/// Makes nodes the principal's own, all of them or none.
+/// Claims nodes for the principal, all or none.
 pub(super) fn claim(
     case: Case<'_>,
     project: &ProjectPath,
@@ -84,8 +84,7 @@ fn check_purpose(purpose: &str) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The nodes, all of them free for this project, or the refusal that names each that is not and
-/// whose it is.
+/// Returns the nodes if all can be claimed for this project; else a refusal that lists each taken node and its owner.
 fn claimable<'a>(
     case: Case<'a>,
     project: &ProjectPath,
@@ -117,7 +116,7 @@ fn claimable<'a>(
     if !taken.is_empty() {
         return Err(Refusal::NodesTaken { nodes: taken });
     }
-    // Nobody knows for how long it will be theirs.
+    // A node claim has no end time.
     let wants = Wants {
         user: &case.principal.name,
         project,
@@ -138,7 +137,7 @@ fn claimable<'a>(
     }
 }
 
-/// Whose a node is, if it is not free for anybody.
+/// Present owner of a node; `None` if the node is free.
 pub(super) fn taken_by(case: Case<'_>, node: &Node) -> Option<TakenBy> {
     if let Some(Tenure {
         user,
@@ -170,7 +169,7 @@ pub(super) fn taken_by(case: Case<'_>, node: &Node) -> Option<TakenBy> {
     (!node.is_assignable()).then_some(TakenBy::OutOfService { lifecycle })
 }
 
-/// Gives claimed nodes back, all of them or none. Each is wiped before anybody else gets it.
+/// Releases claimed nodes, all or none. Each is wiped before another user gets it.
 pub(super) fn release(
     case: Case<'_>,
     nodes: &[NodeId],
@@ -203,7 +202,7 @@ pub(super) fn release(
     Ok(Verdict::done(given_back(case, &open, reason)))
 }
 
-/// The claimant may, and an administrator who says why.
+/// The claimant may release; so may an administrator with a reason.
 fn may_release(
     case: Case<'_>,
     node: &NodeId,
@@ -226,7 +225,7 @@ fn may_release(
     }
 }
 
-/// As many changes as there are claims, each of one user for one project.
+/// Changes that start the release, with one audit entry for each user and project.
 fn given_back(case: Case<'_>, open: &[(&Node, &Tenure)], reason: Option<&str>) -> Vec<Change> {
     let mut changes = Vec::new();
     let mut of: Vec<(&str, &ProjectPath)> = Vec::new();
@@ -262,7 +261,7 @@ fn given_back(case: Case<'_>, open: &[(&Node, &Tenure)], reason: Option<&str>) -
     changes
 }
 
-/// What became of a wipe. Of one that is not waited for any more nothing is taken.
+/// Records the outcome of a wipe. An outcome for a wipe that is no longer awaited changes nothing.
 pub(super) fn report_wipe(
     case: Case<'_>,
     id: &NodeId,
@@ -344,8 +343,8 @@ fn released_at(case: Case<'_>, tenure: &Tenure) -> UnixMillis {
     }
 }
 
-/// The node is nobody's any more. One that was not wiped at once (`has_failed`) goes back the way of
-/// any node on which a hook failed: drained, until its health gate has let it.
+/// Ends the node claim. If the node was not wiped at the first attempt (`has_failed`), it is drained like any node with
+/// a failed hook, until its health gate passes.
 fn freed(
     case: Case<'_>,
     node: &Node,
@@ -372,7 +371,7 @@ fn freed(
     ]
 }
 
-/// An administrator has a node wiped again.
+/// Starts another wipe of a released node, on behalf of an administrator.
 pub(super) fn repeat_wipe(case: Case<'_>, id: &NodeId, reason: &str) -> Result<Verdict, Refusal> {
     check_reason(reason)?;
     let node = records::node(case, id)?;
@@ -403,7 +402,7 @@ pub(super) fn repeat_wipe(case: Case<'_>, id: &NodeId, reason: &str) -> Result<V
     Ok(Verdict::done(audited(case, action, changes)))
 }
 
-/// An administrator answers for a node that the site's hook did not wipe.
+/// Ends the node claim although the site's hook did not wipe the node; an administrator is accountable.
 pub(super) fn accept_unwiped(
     case: Case<'_>,
     id: &NodeId,

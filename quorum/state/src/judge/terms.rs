@@ -1,4 +1,4 @@
-//! Whether the terms of a request can be.
+//! Checks of submitted terms: dependencies, mutex, times, arrays, checkpoints, scaling, reservation.
 
 use super::{Case, element, invalid};
 use lattice_quorum_types::{
@@ -9,7 +9,7 @@ use lattice_quorum_types::{
 };
 use std::collections::BTreeSet;
 
-/// Refuses what no state could accept, and what this one never will.
+/// Rejects terms that are invalid in every state, or that this state can never satisfy.
 pub(super) fn check(case: Case<'_>, spec: &AllocationSpec) -> Result<(), Refusal> {
     check_fields(case, spec)?;
     check_after(case, spec)?;
@@ -96,7 +96,7 @@ fn check_checkpoint(terms: &CheckpointTerms) -> Result<(), Refusal> {
     check_directory("checkpoint.directory", directory, terms.mode)
 }
 
-/// Where a checkpoint may go.
+/// Checks the directory of a job checkpoint.
 pub(super) fn check_directory(
     field: &str,
     directory: &str,
@@ -139,7 +139,7 @@ fn check_dependency(
     let of_array = condition == Condition::Corresponding && spec.terms.array.is_some();
     let other = awaited(case, on)?;
     if of_array && other.is_array.is_none() {
-        // How its elements ended is not at hand any more.
+        // The final states of its elements are no longer in memory.
         let reason = format!(
             "allocation {on} has ended long ago; name the elements that each index comes after"
         );
@@ -155,7 +155,7 @@ fn check_dependency(
         return Err(invalid("dependencies", reason));
     }
     match other.ended {
-        // Each index has its own.
+        // Each index has its own dependency.
         _ if of_array => Ok(()),
         Some(ended) if condition.is_met(ended) == Some(false) => {
             let reason = format!("allocation {on} was {ended}; {condition} cannot come any more");
@@ -165,8 +165,8 @@ fn check_dependency(
     }
 }
 
-/// Whether it will wait for others: not where all that it names has ended as it asks already, and nobody has its
-/// mutex. An array waits where it goes element by element.
+/// Whether a new allocation must wait: for an unmet dependency, or for a mutex that another allocation holds. An array
+/// with element-wise dependencies waits.
 pub(super) fn is_blocked(case: Case<'_>, spec: &AllocationSpec) -> Result<bool, Refusal> {
     for Dependency { on, condition } in &spec.terms.after {
         let of_array = *condition == Condition::Corresponding && spec.terms.array.is_some();
@@ -182,9 +182,9 @@ pub(super) fn is_blocked(case: Case<'_>, spec: &AllocationSpec) -> Result<bool, 
     Ok(holders.next().is_some())
 }
 
-/// What somebody wants to wait for.
+/// Allocation named in a dependency.
 struct Awaited {
-    /// `None`: it ended so long ago that its record is not at hand.
+    /// `None`: the allocation ended long ago, and its record is no longer in memory.
     is_array: Option<bool>,
     ended: Option<AllocationState>,
 }

@@ -1,4 +1,4 @@
-//! Join tokens: stored by hash, used up one enrolment at a time.
+//! Join tokens: stored by hash, consumed by one enrolment at a time.
 
 use super::{Case, audited, invalid, trust};
 use crate::{
@@ -16,13 +16,13 @@ use lattice_quorum_types::{
 };
 use std::net::IpAddr;
 
-/// Fewest characters that name a token.
+/// Fewest characters of a hash that identify a token.
 const SHORTEST_ID: usize = 8;
 /// Most names, and most networks, of one token.
 const MOST_NAMES: usize = 100_000;
 const MOST_CIDRS: usize = 256;
 
-/// Stores a token's hash.
+/// Stores the hash and grant of a new token.
 pub(super) fn create(case: Case<'_>, grant: &TokenGrant) -> Result<Verdict, Refusal> {
     let hash = &grant.hash;
     if hash.len() != 64 || !is_hex(hash) {
@@ -75,7 +75,7 @@ pub(super) fn create(case: Case<'_>, grant: &TokenGrant) -> Result<Verdict, Refu
     Ok(Verdict::done(audited(case, action, vec![stored])))
 }
 
-/// Withdraws the one token whose hash begins so.
+/// Revokes the one token with a hash that begins with `id`.
 pub(super) fn revoke(case: Case<'_>, id: &str) -> Result<Verdict, Refusal> {
     if id.len() < SHORTEST_ID || !is_hex(id) {
         return Err(invalid(
@@ -102,7 +102,7 @@ pub(super) fn revoke(case: Case<'_>, id: &str) -> Result<Verdict, Refusal> {
     }
 }
 
-/// One enrolment, as [`Command::ConsumeToken`] says it.
+/// One enrolment, with the fields of [`Command::ConsumeToken`].
 pub(super) struct Enrolment<'a> {
     hash: &'a str,
     name: &'a str,
@@ -113,7 +113,7 @@ pub(super) struct Enrolment<'a> {
 }
 
 impl<'a> Enrolment<'a> {
-    /// Of the command; `None` of another one.
+    /// The enrolment in a `ConsumeToken` command; `None` for other commands.
     pub(super) fn of(command: &'a Command) -> Option<Self> {
         let Command::ConsumeToken {
             hash,
@@ -160,7 +160,7 @@ pub(super) fn consume(case: Case<'_>, asked: &Enrolment<'_>) -> Result<Verdict, 
     if let Some(voided_at) = present.and_then(|identity| identity.voided_at)
         && token.created_at < voided_at
     {
-        // Or a node that was thrown out would come back by the token of its fleet.
+        // Otherwise a node with revoked certificates could re-enrol with an old token of its fleet.
         let reason =
             "it was made before the certificates of this name were revoked; make a new one";
         return Err(Refusal::TokenRefused {
@@ -200,7 +200,7 @@ pub(super) fn consume(case: Case<'_>, asked: &Enrolment<'_>) -> Result<Verdict, 
     })
 }
 
-/// The token, if it permits this enrolment.
+/// Returns the token, if it permits this enrolment.
 fn usable<'a>(case: Case<'a>, asked: &Enrolment<'_>) -> Result<&'a Token, Refusal> {
     let refused = |reason: String| Err(Refusal::TokenRefused { reason });
     let Some(token) = case.state.tokens.get(asked.hash) else {
@@ -239,14 +239,14 @@ fn usable<'a>(case: Case<'a>, asked: &Enrolment<'_>) -> Result<&'a Token, Refusa
     Ok(token)
 }
 
-/// Whether somebody has this name: it holds a certificate, or a node has it.
+/// Whether the name is taken: by a valid certificate, or by a node that is not retired.
 fn is_taken(case: Case<'_>, identity: Option<&Identity>, node: Option<&NodeId>) -> bool {
     let node = node.and_then(|id| case.state.nodes.get(id));
     identity.is_some_and(|identity| identity.is_live(case.now))
         || node.is_some_and(|node| node.lifecycle != Lifecycle::Retired)
 }
 
-/// Both must say so: who gave the token, and who uses it.
+/// A takeover needs the consent of both sides: the token and the enrolling host.
 fn may_replace(asked: &Enrolment<'_>, token: &Token) -> Result<(), Refusal> {
     let needs = match (asked.replace, token.grant.replace) {
         (true, true) => return Ok(()),
@@ -266,7 +266,7 @@ fn may_replace(asked: &Enrolment<'_>, token: &Token) -> Result<(), Refusal> {
     })
 }
 
-/// What the former owner of the name held is void from the moment of the new certificate.
+/// Revocation of every certificate that the former owner of the name holds, as of the new certificate.
 fn taken_over(case: Case<'_>, asked: &Enrolment<'_>, present: Option<&Identity>) -> Revocation {
     let issued_before = asked.certificate.issued_at;
     Revocation {

@@ -1,6 +1,8 @@
-//! What is written down of a change whichever command made it: sensitive work from its submit to its
-//! end, and what people do to nodes and to others' work. It looks at records before and after, so no
-//! way to make the change is forgotten. Other entries are made by the command they tell of.
+//! Audit entries derived from record changes, whichever command made them.
+//!
+//! The entries cover sensitive allocations from submission to end, and what operators and administrators do to nodes
+//! and to the allocations of others. The code compares records before and after, so it covers every way to make such a
+//! change. The commands themselves write all other entries.
 
 use super::Case;
 use crate::change::Change;
@@ -12,8 +14,8 @@ use lattice_quorum_types::{
     node::{DrainReason, Lifecycle, Node},
 };
 
-/// Adds what is to be written down of `changes`. The first `asked_for` of them are what the command was for;
-/// the others follow from those, and nobody did them to anybody.
+/// Appends the audit entries for `changes`. The first `asked_for` changes are those of the command itself. The rest are
+/// consequences, which no principal did to another's allocation.
 pub(super) fn add(case: Case<'_>, command: &Command, changes: &mut Vec<Change>, asked_for: usize) {
     let mut actions = Vec::new();
     for (place, change) in changes.iter().enumerate() {
@@ -51,7 +53,7 @@ pub(super) fn add(case: Case<'_>, command: &Command, changes: &mut Vec<Change>, 
     }));
 }
 
-/// What an operator or administrator did to somebody else's work.
+/// Entry for an action of an operator or administrator on another user's allocation.
 fn acted_on(case: Case<'_>, command: &Command, allocation: &Allocation) -> Option<AuditAction> {
     let what = match command {
         Command::Grow { .. } => "grow",
@@ -61,7 +63,7 @@ fn acted_on(case: Case<'_>, command: &Command, allocation: &Allocation) -> Optio
     on_others(case, allocation, what)
 }
 
-/// What is asked of one allocation and need not change its nodes at once.
+/// Verb for a request on an allocation that need not change its nodes at once.
 fn request(command: &Command) -> Option<&'static str> {
     match command {
         Command::Submit { .. } | Command::SubmitDag { .. } => Some("submit"),
@@ -81,8 +83,7 @@ fn request(command: &Command) -> Option<&'static str> {
     }
 }
 
-/// The end of sensitive work that nobody asked for and that never had nodes: what it waited for did not end
-/// as it must have.
+/// Entry for a sensitive allocation that ended as a consequence and never had nodes: a dependency was not met.
 fn ended_waiting(before: Option<&Allocation>, after: &Allocation) -> Option<AuditAction> {
     let waited = before.is_none_or(|before| !before.state.holds());
     (waited && after.state.is_terminal()).then(|| AuditAction::SensitiveEnded {
@@ -96,7 +97,7 @@ fn ended_waiting(before: Option<&Allocation>, after: &Allocation) -> Option<Audi
     })
 }
 
-/// A checkpoint of sensitive work that is whole by this.
+/// Entry for a job checkpoint of a sensitive allocation that this change completed.
 fn checkpointed(before: &Allocation, after: &Allocation) -> Option<AuditAction> {
     let kept = after.course.kept.as_ref()?;
     let former = before.course.kept.as_ref().map(|former| former.number);
@@ -110,7 +111,7 @@ fn checkpointed(before: &Allocation, after: &Allocation) -> Option<AuditAction> 
     })
 }
 
-/// What somebody asked of sensitive work; its user's own requests are no exception.
+/// Entry for a request on a sensitive allocation; the requests of its own user are included.
 fn asked(
     command: &Command,
     before: Option<&Allocation>,
@@ -120,7 +121,7 @@ fn asked(
     let held = before.filter(|before| before.state.holds());
     let nodes = match (held, command) {
         (Some(before), _) => left_behind(before),
-        // Once: a list may be long, and later requests are about the same allocation.
+        // The node list is audited once: it may be long, and later requests are about the same allocation.
         (None, Command::Submit { .. } | Command::SubmitDag { .. }) => {
             after.spec.constraints.nodelist.to_vec()
         }
@@ -138,7 +139,7 @@ fn asked(
     })
 }
 
-/// Whose work lost its node by force. That may leave the work's own record as it was.
+/// Entry for the allocation that lost a node by forced release. The allocation's record may stay unchanged.
 fn taken_from(case: Case<'_>, command: &Command, before: &Node) -> Option<AuditAction> {
     match command {
         Command::ForceRelease { node, .. } if *node == before.id => {
@@ -159,7 +160,7 @@ fn on_others(case: Case<'_>, allocation: &Allocation, what: &str) -> Option<Audi
     })
 }
 
-/// The steps in the life of sensitive work that this is.
+/// Entries for the life-cycle steps of a sensitive allocation in this change.
 fn sensitive(before: &Allocation, after: &Allocation) -> Vec<AuditAction> {
     let (allocation, attempt) = (after.id, after.attempt);
     let (user, project) = (after.user.clone(), after.spec.project.clone());
@@ -178,7 +179,7 @@ fn sensitive(before: &Allocation, after: &Allocation) -> Vec<AuditAction> {
             attempt,
             user,
             project,
-            // Those that left before were told of when they left.
+            // Nodes that left earlier were audited when they left.
             nodes: left_behind(before),
             state: after.state,
             cause: after.stop.as_ref().map(ToString::to_string),
@@ -221,19 +222,19 @@ fn has_left(rank: &Rank) -> bool {
     matches!(rank.phase, RankPhase::Left { .. })
 }
 
-/// Nodes of the attempt that had not gone back before.
+/// Nodes of the attempt that had not been released before.
 fn left_behind(before: &Allocation) -> Vec<NodeId> {
     named(before.ranks.iter().filter(|rank| !has_left(rank)))
 }
 
-/// Nodes that go back while the others stay.
+/// Nodes released by this change while the allocation keeps others.
 fn freed(before: &Allocation, after: &Allocation) -> Vec<NodeId> {
     let pairs = before.ranks.iter().zip(&after.ranks);
     let leave = pairs.filter(|(was, is)| !has_left(was) && has_left(is));
     named(leave.map(|(_, is)| is))
 }
 
-/// What a person decided about a node; also what a service did where it takes the node out of use.
+/// Entry for an operator's or administrator's decision about a node, and for a service that sets or ends quarantine.
 fn node(case: Case<'_>, command: &Command, before: &Node, after: &Node) -> Option<AuditAction> {
     let is_person = case.principal.power != Power::Service;
     let node = after.id.clone();

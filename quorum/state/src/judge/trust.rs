@@ -1,4 +1,4 @@
-//! Authorities, and certificates that are renewed or void.
+//! CAs, certificate renewal and revocation.
 
 use super::{Case, access::forbidden, audited, invalid};
 use crate::{
@@ -16,14 +16,14 @@ use lattice_quorum_types::{
     view::{Authority, Revocation},
 };
 
-/// In whose name quorum members propose.
+/// Principal name under which quorum members propose.
 pub(super) const MEMBERS: &str = "service:quorum";
-/// Largest certificate of an authority, bytes. A chain of one key is below 1 KiB.
+/// Largest CA certificate, bytes. A chain of one key is below 1 KiB.
 const MAX_CERTIFICATE_BYTES: usize = 8 * 1024;
-/// Most authorities at one time: an overlap needs two.
+/// Most CAs trusted at a time: an overlap needs two.
 const MAX_AUTHORITIES: usize = 8;
 
-/// Renews a certificate for who shows an earlier one that holds.
+/// Renews a certificate for the holder of an earlier certificate that is still valid.
 pub(super) fn renew(
     case: Case<'_>,
     role: Role,
@@ -39,7 +39,7 @@ pub(super) fn renew(
     }
     let known = match present {
         Some(identity) if identity.newest.is_some() => identity.clone(),
-        // The one it shows was not issued by the quorum, and its end is not known here.
+        // The quorum did not issue the presented certificate, so its expiry is unknown here.
         other => Identity {
             ends_at: case.now.after(LONGEST_MS),
             ..other.cloned().unwrap_or_default()
@@ -58,7 +58,7 @@ pub(super) fn renew(
     })
 }
 
-/// Refuses to renew what was issued moments ago.
+/// Rejects the renewal of a certificate that was issued moments ago.
 fn check_age(present: Option<&Identity>, next: IssuedCertificate) -> Result<(), Refusal> {
     let Some(newest) = present.and_then(|identity| identity.newest) else {
         return Ok(());
@@ -75,7 +75,7 @@ fn check_age(present: Option<&Identity>, next: IssuedCertificate) -> Result<(), 
     Err(invalid("certificate", reason))
 }
 
-/// Refuses a certificate that could not be told from an earlier one, or from a void one.
+/// Rejects a certificate that could not be distinguished from an earlier or a revoked one.
 pub(super) fn check_issue(
     case: Case<'_>,
     known: &Identity,
@@ -110,7 +110,7 @@ pub(super) fn check_issue(
     Ok(())
 }
 
-/// Refuses a revocation more than fits, unless the name has one already.
+/// Rejects one revocation more than the signed document can hold, unless the name has one already.
 pub(super) fn check_room(case: Case<'_>, present: Option<&Identity>) -> Result<(), Refusal> {
     let is_new = present.is_none_or(|identity| identity.revocation.is_none());
     let (names, bytes) = case.state.trust.revocations(case.now);
@@ -124,8 +124,8 @@ pub(super) fn check_room(case: Case<'_>, present: Option<&Identity>) -> Result<(
     Ok(())
 }
 
-/// When everything of a name that was issued before this moment has ended by itself. Agents get
-/// certificates from the quorum alone; those of services people issue by hand as well.
+/// Time at which every certificate issued for a name before `issued_before` has expired. Agents get certificates from
+/// the quorum only. Certificates of services may also be issued by hand.
 pub(super) fn forget_at(
     role: Role,
     present: Option<&Identity>,
@@ -133,7 +133,7 @@ pub(super) fn forget_at(
 ) -> UnixMillis {
     match present {
         Some(identity) if role == Role::Agent && identity.newest.is_some() => {
-            // A revocation of before may be of certificates that nobody wrote down.
+            // An earlier revocation may cover certificates that are not recorded.
             let before = identity.revocation.as_ref().map(|r| r.forget_at);
             let ends_at = identity.ends_at.max(issued_before);
             before.map_or(ends_at, |before| ends_at.max(before))
@@ -143,7 +143,7 @@ pub(super) fn forget_at(
     }
 }
 
-/// Declares void what was issued for a name until now.
+/// Revokes every certificate issued for a name until now.
 pub(super) fn revoke(
     case: Case<'_>,
     role: Role,
@@ -154,7 +154,7 @@ pub(super) fn revoke(
     check_reason(reason)?;
     let known = case.state.trust.identity(role, name);
     check_room(case, known)?;
-    // The next whole second: one issued within this one is meant too.
+    // The next whole second, so that a certificate issued within this second is revoked too.
     let next_second = UnixMillis((case.now.0 / 1000).saturating_add(1).saturating_mul(1000));
     let newest = known.and_then(|identity| identity.newest);
     let issued_before = newest.map_or(next_second, |newest| {
@@ -190,7 +190,7 @@ pub(super) fn revoke(
     Ok(Verdict::done(audited(case, action, vec![changed])))
 }
 
-/// Trusts one more authority. Members say themselves who issues in a new cluster.
+/// Adds a trusted CA. In a new cluster, quorum members add the first CA, which then issues.
 pub(super) fn add(case: Case<'_>, certificate: &Bytes) -> Result<Verdict, Refusal> {
     let present = case.state.trust.authorities();
     let pin = blake3::hash(certificate).to_hex().to_string();
@@ -226,7 +226,7 @@ pub(super) fn add(case: Case<'_>, certificate: &Bytes) -> Result<Verdict, Refusa
     ))
 }
 
-/// From now on this one issues.
+/// Makes this CA the issuing one.
 pub(super) fn promote(case: Case<'_>, pin: &str) -> Result<Verdict, Refusal> {
     let mut authorities = case.state.trust.authorities().to_vec();
     let Some(wanted) = authorities.iter().position(|a| a.pin == pin) else {
@@ -246,7 +246,7 @@ pub(super) fn promote(case: Case<'_>, pin: &str) -> Result<Verdict, Refusal> {
     ))
 }
 
-/// Trusts one no more.
+/// Removes a CA from the trusted ones.
 pub(super) fn retire(case: Case<'_>, pin: &str) -> Result<Verdict, Refusal> {
     let mut authorities = case.state.trust.authorities().to_vec();
     let Some(wanted) = authorities.iter().position(|a| a.pin == pin) else {
@@ -292,7 +292,7 @@ fn check_name(name: &str) -> Result<(), Refusal> {
         .map_err(|e| invalid("name", e.to_string()))
 }
 
-/// What is kept for ever and shown to people.
+/// Checks a reason that is kept for ever and shown to people.
 pub(super) fn check_reason(reason: &str) -> Result<(), Refusal> {
     if reason.trim().is_empty() {
         return Err(invalid("reason", "say why, in a few words"));

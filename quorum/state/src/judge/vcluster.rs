@@ -1,4 +1,4 @@
-//! vClusters: what they are, whose nodes are whose, and who uses them for now.
+//! vClusters: definition, scheduler settings, home of nodes, lending.
 
 use super::{Case, audited, invalid, nodes as records, tenure::taken_by};
 use crate::change::{Change, Verdict};
@@ -16,10 +16,10 @@ use lattice_quorum_types::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// vClusters of one site; each has a scheduler.
+/// Most vClusters of one site; each has a scheduler.
 const MAX_VCLUSTERS: usize = 1024;
 
-/// Says what a vCluster is, the first time too.
+/// Defines a vCluster or changes its definition.
 pub(super) fn set(
     case: Case<'_>,
     name: &VclusterName,
@@ -38,16 +38,16 @@ pub(super) fn set(
 /// Part of a vCluster that a command changes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Scope {
-    /// Its definition.
+    /// The definition.
     Definition,
-    /// Its definition and its scheduler settings.
+    /// The definition and the scheduler settings.
     DefinitionAndSettings,
-    /// Its scheduler settings; the vCluster is not defined and stays so.
+    /// The scheduler settings; the vCluster is not defined and stays so.
     SettingsAlone,
 }
 
 impl Scope {
-    /// Lines of the audit.
+    /// Lines of the audit entry.
     fn lines(self, definition: &VclusterDefinition, is_defined: bool) -> Vec<String> {
         let mut all = match is_defined {
             true => lines(definition),
@@ -118,9 +118,9 @@ fn store(
     })
 }
 
-/// As [`set`], with settings of its scheduler merged into those it has. Settings alone define none: a
-/// mistyped name would be a vCluster with a scheduler, and an existing undefined vCluster would become
-/// defined, so that its nodes are not taken freely any more.
+/// Like [`set`], and merges scheduler settings into the present ones. Settings alone do not define a vCluster.
+/// Otherwise a mistyped name would become a vCluster with a scheduler. An existing undefined vCluster would become
+/// defined, so that its nodes could not be reassigned freely.
 pub(super) fn set_scheduler(
     case: Case<'_>,
     name: &VclusterName,
@@ -142,14 +142,14 @@ pub(super) fn set_scheduler(
     store(case, name, definition, scope)
 }
 
-/// 0: nobody has defined it.
+/// Version of the definition; 0 if the vCluster is not defined.
 fn version_of(case: Case<'_>, name: &VclusterName) -> u32 {
     let present = case.state.vclusters.get(name);
     present.map_or(0, |present| present.version)
 }
 
-/// Whether there is such a vCluster, defined or not: work for one that nobody has defined and that has no
-/// nodes would wait for ever, and its name is mistyped, or its nodes have gone and left its settings.
+/// Whether the vCluster exists: it is the default one, is defined, or has nodes. An allocation for any other would wait
+/// for ever: the name is mistyped, or the nodes have gone and left its settings.
 pub(super) fn is_there(case: Case<'_>, name: &VclusterName) -> bool {
     let mut nodes = case.state.nodes.values();
     name.as_str() == DEFAULT_VCLUSTER
@@ -157,7 +157,7 @@ pub(super) fn is_there(case: Case<'_>, name: &VclusterName) -> bool {
         || nodes.any(|node| node.home == *name || node.current == *name)
 }
 
-/// Refuses a vCluster that is not there.
+/// Rejects a vCluster that does not exist.
 pub(super) fn check_is_there(case: Case<'_>, name: &VclusterName) -> Result<(), Refusal> {
     match is_there(case, name) {
         true => Ok(()),
@@ -176,7 +176,8 @@ fn check_version(name: &VclusterName, expected: Option<u32>, current: u32) -> Re
     }
 }
 
-/// What was said of it holds no more; nodes that belong to it or serve it would be open to all.
+/// Deletes a vCluster and its settings. Rejected while nodes belong to it or serve it: they would become open to all
+/// tenants.
 pub(super) fn delete(
     case: Case<'_>,
     name: &VclusterName,
@@ -196,7 +197,7 @@ pub(super) fn delete(
     let vcluster = name.clone();
     let action = AuditAction::VclusterDeleted { vcluster };
     let mut changes = vec![Change::DeleteVcluster(name.clone())];
-    // Where its work still waits a scheduler takes it again, and gives it back in the end.
+    // While allocations of this vCluster still wait, a scheduler acquires the lease again and releases it in the end.
     let lease = LeaseName::of_scheduler(name);
     let is_its_own = lease.scheduled().is_some() && name.as_str() != DEFAULT_VCLUSTER;
     if is_its_own && case.state.leases.get(lease.as_str()).is_some() {
@@ -249,7 +250,7 @@ fn lines(definition: &VclusterDefinition) -> Vec<String> {
     ]
 }
 
-/// An administrator says to which vCluster nodes belong, all of them or none.
+/// Sets the home vCluster of nodes, all or none, on behalf of an administrator.
 pub(super) fn assign(
     case: Case<'_>,
     nodes: &[NodeId],
@@ -298,7 +299,7 @@ pub(super) fn assign(
     Ok(Verdict::done(changes))
 }
 
-/// An idle node serves another vCluster for now.
+/// Lends an idle node to another vCluster.
 pub(super) fn lend(
     case: Case<'_>,
     id: &NodeId,
@@ -319,7 +320,7 @@ pub(super) fn lend(
     lent(case, node, to, version, by)
 }
 
-/// A node serves its own vCluster again.
+/// Returns a node to its home vCluster.
 pub(super) fn give_back(case: Case<'_>, id: &NodeId, version: u64) -> Result<Verdict, Refusal> {
     let node = records::node(case, id)?;
     if node.current == node.home {
@@ -352,13 +353,13 @@ fn lent(
     Ok(Verdict::done(audited(case, action, changes)))
 }
 
-/// Who holds it or has claimed it; one that is only out of service, promised or wanted back may be moved.
+/// Allocation or claimant that uses the node. A node that is only out of service, promised or recalled may be moved.
 fn in_use(case: Case<'_>, node: &Node) -> Option<TakenBy> {
     let is_use = |by: &TakenBy| matches!(by, TakenBy::User { .. } | TakenBy::Allocation { .. });
     taken_by(case, node).filter(is_use)
 }
 
-/// The vCluster whose it is, where that one was defined and nobody said to take it from there.
+/// The home vCluster of the node, if it is defined and the command does not name it in `from`.
 fn elsewhere(
     case: Case<'_>,
     node: &Node,
@@ -375,7 +376,7 @@ fn serving(node: &Node, home: &VclusterName, current: &VclusterName) -> Change {
         home: home.clone(),
         current: current.clone(),
         version: node.version + 1,
-        // What was planned for it there is over.
+        // Promises and recalls were for the former vCluster.
         promised: None,
         recalled_at: None,
         ..node.clone()
@@ -387,7 +388,7 @@ fn is_defined(case: Case<'_>, name: &VclusterName) -> bool {
     present.is_some_and(Vcluster::is_defined)
 }
 
-/// Refuses one that nobody has defined: nodes go to no other.
+/// Rejects a vCluster that is not defined: nodes can only be assigned to a defined one.
 fn check_is_defined(case: Case<'_>, name: &VclusterName) -> Result<(), Refusal> {
     match is_defined(case, name) {
         true => Ok(()),

@@ -1,5 +1,5 @@
-//! Checkpoints of work: asked for, given more time, given up, and what ranks say of theirs. A checkpoint is
-//! whole when every rank has written its part; one that is not is never gone on from.
+//! Job checkpoints: request, extension, giving up, and the reports of ranks. A checkpoint is complete when every rank
+//! has written its part; an incomplete one is never resumed from.
 
 use super::{Case, invalid, people::entering, short_words, terms::check_directory, wrong_state};
 use crate::change::{Change, Verdict};
@@ -14,7 +14,7 @@ use lattice_quorum_types::{
 };
 use std::collections::BTreeSet;
 
-/// Has an allocation write one, and go on.
+/// Starts a job checkpoint after which the allocation continues.
 pub(super) fn write(
     case: Case<'_>,
     id: AllocationId,
@@ -34,7 +34,7 @@ fn changed(change: AllocationChange, record: Allocation) -> Change {
     Change::Allocation { change, record }
 }
 
-/// How it writes checkpoints, if it does.
+/// Returns the checkpoint terms of an allocation; rejects an allocation without a checkpoint mode.
 pub(super) fn check_mode(present: &Allocation) -> Result<&CheckpointTerms, Refusal> {
     present.spec.terms.checkpoint.as_ref().ok_or_else(|| {
         let reason = format!(
@@ -45,7 +45,7 @@ pub(super) fn check_mode(present: &Allocation) -> Result<&CheckpointTerms, Refus
     })
 }
 
-/// The allocation as it writes its next checkpoint.
+/// The allocation record as it starts its next checkpoint.
 pub(super) fn begun(
     case: Case<'_>,
     present: &Allocation,
@@ -83,8 +83,8 @@ pub(super) fn begun(
     Ok(next)
 }
 
-/// The allocation whose present checkpoint is followed by something else. It has no more time from now on than
-/// one that would be asked for instead.
+/// The allocation record with another action after its present checkpoint. The remaining time is at most that of a
+/// checkpoint requested now.
 pub(super) fn ending(
     case: Case<'_>,
     present: &Allocation,
@@ -103,7 +103,7 @@ pub(super) fn ending(
     Ok(next)
 }
 
-/// The one that is being written, if it is this one.
+/// Returns the checkpoint being written, if it has this number.
 pub(super) fn current<'a>(
     case: Case<'a>,
     id: AllocationId,
@@ -116,7 +116,7 @@ pub(super) fn current<'a>(
     Ok(writing.map(|writing| (present, writing)))
 }
 
-/// Gives it more time, once. Nothing happens where it is over.
+/// Extends the timeout of a checkpoint, once. No change if that checkpoint is over.
 pub(super) fn extend(
     case: Case<'_>,
     id: AllocationId,
@@ -144,7 +144,7 @@ pub(super) fn extend(
     )]))
 }
 
-/// Waits for it no more. Nothing happens where it is over.
+/// Gives up a checkpoint that is not complete in time. No change if that checkpoint is over.
 pub(super) fn give_up(case: Case<'_>, id: AllocationId, number: u32) -> Result<Verdict, Refusal> {
     let Some((present, _)) = current(case, id, number, "give up a checkpoint of")? else {
         return Ok(Verdict::nothing());
@@ -153,7 +153,7 @@ pub(super) fn give_up(case: Case<'_>, id: AllocationId, number: u32) -> Result<V
     Ok(Verdict::done(vec![failed(case, present, because)]))
 }
 
-/// What a rank says of its part. What it says of one that is over is nothing new.
+/// Records the report of a rank about its part. A report about a checkpoint that is over changes nothing.
 pub(super) fn report(
     case: Case<'_>,
     present: &Allocation,
@@ -187,7 +187,7 @@ pub(super) fn report(
     Verdict::done(vec![changed(change, next)])
 }
 
-/// With the checkpoint kept and what comes then, if every rank that nobody has asked back has written its part.
+/// Completes the checkpoint once every rank that stays has written its part, and applies the action that follows.
 fn settled(case: Case<'_>, mut next: Allocation) -> (AllocationChange, Allocation) {
     let Some(writing) = next.course.writing.take() else {
         return (AllocationChange::Progressed, next);
@@ -223,9 +223,8 @@ fn settled(case: Case<'_>, mut next: Allocation) -> (AllocationChange, Allocatio
     }
 }
 
-/// What comes after its checkpoint by now. Who makes room for others goes on where nobody waits for any of its
-/// nodes any more: who they were for has others, has ended or is promised them no more, or their owner needs them
-/// no more.
+/// Action after the checkpoint, as of now. A victim continues if none of its nodes is promised or recalled any more.
+/// The preemptor then has other nodes, has ended or lost its promise, or the owner needs the nodes no more.
 fn followed_by(case: Case<'_>, record: &Allocation, then: AfterCheckpoint) -> AfterCheckpoint {
     let is_for_others = matches!(
         then,
@@ -243,7 +242,7 @@ fn followed_by(case: Case<'_>, record: &Allocation, then: AfterCheckpoint) -> Af
     }
 }
 
-/// The allocation as it leaves its nodes after this checkpoint, to go on from it.
+/// The allocation record as it leaves its nodes after this checkpoint, to resume from it later.
 fn stopping(
     case: Case<'_>,
     mut next: Allocation,
@@ -259,7 +258,7 @@ fn stopping(
     (AllocationChange::Stopping, next)
 }
 
-/// It came to nothing. What was to make room, or to be suspended, does so without.
+/// Ends a failed checkpoint. An allocation that was to be preempted or suspended is stopped without one.
 fn failed(case: Case<'_>, present: &Allocation, because: String) -> Change {
     let stop = without(case, present);
     let (state, change) = match stop {
@@ -272,8 +271,8 @@ fn failed(case: Case<'_>, present: &Allocation, because: String) -> Change {
     changed(change, next)
 }
 
-/// Why work that runs leaves its nodes without the checkpoint that it writes, and keeps nothing of what it did
-/// since the last one; `None`: it goes on.
+/// Cause for which a running allocation leaves its nodes although its checkpoint failed, losing its progress since the
+/// last one. `None`: the allocation continues.
 fn without(case: Case<'_>, record: &Allocation) -> Option<StopCause> {
     let then = record.course.writing.as_deref()?.then.clone();
     match followed_by(case, record, then) {
@@ -287,8 +286,8 @@ fn without(case: Case<'_>, record: &Allocation) -> Option<StopCause> {
     }
 }
 
-/// A rank has ended while others write. Unless it had written its part, the checkpoint is not whole any
-/// more: what becomes of the work then.
+/// The record after a rank ended while others write. Unless that rank had written its part, the checkpoint is
+/// incomplete and fails.
 pub(super) fn rank_ended(case: Case<'_>, record: Allocation, position: usize) -> Allocation {
     let rank = u32::try_from(position).unwrap_or(u32::MAX);
     let Some(writing) = &record.course.writing else {
@@ -300,14 +299,14 @@ pub(super) fn rank_ended(case: Case<'_>, record: Allocation, position: usize) ->
     let stop = without(case, &record);
     let mut next = entering(case, &record, AllocationState::Running);
     next.course.failed_because = Some(format!("rank {rank} ended before it had written its part"));
-    // Where it was the last one, the work is done.
+    // If this was the last rank, the allocation has ended.
     if next.ranks.iter().any(|rank| !rank.phase.is_over()) {
         next.stop = stop;
     }
     next
 }
 
-/// A rank has left while others write: they may have waited for it alone.
+/// The record after a rank left while others write: the checkpoint may have waited for that rank only.
 pub(super) fn rank_left(case: Case<'_>, record: Allocation) -> Allocation {
     match record.stop {
         None => settled(case, record).1,

@@ -1,4 +1,4 @@
-//! No number that an agent may remember is given again.
+//! A restored cluster never reuses a number that an agent may remember.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use super::*;
@@ -61,7 +61,7 @@ fn submit(state: &mut State, requeue: Requeue) -> AllocationId {
     let spec = Box::new(spec);
     let id = AllocationId(state.last_id + 1);
     apply(state, Command::Submit { spec });
-    // The number is what the state says, whatever was thought of it.
+    // The id is taken from the state, and must be the expected one.
     assert_eq!(state.last_id, id.0);
     id
 }
@@ -108,7 +108,7 @@ fn acquire(state: &mut State) -> u64 {
     state.lease("dispatch").unwrap().0
 }
 
-/// Two nodes; one allocation waits, one runs on the first of them.
+/// Two nodes; one allocation waits, one runs on the first node.
 fn backed_up(requeue: Requeue) -> (State, AllocationId, AllocationId) {
     let mut state = State::new();
     let create = Command::CreateProject {
@@ -168,7 +168,7 @@ fn a_restored_cluster_gives_no_number_again_that_was_given_after_the_backup() {
     let mut former = backup.clone();
     let mut anew = restored(backup);
 
-    // What the cluster that was backed up went on to do.
+    // Progress of the backed-up cluster after the backup.
     assign(&mut former, waits, n(1));
     end(&mut former, runs, n(0), lost());
     assign(&mut former, runs, n(0));
@@ -196,7 +196,7 @@ fn a_restored_cluster_gives_no_number_again_that_was_given_after_the_backup() {
 
 #[test]
 fn what_is_counted_of_attempts_is_counted_on() {
-    // Its policy is asked once, also of what waited, or ran, when it was backed up.
+    // The requeue policy applies once, also to allocations that waited or ran at the backup.
     let (backup, waits, runs) = backed_up(Requeue::Once);
     let mut anew = restored(backup);
     assign(&mut anew, waits, n(1));
@@ -207,7 +207,7 @@ fn what_is_counted_of_attempts_is_counted_on() {
         end(&mut anew, id, node, lost());
         assert_eq!(of(&anew, id).state, AllocationState::Failed);
     }
-    // What never started goes back whatever the policy says, five times.
+    // An allocation that never started is requeued five times, whatever its policy.
     let (backup, _, runs) = backed_up(Requeue::Never);
     let mut anew = restored(restored(backup));
     for _ in 0..5 {
@@ -260,7 +260,7 @@ fn a_wipe_that_was_waited_for_at_the_backup_has_another_number() {
     assert!(tenure.awaits_wipe().unwrap() > 1_000_000);
 }
 
-/// Ten thousand of them, which write checkpoints.
+/// Ten thousand elements that write checkpoints.
 fn array(state: &mut State) -> AllocationId {
     let mut spec = one_node();
     spec.terms.array = Some("0-9999".parse().unwrap());
@@ -318,7 +318,7 @@ fn elements_that_were_placed_after_the_backup_have_other_attempts_and_checkpoint
     let [was, is] = numbers;
     assert_eq!(was, (1, 1));
     assert!(is.0 > was.0 && is.1 > was.1, "{is:?} after {was:?}");
-    // And so does what runs already.
+    // The same holds for elements that run already.
     let note = former.snapshot();
     let mut later = restored(State::restore(&note).unwrap());
     let written = former.allocation(element).unwrap().course.checkpoints;
@@ -342,6 +342,6 @@ fn many_large_arrays_after_the_backup_have_no_number_that_is_given_again() {
     apply(&mut anew, Command::Cancel { id });
     assert_eq!(of(&anew, id).state, AllocationState::Cancelled);
     assert_eq!(submit(&mut anew, Requeue::Never).0, id.0 + 10_001);
-    // Numbers without records cost nothing.
+    // Ids without records cost nothing.
     assert!(anew.snapshot().len() < 1 << 16, "{}", anew.snapshot().len());
 }

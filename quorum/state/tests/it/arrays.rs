@@ -1,4 +1,4 @@
-//! Arrays: one record for many pieces of work, of which each has its own only when it has nodes.
+//! Arrays: one record for many elements; an element gets its own record only with its nodes.
 
 use crate::common::{self, Cluster, work::*};
 use lattice_quorum_types::{
@@ -18,12 +18,12 @@ fn numbers(set: &IndexSet) -> Vec<u32> {
     set.iter().collect()
 }
 
-/// The number of the element at this place.
+/// Id of the element at this position.
 fn at(array: AllocationId, place: u64) -> AllocationId {
     AllocationId(array.0 + 1 + place)
 }
 
-/// Placed, and ended so.
+/// Places an element and ends it with this exit.
 fn end(c: &mut Cluster, id: AllocationId, exit: RankExit) {
     c.place(id).unwrap();
     c.end_all(id, exit);
@@ -118,7 +118,7 @@ fn no_more_elements_run_at_a_time_than_were_asked_for() {
     assert_eq!(fault(c.place(at(id, 1))).0, "id");
     c.end_all(at(id, 7), DONE);
     c.place(at(id, 1)).unwrap();
-    // One that is queued again is alive still.
+    // A requeued element still counts as alive.
     c.user("alice", Command::Requeue { id: at(id, 1) }).unwrap();
     c.end_all(at(id, 1), DONE);
     assert_eq!(c.state_of(at(id, 1)), Pending);
@@ -142,7 +142,7 @@ fn nothing_is_placed_but_elements_that_wait_for_nodes() {
     assert_eq!(code(c.place(at(id, 2))), "wrong_state");
     c.user("alice", Command::Release { id }).unwrap();
     c.place(at(id, 2)).unwrap();
-    // By who schedules its vCluster alone.
+    // Only the scheduler of its vCluster may place it.
     let nodes = c.free(1);
     let assign = Command::Assign {
         id: at(id, 3),
@@ -225,7 +225,7 @@ fn cancelled_elements_leave_the_others_alone() {
     c.end_all(at(id, 0), DONE);
     assert_eq!(c.state_of(id), Cancelled);
     assert_eq!(code(c.user("alice", Command::Cancel { id })), "wrong_state");
-    // All of them, and none ever ran.
+    // All elements are cancelled, and none ever ran.
     let id = c.submit(array("0-1")).unwrap();
     cancel(&mut c, at(id, 0));
     cancel(&mut c, at(id, 1));
@@ -264,7 +264,7 @@ fn a_lost_node_puts_an_element_back_and_the_rest_goes_on() {
     assert_eq!(c.tally(id).alive, 1);
     end(&mut c, at(id, 1), DONE);
     assert_eq!(c.state_of(id), Blocked);
-    // It is held and released by itself now.
+    // The element can be held and released by itself now.
     c.user("alice", Command::Hold { id: at(id, 0) }).unwrap();
     assert_eq!(code(c.place(at(id, 0))), "wrong_state");
     c.user("alice", Command::Release { id: at(id, 0) }).unwrap();
@@ -273,7 +273,7 @@ fn a_lost_node_puts_an_element_back_and_the_rest_goes_on() {
     assert_eq!(c.state_of(id), Completed);
 }
 
-/// After an array, index by index.
+/// An array that depends on other arrays, element by element.
 fn element_by_element(indices: &str, others: &[AllocationId]) -> AllocationSpec {
     let mut spec = array(indices);
     let after = |on: &AllocationId| Dependency {
@@ -289,7 +289,7 @@ fn corresponding_elements_wait_for_those_of_the_same_index() {
     let mut c = Cluster::with_nodes(4);
     let first = c.submit(array("0-4")).unwrap();
     let second = c.submit(element_by_element("2-6:2", &[first])).unwrap();
-    // 6 is none of the first one's.
+    // The first array has no index 6.
     assert_eq!(c.state_of(second), Pending);
     assert_eq!(numbers(&c.tally(second).pending), [6]);
     assert_eq!(numbers(&c.tally(second).blocked), [2, 4]);
@@ -347,7 +347,7 @@ fn an_array_whose_whole_never_will_takes_those_with_it_that_wait_by_index() {
     assert_eq!(numbers(&c.tally(first).cancelled), [0, 1, 2]);
 }
 
-/// Ends so many others that no record of before is in memory.
+/// Ends enough other allocations that no earlier record is in memory.
 fn bury(c: &mut Cluster) {
     for _ in 0..2_100 {
         let id = c.submit(common::spec("t", 1)).unwrap();
@@ -404,7 +404,7 @@ fn after_an_array_that_has_ended_each_index_is_as_that_one_left_it() {
     let (field, reason) = fault(c.submit(element_by_element("0-3", &[old])));
     assert_eq!(field, "dependencies");
     assert!(reason.contains("long ago"), "{reason}");
-    // As a whole it is known for ever.
+    // The end of the whole array is known for ever.
     assert_eq!(
         c.submit(after(&[(old, Failure)])).map(|id| c.state_of(id)),
         Ok(Pending)
@@ -434,7 +434,7 @@ fn work_waits_for_one_element_placed_or_not() {
     c.end_all(at(id, 3), DONE);
     assert_eq!(states(&c), [Pending; 4]);
     assert_eq!(c.state_of(whole), Cancelled);
-    // The array is gone, and what its element came to is known all the same.
+    // The record of the array is gone, but the end of its element is still known.
     bury(&mut c);
     c.user("alice", Command::Release { id: both }).unwrap();
     assert_eq!(c.state_of(both), Blocked);
@@ -451,7 +451,7 @@ fn what_an_element_has_come_to_is_refused_as_of_any_other() {
     assert_eq!(field, "dependencies");
     assert!(reason.contains("was cancelled"), "{reason}");
     c.submit(after(&[(at(id, 1), Any)])).unwrap();
-    // Element by element goes between arrays.
+    // Element-wise dependencies exist only between arrays.
     for on in [at(id, 0), c.submit(common::spec("t", 1)).unwrap()] {
         assert_eq!(
             fault(c.submit(element_by_element("0-3", &[on]))).0,
@@ -478,7 +478,7 @@ fn an_array_has_its_mutex_until_the_last_element_that_runs_has_ended() {
     let second = c.submit(spec).unwrap();
     assert_eq!([first, second].map(|id| c.state_of(id)), [Pending, Blocked]);
     assert_eq!(code(c.place(at(second, 0))), "wrong_state");
-    // What is cancelled of one that waits does not let it go.
+    // Cancelling elements of a waiting array does not release it.
     cancel(&mut c, at(second, 0));
     assert_eq!(c.state_of(second), Blocked);
     c.place(at(first, 0)).unwrap();
@@ -513,7 +513,7 @@ fn past_its_deadline_an_array_places_no_more_and_what_runs_has_its_own() {
     c.service(Command::Expire { id }).unwrap();
     assert_eq!(c.state_of(at(id, 0)), Running, "it may be done in time");
     assert_eq!(numbers(&c.tally(id).cancelled), [1, 2]);
-    // Nothing of it waits any more: that is no command to be repeated.
+    // No element waits any more, so the command cannot be repeated.
     assert_eq!(fault(c.service(Command::Expire { id })).0, "id");
     assert_eq!(fault(c.service(Command::Expire { id: at(id, 0) })).0, "id");
     c.clock += 1_000;
@@ -539,7 +539,7 @@ fn arrays_are_refused_where_their_elements_would_be() {
             "{text}"
         );
     }
-    // Each is asked for by itself: the array is as large as it likes.
+    // Each element is checked by itself, so the array may be of any size.
     let id = c.submit(array("0-999")).unwrap();
     for place in 0..4 {
         c.place(at(id, place)).unwrap();
@@ -575,7 +575,7 @@ fn another_walltime_is_for_all_elements_that_have_not_ended() {
     let each = |c: &Cluster| [1, 2, 3].map(|place| of(c, place));
     assert_eq!(each(&c), [Some(5_000), Some(9_000), Some(5_000)]);
     assert_eq!(c.of(at(id, 1)).course.walltime_changes, 1);
-    // One that is too short for an element that runs changes nothing, and says which.
+    // A walltime too short for a running element changes nothing, and the refusal names the element.
     c.clock += 3_000;
     let refused = change(&mut c, 2_000).unwrap_err().to_string();
     assert!(
@@ -583,7 +583,7 @@ fn another_walltime_is_for_all_elements_that_have_not_ended() {
         "{refused}"
     );
     assert_eq!(each(&c), [Some(5_000), Some(9_000), Some(5_000)]);
-    // A longer one is for operators, as of any work.
+    // Only operators may lengthen a walltime, as for any allocation.
     assert_eq!(code(change(&mut c, 6_000)), "forbidden");
 }
 
@@ -697,6 +697,6 @@ fn ten_thousand_elements_run_to_the_end() {
     assert_eq!(c.state_of(id), Completed);
     assert_eq!(c.tally(id).completed, 10_000);
     assert_eq!(c.state.live_allocations().count(), 0);
-    // The rows at hand, and four bytes for each that has ended.
+    // Rows in memory, and four bytes for each ended element.
     assert!(c.state.snapshot().len() < 1_000_000);
 }

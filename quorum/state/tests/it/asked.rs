@@ -1,5 +1,5 @@
-//! Sensitive work from its submit on: whatever is asked of it, by its user too, is written down with
-//! the change, and found by user, allocation, node and time, also in segments.
+//! Audit of sensitive allocations from submission on. Every request on one, including those of its user, is recorded
+//! with the change. Entries are found by user, allocation, node and time, also in segments.
 
 use crate::common::{Cluster, limits, node, path, spec};
 use bytes::Bytes;
@@ -26,7 +26,7 @@ fn founded() -> Cluster {
     c
 }
 
-/// Proposes it; what it came to and the entries of the audit that its commit itself tells of.
+/// Proposes a command; returns its outcome and the audit entries in its own events.
 fn propose(
     c: &mut Cluster,
     who: &str,
@@ -38,7 +38,7 @@ fn propose(
     written(before, applied)
 }
 
-/// What it came to and what was written down with it.
+/// Outcome, with the audit entries of the same command.
 fn written(before: Revision, applied: Applied) -> (Outcome, Vec<AuditEntry>) {
     let events = applied.events.into_iter();
     let entries = events.filter_map(|event| match event.kind {
@@ -53,7 +53,7 @@ fn written(before: Revision, applied: Applied) -> (Outcome, Vec<AuditEntry>) {
     (applied.outcome, entries)
 }
 
-/// What an entry says: by whom it was asked, what, where the work stands, on which nodes.
+/// Fields of an entry: principal, request, state of the allocation, nodes.
 type Said = (String, String, AllocationState, Vec<NodeId>);
 
 fn says(who: &str, what: &str, state: AllocationState, nodes: &[&str]) -> Said {
@@ -61,7 +61,7 @@ fn says(who: &str, what: &str, state: AllocationState, nodes: &[&str]) -> Said {
     (who.to_owned(), what.to_owned(), state, nodes)
 }
 
-/// What was asked, each time, of `of`, which is alice's in project `t`.
+/// Requests on `of`, an allocation of alice in project `t`.
 fn asked(entries: &[AuditEntry], of: AllocationId) -> Vec<Said> {
     let asked = entries.iter().filter_map(|entry| match &entry.action {
         AuditAction::SensitiveAsked {
@@ -95,7 +95,7 @@ fn submit(c: &mut Cluster, hold: bool, named: &[&str]) -> (AllocationId, Vec<Aud
     }
 }
 
-/// Proposes these one after the other, for alice; what each wrote down.
+/// Proposes these commands one after the other, as alice; returns the entries of each.
 fn by_alice(c: &mut Cluster, id: AllocationId, commands: Vec<Command>) -> Vec<Vec<Said>> {
     let each = commands.into_iter();
     each.map(|command| asked(&propose(c, "alice", Power::User, command).1, id))
@@ -122,7 +122,7 @@ fn before_it_has_nodes_each_request_is_an_entry() {
     let commands = vec![
         Command::Release { id },
         Command::Hold { id },
-        // Nothing changes: nothing is written.
+        // No change, so no entry.
         Command::Hold { id },
         Command::Cancel { id },
     ];
@@ -135,7 +135,7 @@ fn before_it_has_nodes_each_request_is_an_entry() {
             vec![says("alice", "cancel", Cancelled, &[])],
         ]
     );
-    // The nodes that it names are what it is about; they are written once.
+    // The entry contains the nodes that the submission names, once.
     let (id, written) = submit(&mut c, true, &["n001", "n003"]);
     let expected = says("alice", "submit", Held, &["n001", "n003"]);
     assert_eq!(asked(&written, id), [expected]);
@@ -233,7 +233,7 @@ fn requests_are_found_by_user_allocation_node_and_time() {
     let since = c.now().after(60_000);
     c.clock += 60_000;
     by_alice(&mut c, first, vec![Command::Cancel { id: first }]);
-    // So many more that the first ones are in segments.
+    // Enough further entries that the first ones are in segments.
     for n in 0..20 {
         c.create(&format!("t/p{n}"), None).unwrap();
     }
@@ -296,8 +296,8 @@ fn requests_are_found_by_user_allocation_node_and_time() {
     }
 }
 
-/// Entries of a third of a megabyte: a page ends before it is more than a message should carry, and
-/// the next one begins with the entry that had no room, in memory and in segments.
+/// Entries of a third of a megabyte: a page ends before it exceeds the size of a message. The next page begins with the
+/// entry that did not fit, in memory and in segments.
 #[test]
 fn pages_of_large_entries_are_bounded_in_bytes_and_leave_nothing_out() {
     let (rows, bytes) = (1_000, 600_000);
@@ -308,7 +308,7 @@ fn pages_of_large_entries_are_bounded_in_bytes_and_leave_nothing_out() {
     c.create("t", Some(limits(64))).unwrap();
     c.add_nodes(1);
     for n in 0..9 {
-        // The name is whoever asks, so an entry may be as large as this.
+        // The principal's name is part of the entry, so an entry may be this large.
         let drain = Command::Drain {
             node: node("n000"),
             reason: Some(format!("fan {n}")),

@@ -1,4 +1,4 @@
-//! What is written down for ever: by whichever command it came about, and signed as it should be.
+//! Audit: entries for every relevant command, and signed audit heads.
 
 use crate::common::{Cluster, limits, node, path, spec};
 use lattice_quorum_state::MAX_FORWARD_MS;
@@ -25,7 +25,7 @@ fn entries(c: &Cluster) -> Vec<AuditEntry> {
     }
 }
 
-/// What was written down since entry `from`, by whom.
+/// Entries written since entry `from`, with their principals.
 fn since(c: &Cluster, from: usize) -> Vec<(String, AuditAction)> {
     let entries = entries(c);
     verify_chain(&entries).unwrap();
@@ -218,7 +218,7 @@ fn what_persons_do_to_nodes_is_written_down_with_before_and_after() {
     );
 }
 
-/// A checkpoint of the head as a leader would make it; what is not judged here is made up.
+/// Signed audit head as a leader would make it; fields that the state does not judge are dummies.
 fn checkpoint(c: &Cluster) -> Checkpoint {
     let head = c.state.audit_head();
     Checkpoint {
@@ -276,7 +276,7 @@ fn a_checkpoint_is_an_entry_behind_what_it_covers_and_covers_it_once() {
         "nothing is left to be signed"
     );
 
-    // Another leader signed the same head, or the checkpoint itself.
+    // Another leader signed the same head, or the entry of the signed head itself.
     let before = c.state.digest();
     sign(&mut c, first.clone()).unwrap();
     let again = checkpoint(&c);
@@ -284,7 +284,7 @@ fn a_checkpoint_is_an_entry_behind_what_it_covers_and_covers_it_once() {
     sign(&mut c, again).unwrap();
     assert_eq!(c.state.digest(), before);
 
-    // What came between the signing and its command is left for the next one.
+    // Entries between signing and its command are left for the next signed head.
     c.clock += 5_000;
     something(&mut c);
     let next = checkpoint(&c);
@@ -370,7 +370,7 @@ fn a_clock_far_ahead_does_not_keep_the_audit_from_being_signed() {
     let mut c = furnished();
     c.clock += 3 * MAX_FORWARD_MS;
     let mut ahead = checkpoint(&c);
-    // As the leader says it: as far as state time will go.
+    // With the time as the leader stamps it: limited by the largest step of state time.
     ahead.of.at = c.state.now().after(MAX_FORWARD_MS);
     sign(&mut c, ahead).unwrap();
 }

@@ -1,4 +1,4 @@
-//! Baselines: versions, bounds, who may, and that no two speak for the same.
+//! Baselines: versions, limits, permissions, and rejection of ambiguous ones.
 
 use crate::common::{Cluster, envelope, principal};
 use lattice_quorum_state::State;
@@ -115,7 +115,7 @@ fn each_set_makes_a_version_and_the_last_ones_are_kept() {
         (record.by.as_str(), record.revision),
         ("olga", first.revision)
     );
-    // The same again is no new version.
+    // Setting the same definition again makes no new version.
     let again = c.set("h100", of("n001,n002,n003", "nic", firmware("1")), None);
     let again = again.unwrap();
     assert_eq!((set_version(&again), again.events.len()), (1, 0));
@@ -212,7 +212,7 @@ fn no_two_speak_for_the_same_nodes_and_class() {
             .contains("\"h100\" speaks for class nic of n[009-010]"),
         "{refused}"
     );
-    // Another class, other nodes, itself, or a cohort beside names: no contradiction.
+    // Another class, other nodes, the same baseline, or a cohort in addition to names: no conflict.
     c.set("other", of("n[009-012]", "bios", firmware("1")), None)
         .unwrap();
     c.set("third", of("n[011-012]", "nic", firmware("1")), None)
@@ -248,7 +248,7 @@ fn bounds_are_refused_with_their_numbers() {
     );
     let refused = c.set("h100", of("n[00001-20001]", "nic", firmware("1")), None);
     assert!(refused.unwrap_err().to_string().contains("would be 20001"));
-    // Every version counts: one name fills 16 places, then its oldest goes.
+    // Every version counts: one name holds 16 versions, then its oldest is dropped.
     let mut sets = 0;
     let full = loop {
         let at = format!("b{}", sets / (MAX_VERSIONS + 4));
@@ -341,7 +341,7 @@ fn the_brake_is_held_by_a_service_under_its_lease_and_released_by_a_person() {
     assert!(c.state.brake().is_none());
 }
 
-/// Whatever wrote it, and however large: refused by its field, in few words, and nothing is kept.
+/// Definitions of any size are rejected by field, with a short reason, and nothing is kept.
 #[test]
 fn wild_sizes_are_refused_by_their_field() {
     let mut c = Cluster::default();
@@ -413,7 +413,7 @@ fn wild_sizes_are_refused_by_their_field() {
     };
     assert!(field.starts_with("classes.nic.keys.xxx") && field.len() < 100);
     assert_eq!(reason, "a key has 1 to 256 bytes");
-    // Values have no bound of their own: the whole has.
+    // Values have no limit of their own; the whole definition has one.
     let mut text = key("a".to_owned(), 0);
     text.any_of = vec![Scalar::Text(long())];
     for definition in [keys(vec![text]), of("n1", "nic", exact(1 << 20, 1))] {

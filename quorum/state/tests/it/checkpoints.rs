@@ -1,4 +1,4 @@
-//! Checkpoints: asked for by number, whole when every rank has written its part, gone on from when they are.
+//! Job checkpoints: requested by number, complete when every rank has written its part, resumed from when complete.
 
 use crate::common::{self, Cluster, work::*};
 use lattice_quorum_types::{
@@ -12,7 +12,7 @@ use lattice_quorum_types::{
     spec::{AllocationSpec, Requeue},
 };
 
-/// Two ranks that write checkpoints, running.
+/// A running allocation of two ranks that write checkpoints.
 fn running(c: &mut Cluster) -> AllocationId {
     let mut spec = writes(common::spec("t", 2));
     spec.walltime_ms = Some(100_000);
@@ -38,7 +38,7 @@ fn asked(c: &mut Cluster, id: AllocationId) -> u32 {
     }
 }
 
-/// Makes room, for its own good.
+/// Moves the allocation, for a reason of its own.
 fn make_room(c: &mut Cluster, id: AllocationId, writes: bool) -> Result<Applied, Refusal> {
     let checkpoint = writes.then(|| CheckpointAsked {
         directory: "/scratch/t".to_owned(),
@@ -104,7 +104,7 @@ fn one_rank_that_fails_is_enough_and_no_number_comes_twice() {
     assert!(because.starts_with("rank 0: "), "{because}");
     assert_eq!((&course.kept, &course.writing), (&None, &None));
     assert_eq!(asked(&mut c, id), 2);
-    // The late word of one that is over.
+    // A late report about a checkpoint that is over.
     c.checkpointed(id, 1, 1, written(c.now())).unwrap();
     c.checkpointed(id, 0, 2, written(c.now())).unwrap();
     assert_eq!(c.state_of(id), Checkpointing);
@@ -315,7 +315,7 @@ fn a_rank_that_ends_before_it_has_written_spoils_the_checkpoint_and_not_the_work
     );
     c.end_rank(id, 1, DONE);
     assert_eq!((c.state_of(id), c.of(id).stop.clone()), (Completed, None));
-    // One that has written may go: the others write on.
+    // A rank that has written may end: the others continue to write.
     let id = running(&mut c);
     asked(&mut c, id);
     c.checkpointed(id, 0, 1, written(c.now())).unwrap();
@@ -324,7 +324,7 @@ fn a_rank_that_ends_before_it_has_written_spoils_the_checkpoint_and_not_the_work
     c.checkpointed(id, 1, 1, written(c.now())).unwrap();
     assert_eq!(c.state_of(id), Running);
     assert!(c.of(id).course.kept.is_some());
-    // One that fails ends the work as ever.
+    // A failing rank ends the allocation as usual.
     let id = running(&mut c);
     asked(&mut c, id);
     c.end_rank(id, 0, BROKEN);
@@ -367,7 +367,7 @@ fn ranks_that_leave_need_not_write() {
     assert_eq!(c.state_of(id), Running, "rank 1 is on its way out");
     c.end_rank(id, 1, RankExit::Stopped);
     assert_eq!((c.state_of(id), c.of(id).spec.nodes), (Running, 1));
-    // While one is written nothing grows or shrinks.
+    // While a checkpoint is written, the allocation neither grows nor shrinks.
     let id = running(&mut c);
     asked(&mut c, id);
     let nodes = vec![c.nodes_of(id)[1].clone()];
@@ -414,7 +414,7 @@ fn who_goes_on_from_a_checkpoint_has_the_walltime_that_is_left() {
     assert_eq!(c.of(id).walltime_left_ms(), Some(100_000));
     c.clock += 20_000;
     c.end_all(id, lost());
-    // What was lost with the node is not counted: it is done again.
+    // Progress lost with the node does not count, since it is repeated.
     assert_eq!(c.of(id).walltime_left_ms(), Some(60_000));
     c.run(id);
     assert_eq!(c.of(id).course.resumed_ms, 40_000);

@@ -1,4 +1,4 @@
-//! Graphs: taken whole or not at all, driven by the ends of their members, over when the last one is.
+//! DAGs: accepted completely or not at all, driven by the ends of their members, over when the last member ends.
 
 use crate::common::{self, Cluster, work::*};
 use lattice_quorum_types::{
@@ -44,7 +44,7 @@ fn submit(c: &mut Cluster, dag: DagSpec) -> Result<DagId, Refusal> {
     }
 }
 
-/// Also one that has ended.
+/// Record of a DAG, also of an ended one.
 fn dag(c: &Cluster, id: DagId) -> Dag {
     match c.state.query(&Query::Dag { id }) {
         Answer::Dag(Some(dag)) => *dag,
@@ -99,14 +99,14 @@ fn a_diamond_goes_from_its_first_member_to_its_last() {
     assert_eq!((ended.state, ended.unfinished), (DagState::Completed, 0));
     assert_eq!(ended.ended_at, Some(c.now()));
     assert_eq!(ended.revision, c.state.revision());
-    // Numbers behind it are others'.
+    // Ids after those of the DAG go to other allocations.
     assert_eq!(c.submit(common::spec("t", 1)).unwrap(), AllocationId(7));
 }
 
 #[test]
 fn a_failure_whose_handler_never_began_fails_the_graph() {
     let mut c = Cluster::with_nodes(4);
-    // Who mends comes after what never begins once the work has failed.
+    // The member that handles the failure depends on one that can never start once the job has failed.
     let (id, of) = begun(
         &mut c,
         vec![
@@ -120,7 +120,7 @@ fn a_failure_whose_handler_never_began_fails_the_graph() {
     let over = dag(&c, id);
     let failed = over.failed.as_deref();
     assert_eq!((over.state, failed), (DagState::Failed, Some("work")));
-    // Another who did begin has met it.
+    // Another handler that did start has handled the failure.
     let (id, of) = begun(
         &mut c,
         vec![
@@ -177,7 +177,7 @@ fn a_failure_that_somebody_expects_does_not_fail_the_graph() {
         c.run_to(member, DONE);
     }
     assert_eq!(dag(&c, id).state, DagState::Completed);
-    // The same where it completes: who mends is not needed.
+    // The same if the job completes: the handler is not needed.
     let (id, of) = begun(&mut c, members());
     c.run_to(of[0], DONE);
     assert_eq!(
@@ -515,7 +515,7 @@ fn a_graph_has_a_thousand_members_at_most() {
         c.run_to(*member, DONE);
     }
     c.reopen();
-    // The whole rest ends by one command, and is one change of the graph.
+    // All remaining members end by one command, with one change of the DAG.
     let applied = c.user("alice", Command::Cancel { id: of[300] }).unwrap();
     let told = |kind: &EventKind| matches!(kind, EventKind::Dag { .. });
     let dags = applied.events.iter().filter(|event| told(&event.kind));
@@ -643,7 +643,7 @@ fn what_operators_do_to_others_graphs_and_work_is_written_down() {
         "olga cancel 3",
     ];
     assert_eq!(acts, expected);
-    // What would have come back does not.
+    // A member that would have been requeued is cancelled.
     c.end_all(a, DONE);
     assert_eq!(dag(&c, id).state, DagState::Cancelled);
 }

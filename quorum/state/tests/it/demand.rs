@@ -1,4 +1,4 @@
-//! What a request says of its demand: kept as it was said, and refused by field where it cannot be.
+//! Demand of a request: kept as submitted, and rejected by field if invalid.
 
 use crate::common::{self, Cluster, limits};
 use lattice_quorum_types::{

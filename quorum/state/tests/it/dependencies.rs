@@ -1,4 +1,4 @@
-//! Work after other work, one at a time, in time: who waits, who goes on, who never will.
+//! Dependencies, mutexes and times: which allocations wait, become eligible, or can never start.
 
 use crate::common::{self, Cluster, node, work::*};
 use lattice_quorum_types::{
@@ -14,7 +14,7 @@ use lattice_quorum_types::{
     view::{Answer, Query},
 };
 
-/// Ends work of alice's so.
+/// An allocation of alice that has ended this way.
 fn ended(c: &mut Cluster, end: AllocationState) -> AllocationId {
     let id = c.submit(common::spec("t", 1)).unwrap();
     end_so(c, id, end);
@@ -32,7 +32,7 @@ fn end_so(c: &mut Cluster, id: AllocationId, end: AllocationState) {
 
 const ENDS: [AllocationState; 3] = [Completed, Failed, Cancelled];
 
-/// Which ends meet which condition, as people read it.
+/// Table of ends that meet a condition, in readable form.
 fn is_met(condition: Condition, end: AllocationState) -> bool {
     match condition {
         Success | Corresponding => end == Completed,
@@ -102,7 +102,7 @@ fn nobody_waits_for_what_there_is_not_or_twice_for_the_same() {
         })
     );
     let first = c.submit(common::spec("t", 1)).unwrap();
-    // Nor for itself: its number is not given yet.
+    // Nor on the allocation itself: its id is not assigned yet.
     let itself = AllocationId(first.0 + 1);
     assert_eq!(
         code(c.submit(after(&[(itself, Any)]))),
@@ -196,7 +196,7 @@ fn who_waits_is_asked_at_submit_for_what_can_never_be_alone() {
     let mut too_many = after(&[(runs, Any)]);
     too_many.nodes = 5;
     assert_eq!(code(c.submit(too_many)), "limit_exceeded");
-    // When it may go on and there is no room it waits as any other.
+    // Once eligible, the allocation waits for headroom like any other.
     let other = c.submit(after(&[(waits, Any)])).unwrap();
     c.user("alice", Command::Cancel { id: waits }).unwrap();
     assert_eq!(c.state_of(other), Pending);
@@ -225,7 +225,7 @@ fn work_on_hold_stays_there_whoever_ends_and_waits_on_when_it_is_released() {
     assert_eq!(c.state_of(waits), Blocked);
     c.user("alice", Command::Hold { id: waits }).unwrap();
     c.reopen();
-    // What never will go on is told so also while it is on hold.
+    // A held allocation that can never start is cancelled as well.
     end_so(&mut c, second, Failed);
     assert_eq!(c.state_of(waits), Cancelled);
 
@@ -306,7 +306,7 @@ fn one_with_a_mutex_is_eligible_and_the_next_by_order_of_submits() {
     let bobs = AllocationId(other.0 + 1);
     assert_eq!(c.state_of(bobs), Pending, "another user");
     c.reopen();
-    // Held, it lets the next go, and is behind that one then.
+    // While the first one is held, the next one becomes eligible, and goes first after the release.
     c.user("alice", Command::Hold { id: a }).unwrap();
     assert_eq!(states(&c), [Held, Pending, Blocked]);
     c.user("alice", Command::Release { id: a }).unwrap();
@@ -390,7 +390,7 @@ fn who_waits_for_something_else_lets_the_mutex_pass() {
     let free = c.submit(mutex("db")).unwrap();
     c.run_to(holder, DONE);
     assert_eq!([gated, free].map(|id| c.state_of(id)), [Blocked, Pending]);
-    // What it waited for has ended: now it waits for the mutex.
+    // The dependency has ended; now the allocation waits for the mutex.
     c.run_to(gate, DONE);
     assert_eq!(c.state_of(gated), Blocked);
     c.run_to(free, DONE);
@@ -409,7 +409,7 @@ fn work_that_begins_later_is_not_placed_before() {
     assert_eq!(fault(c.place(id)).0, "id");
     c.clock += 1;
     c.place(id).unwrap();
-    // It counts from the later of both.
+    // The later of the two times counts.
     let first = c.submit(common::spec("t", 1)).unwrap();
     spec.terms.after = vec![Dependency {
         on: first,
@@ -450,7 +450,7 @@ fn a_deadline_that_cannot_be_kept_is_refused_and_one_that_passed_ends_the_work()
     expire(&mut c, waits).unwrap();
     assert_eq!(c.state_of(waits), Cancelled);
     assert_eq!(c.of(waits).stop, Some(StopCause::Deadline));
-    // What runs may run until the deadline.
+    // A running allocation may run until the deadline.
     assert_eq!(fault(expire(&mut c, runs)).0, "id");
     c.clock = 12_001;
     expire(&mut c, runs).unwrap();
@@ -479,7 +479,7 @@ fn a_walltime_is_made_shorter_by_its_user_and_longer_by_operators() {
     c.admin(set(60_000)).unwrap();
     assert_eq!(c.state.revision(), before, "nothing new");
     assert_eq!(c.of(id).course.walltime_changes, 2, "its agents are told");
-    // What has run cannot be taken back.
+    // Used run time cannot be removed.
     c.clock += 20_000;
     let (field, reason) = fault(c.user("alice", set(15_000)));
     assert_eq!(field, "walltime");
@@ -494,7 +494,7 @@ fn a_walltime_is_made_shorter_by_its_user_and_longer_by_operators() {
     c.end_all(id, DONE);
     assert_eq!(code(c.admin(set(1))), "wrong_state");
     assert_eq!(c.of(id).spec.walltime_ms, Some(30_000));
-    // What had none may be given any: that is shorter.
+    // An allocation without a walltime may get any walltime, since that is shorter.
     let id = c.submit(common::spec("t", 1)).unwrap();
     let walltime_ms = 1 << 50;
     c.user("alice", Command::SetWalltime { id, walltime_ms })
@@ -502,7 +502,7 @@ fn a_walltime_is_made_shorter_by_its_user_and_longer_by_operators() {
     assert_eq!(c.of(id).course.walltime_changes, 0, "its launch says it");
 }
 
-/// What is put back is launched with the walltime of then, and told nothing.
+/// A requeued allocation is launched with the walltime of that time, and gets no change of walltime.
 #[test]
 fn a_walltime_that_is_changed_while_work_runs_counts_for_that_attempt() {
     let mut c = Cluster::with_nodes(4);
@@ -560,7 +560,7 @@ fn a_project_with_work_that_waits_is_not_empty() {
     .unwrap();
 }
 
-/// What is met already keeps nobody waiting, so it is no way round the first gate.
+/// Dependencies already met do not make an allocation wait, so they cannot bypass the first limit check.
 #[test]
 fn work_that_waits_for_nobody_must_fit_when_it_is_submitted_whatever_it_names() {
     let mut c = Cluster::with_nodes(4);

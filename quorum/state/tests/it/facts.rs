@@ -1,4 +1,4 @@
-//! What is counted and billed: which nodes were used by whom and for how long, and what tenants are meant to use.
+//! Usage records: node usage by user and duration, and soft limits of tenants.
 
 use crate::common::{self, Cluster, limits, node, path, principal, work::*};
 use lattice_quorum_state::State;
@@ -41,7 +41,7 @@ fn names(nodes: &[NodeId]) -> Vec<&str> {
     nodes.iter().map(NodeId::as_str).collect()
 }
 
-/// One line for each.
+/// One line per usage record.
 fn told(facts: &[Fact]) -> Vec<String> {
     let uses = |uses: &[Use]| {
         let each = uses.iter().map(|used| {
@@ -187,7 +187,7 @@ fn nodes_that_come_and_go_are_counted_each_by_itself() {
     let at = c.now();
     c.report(id, &node("n002"), RankReport::Started { at })
         .unwrap();
-    // Nothing ever ran on the other one.
+    // No process ever ran on the other node.
     let fault = None;
     let exit = RankExit::SpawnFailed {
         reason: "no shell".to_owned(),
@@ -226,7 +226,7 @@ fn work_that_ended_before_it_was_said_to_run_is_counted_from_its_assignment() {
         ["1 completed n000 1000..4000 in all 3000"]
     );
 
-    // What never ran was never used.
+    // An allocation that never ran has used nothing.
     let id = c.submit(common::spec("t", 1)).unwrap();
     c.assign(id).unwrap();
     c.clock = 9_000;
@@ -237,8 +237,8 @@ fn work_that_ended_before_it_was_said_to_run_is_counted_from_its_assignment() {
     assert_eq!(told(&facts(&c))[1], "2 failed  in all 0");
 }
 
-/// One shrink releases an ended rank and marks the other assigned rank as leaving, so that no rank is left to start:
-/// the attempt begins to run by the same change that releases a node.
+/// One shrink releases an ended rank and marks the other assigned rank as leaving, so that no rank is left to start.
+/// The attempt begins to run by the same change that releases a node.
 #[test]
 fn node_released_as_the_attempt_starts_has_no_use() {
     let mut c = Cluster::with_nodes(4);
@@ -268,8 +268,8 @@ fn node_released_as_the_attempt_starts_has_no_use() {
     );
 }
 
-/// An attempt that ends before it was reported running counts from its assignment, but a node that it grew by counts
-/// from then only: another allocation used that node before, and both would be billed for it.
+/// An attempt that ends before it was reported running counts from its assignment. A node added by growth counts only
+/// from then: another allocation used that node before, and both would be billed for it.
 #[test]
 fn node_of_a_grown_attempt_counts_from_its_own_assignment() {
     let mut c = Cluster::with_nodes(2);
@@ -367,13 +367,13 @@ fn a_tenant_is_updated_whole_and_what_is_not_named_stays() {
         c.state.project(&path("t")).unwrap().limits.max_nodes,
         Some(250)
     );
-    // The same again is no change.
+    // The same update again is no change.
     let revision = c.state.revision();
     update(&mut c, nodes_to(250), budget, false).unwrap();
     assert_eq!(c.state.revision(), revision);
     assert_eq!(told(&facts(&c)), ["limits of t", "limits of t"]);
 
-    // Of two faults neither half is done.
+    // An invalid half rejects the whole update.
     let wrong = SoftPatch {
         fair_share_ppm: Patch::Set(WHOLE_PPM + 1),
         ..SoftPatch::default()
@@ -408,7 +408,7 @@ fn a_tenant_is_updated_whole_and_what_is_not_named_stays() {
     assert_eq!(c.state.budget(&path("t")), None);
 }
 
-/// A tenant is lowered below the limits of its projects only by force, and below its usage at any time.
+/// A tenant goes below the limits of its projects only by force, but below its usage at any time.
 #[test]
 fn an_accounting_system_sets_limits_and_nothing_else() {
     let mut c = Cluster::with_nodes(4);
@@ -501,7 +501,7 @@ fn a_project_that_is_paused_begins_nothing_while_that_holds() {
     assert_eq!(c.state_of(runs), AllocationState::Running);
     c.submit(common::spec("t", 1)).unwrap();
 
-    // Nobody has said it again.
+    // The pause was not renewed.
     c.clock += 60_001;
     c.run(waits);
 }
@@ -548,7 +548,7 @@ fn facts_are_acknowledged_forwards_only_and_by_a_service_under_its_lease() {
     assert_eq!(head(&c), (6, 6, 3));
 }
 
-/// What is open survives a restart, and belongs to whom it did.
+/// Open uses survive a restart, with the same owners.
 #[test]
 fn what_is_used_goes_on_through_a_snapshot() {
     let mut c = Cluster::with_nodes(3);

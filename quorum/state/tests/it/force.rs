@@ -1,4 +1,4 @@
-//! Nodes taken from their holder by force, and nodes on which a hook failed.
+//! Forced release of nodes, and nodes with a failed hook.
 
 use crate::common::{self, Cluster, limits, node, path, spec};
 use lattice_quorum_types::{
@@ -13,7 +13,7 @@ use lattice_quorum_types::{
 
 const OK: RankExit = RankExit::Exited { code: 0 };
 
-/// An allocation of `nodes` nodes that runs, in a project with a limit of 8.
+/// A running allocation of `nodes` nodes, in a project with a limit of 8.
 fn running(nodes: u32, requeue: Requeue) -> (Cluster, AllocationId) {
     let mut c = Cluster::default();
     c.create("atlas", Some(limits(8))).unwrap();
@@ -58,7 +58,7 @@ fn state(c: &Cluster, id: AllocationId) -> AllocationState {
     c.state.allocation(id).unwrap().state
 }
 
-/// What still runs of it is ended.
+/// Ends the remaining ranks.
 fn end_the_others(c: &mut Cluster, id: AllocationId) {
     let ranks = c.state.allocation(id).unwrap().ranks.clone();
     for rank in ranks {
@@ -108,7 +108,7 @@ fn a_node_goes_back_at_once_while_the_other_ranks_are_ended() {
     for other in [&nodes[0], &nodes[2]] {
         assert!(c.state.node(other).unwrap().holder.is_some());
     }
-    // What it took is counted until its end.
+    // The released node counts until the end of the allocation.
     assert_eq!(usage(&c), (3, 1));
     end_the_others(&mut c, id);
     assert_eq!(state(&c, id), AllocationState::Failed);
@@ -150,7 +150,7 @@ fn the_node_may_work_for_others_before_its_former_allocation_ends() {
     c.assign(other).unwrap();
     assert!(c.nodes_of(other).contains(&nodes[0]));
     assert_eq!(usage(&c), (4, 2));
-    // The end of the first gives back what it still holds, and nothing else.
+    // The end of the first allocation releases only what it still holds.
     end_the_others(&mut c, id);
     assert_eq!(state(&c, id), AllocationState::Failed);
     let holder = c.state.node(&nodes[0]).unwrap().holder.unwrap();
@@ -271,7 +271,7 @@ fn a_failed_epilog_drains_the_node_and_leaves_the_work_alone() {
         assert_eq!((node.holder, node.lifecycle), (None, Lifecycle::Drained));
         assert!(!node.is_assignable());
     }
-    // Another's reason does not open it; the hooks' own does.
+    // Clearing another drain reason does not open the node; clearing the hooks' own does.
     undrain(&mut c, "olga", &nodes[0]);
     assert!(!c.state.node(&nodes[0]).unwrap().is_assignable());
     undrain(&mut c, "service:hooks", &nodes[0]);
@@ -368,7 +368,7 @@ fn who_looked_too_long_ago_decides_nothing() {
         reason: reason.map(str::to_owned),
         expected,
     };
-    // It ends by itself, and the next allocation has the node.
+    // The allocation ends by itself, and the next one gets the node.
     let report = ended(&c, RankExit::Exited { code: 0 }, None);
     c.report(id, &held, report).unwrap();
     let next = c.submit(common::spec("atlas", 1)).unwrap();
@@ -380,7 +380,7 @@ fn who_looked_too_long_ago_decides_nothing() {
         "{refused}"
     );
     assert_eq!(state(&c, next), AllocationState::Starting);
-    // Undrained on what was seen before somebody else's force: refused, and the reason stays.
+    // An undrain based on a view from before another forced release is rejected, and the reason stays.
     c.propose("olga", Power::Operator, drain(Some("a fan"), None))
         .unwrap();
     let seen = c.state.node(&held).unwrap().revision;
@@ -454,7 +454,7 @@ fn a_gate_that_was_skipped_is_written_down() {
     assert_eq!((owners, left.is_assignable()), (vec!["olga"], false));
     undrain(&mut c, "olga", &id);
     assert!(c.state.node(&id).unwrap().is_assignable());
-    // Nothing is cleared, so nothing is written.
+    // No reason is cleared, so no entry is written.
     let (digest, revision) = (c.state.digest(), c.state.revision());
     c.admin(skip(&id, None)).unwrap();
     assert_eq!((c.state.digest(), c.state.revision()), (digest, revision));

@@ -1,4 +1,4 @@
-//! Nodes that are lent and wanted back, and the work that runs there meanwhile.
+//! Lent and recalled nodes, and the allocations that run on them.
 
 use crate::common::{Cluster, node, room::*, work::*};
 use lattice_quorum_types::{
@@ -87,15 +87,15 @@ fn a_node_that_is_wanted_back_gets_no_new_work_and_goes_home_when_it_is_free() {
     assert!(by_home(assign(&mut c, other, &[5])));
     let nodes = c.expected(&names(&[5]));
     assert!(by_home(c.service(Command::Grow { id: runs, nodes })));
-    // Nor is it promised to anybody who is there.
+    // Nor is the node promised to an allocation of the borrower.
     let high = c.submit(of_class(1, 9)).unwrap();
     let victims = vec![victim(&c, runs, false)];
     assert!(by_home(preempt(&mut c, high, &[4], victims)));
     assert!(!c.state.node(&node("n005")).unwrap().is_assignable());
-    // Not wanted any more, it is anybody's there.
+    // Without the recall, any allocation of the borrower may get the node.
     recall(&mut c, 5, false).unwrap();
     assign(&mut c, other, &[5]).unwrap();
-    // Whose it is has it back when it is free.
+    // The owner gets the node back when it is free.
     assert_eq!(code(go_home(&mut c, 4)), "ownership_conflict");
     c.end_all(runs, DONE);
     go_home(&mut c, 4).unwrap();

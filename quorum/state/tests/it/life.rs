@@ -1,4 +1,4 @@
-//! The life cycle of allocations, step by step.
+//! Life cycle of allocations, step by step.
 
 use crate::common::{self, Cluster, envelope, limits, path, principal};
 use lattice_quorum_state::{FORMAT_VERSION, RestoreError, State};
@@ -126,7 +126,7 @@ fn a_submit_that_can_never_be_right_names_its_field() {
     );
 }
 
-/// Stops an allocation of two for a fault of its first node, and ends what there is of it.
+/// Stops an allocation of two nodes for a fault of its first node, and ends its ranks.
 fn fault(c: &mut Cluster, id: AllocationId) -> AllocationState {
     c.assign(id).unwrap();
     let nodes = c.nodes_of(id);

@@ -1,4 +1,5 @@
-//! Making room: for work of a higher class, and for whoever's the nodes are. What is promised is had.
+//! Preemption and reclaim: victims release nodes for a higher class or for the owner, and the preemptor gets its
+//! promised nodes.
 
 use crate::common::{self, Cluster, node, room::*, work::*};
 use lattice_quorum_types::{
@@ -17,7 +18,7 @@ use lattice_quorum_types::{
     view::{Answer, Query},
 };
 
-/// Low runs on n000 to n003, a part of it is to make room for three nodes of a high one.
+/// Low runs on n000 to n003, and part of it is to be preempted for three nodes of a high one.
 fn preempted(low: AllocationSpec, writes: bool) -> (Cluster, AllocationId, AllocationId) {
     let mut c = cluster();
     let low = c.running(low);
@@ -33,7 +34,7 @@ fn nodes_are_kept_for_who_they_were_freed_for() {
     assert_eq!(c.state_of(low), Stopping);
     assert_eq!(promised(&c, high), ["n002", "n003", "n004"]);
     c.reopen();
-    // Nobody else is given one, neither the free one nor those that become free.
+    // No other allocation gets the free node or those that become free.
     let other = c.submit(of_class(1, 9)).unwrap();
     let by_high = |c: &mut Cluster, other, n| match assign(c, other, &[n]) {
         Err(Refusal::NodesTaken { nodes }) => nodes[0].by == TakenBy::Promised { id: high },
@@ -113,7 +114,7 @@ fn a_victim_with_a_checkpoint_is_suspended_and_keeps_its_place() {
         format!("preempted by allocation {high}, after checkpoint 1")
     );
     assign(&mut c, high, &[2, 3, 4]).unwrap();
-    // As a submit it must fit, and then waits at its place.
+    // As for a submission, limits must allow the allocation, which then waits at its former place.
     c.clock += 9_000;
     let own = c.running(of_class(1, 0));
     c.service(Command::Resume { id: low }).unwrap();
@@ -136,7 +137,7 @@ fn a_victim_that_did_not_run_yet_has_lost_nothing_in_whatever_attempt() {
         }
         assign(&mut c, low, &[0, 1]).unwrap();
         let high = c.submit(of_class(1, 2)).unwrap();
-        // It was asked to write, and has nothing to.
+        // A checkpoint was requested, but there is nothing to write.
         let victims = vec![victim(&c, low, true)];
         preempt(&mut c, high, &[1], victims).unwrap();
         assert_eq!(c.state_of(low), Stopping);
@@ -244,7 +245,7 @@ fn who_cannot_make_room_now_is_left_alone() {
         reason: MoveReason::Asked { by },
     };
     assert_eq!(code(c.service(make_room)), "wrong_state");
-    // A checkpoint that could not be asked for is refused with the whole.
+    // If the checkpoint cannot be requested, the whole command is rejected.
     let low = c.running(of_class(4, 2));
     let cannot = victim(&c, low, true);
     assert_eq!(
@@ -317,7 +318,7 @@ fn what_is_asked_for_is_all_it_needs_and_nothing_beside() {
     }
     preempt(&mut c, high, &[1, 5], vec![low_is.clone()]).unwrap();
     assert_eq!(fault(preempt(&mut c, high, &[1, 5], vec![low_is])).0, "id");
-    // What is promised to one is promised to no other.
+    // A node promised to one allocation is promised to no other.
     let highest = c.submit(of_class(2, 9)).unwrap();
     let by = taken(preempt(&mut c, highest, &[2, 5], vec![other_is]));
     assert_eq!(by, TakenBy::Promised { id: high });
@@ -349,7 +350,7 @@ fn nodes_are_promised_to_what_waits_for_nodes_and_may_have_them() {
     later.terms.begin_at = Some(c.now().after(1));
     let later = c.submit(later).unwrap();
     assert_eq!(fault(with(&mut c, later)).0, "id");
-    // Limits: room is not made for what could not be given the nodes.
+    // Limits: no victim is preempted for an allocation that could not be assigned the nodes.
     let high = c.submit(of_class(2, 6)).unwrap();
     c.running(of_class(4, 9));
     c.admin(Command::SetLimits {
@@ -364,7 +365,7 @@ fn nodes_are_promised_to_what_waits_for_nodes_and_may_have_them() {
     .unwrap();
     assert_eq!(code(with(&mut c, high)), "limit_exceeded");
     assert_eq!(c.state_of(low), Running);
-    // Nor what others have reserved.
+    // Nor for nodes that others have reserved.
     c.create("u", Some(common::limits(4))).unwrap();
     let mut own = of_class(2, 6);
     own.project = common::path("u");
@@ -387,14 +388,14 @@ fn nodes_are_promised_to_what_waits_for_nodes_and_may_have_them() {
     assert_eq!(code(with(&mut c, own)), "reserved");
     c.admin(Command::DeleteReservation { name }).unwrap();
     with(&mut c, own).unwrap();
-    // And by nobody but the scheduler.
+    // Only the scheduler may preempt.
     let nodes = names(&[0, 1]);
     let (id, victims) = (high, vec![now.clone()]);
     let command = Command::Preempt { id, nodes, victims };
     assert_eq!(code(c.admin(command.clone())), "forbidden");
     let unfenced = c.propose("service:c1", Power::Service, command.clone());
     assert_eq!(code(unfenced), "forbidden");
-    // Nor by that of another vCluster, which knows nothing of this one's plans.
+    // Nor may the scheduler of another vCluster, which does not hold the plans of this one.
     let before = c.state_of(now.id);
     for lease in ["schedule.other", "dispatch"] {
         let withdraw = Command::WithdrawPromise { id };
@@ -458,7 +459,7 @@ fn a_promise_goes_with_what_it_was_made_to() {
     assert!(c.state.revision().0 <= before.0 + 1, "the lease alone");
 }
 
-/// What high is promised ends in every way there is while low writes its checkpoint.
+/// The promise to high ends in every possible way while low writes its checkpoint.
 #[test]
 fn who_makes_room_for_nobody_any_more_goes_on() {
     type Step = fn(&mut Cluster, AllocationId);
@@ -558,7 +559,7 @@ fn a_node_that_goes_out_of_service_is_promised_to_nobody() {
         c.service(Command::WithdrawPromise { id: high }).unwrap();
         assign(&mut c, high, &[0, 1, 2]).unwrap();
     }
-    // By the word of a hook as well.
+    // Also by the report of a hook.
     let (mut c, low, high) = preempted(of_class(4, 2), false);
     let (at, exit) = (c.now(), RankExit::Stopped);
     let fault = Some("the epilog failed".to_owned());
@@ -577,7 +578,7 @@ fn a_victim_whose_node_is_taken_by_force_is_gone_with_the_others() {
         expected: None,
     };
     c.propose("olga", Power::Operator, command.clone()).unwrap();
-    // The checkpoint is not whole any more; what became of it is the node's fault.
+    // The checkpoint is incomplete, and the cause is the node.
     assert_eq!(c.state_of(low), Stopping);
     let lost = StopCause::NodeLost { node: node("n003") };
     assert_eq!(c.of(low).stop, Some(lost));
@@ -587,7 +588,7 @@ fn a_victim_whose_node_is_taken_by_force_is_gone_with_the_others() {
     assert_eq!(c.state_of(low), Failed);
     assert_eq!(c.of(low).course.kept, None);
     assert_eq!(promised(&c, high), ["n002", "n004"]);
-    // Once the checkpoint is whole, force takes a node and not the work.
+    // Once the checkpoint is complete, force takes a node without failing the allocation.
     let (mut c, low, _) = preempted(writes(of_class(4, 2)), true);
     for rank in 0..4 {
         c.checkpointed(low, rank, 1, written(c.now())).unwrap();
@@ -635,8 +636,8 @@ fn cancelled_while_it_makes_room_it_is_cancelled() {
         c.user("alice", Command::Cancel { id: low }).unwrap();
         c.end_all(low, RankExit::Stopped);
         let record = c.of(low);
-        // Without a checkpoint it was failing already: it is not to come back, and that it is cancelled
-        // says less than why it stopped.
+        // Without a checkpoint the victim was already failing. The victim must not be requeued, and the cancellation is
+        // less informative than the cause of the stop.
         let expected = if writes_first { Cancelled } else { Failed };
         assert_eq!(
             (record.state, record.course.preempted),

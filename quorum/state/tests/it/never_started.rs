@@ -1,5 +1,4 @@
-//! Attempts of which nothing ever started: they go back to the queue and count for nothing, where
-//! that is certain.
+//! Attempts in which no rank ever started: they are requeued uncounted if this is certain.
 
 use crate::common::{Cluster, envelope, limits, path, principal, spec};
 use AllocationState::{Cancelled, Failed, Pending, Running, Starting, Stopping};
@@ -53,7 +52,7 @@ impl DispatcherFixture {
         id
     }
 
-    /// What the dispatcher says of a rank.
+    /// Report of the dispatcher about a rank.
     fn never_started(&mut self, id: AllocationId, rank: usize) -> Result<Applied, Refusal> {
         let fence = Some(self.fence.clone());
         self.says(id, rank, fence)
@@ -99,7 +98,7 @@ impl DispatcherFixture {
             .unwrap();
     }
 
-    /// The boot under which it ran is over.
+    /// The node has rebooted since the rank ran.
     fn is_lost(&mut self, id: AllocationId) {
         let evidence = "node rebooted".to_owned();
         self.report(id, 0, RankExit::Lost { evidence });
@@ -161,8 +160,8 @@ fn it_is_not_counted_against_once_before_or_after_it_was_spent() {
     assert_eq!((ended.state, ended.attempt), (Failed, 4));
 }
 
-/// A reply to a launch was lost, and the node was booted anew: it may have run, and nobody says
-/// that it never did.
+/// The reply to a launch was lost, and the node rebooted: the rank may have run, and no agent reports that it never
+/// did.
 #[test]
 fn what_may_have_run_is_lost_and_counts() {
     let mut fixture = DispatcherFixture::new();
@@ -182,7 +181,7 @@ fn one_rank_that_ran_makes_the_attempt_count() {
     assert_eq!(fixture.state(id), Stopping);
     fixture.report(id, 0, RankExit::Stopped);
     assert_eq!(fixture.state(id), Failed);
-    // Nor is it certain of one that only its agent's word ended before it was seen to start.
+    // Nor is it certain for a rank that its agent reported ended before any start was seen.
     let id = fixture.submit(2, Requeue::Never);
     fixture.never_started(id, 1).unwrap();
     fixture.report(id, 0, RankExit::Stopped);

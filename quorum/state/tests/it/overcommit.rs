@@ -1,5 +1,5 @@
-//! Limits that an administrator sets by force below the sum of the children's: the level is marked,
-//! requests are held against it all the same, and the mark goes when they fit.
+//! Limits set by force below the sum of the children's limits. The level is marked as overcommitted, and requests are
+//! still checked against it. The mark is cleared when the children fit.
 
 use crate::common::{Cluster, limits, path, spec};
 use lattice_quorum_state::State;
@@ -13,7 +13,8 @@ use lattice_quorum_types::{
     view::{Answer, Query},
 };
 
-/// Tenant `physics` has 240; 150 of its 180 run in `physics/a`, `physics/b` has 60 that are idle.
+/// Tenant `physics` has a limit of 240 nodes; 150 of the 180 in `physics/a` are used, and the 60 in `physics/b` are
+/// unused.
 fn physics() -> (Cluster, lattice_quorum_types::AllocationId) {
     let mut c = Cluster::default();
     c.create("physics", Some(limits(240))).unwrap();
@@ -83,7 +84,7 @@ fn a_tenant_goes_below_its_projects_by_force_alone_and_nothing_that_runs_is_ende
     assert_eq!(tenant.limits.max_nodes, Some(100));
     assert_eq!(tenant.total().nodes, 150, "what runs runs on");
     assert!(!is_over(&c, "physics/a") && !is_over(&c, "physics/b"));
-    // The request check is what is left of the rules.
+    // Only the check of requests still enforces the limit.
     let refused = c.submit(spec("physics/b", 1)).unwrap_err();
     assert_eq!(
         refused.to_string(),
@@ -114,13 +115,13 @@ fn a_tenant_goes_below_its_projects_by_force_alone_and_nothing_that_runs_is_ende
 fn what_is_overcommitted_gets_no_worse_without_force_and_is_marked_until_it_fits() {
     let (mut c, _) = physics();
     force(&mut c, "physics", 100).unwrap();
-    // A closed project is created whatever its parent has.
+    // A closed project can always be created.
     c.create("physics/new", None).unwrap();
     assert_eq!(set(&mut c, "physics/b", 61), Err(exceeds(241, 100)));
     assert_eq!(set(&mut c, "physics", 99), Err(exceeds(240, 99)));
     let opened = c.create("physics/open", Some(limits(1)));
     assert_eq!(opened, Err(exceeds(241, 100)));
-    // Better, and not well yet.
+    // Less overcommitted, but still so.
     set(&mut c, "physics/a", 90).unwrap();
     assert!(is_over(&c, "physics"));
     let both = [change("physics", 90), change("physics/a", 80)].concat();
@@ -129,7 +130,7 @@ fn what_is_overcommitted_gets_no_worse_without_force_and_is_marked_until_it_fits
     set(&mut c, "physics/b", 10).unwrap();
     assert!(!is_over(&c, "physics"));
     assert_eq!(set(&mut c, "physics/b", 11), Err(exceeds(91, 90)));
-    // What needs no force is none.
+    // A change that needs no force is not recorded as forced.
     force(&mut c, "physics", 95).unwrap();
     assert!(!is_over(&c, "physics"));
 
@@ -140,8 +141,8 @@ fn what_is_overcommitted_gets_no_worse_without_force_and_is_marked_until_it_fits
     assert!(!is_over(&c, "physics"), "and heals it when it goes");
 }
 
-/// A number for allocations forced on a tenant whose children have none: its own administrators may
-/// give them numbers, and neither take one away nor give more than is there.
+/// An allocation limit forced on a tenant without limits on its children. The tenant's own administrators may set those
+/// limits, but may neither remove one nor exceed the tenant's.
 #[test]
 fn children_without_a_limit_below_one_that_was_forced_open_nothing() {
     let (mut c, _) = physics();
@@ -200,7 +201,7 @@ fn a_tree_that_was_forced_obeys_the_flat_policy_and_not_the_strict_one_again() {
     c.admin(policy(LimitPolicy::Strict)).unwrap();
     assert!(!is_over(&c, "physics"));
 
-    // The log again gives the same.
+    // Replaying the log gives the same state.
     let mut again = State::default();
     for (index, envelope) in (1..).zip(&c.log) {
         let _ = again.apply(index, envelope);

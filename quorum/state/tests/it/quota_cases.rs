@@ -1,6 +1,6 @@
-//! The cases for nested limits in `fixtures/quota/nested_quota_cases.yaml`, run against the state
-//! machine. `LATTICE_QUOTA_CASES` names another file of the same form. `lattice-tests` runs them, by
-//! the same interpreter, on a cluster (`nested_limits`).
+//! Cases for nested limits in `fixtures/quota/nested_quota_cases.yaml`, run against the state machine.
+//! `LATTICE_QUOTA_CASES` names another file of the same form. `lattice-tests` runs them with the same interpreter on a
+//! cluster (`nested_limits`).
 #![expect(clippy::disallowed_methods, reason = "reads its cases from a file")]
 
 #[path = "../../../../tests/src/quota.rs"]
@@ -23,7 +23,7 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-/// The state machine by itself.
+/// The state machine without a cluster.
 #[derive(Default)]
 struct Alone {
     cluster: Cluster,
@@ -47,7 +47,7 @@ impl Alone {
         Ok(())
     }
 
-    /// The last of its nodes that it keeps.
+    /// The last `by` of the nodes that it keeps.
     fn last(&self, id: AllocationId, by: usize) -> Vec<NodeId> {
         let record = self.cluster.state.allocation(id).unwrap();
         let kept: Vec<_> = record.kept_nodes().cloned().collect();
@@ -112,7 +112,7 @@ impl Quorum for Alone {
     async fn grow(&mut self, id: &str, by: i64) -> Result<(), Refused> {
         let by = usize::try_from(by).map_err(|_| unreadable("by"))?;
         let id = self.allocations[id];
-        // None that it gave back: it gets no node twice in one attempt.
+        // Nodes that it released are excluded: a node gets only one rank per attempt.
         self.cluster.add_nodes(by);
         let had = self.cluster.nodes_of(id);
         let mut nodes = self.cluster.free(usize::MAX);
@@ -180,7 +180,7 @@ impl Quorum for Alone {
         self.cluster.state = State::restore(&self.cluster.state.snapshot()).unwrap();
     }
 
-    /// Submitting more than there are adds nodes first, so these are left out.
+    /// Nodes are left out, since submitting more nodes than exist adds nodes first.
     async fn everything(&mut self) -> Vec<u8> {
         let projects = self.cluster.state.projects();
         let projects: Vec<_> = projects
@@ -212,7 +212,7 @@ fn patch(limits: &Ceilings) -> Result<LimitPatch, Refused> {
     Ok(patch)
 }
 
-/// What no command can say, which the edge refuses.
+/// A value that no command can express and that the edge rejects.
 fn unreadable(field: &str) -> Refused {
     Refused {
         kind: Kind::Invalid,
@@ -266,7 +266,7 @@ fn refused(refusal: &Refusal) -> Refused {
     }
 }
 
-/// What never waits.
+/// Runs a future that never waits.
 fn now<T>(asked: impl Future<Output = T>) -> T {
     match pin!(asked).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(answer) => answer,

@@ -1,4 +1,4 @@
-//! Reservations: nodes kept for some for a time, and work that cannot be in the way of them.
+//! Reservations: nodes reserved for a time window, and allocations that must not overlap them.
 
 use crate::common::{self, Cluster, node, work::*};
 use lattice_quorum_types::{
@@ -22,7 +22,7 @@ fn names(nodes: &[u32]) -> Vec<NodeId> {
     nodes.iter().map(|n| node(&format!("n{n:03}"))).collect()
 }
 
-/// For nobody, of these nodes, from and until so many milliseconds after the start.
+/// A reservation of these nodes for no user; times in milliseconds after the start.
 fn kept(nodes: &[u32], from: u64, until: Option<u64>) -> ReservationSpec {
     ReservationSpec {
         nodes: names(nodes).into_iter().collect(),
@@ -49,7 +49,7 @@ fn assign(c: &mut Cluster, id: AllocationId, nodes: &[u32]) -> Result<Applied, R
     c.service(Command::Assign { id, nodes })
 }
 
-/// One node, for so long.
+/// One node, with this walltime.
 fn lasting(walltime_ms: Option<u64>) -> AllocationSpec {
     AllocationSpec {
         walltime_ms,
@@ -88,7 +88,7 @@ fn work_that_would_still_run_then_is_not_placed_there() {
     }
     c.clock = 20_000;
     assert_eq!(given(&mut c, None), Ok(()), "it is over");
-    // Elsewhere nothing is kept.
+    // On other nodes nothing is reserved.
     c.clock = 20_000;
     set(&mut c, "long", kept(&[1], 20_000, None)).unwrap();
     assert_eq!(given(&mut c, None), Ok(()));
@@ -179,7 +179,7 @@ fn those_it_is_for_use_it_and_work_below_their_projects() {
             "{user} in {project}"
         );
     }
-    // Of two that keep a node, both must be for the work.
+    // If two reservations keep a node, both must admit the allocation.
     set(&mut c, "firmware", kept(&[0, 1, 2, 3, 4, 5], 0, None)).unwrap();
     assert!(!given(&mut c, "bob", "t"));
 }
@@ -355,7 +355,7 @@ fn a_reservation_is_changed_on_what_was_seen_and_every_change_is_written_down() 
     assert!(again.events.is_empty(), "it is so already");
     let other = changed(&mut c, kept(&[1, 2], 1, None), made.revision).unwrap();
     assert!(other.revision > made.revision);
-    // What it kept before is free.
+    // The former nodes of the reservation are free.
     let id = c.submit(lasting(None)).unwrap();
     c.clock += 5;
     assert_eq!(code(assign(&mut c, id, &[2])), "reserved");

@@ -1,5 +1,5 @@
-//! More nodes for what runs, fewer, none, and again: what is held is counted, and no node is free while
-//! something may run on it.
+//! Growing, shrinking, suspending and resuming: held nodes are counted, and no node is free while a process may run on
+//! it.
 
 use crate::common::{Cluster, limits, node, path, spec};
 use lattice_quorum_types::{
@@ -13,7 +13,7 @@ use lattice_quorum_types::{
     spec::{AllocationSpec, Requeue},
 };
 
-/// Three nodes run in `t/a`, which may have five, as `t` may; eight there are.
+/// Three nodes run in `t/a`, which has a limit of five like `t`; there are eight nodes.
 fn running() -> (Cluster, AllocationId) {
     let mut c = Cluster::default();
     c.create("t", Some(limits(5))).unwrap();
@@ -92,7 +92,7 @@ fn what_grows_is_judged_on_the_difference_and_counted_at_every_level() {
          2, limit: 5)\ngrow rejected: tenant \"t\" would exceed max_nodes quota (current: 4, \
          requested: 2, limit: 5)"
     );
-    // It has its place among the allocations already, however few of them are allowed by now.
+    // The allocation itself is counted already, whatever the present limit of allocations.
     let patch = LimitPatch {
         max_concurrent_allocations: Patch::Set(0),
         ..LimitPatch::default()
@@ -158,7 +158,7 @@ fn a_node_goes_back_when_its_rank_is_known_to_have_ended_and_not_before() {
     let nodes = vec![node("n001")];
     c.admin(Command::Shrink { id, nodes }).unwrap();
     assert_eq!(c.state.digest(), digest, "a repeat changes nothing");
-    // Killed, as whoever ends it may have to: that says nothing of the work.
+    // Killed, as an agent may have to do: this is not a failure of the allocation.
     ended(&mut c, id, "n001", RankExit::Signaled { signal: 9 });
     assert_eq!(held(&c, id), (2, 2, vec!["n000", "n002"]));
     let record = c.state.allocation(id).unwrap();
@@ -167,7 +167,7 @@ fn a_node_goes_back_when_its_rank_is_known_to_have_ended_and_not_before() {
         (AllocationState::Running, &None)
     );
     assert!(matches!(record.ranks[1].phase, RankPhase::Left { .. }));
-    // Told again it is taken down, and no rank of this attempt comes back there.
+    // A repeated report is accepted, and no rank of this attempt returns to that node.
     ended(&mut c, id, "n001", RankExit::Signaled { signal: 9 });
     assert!(grow(&mut c, id, &["n001"]).is_err());
     let none = shrink(&mut c, id, &["n000", "n002"]).unwrap_err();
@@ -217,7 +217,7 @@ fn a_rank_that_was_grown_in_vain_leaves_and_the_rest_goes_on() {
         (record.state, &record.stop),
         (AllocationState::Running, &None)
     );
-    // One that ran and is lost is as every rank that is lost.
+    // A rank that ran and is lost is like every lost rank.
     grow(&mut c, id, &["n004"]).unwrap();
     c.start_all(id);
     let evidence = "booted anew".to_owned();
@@ -228,7 +228,7 @@ fn a_rank_that_was_grown_in_vain_leaves_and_the_rest_goes_on() {
     );
 }
 
-/// One node runs, a second is given to it, and the first is asked for back before the second started.
+/// One node runs, a second is added, and the first is released before the second started.
 fn handed_over(requeue: Requeue) -> (Cluster, AllocationId) {
     let mut c = Cluster::default();
     c.create("t", Some(limits(5))).unwrap();
@@ -268,7 +268,7 @@ fn the_last_rank_does_not_leave_and_its_end_is_that_of_the_work() {
         assert_eq!((record.state, record.spec.nodes), (state, 1));
         assert_eq!(held(&c, id).0, 0);
     }
-    // Suspended meanwhile, it asks for as many as it had last, and comes back.
+    // Suspended meanwhile, the allocation requests as many nodes as it had last, and resumes.
     let (mut c, id) = handed_over(Requeue::Never);
     ended(
         &mut c,
@@ -411,7 +411,7 @@ fn another_policy_is_followed_only_by_a_tree_that_obeys_it() {
     assert!(matches!(operator, Err(Refusal::Forbidden { .. })));
     c.admin(policy(LimitPolicy::Flat)).unwrap();
     assert_eq!(c.state.system().limit_policy, LimitPolicy::Flat);
-    // Overbooked: more below `t` than it has.
+    // Overcommitted: more below `t` than its limit.
     c.create("t/b", Some(limits(7))).unwrap();
     let refused = c.admin(policy(LimitPolicy::Strict)).unwrap_err();
     assert!(

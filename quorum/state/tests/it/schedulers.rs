@@ -1,4 +1,4 @@
-//! Each vCluster's scheduler has a lease of its own: what it gives nodes to is its vCluster's.
+//! Scheduler leases: each vCluster's scheduler assigns nodes to allocations of its vCluster only.
 
 use crate::common::{Cluster, envelope, limits, principal, spec};
 use lattice_quorum_state::State;
@@ -113,7 +113,7 @@ fn who_has_a_lease_is_told_until_it_runs_out() {
         (Some("c1.1"), fence.epoch)
     );
     c.clock += 7_000;
-    // State time goes on with what is proposed.
+    // Proposed commands advance state time.
     c.submit(spec("atlas", 1)).unwrap();
     let over = of_main(&c);
     assert_eq!((over.holder, over.epoch), (None, fence.epoch));
@@ -157,7 +157,7 @@ fn move_to(vcluster: &str, from: Option<&str>, nodes: Vec<NodeId>) -> Command {
     }
 }
 
-/// `n000`, ... of those that are there.
+/// `n000`, ... of the present nodes.
 fn nodes(c: &Cluster, count: usize) -> Vec<NodeId> {
     c.state.nodes().take(count).map(|n| n.id.clone()).collect()
 }
@@ -191,7 +191,7 @@ fn settings_alone_make_no_vcluster() {
     };
     c.submit(work.clone()).unwrap_err();
 
-    // What it is may be said together with its settings.
+    // A definition may come together with settings.
     let closed = VclusterPatch {
         tenants: TenantsPatch::Only([].into()),
         ..VclusterPatch::default()
@@ -207,8 +207,8 @@ fn settings_alone_make_no_vcluster() {
     );
 }
 
-/// `default` is there, and so is where nodes are. What its queue is ordered by says nothing of whose its
-/// nodes are: they are taken as before, until somebody says what it is.
+/// `default` exists, and so does a vCluster with nodes. Scheduler settings do not protect the nodes: nodes can be
+/// reassigned freely until the vCluster is defined.
 #[test]
 fn settings_of_what_nobody_defined_do_not_define_it() {
     let mut c = furnished();
@@ -259,7 +259,7 @@ fn settings_of_what_nobody_defined_do_not_define_it() {
     assert_eq!(version(&c, "main"), 2);
     c.admin(move_to("other", Some("main"), all)).unwrap();
 
-    // No version of one that is gone comes again.
+    // No version of a deleted vCluster is used again.
     c.admin(delete("main")).unwrap();
     c.admin(set("default")).unwrap();
     assert_eq!(version(&c, "default"), 3);
@@ -267,7 +267,7 @@ fn settings_of_what_nobody_defined_do_not_define_it() {
     assert_eq!(snapshot.digest(), c.state.digest());
 }
 
-/// Work for it would wait for ever, and its scheduler for work.
+/// Allocations of the vCluster would wait for ever, and its scheduler would have nothing to schedule.
 #[test]
 fn what_has_settings_alone_is_gone_with_its_last_node() {
     let mut c = furnished();
@@ -292,7 +292,7 @@ fn what_has_settings_alone_is_gone_with_its_last_node() {
     let give_back = Command::ReleaseLease { lease, holder };
     c.propose("service:c1", Power::Service, give_back).unwrap();
     assert!(leases(&c).is_empty());
-    // Nor does `default` go, and what is left can be deleted.
+    // Nor is `default` deleted, and remaining settings can be deleted.
     c.admin(settings("default", energy(), None)).unwrap();
     c.admin(delete("main")).unwrap();
 }
@@ -316,7 +316,7 @@ fn leases(c: &Cluster) -> Vec<LeaseView> {
     }
 }
 
-/// Scripts that make vClusters and delete them leave nothing behind, and no epoch comes twice.
+/// Scripts that create and delete vClusters leave nothing behind, and no epoch is used twice.
 #[test]
 fn the_lease_of_a_scheduler_goes_with_its_vcluster() {
     let mut c = furnished();
@@ -341,7 +341,7 @@ fn the_lease_of_a_scheduler_goes_with_its_vcluster() {
     let left = leases(&c);
     let names: Vec<&str> = left.iter().map(|lease| lease.name.as_str()).collect();
     assert_eq!(names, ["schedule.main"]);
-    // What is under way under an epoch of then is refused, before somebody has it again and after.
+    // Commands under an earlier epoch are rejected, both before and after the lease is acquired again.
     let id = c.submit(spec("atlas", 1)).unwrap();
     let stale = Fence {
         lease: LeaseName::of_scheduler(&vc("night")),
@@ -357,7 +357,7 @@ fn the_lease_of_a_scheduler_goes_with_its_vcluster() {
     }
 }
 
-/// A control may renew before it hears that the vCluster is gone, or go on because work waits.
+/// A control may renew before it receives the deletion of the vCluster, or continue because allocations wait.
 #[test]
 fn a_lease_that_is_given_back_when_its_vcluster_is_gone_is_forgotten() {
     let mut c = furnished();
@@ -382,7 +382,7 @@ fn a_lease_that_is_given_back_when_its_vcluster_is_gone_is_forgotten() {
     let nothing = service(&mut c, give_back(&again.lease)).unwrap();
     assert!(nothing.events.is_empty());
 
-    // The lease of a vCluster that exists stays.
+    // The lease of an existing vCluster stays.
     service(&mut c, give_back(&main.lease)).unwrap();
     let names: Vec<String> = leases(&c).into_iter().map(|lease| lease.name).collect();
     assert_eq!(names, ["schedule.main"]);

@@ -1,4 +1,4 @@
-//! Sealed segments, one thing at a time: what is judged without them, and what is wrong with them.
+//! Sealed segments: judging without them, and damaged ones.
 
 use crate::common::{self, Cluster, limits, node};
 use bytes::Bytes;
@@ -61,14 +61,14 @@ fn late_words_of_what_is_sealed_are_judged_without_its_record() {
         let action = "cancel".to_owned();
         assert_eq!(refused, Refusal::WrongState { id, state, action });
     }
-    // A repeat is none the worse for being late; another attempt there never was.
+    // A late repeat is accepted; another attempt never existed.
     assert_eq!(report(&mut c, good, 1, "n000"), Ok(()));
     for given in [0, 2] {
         let (id, current) = (good, 1);
         let stale = Refusal::StaleAttempt { id, given, current };
         assert_eq!(report(&mut c, good, given, "n000"), Err(stale));
     }
-    // A node that had no part in it is told only while the record is at hand.
+    // A report of an uninvolved node is rejected only while the record is in memory.
     assert_eq!(report(&mut c, good, 1, "n077"), Ok(()));
     let refused = report(&mut c, last, 1, "n077").unwrap_err();
     assert!(matches!(refused, Refusal::Invalid { .. }), "{refused}");
@@ -126,7 +126,7 @@ fn a_segment_that_is_not_what_it_was_gives_no_answer() {
     }
 }
 
-/// What needs no segment asks for none.
+/// A read that needs no segment reads none.
 #[test]
 fn pages_of_what_lives_and_of_the_last_entries_are_answered_from_memory() {
     let mut c = founded();

@@ -1,4 +1,4 @@
-//! Work whose number of nodes follows a metric: what becomes of that number when its nodes go.
+//! Services that scale by a metric: their number of nodes after preemption and loss of nodes.
 
 use crate::common::{self, Cluster, node, spec, work::*};
 use lattice_quorum_types::{
@@ -14,7 +14,7 @@ use lattice_quorum_types::{
 const LEAST: u32 = 2;
 const MOST: u32 = 4;
 
-/// Begins with its least nodes, and is of a low class.
+/// A service that starts with its minimum of nodes, in a low class.
 fn service(requeue: Requeue) -> AllocationSpec {
     let mut spec = AllocationSpec {
         class: 2,
@@ -31,7 +31,7 @@ fn service(requeue: Requeue) -> AllocationSpec {
     spec
 }
 
-/// One that has grown to its most, on n000 to n003.
+/// A service that has grown to its maximum, on n000 to n003.
 fn grown(spec: AllocationSpec) -> (Cluster, AllocationId) {
     let mut c = Cluster::default();
     c.create("t", Some(common::limits(12))).unwrap();
@@ -44,13 +44,13 @@ fn grown(spec: AllocationSpec) -> (Cluster, AllocationId) {
     (c, id)
 }
 
-/// What its project holds and what it asks for, in nodes.
+/// Nodes that its project holds, and nodes that it requests.
 fn counted(c: &Cluster, id: AllocationId) -> (u64, u32) {
     let own = c.state.project(&common::path("t")).unwrap().own;
     (own.nodes, c.of(id).spec.nodes)
 }
 
-/// Work of a higher class takes two of its nodes.
+/// An allocation of a higher class takes two of its nodes.
 fn preempt(c: &mut Cluster, id: AllocationId, writes: bool) {
     let class = 8;
     let high = AllocationSpec {
@@ -83,7 +83,7 @@ fn preempt(c: &mut Cluster, id: AllocationId, writes: bool) {
     }
 }
 
-/// It gets its least nodes, and they are what is counted.
+/// The service gets its minimum of nodes, and these are counted.
 fn runs_again(c: &mut Cluster, id: AllocationId) {
     c.run(id);
     assert_eq!(c.state_of(id), Running);

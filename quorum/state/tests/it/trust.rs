@@ -1,4 +1,4 @@
-//! Tokens, certificates and authorities, step by step.
+//! Join tokens, certificates and CAs, step by step.
 
 use crate::common::{self, Cluster, node};
 use bytes::Bytes;
@@ -34,7 +34,7 @@ fn create(c: &mut Cluster, grant: &TokenGrant) -> Result<Applied, Refusal> {
     c.admin(Command::CreateToken { grant })
 }
 
-/// A certificate for a day, issued now, or a given number of seconds after.
+/// A certificate for a day, issued now or a given number of seconds later.
 fn certificate(c: &Cluster, after_s: u64) -> IssuedCertificate {
     let issued_at = UnixMillis((c.now().0 / 1000 + after_s) * 1000);
     IssuedCertificate {
@@ -43,7 +43,7 @@ fn certificate(c: &Cluster, after_s: u64) -> IssuedCertificate {
     }
 }
 
-/// Enrols as an agent with these exceptions.
+/// Enrolment as an agent with these exceptions.
 #[derive(Clone, Default)]
 struct Enrol {
     from: Option<&'static str>,
@@ -112,7 +112,7 @@ fn audit(c: &Cluster) -> Vec<AuditEntry> {
     }
 }
 
-/// Lets days pass; state time follows by a day per command.
+/// Advances the clock by days; state time follows by a day per command.
 fn days(c: &mut Cluster, count: u64) {
     for day in 0..count {
         c.clock += DAY;
@@ -264,13 +264,13 @@ fn taking_a_name_needs_the_token_and_the_asker_and_voids_what_was_there() {
         |event| matches!(event.kind, EventKind::Trust { number } if number == applied.revision),
     );
     assert!(told);
-    // The one it took the name from cannot renew; it can.
+    // The former owner of the name cannot renew; the new one can.
     let refused = renew(&mut c, "n1", first, 2).unwrap_err();
     assert!(matches!(refused, Refusal::CertificateRevoked { .. }));
     let soon = renew(&mut c, "n1", second, 2).unwrap_err();
     assert!(soon.to_string().contains("issued moments ago"), "{soon}");
     renew(&mut c, "n1", second, 62).unwrap();
-    // A name that ended is free, unless a node has it.
+    // A name with an expired certificate is free, unless a node has it.
     days(&mut c, 3);
     Enrol::default().run(&mut c, &plain, "n1").unwrap();
     days(&mut c, 3);
@@ -303,7 +303,7 @@ fn who_was_revoked_does_not_come_back_by_a_token_from_before() {
         }
         .run(c, token, name)
     };
-    // A node without a disk takes its name over with each boot: that bars no token.
+    // A diskless node takes over its own name at each boot, which invalidates no token.
     for _ in 0..2 {
         boot(&mut c, &before, "n1").unwrap();
     }
@@ -374,7 +374,7 @@ fn a_repeat_is_answered_with_the_certificate_of_the_first() {
     };
     let first = ask(&mut c, 0).unwrap();
     c.clock += 5000;
-    // Another member, another clock; the same question.
+    // Another member with another clock receives the same request.
     let again = ask(&mut c, 3).unwrap();
     assert_eq!(again.outcome, first.outcome);
     assert!(again.events.is_empty());
@@ -388,7 +388,7 @@ fn revoked_certificates_stay_void_as_long_as_one_of_them_could_hold() {
     Enrol::default().run(&mut c, &token, "n1").unwrap();
     c.clock += 300;
     let by_quorum = revoke(&mut c, Role::Agent, "n1").unwrap();
-    // Issued by hand: nothing is known of it.
+    // The certificate was issued by hand, so it is not recorded.
     let by_hand = revoke(&mut c, Role::Control, "c1").unwrap();
     assert!(by_quorum.revision < by_hand.revision);
     let view = trust(&c);
@@ -396,7 +396,7 @@ fn revoked_certificates_stay_void_as_long_as_one_of_them_could_hold() {
     assert_eq!(names, [(Role::Agent, "n1"), (Role::Control, "c1")]);
     for revoked in &view.revoked {
         assert_eq!(revoked.issued_before.0 % 1000, 0);
-        // What was issued in this very second is meant.
+        // A certificate issued within this second is revoked too.
         assert!(revoked.issued_before > certificate(&c, 0).issued_at);
         assert_eq!(
             revoked.forget_at,
@@ -407,7 +407,7 @@ fn revoked_certificates_stay_void_as_long_as_one_of_them_could_hold() {
     let shown = certificate(&c, 0).issued_at;
     let refused = renew(&mut c, "n1", shown, 5).unwrap_err();
     assert!(matches!(refused, Refusal::CertificateRevoked { .. }));
-    // It enrols again, with a token from after; what it gets is good.
+    // The agent enrols again with a later token, and its new certificate is valid.
     let token = grant("a2");
     create(&mut c, &token).unwrap();
     let later = Enrol {
@@ -422,7 +422,7 @@ fn revoked_certificates_stay_void_as_long_as_one_of_them_could_hold() {
     revoke(&mut c, Role::Control, "c2").unwrap();
     assert_eq!(trust(&c).revoked.len(), 3);
     days(&mut c, 3);
-    // Time alone changes nothing of what members sign under one number; the next change does.
+    // The document under one number does not change with time; the next change removes expired revocations.
     assert_eq!(trust(&c).revoked.len(), 3);
     revoke(&mut c, Role::Control, "c3").unwrap();
     let names: Vec<_> = trust(&c).revoked.into_iter().map(|r| r.name).collect();
@@ -435,7 +435,7 @@ fn who_shows_a_certificate_of_unknown_origin_gets_a_record() {
     let shown = UnixMillis(common::START.0 - 20 * DAY);
     renew(&mut c, "n1", shown, 0).unwrap();
     assert!(of(&c, Role::Agent, "n1").unwrap().issued_at.is_some());
-    // A takeover voids the one of unknown end for as long as it could hold.
+    // A takeover revokes the certificate of unknown expiry for the longest possible validity.
     let strong = TokenGrant {
         replace: true,
         ..grant("a2")
@@ -458,7 +458,7 @@ fn an_authority_is_added_promoted_and_retired() {
     let add = |n| Command::AddAuthority {
         certificate: der(n),
     };
-    // A new cluster's first one comes from its members, and only that.
+    // The first CA of a new cluster comes from its members, and no later one does.
     let first = c.propose(QUORUM, Power::Service, add(1)).unwrap();
     assert_eq!(trust(&c).number, first.revision);
     let control = Cluster::default().propose("service:control/c1", Power::Service, add(1));
@@ -622,7 +622,7 @@ fn no_more_is_revoked_than_members_can_sign() {
     let names: usize = trust(&c).revoked.iter().map(|r| r.name.len() + 16).sum();
     assert!(names >= lattice_quorum_state::MAX_REVOCATION_BYTES);
     assert!(names < lattice_quorum_state::MAX_REVOCATION_BYTES + 300);
-    // Again, for a name that is there, is no matter of room.
+    // Another revocation of the same name needs no further space.
     c.clock += 5_000;
     revoke(&mut c, Role::Agent, &name(3)).unwrap();
 }

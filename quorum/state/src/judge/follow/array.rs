@@ -1,4 +1,4 @@
-//! Arrays: elements that wait for those of another array, and the end of the whole.
+//! Arrays: element-wise dependencies, and the end of the array.
 
 use super::{
     Desk, Standing,
@@ -14,7 +14,7 @@ use lattice_quorum_types::{
 };
 use std::ops::RangeInclusive;
 
-/// What an element waits for.
+/// Standing of one element towards the elements that it depends on.
 enum Fate {
     Ready,
     Waits,
@@ -22,8 +22,8 @@ enum Fate {
 }
 
 impl Desk<'_, '_> {
-    /// The numbers of the elements of an array of which some were cancelled before they had a record: nothing
-    /// else tells of their end.
+    /// Range of element ids of an array in which some elements were cancelled before they had a record. No other change
+    /// announces the end of such elements.
     pub(super) fn lost_elements(&self, id: AllocationId) -> Option<RangeInclusive<AllocationId>> {
         let cancelled = |record: Option<&Allocation>| {
             let tally = record?.course.tally.as_ref()?;
@@ -36,7 +36,7 @@ impl Desk<'_, '_> {
         Some(self.record(id)?.element_numbers()?.range())
     }
 
-    /// One element of an array has ended.
+    /// Counts an ended element in the record of its array.
     pub(super) fn count_element(&mut self, id: AllocationId, array: AllocationId) {
         let (Some(element), Some(array)) = (self.record(id), self.record(array)) else {
             return;
@@ -59,7 +59,7 @@ impl Desk<'_, '_> {
         self.put(what, next);
     }
 
-    /// All that may have changed for an array that waits.
+    /// Re-evaluates a waiting array as a whole, with all its blocked elements.
     pub(super) fn reconsider_array(&mut self, id: AllocationId) {
         use AllocationState::{Blocked, Held, Pending};
         let Some(record) = self.record(id) else {
@@ -83,7 +83,7 @@ impl Desk<'_, '_> {
         self.decide(id, &blocked, goes_on);
     }
 
-    /// An element that this array's element of the same index waits for has ended.
+    /// Re-evaluates the element of this array that waits for the ended element of the same index.
     pub(super) fn reconsider_element(&mut self, id: AllocationId, element: Element) {
         let Some(record) = self.record(id) else {
             return;
@@ -95,8 +95,8 @@ impl Desk<'_, '_> {
         }
     }
 
-    /// Of these blocked elements of an array some never will be placed, and where the array as a whole waits
-    /// for nothing some may be.
+    /// Decides each of these blocked elements. An element that can never start is cancelled. A ready element becomes
+    /// pending if the array as a whole waits for nothing.
     fn decide(&mut self, id: AllocationId, indices: &[u32], goes_on: bool) {
         let Some(record) = self.record(id) else {
             return;
@@ -131,7 +131,7 @@ impl Desk<'_, '_> {
             let Some(other) = self.awaited(record, dependency.on) else {
                 continue;
             };
-            // Where it has no such index there is nothing to wait for.
+            // If the other array has no such index, there is nothing to wait for.
             let Some(on) = number_of(other, index) else {
                 continue;
             };
@@ -148,9 +148,10 @@ impl Desk<'_, '_> {
         }
     }
 
-    /// The array whose elements this one's wait for. Those of one that has ended were looked at when it did,
-    /// or when this one came: what it has not lost by that waits for it no more. (Its record may be at hand no
-    /// longer.)
+    /// Record of the array that this array depends on, element by element.
+    ///
+    /// Dependencies on an ended array are evaluated when that array ends, or when this array is submitted. Elements not
+    /// cancelled then do not wait for it any more, and its record may have left memory.
     fn awaited(&self, record: &Allocation, other: AllocationId) -> Option<&Allocation> {
         let is_new = self.before(record.id).is_none();
         let ended = || self.case.state.archive.get(other).filter(|_| is_new);
@@ -158,13 +159,14 @@ impl Desk<'_, '_> {
     }
 }
 
-/// Whether each element of `record` waits for one of the other array, and not for the whole.
+/// Checks whether each element of `record` depends on one element of the other array, not on the whole array.
 pub(super) fn goes_by_index(record: &Allocation, dependency: &Dependency) -> bool {
-    // Of an array, it is on another array: submits are asked for that.
+    // For an array, `Corresponding` refers to another array: submission checks that.
     dependency.condition == Condition::Corresponding && record.spec.terms.array.is_some()
 }
 
-/// The state that follows from an array's tally. `goes_on`: its elements may be placed, unless it is on hold.
+/// Derives state and change kind from an array's tally. With `goes_on`, elements may be placed unless the array is
+/// held.
 pub(in crate::judge) fn settled(
     case: Case<'_>,
     record: Allocation,
@@ -200,19 +202,19 @@ pub(in crate::judge) fn settled(
     (what, next)
 }
 
-/// What of an array is not placed by now never will be.
+/// Cancels all elements that have not been placed.
 pub(in crate::judge) fn give_up_rest(tally: &mut Tally) {
     let left = tally.pending.union(&tally.blocked);
     tally.cancelled = tally.cancelled.union(&left);
     (tally.pending, tally.blocked) = Default::default();
 }
 
-/// The number of the element with this index.
+/// Allocation id of the element with this index.
 pub(in crate::judge) fn number_of(array: &Allocation, index: u32) -> Option<AllocationId> {
     array.element_numbers()?.of(index)
 }
 
-/// How an array ends once nothing of it is left to run.
+/// Final state of an array; `None` while elements run or are still to be placed.
 fn end_of(tally: &Tally) -> Option<AllocationState> {
     let left = tally.alive > 0 || !tally.pending.is_empty() || !tally.blocked.is_empty();
     if left {

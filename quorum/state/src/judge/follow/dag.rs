@@ -1,4 +1,4 @@
-//! Graphs: what the ends of members come to.
+//! DAGs: progress and final state, derived from the ends of members.
 
 use super::Desk;
 use crate::change::Change;
@@ -10,7 +10,7 @@ use lattice_quorum_types::{
 };
 
 impl Desk<'_, '_> {
-    /// A member of a graph has ended.
+    /// Counts an ended member in the progress of its DAG.
     pub(super) fn count_member(&mut self, id: AllocationId) {
         let Some(record) = self.record(id) else {
             return;
@@ -35,8 +35,8 @@ impl Desk<'_, '_> {
             ) => {
                 progress.cancelled_by.get_or_insert(by);
             }
-            // What it waited for outside the graph did not end as it must have; inside, that is told of
-            // the other member.
+            // A dependency outside the DAG was not met. For a dependency inside the DAG, the other member accounts for
+            // the failure.
             (AllocationState::Cancelled, Some(StopCause::Unsatisfiable { on, .. }))
                 if !dag.members.iter().any(|member| member.allocation == on) =>
             {
@@ -49,7 +49,7 @@ impl Desk<'_, '_> {
         }
     }
 
-    /// Puts the graphs behind their members.
+    /// Appends the progress or end of each affected DAG, after the changes of its members.
     pub(super) fn finish_dags(&mut self) {
         let (now, dags) = (self.case.now, &self.case.state.dags);
         for (id, mut progress) in std::mem::take(&mut self.dags) {
@@ -76,8 +76,8 @@ impl Desk<'_, '_> {
         }
     }
 
-    /// The first member of a graph that is over that failed, and whose failure nobody met in the end: those who came
-    /// after it never began, because of others. Until then they might have.
+    /// Name of the first failed member of an ended DAG for which no dependent on failure ran. Such dependents exist but
+    /// were cancelled because of other members. This is decided only at the end, since they might still have run.
     fn left_alone(&self, dag: &Dag) -> Option<String> {
         let ends = dag
             .members
@@ -103,12 +103,12 @@ impl Desk<'_, '_> {
     }
 }
 
-/// Whether who comes after an end of this kind expects a failure.
+/// Checks whether a dependent with this condition accepts a failure.
 fn meets(condition: Condition) -> bool {
     matches!(condition, Condition::Failure | Condition::Any)
 }
 
-/// Whether another member comes after this one's failure.
+/// Checks whether another member depends on the failure of this one.
 fn is_expected(dag: &Dag, id: AllocationId) -> bool {
     let mut members = dag.members.iter();
     let Some(place) = members.position(|member| member.allocation == id) else {

@@ -1,4 +1,4 @@
-//! How one that waits stands towards those that it waits for.
+//! Standing of a waiting allocation towards its dependencies and its mutex.
 
 use super::{Desk, array::goes_by_index, number_of};
 use crate::{judge::element::index_of, order::has_mutex};
@@ -6,19 +6,19 @@ use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, allocation::StopCause, terms::Dependency,
 };
 
-/// See the module.
+/// Standing of a waiting allocation.
 pub(super) enum Standing {
-    /// It may be placed.
+    /// The allocation may be placed.
     Ready,
-    /// It waits.
+    /// The allocation waits for a dependency or the mutex.
     Waits,
-    /// It can never be placed.
+    /// The allocation can never be placed.
     Never(StopCause),
 }
 
 impl Desk<'_, '_> {
-    /// Towards those that it waits for as a whole. Whether one never will comes before whether one waits:
-    /// it would wait for nothing.
+    /// Standing towards dependencies as a whole. `Never` takes precedence over `Waits`: such an allocation would wait
+    /// for nothing.
     pub(super) fn standing(&self, record: &Allocation) -> Standing {
         let mut waits = false;
         for dependency in &record.spec.terms.after {
@@ -41,7 +41,7 @@ impl Desk<'_, '_> {
         met(dependency, self.end_of(dependency.on))
     }
 
-    /// How an allocation that somebody waits for ended; `None` while it has not.
+    /// Final state of an allocation that others depend on; `None` while it has not ended.
     pub(super) fn end_of(&self, id: AllocationId) -> Option<AllocationState> {
         if let Some(end) = self.known_end(id) {
             return end;
@@ -50,18 +50,18 @@ impl Desk<'_, '_> {
         let array = self.case.state.order.array_of(id);
         match array.and_then(|array| self.record(array)) {
             Some(array) => end_of_unplaced(array, index_of(array, id)?),
-            // Nobody waits for what there never was: its array has ended, and it was never placed.
+            // The array has ended and the element was never placed, so the element counts as cancelled.
             None => Some(AllocationState::Cancelled),
         }
     }
 
-    /// The same for an element of this array.
+    /// Final state of an element of this array; `None` while it has not ended.
     pub(super) fn end_of_element(&self, array: &Allocation, index: u32) -> Option<AllocationState> {
         let known = self.known_end(number_of(array, index)?);
         known.unwrap_or_else(|| end_of_unplaced(array, index))
     }
 
-    /// How one ended that has, or had, a record.
+    /// Final state of an allocation that has, or had, a record; the outer `None` if there never was a record.
     fn known_end(&self, id: AllocationId) -> Option<Option<AllocationState>> {
         if let Some(record) = self.record(id) {
             return Some(record.state.is_terminal().then_some(record.state));
@@ -70,7 +70,7 @@ impl Desk<'_, '_> {
         Some(Some(ended.state()))
     }
 
-    /// Whether another one of the same user has the mutex.
+    /// Checks whether another allocation of the same user holds the mutex.
     fn is_locked_out(&self, record: &Allocation) -> bool {
         let Some(mutex) = &record.spec.terms.mutex else {
             return false;
@@ -80,27 +80,27 @@ impl Desk<'_, '_> {
         if known.any(|id| self.record(id).is_some_and(has_mutex)) {
             return true;
         }
-        // Those that have it by this command.
+        // Allocations that get the mutex by this command.
         let mut changed = self.places.keys().filter(|id| **id != record.id);
         changed.any(|id| {
             let other = self.record(*id).filter(|other| has_mutex(other));
             other.is_some_and(|other| {
                 other.user == record.user
                     && other.spec.terms.mutex.as_ref() == Some(mutex)
-                    // Of two that come by one command the first has it.
+                    // Of two that request the mutex in one command, the one with the lower id gets it.
                     && (other.id < record.id || self.before(*id).is_some())
             })
         })
     }
 }
 
-/// What became of an element that never had an allocation.
+/// Final state of an element that never had an allocation; `None` while it can still be placed.
 fn end_of_unplaced(array: &Allocation, index: u32) -> Option<AllocationState> {
     let tally = array.course.tally.as_ref()?;
     (tally.cancelled.contains(index)).then_some(AllocationState::Cancelled)
 }
 
-/// Whether a dependency is met by that end.
+/// Evaluates a dependency for this final state (`None`: not ended).
 pub(super) fn met(dependency: &Dependency, ended: Option<AllocationState>) -> Met {
     let Dependency { on, condition } = *dependency;
     let is_met = ended.and_then(|ended| Some((ended, condition.is_met(ended)?)));
@@ -115,7 +115,7 @@ pub(super) fn met(dependency: &Dependency, ended: Option<AllocationState>) -> Me
     }
 }
 
-/// Whether what a dependency asks for is so.
+/// Evaluation of one dependency.
 pub(super) enum Met {
     Yes,
     NotYet,

@@ -75,7 +75,7 @@ pub fn spec(project: &str, nodes: u32) -> AllocationSpec {
     )
 }
 
-/// A state machine, the log position and the clock of its leader.
+/// A state machine, with the log position and clock of its leader.
 #[derive(Clone, Default)]
 pub struct Cluster {
     pub state: State,
@@ -173,7 +173,7 @@ impl Cluster {
         .collect()
     }
 
-    /// Assigns the first free nodes; adds some when too few are free.
+    /// Assigns the first free nodes; adds nodes when too few are free.
     pub fn assign(&mut self, id: AllocationId) -> Result<Applied, Refusal> {
         let wanted = self
             .state
@@ -185,7 +185,7 @@ impl Cluster {
         self.admin(Command::Assign { id, nodes })
     }
 
-    /// Submits sensitive work of alice's, and adds as many nodes.
+    /// Submits a sensitive allocation of alice, and adds as many nodes.
     pub fn sensitive_work(&mut self, project: &str, nodes: u32) -> AllocationId {
         let mut spec = spec(project, nodes);
         spec.sensitive = true;
@@ -193,7 +193,7 @@ impl Cluster {
         self.submit(spec).unwrap()
     }
 
-    /// Assigned by a service, on claims of which no baseline asks anything.
+    /// Assigns the allocation as a service, with attestations to which no baseline applies.
     pub fn assign_sensitive(&mut self, id: AllocationId) {
         let wanted = self.state.allocation(id).unwrap().spec.nodes as usize;
         let nodes = self.free(wanted).into_iter().map(|expected| {
@@ -222,7 +222,7 @@ impl Cluster {
         self.as_scheduler(Command::AssignSensitive { id, nodes });
     }
 
-    /// Proposed by the service that holds the lease under which it may be.
+    /// Proposes a command as the service that holds the scheduler lease.
     pub fn as_scheduler(&mut self, command: Command) -> Applied {
         let schedule = LeaseName::new("schedule.main").unwrap();
         self.admin(Command::AcquireLease {

@@ -1,4 +1,4 @@
-//! Steps of tests about work that makes room, and nodes that are promised.
+//! Helpers for tests of preemption and promised nodes.
 
 use super::*;
 use lattice_quorum_types::command::{CheckpointAsked, Victim};
@@ -10,7 +10,7 @@ pub fn of_class(nodes: u32, class: u8) -> AllocationSpec {
     }
 }
 
-/// Room for twelve, six nodes.
+/// A limit of twelve nodes, and six nodes.
 pub fn cluster() -> Cluster {
     let mut c = Cluster::default();
     c.create("t", Some(limits(12))).unwrap();

@@ -1,4 +1,4 @@
-//! Steps of tests about work that waits, is moved, or is many.
+//! Helpers for tests of dependencies, moves and arrays.
 
 use super::*;
 use lattice_quorum_types::{
@@ -18,7 +18,7 @@ pub fn lost() -> RankExit {
     }
 }
 
-/// One node in project `t`, after these.
+/// One node in project `t`, with these dependencies.
 pub fn after(others: &[(AllocationId, Condition)]) -> AllocationSpec {
     let dependency = |(on, condition): &(AllocationId, Condition)| Dependency {
         on: *on,
@@ -33,21 +33,21 @@ pub fn after(others: &[(AllocationId, Condition)]) -> AllocationSpec {
     }
 }
 
-/// One node in project `t`, of which one at a time is eligible.
+/// One node in project `t`, with a mutex.
 pub fn mutex(name: &str) -> AllocationSpec {
     let mut spec = spec("t", 1);
     spec.terms.mutex = Some(name.to_owned());
     spec
 }
 
-/// One node for each of these indices.
+/// An array with one node per element.
 pub fn array(indices: &str) -> AllocationSpec {
     let mut spec = spec("t", 1);
     spec.terms.array = Some(indices.parse::<ArraySpec>().unwrap());
     spec
 }
 
-/// Writes checkpoints when it gets a signal.
+/// With a checkpoint mode by signal.
 pub fn writes(spec: AllocationSpec) -> AllocationSpec {
     let terms = Terms {
         checkpoint: Some(CheckpointTerms {
@@ -76,7 +76,7 @@ pub fn not_written(at: UnixMillis) -> CheckpointOutcome {
     }
 }
 
-/// The field and the reason of a refusal that names one.
+/// Field and reason of an `Invalid` refusal.
 pub fn fault<T: std::fmt::Debug>(result: Result<T, Refusal>) -> (String, String) {
     match result {
         Err(Refusal::Invalid { field, reason }) => (field, reason),
@@ -84,13 +84,13 @@ pub fn fault<T: std::fmt::Debug>(result: Result<T, Refusal>) -> (String, String)
     }
 }
 
-/// The stable word of a refusal.
+/// Stable code of a refusal.
 pub fn code<T: std::fmt::Debug>(result: Result<T, Refusal>) -> &'static str {
     result.unwrap_err().code()
 }
 
 impl Cluster {
-    /// Project `t` with room for so many nodes, and the nodes.
+    /// Project `t` with a limit of `nodes` nodes, and the nodes.
     pub fn with_nodes(nodes: usize) -> Self {
         let mut c = Cluster::default();
         c.create("t", Some(limits(nodes as u64))).unwrap();
@@ -110,12 +110,12 @@ impl Cluster {
         self.of(id).course.tally.as_ref().unwrap()
     }
 
-    /// Proposed by the service that holds the scheduler's lease.
+    /// Proposes a command as the service that holds the scheduler's lease.
     pub fn service(&mut self, command: Command) -> Result<Applied, Refusal> {
         self.under("schedule.main", command)
     }
 
-    /// Proposed by the service that holds this lease.
+    /// Proposes a command as the service that holds this lease.
     pub fn under(&mut self, lease: &str, command: Command) -> Result<Applied, Refusal> {
         let lease = LeaseName::new(lease).unwrap();
         self.admin(Command::AcquireLease {
@@ -131,18 +131,18 @@ impl Cluster {
         self.apply(envelope)
     }
 
-    /// Proposed by a user.
+    /// Proposes a command as a user.
     pub fn user(&mut self, name: &str, command: Command) -> Result<Applied, Refusal> {
         self.propose(name, Power::User, command)
     }
 
-    /// Gives it one free node; of an element too.
+    /// Assigns one free node to an allocation or element.
     pub fn place(&mut self, id: AllocationId) -> Result<Applied, Refusal> {
         let nodes = self.free(1);
         self.service(Command::Assign { id, nodes })
     }
 
-    /// The present versions of these nodes.
+    /// Present versions of these nodes.
     pub fn expected(&self, nodes: &[NodeId]) -> Vec<ExpectedNode> {
         let expected = |id: &NodeId| ExpectedNode {
             node: id.clone(),
@@ -152,27 +152,27 @@ impl Cluster {
         nodes.iter().map(expected).collect()
     }
 
-    /// Runs on the first free nodes.
+    /// Runs an allocation on the first free nodes.
     pub fn run(&mut self, id: AllocationId) {
         let nodes = self.free(self.of(id).spec.nodes as usize);
         self.service(Command::Assign { id, nodes }).unwrap();
         self.start_all(id);
     }
 
-    /// Submitted, and runs.
+    /// Submits an allocation and runs it.
     pub fn running(&mut self, spec: AllocationSpec) -> AllocationId {
         let id = self.submit(spec).unwrap();
         self.run(id);
         id
     }
 
-    /// Runs, and ends so.
+    /// Runs an allocation and ends it with this exit.
     pub fn run_to(&mut self, id: AllocationId, exit: RankExit) {
         self.run(id);
         self.end_all(id, exit);
     }
 
-    /// One rank says what became of its part of a checkpoint.
+    /// Reports the outcome of one rank's part of a checkpoint.
     pub fn checkpointed(
         &mut self,
         id: AllocationId,
@@ -192,7 +192,7 @@ impl Cluster {
             .unwrap();
     }
 
-    /// The same state read from its snapshot.
+    /// Restores the state from its snapshot.
     pub fn reopen(&mut self) {
         let bytes = self.state.snapshot();
         self.state = State::restore(&bytes).unwrap();

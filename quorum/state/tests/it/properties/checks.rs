@@ -1,4 +1,4 @@
-//! What must hold of a state, recomputed from its records.
+//! Invariants of a state, recomputed from its records.
 
 use super::*;
 
@@ -68,8 +68,8 @@ pub fn check_sums(state: &State) {
     }
 }
 
-/// How far the children's limits are above their parent's: those without a limit, and what the others
-/// add up to above it. Nothing where the parent has none.
+/// Excess of the children's limits over their parent's: the number of children without a limit, and the amount by which
+/// the others exceed it. Zero if the parent has no limit.
 fn excess(state: &State, parent: &Project, resource: Resource) -> (usize, u64) {
     let Some(limit) = parent.limits.get(resource) else {
         return (0, 0);
@@ -83,7 +83,7 @@ fn excess(state: &State, parent: &Project, resource: Resource) -> (usize, u64) {
     (unlimited, sum.saturating_sub(limit))
 }
 
-/// Without force, children's limits never get further above their parent's.
+/// Without force, the excess of children's limits never grows.
 pub fn check_no_worse(before: &State, after: &State) {
     let strict = |state: &State| state.system().limit_policy == LimitPolicy::Strict;
     for project in after.projects().filter(|_| strict(after)) {
@@ -100,8 +100,8 @@ pub fn check_no_worse(before: &State, after: &State) {
     }
 }
 
-/// Children's limits fit their parent's where it is not marked; at most one holder per node, and both
-/// sides agree on it.
+/// Children's limits fit their parent's unless it is marked. A node has at most one holder, and both records agree on
+/// it.
 pub fn check_tree_and_nodes(state: &State) {
     let strict = state.system().limit_policy == LimitPolicy::Strict;
     assert!(strict || state.projects().all(|project| !project.overcommitted));
@@ -144,7 +144,7 @@ pub fn check_tree_and_nodes(state: &State) {
     }
 }
 
-/// Which attempt lost which node by force.
+/// Attempt that lost a node by force.
 pub fn released(entry: AuditEntry) -> Option<(NodeId, AllocationId, u32)> {
     match entry.action {
         AuditAction::ForceReleased {
@@ -157,7 +157,7 @@ pub fn released(entry: AuditEntry) -> Option<(NodeId, AllocationId, u32)> {
     }
 }
 
-/// A certificate that was issued, as the test remembers it.
+/// A certificate that was issued, as recorded by the test.
 #[derive(Debug, Clone)]
 pub struct Issued {
     name: String,
@@ -165,8 +165,8 @@ pub struct Issued {
     is_void: bool,
 }
 
-/// The number of the trust names its content; the audit is only appended to; what was declared
-/// void stays so as long as it would hold, and nothing else is void.
+/// The trust number determines its content, and the audit is only appended to. A revocation lasts as long as the
+/// certificate would be valid, and no other certificate is revoked.
 pub fn check_trust(before: &State, after: &State, issued: &[Issued]) {
     let (was, is) = (trust(before), trust(after));
     assert_eq!(
@@ -199,7 +199,7 @@ pub fn check_trust(before: &State, after: &State, issued: &[Issued]) {
     }
 }
 
-/// Takes down what a step issued or declared void.
+/// Records the certificates that a step issued or revoked.
 pub fn note(issued: &mut Vec<Issued>, c: &Cluster, from: usize, entries: usize) {
     for entry in audit(&c.state).into_iter().skip(entries) {
         match entry.action {
@@ -239,7 +239,7 @@ pub fn note(issued: &mut Vec<Issued>, c: &Cluster, from: usize, entries: usize) 
     }
 }
 
-/// Usage above a limit is there only because the limit was lowered: it never grows there.
+/// Usage exceeds a limit only if the limit was lowered, and then it does not grow.
 pub fn check_limits(before: &State, after: &State) {
     let rules = after.system().limit_policy.rules();
     let counted = |p: &Project| {
@@ -263,7 +263,7 @@ pub fn check_limits(before: &State, after: &State) {
     }
 }
 
-/// No node has two baselines for a class, versions only grow, and only so many are kept.
+/// No node has two baselines for a class, versions only grow, and the number of kept versions is bounded.
 pub fn check_baselines(before: &State, state: &State) {
     let all = |state: &State| match state.query(&Query::Baselines) {
         Answer::Baselines(view) => view.baselines,

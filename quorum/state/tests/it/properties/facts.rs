@@ -1,5 +1,5 @@
-//! What is counted, held against what it says of itself: the facts alone tell which nodes are used, no node is used
-//! twice at a time, and what an allocation used is the sum of its uses.
+//! Consistency of usage records: they alone determine the nodes in use, and no node is used twice at a time. The total
+//! of an allocation is the sum of its uses.
 
 use super::*;
 use lattice_quorum_types::fact::{Fact, FactKind, OpenUse, Use, User};
@@ -39,7 +39,7 @@ fn take_out(open: &mut Open, by: &User, uses: &[Use]) {
     }
 }
 
-/// Who uses what, by the facts.
+/// Present uses, derived from the usage records.
 fn fold(all: &[Fact]) -> Open {
     let mut open = Open::new();
     let mut used: BTreeMap<AllocationId, u64> = BTreeMap::new();
@@ -77,7 +77,7 @@ fn fold(all: &[Fact]) -> Open {
                 spans.entry(node).or_default().push((used.from, used.until));
             }
         }
-        // What was over before anybody said that it runs was never begun.
+        // A use that ended before the allocation was reported running has no start record.
         let begun: Vec<Use> = uses
             .iter()
             .filter(|used| open.contains_key(&(by.clone(), used.from)))
@@ -135,7 +135,7 @@ proptest! {
     }
 }
 
-/// The property is worth nothing if nothing is ever used.
+/// The property is meaningful only if nodes are used at all.
 #[test]
 fn random_moves_make_every_kind_of_fact() {
     use proptest::{strategy::ValueTree, test_runner::TestRunner};

@@ -1,4 +1,4 @@
-//! What holds after any sequence of commands, refused ones included.
+//! Properties after any sequence of commands, refused ones included.
 
 mod checks;
 mod facts;
@@ -79,7 +79,7 @@ fn take(c: &mut Cluster, step: &Move) {
     }
 }
 
-/// Applies one command and checks that a refusal leaves no trace and a revision counts by one.
+/// Applies one command and checks that a refusal leaves no trace and that a revision counts by one.
 fn step_checked(c: &mut Cluster, envelope: Envelope) {
     let (digest, revision) = (c.state.digest(), c.state.revision());
     let before = c.state.clone();
@@ -223,7 +223,7 @@ fn kind(entry: &AuditEntry) -> String {
     format!("{kind}{}", if replaced { ", replaced" } else { "" })
 }
 
-/// The random moves are worth nothing if they never get anywhere.
+/// The random moves are meaningful only if they reach every state.
 #[test]
 fn random_moves_reach_every_state() {
     use proptest::{strategy::ValueTree, test_runner::TestRunner};
@@ -318,7 +318,7 @@ fn random_moves_reach_every_state() {
     for wanted in wanted {
         assert!(wrote.contains(wanted), "{wanted}: {wrote:?}");
     }
-    // What waits for others, and checkpoints, are reached by the steps of work.
+    // Dependencies and checkpoints are reached by the steps of `steps.rs`.
     let out_of_reach = [AllocationState::Blocked, AllocationState::Checkpointing];
     let wanted: BTreeSet<_> = AllocationState::ALL
         .into_iter()

@@ -1,4 +1,4 @@
-//! The commands that steps of work stand for when they are taken.
+//! Commands that random steps stand for when they are taken.
 
 use super::{
     steps::{Asked, Step},
@@ -15,15 +15,15 @@ use lattice_quorum_types::{
     terms::{CheckpointTerms, CheckpointTrigger, Condition, Dependency},
 };
 
-/// Where nodes belong that are lent.
+/// Home vCluster of lent nodes.
 const LENDER: &str = "lab";
-/// Its nodes.
+/// Nodes of the lender.
 const LENT: [&str; 2] = ["n004", "n005"];
 
 pub const ARRAYS: [&str; 4] = ["0-2", "1-5:2%1", "0,2", "1-4%2"];
 pub const RESERVED: [&str; 2] = ["course", "firmware"];
 
-/// Nodes that may be lent, and where to.
+/// Sets up nodes that may be lent, and the vClusters.
 pub fn found(c: &mut Cluster) {
     for name in ["main", LENDER] {
         let change = lattice_quorum_types::vcluster::VclusterPatch {
@@ -85,7 +85,7 @@ fn reserved(n: usize) -> ReservationName {
     RESERVED[n].parse().unwrap()
 }
 
-/// The `nth` of those that are meant.
+/// The `nth` allocation that satisfies `is_meant`.
 fn pick(state: &State, nth: usize, is_meant: impl Fn(&&Allocation) -> bool) -> Option<&Allocation> {
     let count = state.live_allocations().filter(&is_meant).count();
     let mut meant = state.live_allocations().filter(&is_meant);
@@ -111,7 +111,7 @@ fn victim(a: &Allocation, writes: bool) -> Victim {
     }
 }
 
-/// Whether a service proposes it under its lease.
+/// Whether a service proposes the command under its lease.
 pub fn is_fenced(command: &Command) -> bool {
     matches!(
         command,
@@ -131,7 +131,7 @@ pub fn is_fenced(command: &Command) -> bool {
 
 type Proposed = (&'static str, Power, Command);
 
-/// The commands a step stands for now.
+/// Commands that a step stands for in the present state.
 pub fn resolve(c: &Cluster, step: &Step) -> Vec<Proposed> {
     let alice = |command| vec![("alice", Power::User, command)];
     match command(c, step) {
@@ -243,7 +243,7 @@ fn moved_whole(c: &Cluster, nth: usize, resume: bool) -> Vec<Proposed> {
 
 fn command(c: &Cluster, step: &Step) -> Option<Command> {
     let state = &c.state;
-    // Numbers behind an array's are its elements'.
+    // The ids after that of an array belong to its elements.
     let next = state.live_allocations().next_back_id() + 1;
     let expected = |id: &NodeId| {
         let node = state.node(id)?;
@@ -434,7 +434,7 @@ fn dag(c: &Cluster, members: &[Asked], edges: &[(usize, usize, Condition)], next
         name: name(n),
         spec: match n {
             0 => spec(c, asked, next),
-            // One that waits for what there is not is enough.
+            // One dependency on an unknown allocation is enough.
             _ => spec(
                 c,
                 &Asked {
@@ -450,7 +450,7 @@ fn dag(c: &Cluster, members: &[Asked], edges: &[(usize, usize, Condition)], next
                 member: name(*from),
                 condition: *condition,
             })
-            // Most go forwards: others are mostly cycles.
+            // Most edges go forwards, since backward ones mostly form cycles.
             .filter(|edge| edge.member < name(n) || next.is_multiple_of(7))
             .collect(),
     };
@@ -462,7 +462,7 @@ fn dag(c: &Cluster, members: &[Asked], edges: &[(usize, usize, Condition)], next
     }
 }
 
-/// The nodes of some that hold them, and free ones beside.
+/// Nodes of some running allocations, and free ones.
 fn preempt(state: &State, nth: usize, victims: usize, writes: bool, any: bool) -> Option<Command> {
     let waits = |a: &&Allocation| a.state == AllocationState::Pending && a.course.tally.is_none();
     let a = pick(state, nth, waits)?;
@@ -485,7 +485,7 @@ fn preempt(state: &State, nth: usize, victims: usize, writes: bool, any: bool) -
 fn reserve(c: &Cluster, name: usize, from: usize, after: u64, lasts: Option<u64>) -> Command {
     let nodes = (from..from + 2).map(|n| node(&format!("n{:03}", n % 6)));
     let begins = c.now().after(after);
-    // The first is for alice, whose work it is.
+    // The first reservation is for alice, the owner of the allocations.
     let users = (name == 0).then(|| "alice".to_owned());
     let spec = ReservationSpec {
         nodes: nodes.collect(),

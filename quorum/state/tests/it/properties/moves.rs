@@ -184,7 +184,7 @@ fn limit_moves() -> impl Strategy<Value = Move> {
     (changes, prop::bool::weighted(0.3)).prop_map(|(changes, force)| Move::Limit { changes, force })
 }
 
-/// Steps that change the tree and its limits alone.
+/// Steps that change only the tree and its limits.
 pub fn tree_moves() -> impl Strategy<Value = Move> {
     let project = 0..PROJECTS.len();
     let of_new = (project.clone(), prop::option::of(0..4u64), any::<bool>());

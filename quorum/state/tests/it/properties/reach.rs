@@ -1,4 +1,4 @@
-//! Random steps of work are worth nothing if they never get anywhere.
+//! Coverage of the random steps: they must reach every relevant path.
 
 use super::*;
 use lattice_quorum_types::{allocation::StopCause, course::Kept};
@@ -57,7 +57,7 @@ fn random_work_gets_everywhere() {
     assert!(missed.is_empty(), "{missed:?} of {met:?}");
 }
 
-/// What the state and the last commands show of the paths that matter.
+/// Paths visible in the state and in the last commands.
 fn note_met(met: &mut BTreeSet<String>, c: &Cluster, is_new: bool, from: usize) {
     let mut note = |what: &str| {
         met.insert(what.to_owned());

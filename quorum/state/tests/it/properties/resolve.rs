@@ -1,4 +1,4 @@
-//! The commands that random steps stand for when they are taken.
+//! Commands that random moves stand for when they are taken.
 
 use super::*;
 
@@ -15,7 +15,7 @@ pub fn enrolled(name: usize) -> String {
     format!("n{:03}", name + 5)
 }
 
-/// As the proposer stamps it.
+/// Certificate as the proposer stamps it.
 pub fn certificate(c: &Cluster, name: &str, lifetime_ms: u64) -> IssuedCertificate {
     let earliest = c.state.next_issue(Role::Agent, name).max(c.state.now());
     let now = c.now().min(c.state.now().after(80_000_000));
@@ -30,7 +30,7 @@ pub fn lease() -> LeaseName {
     LeaseName::new("schedule.main").unwrap()
 }
 
-/// The commands a move stands for now.
+/// Commands that a move stands for in the present state.
 pub fn resolve(c: &Cluster, step: &Move) -> Vec<(&'static str, Power, Command)> {
     let state = &c.state;
     let id_of = |i: usize| nth(state, i).map_or(AllocationId(9_999), |a| a.id);
@@ -92,7 +92,7 @@ pub fn resolve(c: &Cluster, step: &Move) -> Vec<(&'static str, Power, Command)> 
             let spec = lattice_quorum_types::spec::AllocationSpec {
                 requeue: *requeue,
                 hold: *hold,
-                // Half of them say it: both kinds of record are replayed.
+                // Half of them have a demand, so that both kinds of record are replayed.
                 demand: match *nodes % 2 {
                     0 => Demand::default(),
                     _ => Demand {
@@ -128,7 +128,7 @@ pub fn resolve(c: &Cluster, step: &Move) -> Vec<(&'static str, Power, Command)> 
             };
             let all: Vec<_> = state.nodes().collect();
             let free = all.iter().filter(|n| n.is_assignable()).skip(*shift % 2);
-            // With shift 2, nodes that may be held already are asked for as well.
+            // With shift 2, nodes that may be held already are requested too.
             let chosen: Vec<_> = if *shift == 2 {
                 all.iter().collect()
             } else {
@@ -432,7 +432,7 @@ pub fn resolve(c: &Cluster, step: &Move) -> Vec<(&'static str, Power, Command)> 
     }
 }
 
-/// Two nodes from `from` on, so that baselines meet now and then.
+/// Two nodes from `from` on, so that baselines sometimes overlap.
 fn baseline(
     c: &Cluster,
     name: usize,

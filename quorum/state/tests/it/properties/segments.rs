@@ -1,5 +1,5 @@
-//! Rows are read through segments as if they were all in memory, wherever the state was restored, and
-//! whoever kept the segments.
+//! Rows are read through segments as if all were in memory, wherever the state was restored and wherever the segments
+//! are stored.
 
 use super::*;
 use lattice_quorum_state::{Bounds, Sealed, SegmentFault, SegmentId, Segments};
@@ -27,7 +27,7 @@ const BOUNDS: [Bounds; 3] = [
     },
 ];
 
-/// The segments somebody keeps.
+/// Stored segments.
 #[derive(Default)]
 struct Kept(BTreeMap<SegmentId, Bytes>);
 
@@ -48,7 +48,7 @@ impl Segments for Kept {
     }
 }
 
-/// What is true, from events alone.
+/// Expected content, from events only.
 #[derive(Default)]
 struct Truth {
     allocations: BTreeMap<AllocationId, Allocation>,
@@ -83,7 +83,7 @@ impl Truth {
     }
 
     fn check(&self, ask: &dyn Fn(&Query) -> Answer) {
-        // Numbers of elements that were never placed, and of graphs, are no allocations.
+        // Ids of elements that were never placed, and of DAGs, are not allocations.
         let last = self.allocations.keys().next_back().map_or(0, |id| id.0);
         for number in 0..=last + 6 {
             let id = AllocationId(number);
@@ -227,7 +227,7 @@ proptest! {
         steps.iter().for_each(|step| take(&mut c, step));
         let begun = State::with_bounds(lattice_quorum_state::Policy::default(), BOUNDS[bounds]);
         let restarts: BTreeSet<usize> = restarts.iter().map(|at| at.index(c.log.len())).collect();
-        // One keeps everything itself; the other gives its segments away and is restored now and then.
+        // One state keeps all segments; the other gives them away and is restored at times.
         let (mut whole, mut member, mut kept) = (begun.clone(), begun, Kept::default());
         let mut truth = Truth::default();
         for (i, envelope) in c.log.iter().enumerate() {
@@ -253,7 +253,7 @@ proptest! {
     }
 }
 
-/// The property is worth nothing if nothing is ever sealed.
+/// The property is meaningful only if segments are sealed at all.
 #[test]
 fn random_moves_seal_every_table_in_each_way() {
     use lattice_quorum_state::Table;

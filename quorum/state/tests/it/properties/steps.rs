@@ -1,4 +1,4 @@
-//! Random steps of work that waits for other work, is many, writes checkpoints and makes room.
+//! Random steps for dependencies, arrays, checkpoints and preemption.
 
 use super::{
     movement::{ARRAYS, RESERVED},
@@ -54,12 +54,12 @@ pub enum Step {
     AllWrote {
         nth: usize,
     },
-    /// Makes room after a checkpoint, to the end.
+    /// Moves an allocation after a checkpoint, to the end.
     MovedWhole {
         nth: usize,
         resume: bool,
     },
-    /// What writes a checkpoint leaves, or is suspended, after that one.
+    /// An allocation that writes a checkpoint leaves, or is suspended, after that one.
     MakeRoom {
         nth: usize,
         writes: bool,
@@ -94,14 +94,14 @@ pub enum Step {
     },
 }
 
-/// What is asked for beside nodes.
+/// Terms of a request in addition to its nodes.
 #[derive(Debug, Clone)]
 pub struct Asked {
     pub nodes: u32,
     pub class: u8,
     pub requeue: Requeue,
     pub hold: bool,
-    /// By how much lower numbers than the next one.
+    /// Dependencies, by distance below the next id.
     pub after: Vec<(u64, Condition)>,
     pub mutex: Option<usize>,
     pub array: Option<usize>,
@@ -193,7 +193,7 @@ pub fn steps() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Steps of work alone: the quorum's other business is a small part of them.
+/// Mostly these steps, with a small part of other commands.
 pub fn busy() -> impl Strategy<Value = Move> {
     let nth = 0..6usize;
     prop_oneof![

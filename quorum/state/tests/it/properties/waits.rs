@@ -1,4 +1,4 @@
-//! What must hold of work that waits, is many, or makes room, recomputed from its records.
+//! Invariants of dependencies, arrays and preemption, recomputed from the records.
 
 use super::*;
 use lattice_quorum_types::{
@@ -8,13 +8,13 @@ use lattice_quorum_types::{
     terms::Condition,
 };
 
-/// How everything that has a number ended; `None` while it has not.
+/// Final state of everything that has an id; `None` while it has not ended.
 struct Ends {
     records: BTreeMap<AllocationId, Allocation>,
     ends: BTreeMap<AllocationId, Option<AllocationState>>,
 }
 
-/// The number of the element at a place.
+/// Id of the element at a position.
 fn element(array: &Allocation, place: usize) -> AllocationId {
     AllocationId(array.id.0 + 1 + place as u64)
 }
@@ -50,7 +50,7 @@ impl Ends {
         Self { records, ends }
     }
 
-    /// Towards all that it waits for as a whole: `None` while one has not ended, else whether all are met.
+    /// Evaluation of all dependencies as a whole: `None` while one has not ended, otherwise whether all are met.
     fn whole(&self, a: &Allocation) -> Option<bool> {
         let is_array = a.course.tally.is_some();
         let whole = a.spec.terms.after.iter();
@@ -64,7 +64,7 @@ impl Ends {
         }
     }
 
-    /// The same for one index of an array.
+    /// Same for one index of an array.
     fn of_index(&self, a: &Allocation, index: u32) -> Option<bool> {
         let others = a.spec.terms.after.iter();
         let others = others.filter(|d| d.condition == Condition::Corresponding);
@@ -82,7 +82,7 @@ impl Ends {
         (!waits).then_some(true)
     }
 
-    /// Who else of the same user has its mutex.
+    /// Whether another allocation of the same user holds its mutex.
     fn is_locked_out(&self, a: &Allocation) -> bool {
         let Some(mutex) = &a.spec.terms.mutex else {
             return false;
@@ -94,14 +94,14 @@ impl Ends {
     }
 }
 
-/// Eligible or further; an array while any element of it is.
+/// Whether the allocation is eligible or further; for an array, while any element is.
 fn has_mutex(a: &Allocation) -> bool {
     use AllocationState::{Blocked, Held};
     let runs = a.course.tally.as_ref().is_some_and(|tally| tally.alive > 0);
     runs || !(a.state.is_terminal() || matches!(a.state, Blocked | Held))
 }
 
-/// Everything below.
+/// Runs all checks below.
 pub fn check_waiting(state: &State) {
     let ends = Ends::of(state);
     for a in ends.records.values() {
@@ -121,7 +121,7 @@ pub fn check_waiting(state: &State) {
     check_dags(state, &ends);
 }
 
-/// Who is blocked has a reason, and who is not has none.
+/// A blocked allocation has a reason to wait, and an eligible one has none.
 fn check_one(ends: &Ends, a: &Allocation) {
     use AllocationState::{Blocked, Cancelled, Held, Pending};
     let whole = ends.whole(a);
@@ -131,13 +131,13 @@ fn check_one(ends: &Ends, a: &Allocation) {
         Pending => assert!(!waits && whole == Some(true), "{} must wait", a.id),
         Blocked | Held => assert_ne!(whole, Some(false), "{} waits in vain", a.id),
         Cancelled => {}
-        // What goes on was let to.
+        // An allocation beyond `Pending` had its dependencies met.
         _ if a.course.tally.is_none() => assert_eq!(whole, Some(true), "{} {}", a.id, a.state),
         _ => {}
     }
 }
 
-/// Each index is in one place, and the counts are what the elements' records say.
+/// Each index is in one set, and the counts match the records of the elements.
 fn check_tally(ends: &Ends, a: &Allocation, tally: &Tally) {
     let mut counts = (0, 0, 0, 0);
     let whole = ends.whole(a);
@@ -201,7 +201,7 @@ fn check_mutexes(ends: &Ends) {
     }
 }
 
-/// A promised node is in service, and gets there.
+/// A promised node is in service, and its allocation waits for nodes.
 fn check_promises(state: &State, ends: &Ends) {
     let mut promised: BTreeMap<AllocationId, u32> = BTreeMap::new();
     for node in state.nodes() {
@@ -227,7 +227,7 @@ fn check_promises(state: &State, ends: &Ends) {
     }
 }
 
-/// Every graph that there is or was.
+/// All DAGs, running and ended.
 pub fn dags(state: &State) -> Vec<Dag> {
     let query = Query::Dags {
         after: DagId(0),
@@ -267,7 +267,7 @@ fn check_dags(state: &State, ends: &Ends) {
     }
 }
 
-/// Nobody makes room but for a higher class, and none of class 10 for anybody.
+/// Preemption is only for a higher class, and class 10 is never preempted.
 pub fn check_victims(before: &State, command: &Command) {
     let class = |id: AllocationId| before.allocation(id).unwrap().spec.class;
     match command {

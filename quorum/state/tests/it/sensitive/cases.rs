@@ -1,10 +1,10 @@
-//! Case by case.
+//! Single cases.
 
 use super::*;
 
 const STRICT: Sensitive = Sensitive::Strict;
 
-/// One node, one allocation; what an assignment on this word comes to.
+/// One node, one allocation; result of an assignment with this attestation.
 fn told(c: &mut Cluster, edit: &dyn Fn(&mut Proof)) -> Result<Applied, Refusal> {
     let id = c.submit_sensitive(1);
     let command = c.plan(id, &|node| {
@@ -62,7 +62,7 @@ fn a_word_must_be_the_nodes_own_of_its_boot_and_of_now() {
     assert!(matches!(fault, ProofFault::AnotherNode { .. }), "{fault}");
     let fault = first(told(&mut c, &|p| p.claim.boot_id = "b2".to_owned()));
     assert!(matches!(fault, ProofFault::Boot { .. }), "{fault}");
-    // Under no boot at all: it might start under any.
+    // Without a boot id the allocation might start under any boot.
     let id = c.submit_sensitive(1);
     let mut command = c.plan(id, &|node| proof(&c, node, &[]));
     if let Command::AssignSensitive { nodes, .. } = &mut command {
@@ -73,7 +73,7 @@ fn a_word_must_be_the_nodes_own_of_its_boot_and_of_now() {
         matches!(fault, ProofFault::Boot { planned: None, .. }),
         "{fault}"
     );
-    // State time counts, not what a proposer stamps behind it.
+    // State time counts, not an earlier time stamp of a proposer.
     let id = c.submit_sensitive(1);
     let command = c.plan(id, &|node| proof(&c, node, &[]));
     c.clock += MAX_AGE_MS + 1;
@@ -87,7 +87,7 @@ fn an_exact_baseline_is_held_against_the_digest_at_commit() {
     let mut c = founded(4);
     c.set("h100", of("n[000-003]", None, &[("nic", STRICT, exact(1))]));
     told(&mut c, &|_| {}).unwrap();
-    // The node is another by now; a baseline that is new; a class it cannot read.
+    // The node has changed; a baseline is new; a class cannot be read.
     let fault = first(told(&mut c, &|p| {
         p.claim.classes.insert("nic".to_owned(), said(7));
     }));
@@ -116,7 +116,7 @@ fn an_exact_baseline_is_held_against_the_digest_at_commit() {
         first(c.admin(planned)),
         ProofFault::Differs { .. }
     ));
-    // Where it does not matter to sensitive work, it does not matter here.
+    // A class that does not matter for sensitive allocations is not checked.
     c.set(
         "h100",
         of("n[000-003]", None, &[("nic", Sensitive::Ignore, exact(3))]),
@@ -147,7 +147,7 @@ fn a_partial_baseline_counts_in_the_version_it_was_held_against() {
         }
     ));
     told(&mut c, &judged(1)).unwrap();
-    // Whose record is not known was not held against anything.
+    // A class without a record was not compared with anything.
     let fault = first(told(&mut c, &|p| {
         judged(1)(p);
         p.claim.classes.remove("nic");
@@ -170,7 +170,7 @@ fn a_partial_baseline_counts_in_the_version_it_was_held_against() {
     );
     assert!(fault.is_stale());
     told(&mut c, &judged(2)).unwrap();
-    // One of another name with the same number is another.
+    // A baseline of another name with the same version is a different one.
     c.set(
         "h100",
         of("n000", None, &[("gpu", Sensitive::Ignore, exact(9))]),
@@ -190,7 +190,7 @@ fn what_a_node_is_says_which_cohort_speaks() {
     c.set("wide", of("", xe(None), &[("nic", STRICT, exact(9))]));
     let fault = first(told(&mut c, &|_| {}));
     assert!(matches!(fault, ProofFault::Differs { .. }), "{fault}");
-    // More parts go first, and a name before both.
+    // More cohort parts take precedence, and a node name over both.
     c.set("narrow", of("", xe(Some(8)), &[("nic", STRICT, exact(1))]));
     told(&mut c, &|_| {}).unwrap();
     let other = |p: &mut Proof| p.claim.cohort.as_mut().unwrap().product = Some("R760".to_owned());
@@ -205,7 +205,7 @@ fn what_a_node_is_says_which_cohort_speaks() {
     );
     let fault = first(told(&mut c, &|_| {}));
     assert!(matches!(fault, ProofFault::Differs { expected, .. } if expected == [4; 32]));
-    // It is not known whose baseline it has, and so not that it has none.
+    // Without a known cohort the applicable baseline is unknown, so the node must be rejected.
     c.set("gpus", of("", xe(Some(8)), &[("gpu", STRICT, exact(2))]));
     let told_of = faults(told(&mut c, &|p| p.claim.cohort = None));
     assert!(
@@ -215,7 +215,7 @@ fn what_a_node_is_says_which_cohort_speaks() {
         ] if class == "gpu" && *baseline == name("gpus") && named == "nic"),
         "{told_of:?}"
     );
-    // What the refusal advises ends it: the node is named for the class, which does not matter then.
+    // The advice of the refusal works: the node is named for the class, which then does not matter.
     let ignored = of("n[002-005]", None, &[("gpu", Sensitive::Ignore, exact(4))]);
     c.set("unread", ignored);
     c.set(
@@ -223,7 +223,7 @@ fn what_a_node_is_says_which_cohort_speaks() {
         of("n[002-005]", None, &[("nic", STRICT, exact(1))]),
     );
     told(&mut c, &|p| p.claim.cohort = None).unwrap();
-    // Two of one rank: neither speaks, and that is no permission.
+    // Two of one rank: neither applies, and the node is rejected.
     let named = Command::DeleteBaseline {
         name: name("named"),
         expected_version: None,
@@ -255,7 +255,7 @@ fn what_a_bmc_completes_counts_as_a_whole_and_only_with_the_word_it_was_made_of(
         p.completed.insert("bmc".to_owned(), completed(None, 6));
     };
     told(&mut c, &whole).unwrap();
-    // Flashed since: the agent says another half than the whole was made of.
+    // Flashed since: the agent reports another half than the completed class was built from.
     let fault = first(told(&mut c, &|p| {
         whole(p);
         p.claim.classes.insert("bios".to_owned(), said(4));
@@ -335,8 +335,8 @@ fn a_service_assigns_under_its_lease_alone_and_people_who_may() {
     c.propose("olga", Power::Operator, command).unwrap();
 }
 
-/// While a cluster is upgraded: digests are compared in the baseline's schema where the node says
-/// one, and where it does not control's word is needed that it held the records against each other.
+/// During an upgrade of a cluster: digests are compared in the schema of the baseline if the node reports one.
+/// Otherwise control must confirm that it compared the records.
 #[test]
 fn digests_of_two_schemas_are_never_compared() {
     let mut c = founded(6);
@@ -357,7 +357,7 @@ fn digests_of_two_schemas_are_never_compared() {
         matches!(fault, ProofFault::Differs { found, .. } if found == [2; 32]),
         "{fault}"
     );
-    // Its digest is that of the baseline, in another schema: a coincidence.
+    // The digest equals that of the baseline by coincidence, in another schema.
     let coincidence = ClassClaim::only(2, [1; 32]);
     let fault = first(told(&mut c, &|p| nic(p, coincidence)));
     assert!(matches!(fault, ProofFault::NotJudged { .. }), "{fault}");
@@ -376,7 +376,7 @@ fn digests_of_two_schemas_are_never_compared() {
         judged(p, 2);
     }));
     assert!(matches!(fault, ProofFault::NotJudged { .. }), "{fault}");
-    // What digests tell is not overruled by anybody's word.
+    // A confirmation of control does not override a digest.
     let fault = first(told(&mut c, &|p| {
         nic(p, said(2));
         judged(p, 1);
@@ -384,7 +384,7 @@ fn digests_of_two_schemas_are_never_compared() {
     assert!(matches!(fault, ProofFault::Differs { .. }), "{fault}");
 }
 
-/// As many names as there may be: the leader judges before it proposes, and every member at commit.
+/// With the largest number of names: the leader judges before it proposes, and every member at commit.
 #[test]
 #[expect(
     clippy::disallowed_types,
@@ -413,7 +413,7 @@ fn whom_baselines_name_is_not_expanded_for_every_command() {
     let command = c.plan(id, &|node| proof(&c, node, &[("gpu", 2)]));
     let asked = envelope(c.now(), principal("root", Power::Admin), command);
     let restored = State::restore(&c.state.snapshot()).unwrap();
-    // The best of some: a busy machine may stand still within any one.
+    // The best of several rounds: a busy machine may stall within any one.
     let is_quick = |round: u32| {
         let judge = std::time::Instant::now();
         for state in [&c.state, &restored] {

@@ -1,4 +1,4 @@
-//! Sensitive work rests on its nodes' own word, held against the baselines in force at commit.
+//! Sensitive allocations: attestations of their nodes, checked against the baselines in force at commit.
 
 mod cases;
 mod property;
@@ -88,7 +88,7 @@ fn said(digest: u8) -> ClassClaim {
     ClassClaim::only(1, [digest; 32])
 }
 
-/// What a node says under boot `b1`, now.
+/// Attestation of a node under boot `b1`, of now.
 fn proof(c: &Cluster, of: &NodeId, digests: &[(&str, u8)]) -> Proof {
     let digests = digests.iter();
     Proof {
@@ -111,7 +111,7 @@ fn proof(c: &Cluster, of: &NodeId, digests: &[(&str, u8)]) -> Proof {
 trait Sensitively {
     fn set(&mut self, at: &str, definition: Definition);
     fn submit_sensitive(&mut self, nodes: u32) -> AllocationId;
-    /// The first free nodes, each with this.
+    /// Assignment to the first free nodes, each with this attestation.
     fn plan(&self, id: AllocationId, say: &dyn Fn(&NodeId) -> Proof) -> Command;
     fn in_force(&self) -> Vec<Baseline>;
 }

@@ -1,5 +1,5 @@
-//! Whatever is set, deleted, planned and committed in whatever order: no sensitive work on a node
-//! whose word contradicts a strict baseline in force.
+//! For any order of setting, deleting, planning and committing: no sensitive allocation on a node with an attestation
+//! that contradicts a strict baseline in force.
 
 use super::*;
 use proptest::prelude::*;
@@ -12,7 +12,7 @@ const NODES: usize = 6;
 enum Step {
     Set {
         name: usize,
-        /// Who: nodes from one on, or a cohort by some parts.
+        /// Nodes from this number on, or a cohort by some parts.
         nodes: Option<usize>,
         cohort: usize,
         class: usize,
@@ -23,20 +23,20 @@ enum Step {
     Delete {
         name: usize,
     },
-    /// A plan is made of what is known now, and lies about.
+    /// A plan is made from the present state, and kept.
     Plan(Words),
-    /// A plan that lies about is committed.
+    /// A kept plan is committed.
     Commit {
         nth: usize,
     },
-    /// What runs ends.
+    /// A running allocation ends.
     End,
     Wait {
         ms: u64,
     },
 }
 
-/// What the nodes of a plan say.
+/// Contents of the attestations in a plan.
 #[derive(Debug, Clone)]
 struct Words {
     nodes: u32,
@@ -44,7 +44,7 @@ struct Words {
     cohort: usize,
     age_ms: u64,
     completes: Option<(usize, u8, u8)>,
-    /// Of which version control says that it was held against.
+    /// Whether control confirms the version that it compared with.
     judges: bool,
 }
 
@@ -111,7 +111,7 @@ fn steps() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What happened, so that the test is known to get somewhere.
+/// Observed outcomes, to prove coverage.
 type Met = BTreeSet<String>;
 
 struct Run {
@@ -155,7 +155,7 @@ impl Run {
                     definition: Box::new(definition),
                     expected_version: None,
                 };
-                // One that speaks for what another speaks for is refused.
+                // An ambiguous baseline is rejected.
                 let _ = self.c.propose("olga", Power::Operator, set);
             }
             Step::Delete { name: n } => {
@@ -245,7 +245,7 @@ impl Run {
     }
 }
 
-/// The one baseline that speaks for a class of a node: by the words of the rule, not by its code.
+/// The one baseline that applies to a class of a node: by the text of the rule, not by its code.
 fn sole<'a>(
     in_force: &'a [Baseline],
     node: &NodeId,
@@ -284,7 +284,7 @@ fn sole<'a>(
     }
 }
 
-/// What must hold of a node that sensitive work was given.
+/// Invariants of a node with a sensitive allocation.
 fn check_assigned(in_force: &[Baseline], now: UnixMillis, claimed: &ClaimedNode, met: &mut Met) {
     let (node, proof) = (&claimed.expected.node, &claimed.proof);
     assert_eq!(proof.claim.node, *node);
@@ -352,7 +352,7 @@ proptest! {
     }
 }
 
-/// Random steps are worth nothing if they never get anywhere.
+/// The random steps are meaningful only if they reach every fault and kind of rule.
 #[test]
 fn random_steps_meet_every_fault_and_every_kind_of_rule() {
     use proptest::{strategy::ValueTree, test_runner::TestRunner};

@@ -1,4 +1,4 @@
-//! Who may claim what, and what a claimed node takes.
+//! Node claims: permissions, and allocations that a claimed node accepts.
 
 use super::*;
 
@@ -15,7 +15,7 @@ fn a_claimed_node_is_one_users_alone() {
             tenure: tenure.clone()
         }));
 
-    // Another user's claim names each node and whose it is, and takes none.
+    // The refusal of another user's claim names each taken node with its owner, and claims none.
     let refusal = c.claim("bob", "t/a", &[2, 1]).unwrap_err();
     let text = refusal.to_string();
     assert_eq!(refusal.code(), "ownership_conflict");
@@ -25,7 +25,7 @@ fn a_claimed_node_is_one_users_alone() {
     );
     assert_eq!(c.tenure(2), None, "all or none");
 
-    // Nobody else's work, and none of hers that is not sensitive or of another project.
+    // No allocation of another user, and none of alice that is not sensitive or is of another project.
     let work = [
         ("bob", sensitive("t/a", 1)),
         ("bob", spec("t/a", 1)),
@@ -133,7 +133,7 @@ fn a_claim_rests_on_each_nodes_own_word() {
     assert!(matches!(faults[0].fault, ProofFault::Differs { .. }));
     assert_eq!(c.tenure(0), None, "all or none");
 
-    // Old words, and those of another boot than it is seen under.
+    // Outdated attestations, and those of another boot than the expected one.
     let mut old = c.proven(&[n(0)]);
     old[0].proof = proof(UnixMillis(c.now().0 - 200_000), &n(0), 1);
     let mut booted = c.proven(&[n(0)]);
@@ -180,14 +180,14 @@ fn a_repeat_of_a_claim_with_other_words_of_its_nodes_answers_as_before() {
     assert!(matches!(c.apply(other), Err(Refusal::KeyReused { .. })));
 }
 
-/// Nothing but a release ends a claim.
+/// Only a release ends a claim.
 #[test]
 fn an_idle_claim_is_never_taken() {
     let mut c = founded(4);
     c.claim("alice", "t/a", &[0]).unwrap();
     let tenure = c.tenure(0).unwrap().clone();
     let keeps = |c: &Cluster, what: &str| assert_eq!(c.tenure(0), Some(&tenure), "{what}");
-    // State time is bounded in its steps.
+    // Steps of state time are limited.
     for _ in 0..50 {
         c.clock += MAX_FORWARD_MS;
         c.create(&format!("x{}", c.index), None).unwrap();
@@ -213,7 +213,7 @@ fn an_idle_claim_is_never_taken() {
     let refused = c.admin(retire).unwrap_err().to_string();
     assert!(refused.contains("claimed by alice"), "{refused}");
 
-    // Neither do a lost node, or one that is taken from her work by force.
+    // Nor does a lost node end the claim, or a forced release of one.
     let id = c.submit_as("alice", sensitive("t/a", 1)).unwrap();
     c.give(id, &[0]).unwrap();
     let evidence = "rebooted".to_owned();
@@ -286,7 +286,7 @@ fn a_node_taken_by_force_is_written_down_as_done_to_whose_work_it_was() {
         });
         acted.collect::<Vec<_>>()
     };
-    // The first had ended there, so that nothing of the work itself changes; the second had not.
+    // The first rank had ended, so the allocation record stays unchanged; the second had not.
     for i in 0..2 {
         assert_eq!(acted(&c).len(), i);
         let force = Command::ForceRelease {

@@ -1,4 +1,4 @@
-//! What claimed nodes count for.
+//! Counting of claimed nodes.
 
 use super::*;
 
@@ -7,7 +7,7 @@ fn a_claim_counts_at_every_level_and_work_on_it_does_not_count_twice() {
     let mut c = founded(10);
     c.claim("alice", "t/a", &[0, 1, 2, 3]).unwrap();
     assert_eq!((c.usage("t/a"), c.usage("t")), ((4, 0), (4, 0)));
-    // 6 nodes are t/a's: 4 are hers, so 6 of her own work fit and 3 of others' do not.
+    // The limit of t/a is 6 nodes and alice has claimed 4: 6 nodes of her own fit, and 3 of others do not.
     let refused = c.submit_as("bob", spec("t/a", 3)).unwrap_err();
     assert!(matches!(refused, Refusal::LimitExceeded { .. }));
     let id = c.submit_as("alice", sensitive("t/a", 6)).unwrap();
@@ -19,7 +19,7 @@ fn a_claim_counts_at_every_level_and_work_on_it_does_not_count_twice() {
     assert_eq!((c.usage("t/a"), c.usage("t")), ((4, 0), (4, 0)));
     c.release("alice", &[0, 1, 2]).unwrap();
     assert_eq!((c.usage("t/a"), c.usage("t")), ((1, 0), (1, 0)));
-    // At its limit with idle claims alone, her own work still fits.
+    // At the limit with idle claims only, her own allocation still fits.
     c.claim("alice", "t/a", &[4, 5, 6, 7, 8]).unwrap();
     let id = c.submit_as("alice", sensitive("t/a", 6)).unwrap();
     c.give(id, &[3, 4, 5, 6, 7, 8]).unwrap();
@@ -65,12 +65,12 @@ fn the_pool_holds_for_claims_and_for_sensitive_work_together() {
     c.end_all(hers, RankExit::Exited { code: 0 });
     c.end_all(first, RankExit::Exited { code: 0 });
     assert_eq!(c.state.sensitive_pool().used, 2);
-    // What is given back stays in it until it is wiped.
+    // A released node stays in the pool until it is wiped.
     c.release("alice", &[0]).unwrap();
     assert_eq!(c.state.sensitive_pool().used, 2);
     c.wipe(0, wiped()).unwrap();
     assert_eq!(c.state.sensitive_pool().used, 1);
-    // Lowered below what is used, it takes nothing away and gives nothing.
+    // A pool limit below usage stops nothing and admits nothing.
     c.admin(pool(0)).unwrap();
     assert!(c.tenure(1).is_some());
     let text = c.give(second, &[4]).unwrap_err().to_string();
@@ -95,7 +95,7 @@ fn a_node_taken_by_force_from_work_is_counted_once_until_that_has_ended() {
     assert_eq!((c.usage("t/b"), c.state.sensitive_pool().used), ((2, 0), 2));
     c.release("alice", &[0]).unwrap();
     assert_eq!((c.usage("t/b"), c.state.sensitive_pool().used), ((1, 0), 2));
-    // Given back while its allocation still runs elsewhere.
+    // Released by force while its allocation still runs elsewhere.
     c.claim("alice", "t/a", &[2, 3]).unwrap();
     let id = c.submit_as("alice", sensitive("t/a", 2)).unwrap();
     c.give(id, &[2, 3]).unwrap();
@@ -136,7 +136,7 @@ fn a_rank_that_leaves_after_its_node_was_taken_by_force_leaves_the_node_to_its_c
     c.admin(Command::Shrink { id, nodes }).unwrap();
     assert_eq!(c.tenure(0).unwrap().counted_by, None);
     assert_eq!((c.usage("t/b"), c.state.sensitive_pool().used), ((2, 1), 2));
-    // Both of hers are counted, so a third is more than the two that t/b may have.
+    // Both of her nodes count, so a third exceeds the limit of two of t/b.
     let refused = c.claim("alice", "t/b", &[2]).unwrap_err();
     assert!(
         matches!(refused, Refusal::LimitExceeded { .. }),
@@ -162,7 +162,7 @@ fn watchers_are_told_of_each_level_once_and_of_no_sum_in_between() {
     };
     let both = [("t".to_owned(), 2), ("t/b".to_owned(), 2)];
     assert_eq!(told(given), both);
-    // Given back for two projects at once.
+    // Released for two projects at once.
     c.claim("alice", "t/a", &[2, 3]).unwrap();
     c.end_rest(id);
     let released = c.release("alice", &[0, 2]).unwrap();

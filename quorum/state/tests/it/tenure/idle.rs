@@ -1,4 +1,4 @@
-//! Nodes that are claimed and run nothing are billed to who claimed them.
+//! Idle claimed nodes are billed to their claimant.
 
 use super::*;
 use lattice_quorum_types::fact::{FactKind, OpenUse, User};
@@ -15,7 +15,7 @@ fn facts(c: &Cluster) -> Vec<FactKind> {
     }
 }
 
-/// What of a claim is idle, since when.
+/// Idle nodes of a claim, and the time since when.
 fn idle(c: &Cluster) -> Vec<(Vec<NodeId>, u64)> {
     let Answer::OpenUses(open, _) = c.state.query(&Query::OpenUses) else {
         panic!("open uses")

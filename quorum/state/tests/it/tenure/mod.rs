@@ -1,4 +1,4 @@
-//! Nodes that belong to one user: claimed, worked on, given back and wiped.
+//! Node claims: nodes claimed, used, released and wiped.
 
 mod cases;
 mod counts;
@@ -39,7 +39,7 @@ fn n(i: usize) -> NodeId {
     node(&format!("n{i:03}"))
 }
 
-/// A cluster with tenant `t` of 8 nodes and `t/a` of 6, and so many ready nodes.
+/// A cluster with tenant `t` of 8 nodes and `t/a` of 6, and `nodes` ready nodes.
 fn founded(nodes: usize) -> Cluster {
     let mut c = Cluster::default();
     c.create("t", Some(limits(8))).unwrap();
@@ -55,7 +55,7 @@ fn founded(nodes: usize) -> Cluster {
     c
 }
 
-/// What a node says of itself now: one class with this digest.
+/// Attestation of a node: one class with this digest.
 fn proof(at: UnixMillis, of: &NodeId, digest: u8) -> Proof {
     Proof {
         claim: Claim {

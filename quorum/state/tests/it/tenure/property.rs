@@ -1,4 +1,4 @@
-//! Whatever is claimed, worked on, given back, wiped, forced and limited in whatever order.
+//! Properties of node claims for any order of claims, assignments, releases, wipes, forced releases and limits.
 
 use super::*;
 use proptest::prelude::*;
@@ -100,7 +100,7 @@ fn steps() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What happened, so that the test is known to get somewhere.
+/// Observed outcomes, to prove coverage.
 type Met = BTreeSet<&'static str>;
 
 fn take(c: &mut Cluster, step: &Step, met: &mut Met) {
@@ -206,7 +206,7 @@ fn propose(c: &mut Cluster, step: &Step) -> (Option<Result<Applied, Refusal>>, &
                 return (None, "");
             };
             let asked = c.state.allocation(id).unwrap().clone();
-            // Mostly what it may have, sometimes whatever comes.
+            // Mostly nodes that the allocation may have, sometimes any nodes.
             let wants = |i: &usize| {
                 let node = c.state.node(&n(*i)).unwrap();
                 *shift == 0 || node.is_assignable_to(&asked.user, &asked.spec)
@@ -308,7 +308,7 @@ fn check(before: &State, state: &State, step: &Step, met: &mut Met) {
     }
 }
 
-/// A tenure begins, goes back and ends by the commands that say so, and by no other.
+/// A node claim begins, is released and ends only by the commands for that.
 fn check_steps(was: Option<&Tenure>, node: &Node, step: &Step) {
     let is = node.tenure.as_ref();
     let phase = |tenure: Option<&Tenure>| tenure.map(|tenure| tenure.phase.clone());
@@ -334,7 +334,7 @@ fn check_steps(was: Option<&Tenure>, node: &Node, step: &Step) {
     assert!(fits, "{}: {was:?} became {is:?} by {step:?}", node.id);
 }
 
-/// What is counted, recomputed from allocations and nodes; and no limit is exceeded by growing.
+/// Counts recomputed from allocations and nodes; no limit is exceeded by growth.
 fn check_counts(before: &State, state: &State) {
     let holding = || state.live_allocations().filter(|a| a.state.holds());
     let counted: BTreeSet<(NodeId, AllocationId)> = holding()
@@ -418,7 +418,7 @@ proptest! {
     }
 }
 
-/// The random steps are worth nothing if they never get anywhere.
+/// The random steps are meaningful only if they reach every end.
 #[test]
 fn random_steps_reach_every_end() {
     use proptest::{strategy::ValueTree, test_runner::TestRunner};

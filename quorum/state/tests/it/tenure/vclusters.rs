@@ -1,4 +1,4 @@
-//! vClusters: for whom they are, and whose nodes are whose.
+//! vClusters: permitted tenants, and home of nodes.
 
 use super::*;
 use lattice_quorum_types::{
@@ -218,7 +218,7 @@ fn energy(parts: u64) -> SchedulerPatch {
     }
 }
 
-/// Concurrent changes of different settings all apply; the audit lists what is set.
+/// Concurrent changes of different settings all apply; the audit lists the resulting settings.
 #[test]
 fn settings_of_a_scheduler_are_merged() {
     let mut c = founded(1);
@@ -326,7 +326,7 @@ fn settings_out_of_range_are_refused_by_name() {
     );
     assert_eq!(c.state.revision(), revision);
 
-    // Each change has a valid interval, and together they do not.
+    // Each change has a valid interval, but together they do not.
     let interval = |edit: fn(&mut SchedulerPatch)| {
         let mut settings = SchedulerPatch::default();
         edit(&mut settings);
@@ -351,7 +351,7 @@ fn nodes_of_another_vcluster_are_taken_only_from_where_it_is_said() {
     for name in ["left", "right"] {
         c.admin(set(name, None, None)).unwrap();
     }
-    // They are of `main`, of which nobody has said anything.
+    // The nodes are of `main`, which is not defined.
     c.admin(assign(&[0, 1], "left", None)).unwrap();
     for from in [None, Some("main"), Some("right")] {
         let nodes = taken(c.admin(assign(&[0, 1, 2], "right", from)));
@@ -431,7 +431,7 @@ fn work_for_a_vcluster_that_is_not_there_is_refused() {
         "nobody has defined vCluster \"nihgt\"; `lattice admin vcluster list` shows those there are, and \
          an administrator defines one: `lattice admin vcluster set nihgt`"
     );
-    // Where nodes are it is there, defined or not; and where there were none yet nobody was mistaken.
+    // A vCluster with nodes exists, defined or not; `default` and newly defined ones need no nodes.
     c.submit_as("alice", work("main")).unwrap();
     c.submit_as("alice", work("default")).unwrap();
     c.admin(set("night", None, None)).unwrap();
@@ -468,7 +468,7 @@ fn no_version_of_one_comes_twice() {
         "vCluster \"night\" was at version 1 and is not defined now; look again"
     );
     assert_eq!(version(c.admin(set("night", None, Some(0))).unwrap()), 2);
-    // As it is written down, too.
+    // Also after a snapshot.
     c.admin(delete()).unwrap();
     c.state = State::restore(&c.state.snapshot()).unwrap();
     assert_eq!(version(c.admin(set("night", None, None)).unwrap()), 3);

@@ -1,4 +1,4 @@
-//! Giving nodes back: through the site's wipe, and no other way.
+//! Release of claimed nodes, always through the site's wipe.
 
 use super::*;
 
@@ -11,7 +11,7 @@ fn a_node_is_free_once_its_wipe_is_confirmed() {
     c.release("alice", &[0]).unwrap();
     c.release("alice", &[0]).unwrap();
     let wipe = c.tenure(0).unwrap().awaits_wipe().unwrap();
-    // It takes nobody's work, not hers either.
+    // The node accepts no allocation, not even of its former claimant.
     for user in ["alice", "bob"] {
         let id = c.submit_as(user, sensitive("t/a", 1)).unwrap();
         assert!(c.give(id, &[0]).is_err());
@@ -19,7 +19,7 @@ fn a_node_is_free_once_its_wipe_is_confirmed() {
     let by = taken(c.claim("bob", "t/a", &[0])).remove(0).by;
     assert!(by.to_string().contains("is not wiped yet"), "{by}");
 
-    // The word of an earlier wipe, and of one that nobody asked for, count for nothing.
+    // Outcomes of an earlier wipe, and of one never requested, have no effect.
     for (node, wipe) in [(n(0), wipe - 1), (n(0), wipe + 1), (n(1), 0)] {
         let outcome = wiped();
         let report = Command::ReportWipe {
@@ -131,7 +131,7 @@ fn a_failed_wipe_quarantines_until_an_administrator_has_seen_to_it() {
     }
     let text = c.claim("bob", "t/a", &[0]).unwrap_err().to_string();
     assert!(text.contains("/scratch is busy"), "{text}");
-    // No way around it.
+    // No lifecycle change ends the quarantine.
     for lifecycle in [Lifecycle::Ready, Lifecycle::Drained, Lifecycle::Retired] {
         let node = n(0);
         let refused = c.admin(Command::SetLifecycle { node, lifecycle });
@@ -149,7 +149,7 @@ fn a_failed_wipe_quarantines_until_an_administrator_has_seen_to_it() {
     c.wipe(0, failed("again")).unwrap();
     c.admin(repeat(n(0))).unwrap();
     c.wipe(0, wiped()).unwrap();
-    // As where any hook failed: a person brings it back, through the health gate.
+    // As after any failed hook: a person returns the node to service, through the health gate.
     let node = c.node(0);
     assert_eq!((node.lifecycle, &node.tenure), (Lifecycle::Drained, &None));
     assert_eq!(node.drain[0].owner, "service:hooks");
@@ -200,7 +200,7 @@ fn a_claim_is_not_wiped_nor_accepted_while_it_stands() {
         let text = c.admin(command).unwrap_err().to_string();
         assert!(text.contains("release it first"), "{text}");
     }
-    // A person's quarantine is theirs, and stays over a wipe.
+    // A person's quarantine stays after a wipe.
     let quarantine = Command::SetLifecycle {
         node: n(0),
         lifecycle: Lifecycle::Quarantined,
