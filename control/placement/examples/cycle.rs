@@ -1,10 +1,10 @@
-//! Times planning cycles on a large machine, of which 80 % is busy, and prints one row or JSON.
+//! Benchmark of planning cycles on a large machine that is 80 % busy. Prints a table row or JSON.
 //!
 //! `cargo run --profile dist -p lattice-placement --example cycle -- --nodes 10000 --pending 10000`
 //!
-//! Cold cycles make everything from a view; warm ones (`--warm`) follow 100 changes: 50 nodes,
-//! 25 jobs that left and 25 that came. One core. Jobs ask for 1 to 64 nodes and 1 to 24 hours, one in ten for
-//! no end; one in twenty is sensitive; 1,000 projects of 20 tenants, of which one in ten is at its limit.
+//! Cold cycles build everything from a view. Warm cycles (`--warm`) apply 100 changes: 50 nodes, 25 jobs that leave and
+//! 25 that arrive. One core. Jobs request 1 to 64 nodes and 1 to 24 hours, one in ten has no walltime, and one in
+//! twenty is sensitive. There are 1,000 projects of 20 tenants, and one tenant in ten is at its limit.
 #![expect(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -25,34 +25,34 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// One planning cycle, again and again.
+/// Measure planning cycles.
 #[derive(Debug, Parser)]
 struct Args {
-    /// Nodes of the machine.
+    /// Number of nodes of the machine.
     #[arg(long, default_value_t = 10_000)]
     nodes: usize,
-    /// Topology groups; one for each 125 nodes when not given.
+    /// Number of topology groups; by default one per 125 nodes.
     #[arg(long)]
     groups: Option<usize>,
-    /// Jobs that wait.
+    /// Number of pending jobs.
     #[arg(long, default_value_t = 10_000)]
     pending: u64,
-    /// How many blocked jobs get a reservation: a number, or `all`.
+    /// Number of blocked jobs that get a reservation, or `all`.
     #[arg(long, default_value = "1", value_parser = reservations)]
     reservations: Reservations,
-    /// In how many ways jobs ask for memory: each is another request, whose nodes are found for itself.
+    /// Number of distinct memory requests; eligible nodes are computed for each.
     #[arg(long, default_value_t = 0)]
     requests: u64,
-    /// Plan on after changes, instead of from the view.
+    /// Plan after changes, not from a new view.
     #[arg(long)]
     warm: bool,
-    /// Score the queue, and nothing else; implies `--warm`.
+    /// Score the queue only; implies `--warm`.
     #[arg(long, conflicts_with = "reservations")]
     scores: bool,
-    /// Cycles.
+    /// Number of cycles.
     #[arg(long, default_value_t = 21)]
     cycles: usize,
-    /// How to print.
+    /// Output format.
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     output: Output,
 }
@@ -67,7 +67,7 @@ fn reservations(text: &str) -> Result<Reservations, String> {
     }
 }
 
-/// What every cycle took, the last plan, and what planner and plan hold of memory.
+/// Duration of every cycle, the last plan, and the memory that planner and plan use.
 struct Measured {
     cycles: Vec<Duration>,
     plan: Plan,
@@ -97,7 +97,7 @@ fn cold(view: &ClusterView, policy: Policy, cycles: usize) -> anyhow::Result<Mea
     })
 }
 
-// What is measured; `instructions.sh` finds them by their names.
+// The measured functions; `instructions.sh` finds them by name.
 
 #[inline(never)]
 fn cold_cycle(view: ClusterView, policy: Policy) -> (Planner, Plan) {
@@ -117,11 +117,11 @@ fn scores_cycle(planner: &mut Planner, now: UnixMillis) -> Vec<(AllocationId, Sc
     planner.scores(now)
 }
 
-/// What changes between two plans: so many nodes change hands, and so many jobs leave, and come.
+/// Changes between two plans: nodes that change holder, and jobs that leave and arrive.
 const CHANGED_NODES: usize = 50;
 const CHANGED_JOBS: usize = 25;
 
-/// The machine stays as busy as it was and the queue as long: what a plan places is not followed up.
+/// Keeps the machine equally busy and the queue equally long: placements are not applied.
 fn warm(
     view: &ClusterView,
     policy: Policy,

@@ -1,13 +1,14 @@
-//! Times the decisions that move work on a large machine beside one planning cycle of it, and prints a table or JSON.
+//! Benchmark of preemption and lending decisions on a large machine, compared with one planning cycle. Prints a table
+//! or JSON.
 //!
 //! `cargo run --profile dist -p lattice-placement --example moves -- --nodes 10000 --pending 10000`
 //!
-//! - `room`: whom one job of class 9 that wants 16 nodes takes off which, of all that runs (class 0 to 6).
-//! - `lending`: what vClusters of 500 nodes lend each other, and ask back. Each has a fiftieth of the queue's jobs
-//!   that want nodes, and has lent a tenth of its own.
-//! - `view`: one copy of what a scheduler sees, which a search for room begins with.
+//! - `room`: victims for one job of class 9 that requests 16 nodes, among all running jobs (class 0 to 6).
+//! - `lending`: loans and reclaims among vClusters of 500 nodes. Each has a fiftieth of the queue's jobs waiting for
+//!   nodes, and has lent a tenth of its own nodes.
+//! - `view`: one copy of a scheduler's view, with which a victim search begins.
 //!
-//! One core. `of_cycle` is the median beside the median of a cold cycle in the same run.
+//! One core. `of_cycle` is the median relative to the median of a cold cycle in the same run.
 #![expect(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -37,29 +38,29 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What moves work, again and again.
+/// Measure preemption and lending decisions.
 #[derive(Debug, Parser)]
 struct Args {
-    /// Nodes of the machine.
+    /// Number of nodes of the machine.
     #[arg(long, default_value_t = 10_000)]
     nodes: usize,
-    /// Jobs that wait.
+    /// Number of pending jobs.
     #[arg(long, default_value_t = 10_000)]
     pending: u64,
-    /// How often each is decided.
+    /// Number of repetitions of each decision.
     #[arg(long, default_value_t = 21)]
     times: usize,
-    /// How to print.
+    /// Output format.
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     output: Output,
 }
 
 /// Nodes of one vCluster.
 const VCLUSTER: usize = 500;
-/// The job that others make room for.
+/// The preemptor.
 const LATE: AllocationId = AllocationId(9_000_000);
 
-/// All that runs, as others may move it.
+/// All running jobs, as input of preemption and lending.
 fn work(view: &ClusterView, random: &mut Mmix) -> BTreeMap<AllocationId, Work> {
     let mut work_of = |id: &AllocationId| {
         let minutes = 1 + random.below(10);
@@ -85,7 +86,7 @@ fn work(view: &ClusterView, random: &mut Mmix) -> BTreeMap<AllocationId, Work> {
     view.running.keys().map(&mut work_of).collect()
 }
 
-/// Whose the nodes are, who uses them, and who wants some.
+/// Locations of nodes, and vClusters with waiting jobs.
 struct Sharing {
     places: BTreeMap<NodeId, lend::Place>,
     vclusters: BTreeMap<VclusterName, lend::Member>,
@@ -126,12 +127,12 @@ fn sharing(view: &ClusterView, random: &mut Mmix) -> anyhow::Result<Sharing> {
     Ok(Sharing { places, vclusters })
 }
 
-/// What each time took, in order.
+/// Sorted durations of all repetitions.
 fn timed<T>(times: usize, decide: impl Fn() -> T) -> Vec<Duration> {
     timed_of(times, || (), |()| decide())
 }
 
-/// The same, of what is got ready each time before.
+/// Same, with an input prepared before each repetition outside the measured time.
 fn timed_of<P, T>(times: usize, ready: impl Fn() -> P, decide: impl Fn(P) -> T) -> Vec<Duration> {
     let once = |_| {
         let ready = ready();
@@ -181,7 +182,7 @@ fn main() -> anyhow::Result<()> {
     };
     let moves = decide();
     let lending = timed(args.times, decide);
-    // Nothing that is idle would do: what is free is out of service.
+    // No idle node must be available, so all free nodes are out of service.
     for node in view.nodes.values_mut() {
         node.in_service = node.holder.is_some_and(|id| id.0 >= RUNNING);
     }

@@ -1,17 +1,17 @@
-//! Which nodes are held back from some work, and from when: by reservations of blocked jobs, those made so far
-//! in a plan, and by windows of administrators.
+//! Nodes held back from jobs, and from when: by reservations of blocked jobs made so far in a plan, and by reservation
+//! windows of operators.
 
 use crate::{aheads::Blocked, bits::BitSet, machine::NEVER, queue::NONE, windows::Windows};
 use lattice_quorum_types::{AllocationId, UnixMillis};
 use smallvec::SmallVec;
 use std::{borrow::Cow, cmp::Reverse};
 
-/// Who holds nodes back.
+/// Source of a reservation.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum By {
     /// A blocked job.
     Job(AllocationId),
-    /// An administrator: the place of the window.
+    /// An operator's reservation window, by its position among the windows.
     Window(usize),
 }
 
@@ -25,26 +25,26 @@ struct Made {
 
 type Spans = SmallVec<[(u64, u64); 3]>;
 
-/// See the module.
+/// Reservations that hold nodes back from one group of jobs.
 #[derive(Debug)]
 pub(crate) struct Ahead<'a> {
-    /// By start.
+    /// Reservations by start time.
     made: Vec<Made>,
-    /// Of each node, where [`Ahead::spans`] has its own; [`NONE`] where nothing holds it back.
+    /// Index of each node's entry in [`Ahead::spans`]; [`NONE`] for a node that is not held back.
     held: Vec<u32>,
-    /// From when until when a node is held back, by start. Windows may overlap what else there is.
+    /// Start and end of each interval in which a node is held back, by start. Windows may overlap other intervals.
     spans: Vec<Spans>,
-    /// Nodes that something holds back.
+    /// Nodes that are held back at any time.
     held_nodes: BitSet,
-    /// Every node that a job with a reservation could use: work without an end stays off all of them.
+    /// Every node that a job with a reservation could use: jobs without an end are kept off all of them.
     contested: BitSet,
-    /// Sets of nodes that fit such jobs, by number, each with the latest start of one.
+    /// Sets of nodes that fit such jobs, by number, each with the latest start of such a job.
     contests: Vec<(u64, usize, Cow<'a, BitSet>)>,
-    /// Of each node the latest start of such a job, 0 where there is none; as it was when it was settled, and empty
-    /// before.
+    /// Latest start of such a job for each node, 0 for none. Valid as of the last call of [`Ahead::settle`]; empty
+    /// before the first.
     contested_until: Vec<u64>,
     is_settled: bool,
-    /// What windows hold back now; `None`: nothing.
+    /// Nodes that windows hold back now; `None`: no node.
     kept_now: Option<BitSet>,
 }
 
@@ -63,7 +63,7 @@ impl<'a> Ahead<'a> {
         }
     }
 
-    /// Holds back what a window keeps, unless it is over.
+    /// Holds back the nodes of a window that is not over.
     pub(crate) fn keep(&mut self, windows: &Windows, place: usize, now: u64) {
         let window = windows.get(place);
         if window.until <= now || window.nodes.is_empty() {
@@ -81,27 +81,27 @@ impl<'a> Ahead<'a> {
         );
     }
 
-    /// What windows hold back now.
+    /// Nodes that windows hold back now.
     pub(crate) fn kept_now(&self) -> Option<&BitSet> {
         self.kept_now.as_ref()
     }
 
-    /// Nodes that are held back, now or later; `None`: none are.
+    /// Nodes held back now or later; `None`: no node.
     pub(crate) fn held(&self) -> Option<&BitSet> {
         (!self.is_empty()).then_some(&self.held_nodes)
     }
 
-    /// Whether nothing is held back.
+    /// Whether no node is held back.
     pub(crate) fn is_empty(&self) -> bool {
         self.made.is_empty()
     }
 
-    /// How many reservations start before `end`. Two jobs for which it is the same may have the same nodes.
+    /// Number of reservations that start before `end`. Two jobs with the same number may have the same nodes.
     pub(crate) fn starting_before(&self, end: u64) -> usize {
         self.made.partition_point(|made| made.starts_at < end)
     }
 
-    /// Whether work that ends at `end` may have the node, were it free.
+    /// Whether a job that ends at `end` may use the node if it were free; `None`: the job has no end.
     pub(crate) fn leaves(&self, n: usize, end: Option<u64>) -> bool {
         match end {
             Some(end) => self.spans(n).first().is_none_or(|(start, _)| *start >= end),
@@ -109,14 +109,14 @@ impl<'a> Ahead<'a> {
         }
     }
 
-    /// Takes those out of `nodes` that work which ends at `end` may not have.
+    /// Removes from `nodes` those that a job ending at `end` may not use.
     pub(crate) fn drop_held(&self, nodes: &mut BitSet, end: Option<u64>) {
         let Some(end) = end else {
             return nodes.drop_all(&self.contested);
         };
         let before = &self.made[..self.starting_before(end)];
         let held: usize = before.iter().map(|made| made.nodes.len()).sum();
-        // Whichever is shorter: what is held back, or what is asked about.
+        // Iterate over the shorter list: the held nodes, or `nodes`.
         if held <= nodes.count() as usize {
             let held = before.iter().flat_map(|made| &made.nodes);
             held.for_each(|n| nodes.remove(*n));
@@ -134,19 +134,19 @@ impl<'a> Ahead<'a> {
         spans.map_or(&[], |spans| spans.as_slice())
     }
 
-    /// Who keeps work until `end` off one of `nodes`, from when: the first to start.
+    /// Source and start of the first reservation that keeps a job ending at `end` off one of `nodes`.
     pub(crate) fn in_the_way(&self, nodes: &BitSet, end: Option<u64>) -> Option<(By, UnixMillis)> {
         let before = end.map_or(self.made.len(), |end| self.starting_before(end));
         let mut made = self.made[..before].iter();
         let takes = |made: &&Made| made.nodes.iter().any(|n| nodes.contains(*n));
-        // Of what is contested, too.
+        // Contested nodes may lie outside every reservation: then the first job reservation is the reason.
         let job = |made: &&Made| matches!(made.by, By::Job(_));
         let found = made.clone().find(takes).or_else(|| made.find(job));
         found.map(|made| (made.by, UnixMillis(made.starts_at)))
     }
 
-    /// Adds a reservation and says its place in the order of starts. `could_use` is every node that fits
-    /// the job, whose set has that number.
+    /// Adds a reservation and returns its position in the order of starts. `could_use` is every node that fits the job;
+    /// `set` is the number of that set.
     pub(crate) fn add(
         &mut self,
         set: usize,
@@ -165,11 +165,11 @@ impl<'a> Ahead<'a> {
         self.hold(By::Job(made.by), (starts_at, until), made.nodes)
     }
 
-    /// Holds nodes back for a time, and says the place in the order of starts.
+    /// Holds nodes back for an interval; returns the position in the order of starts.
     fn hold(&mut self, by: By, (starts_at, until): (u64, u64), nodes: &[usize]) -> usize {
         for n in nodes {
             if self.held[*n] == NONE {
-                // One for each node at most, and there are not 2^32 of them.
+                // At most one entry per node, and there are fewer than 2^32 nodes.
                 self.held[*n] = self.spans.len() as u32;
                 self.spans.push(Spans::new());
             }
@@ -194,7 +194,7 @@ impl<'a> Ahead<'a> {
         place
     }
 
-    /// Finds [`Ahead::contested_until`] of the reservations made so far.
+    /// Computes [`Ahead::contested_until`] for the reservations made so far.
     pub(crate) fn settle(&mut self) {
         if std::mem::replace(&mut self.is_settled, true) {
             return;
@@ -210,17 +210,17 @@ impl<'a> Ahead<'a> {
         }
     }
 
-    /// Of each node the time before which no cycle places work without an end on it: all must have begun that
-    /// contest it.
+    /// For each node, the time before which no cycle places a job without an end on it: every job that contests the
+    /// node must have begun.
     pub(crate) fn contested_until(&self) -> &[u64] {
         &self.contested_until
     }
 
-    /// The first gap of a node from `after` on that lasts for `lasts_ms` ([`NEVER`]: has no end), if it is
-    /// free from `free_at` on.
+    /// First gap of a node at or after `after` that lasts `lasts_ms` ([`NEVER`]: without end), if the node is free from
+    /// `free_at` on.
     pub(crate) fn gap(&self, n: usize, free_at: u64, after: u64, lasts_ms: u64) -> Gap {
         let mut start = free_at.max(after);
-        // There are few.
+        // A node has few spans.
         for (from, until) in self.spans(n) {
             if *until <= start {
                 continue;
@@ -236,17 +236,17 @@ impl<'a> Ahead<'a> {
     }
 }
 
-/// When a node is free, and until when it stays so.
+/// Interval in which a node is free.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Gap {
     pub(crate) n: usize,
-    /// [`NEVER`] where there is no gap.
+    /// [`NEVER`] if there is no gap.
     pub(crate) start: u64,
     pub(crate) until: u64,
 }
 
 impl Gap {
-    /// Whether it is open at a time, for as long as that.
+    /// Whether the gap is open at `at` and for `lasts_ms` after it.
     pub(crate) fn is_open(&self, at: u64, lasts_ms: u64) -> bool {
         self.start <= at && at.saturating_add(lasts_ms) <= self.until
     }

@@ -1,20 +1,20 @@
-//! What is held back from whom: work that names no reservation stays off all windows of administrators, work
-//! that names one off those of others. Reservations of blocked jobs hold for everybody.
+//! Reservations by group of jobs. A job that names no reservation is kept off all operator windows; a job that names
+//! one is kept off the windows of others. Reservations of blocked jobs apply to every job.
 
 use crate::{ahead::Ahead, bits::BitSet, eligible::EligibleSets, windows::Windows};
 use lattice_quorum_types::AllocationId;
 use std::{borrow::Cow, collections::BTreeMap};
 
-/// See the module.
+/// Reservations by group of jobs.
 #[derive(Debug)]
 pub(crate) struct Aheads<'a> {
-    /// By set of nodes, which of them; empty where all have the first.
+    /// Index into `each`, by set of nodes; empty if all sets use the first entry.
     of_set: Vec<usize>,
-    /// The first is of work that names no reservation. Those that the same windows keep off share one.
+    /// The first entry is for jobs that name no reservation. Jobs kept off by the same windows share one.
     each: Vec<Ahead<'a>>,
 }
 
-/// A reservation of a blocked job.
+/// Reservation of a blocked job.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Blocked<'n> {
     pub(crate) by: AllocationId,
@@ -59,24 +59,24 @@ impl<'a> Aheads<'a> {
         self.of_set.get(set).copied().unwrap_or(0)
     }
 
-    /// What is held back from jobs whose nodes are those of a set.
+    /// Reservations that apply to jobs of this set of nodes.
     pub(crate) fn of(&self, set: usize) -> &Ahead<'a> {
         &self.each[self.number(set)]
     }
 
-    /// Nodes that are held back from somebody, for who names no reservation; `None`: none are.
+    /// Nodes held back from jobs that name no reservation; `None`: no node.
     pub(crate) fn held(&self) -> Option<&BitSet> {
         self.each.first().and_then(Ahead::held)
     }
 
-    /// The same, to be settled.
+    /// Settles the reservations that apply to jobs of this set; see [`Ahead::settle`].
     pub(crate) fn settle(&mut self, set: usize) {
         let number = self.number(set);
         self.each[number].settle();
     }
 
-    /// Adds the reservation of a job, whose nodes are those of `set`: `could_use`. What is kept from it now it
-    /// does not contest.
+    /// Adds the reservation of a job with set of nodes `set`, `could_use`. The job does not contest nodes that
+    /// windows hold back from it now.
     pub(crate) fn add(
         &mut self,
         set: usize,
@@ -100,14 +100,14 @@ impl<'a> Aheads<'a> {
     }
 }
 
-/// Where a reservation is in the order of starts.
+/// Positions of one reservation in the order of starts.
 pub(crate) struct Places<'p> {
     of_set: &'p [usize],
     places: Vec<usize>,
 }
 
 impl Places<'_> {
-    /// For jobs whose nodes are those of a set.
+    /// Position for jobs of this set of nodes.
     pub(crate) fn of(&self, set: usize) -> usize {
         self.places[self.of_set.get(set).copied().unwrap_or(0)]
     }

@@ -1,16 +1,16 @@
-//! A fixed-size set of node numbers, as words of 64: filters become a few machine operations.
+//! Fixed-size set of node numbers in 64-bit words: filters become a few machine operations.
 
 use std::ops::Range;
 
 const WORD: usize = u64::BITS as usize;
 
-/// Members are below the size given at making; every set of one index has the same size.
+/// Members are below the size given at construction; every set of one index has the same size.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct BitSet {
     words: Vec<u64>,
 }
 
-/// Members among 64 numbers that follow each other.
+/// Members among 64 consecutive numbers.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Word {
     base: usize,
@@ -18,12 +18,12 @@ pub(crate) struct Word {
 }
 
 impl Word {
-    /// Its smallest member; it has one.
+    /// Smallest member; the word must not be empty.
     pub(crate) fn first(self) -> usize {
         self.base + self.bits.trailing_zeros() as usize
     }
 
-    /// Its largest member; it has one.
+    /// Largest member; the word must not be empty.
     pub(crate) fn last(self) -> usize {
         self.base + WORD - 1 - self.bits.leading_zeros() as usize
     }
@@ -32,7 +32,7 @@ impl Word {
         self.bits.count_ones()
     }
 
-    /// Ascending.
+    /// Members, ascending.
     pub(crate) fn members(mut self) -> impl Iterator<Item = usize> {
         std::iter::from_fn(move || {
             let member = (self.bits != 0).then(|| self.first())?;
@@ -49,7 +49,7 @@ impl BitSet {
         }
     }
 
-    /// All that are below the size.
+    /// All numbers below `size`.
     pub(crate) fn full(size: usize) -> Self {
         let mut words = vec![u64::MAX; size.div_ceil(WORD)];
         if let Some(last) = words.last_mut()
@@ -60,7 +60,7 @@ impl BitSet {
         Self { words }
     }
 
-    /// All others below `size`, which is the set's own.
+    /// All numbers below `size` that are not members; `size` must be the size of the set.
     pub(crate) fn complement(&self, size: usize) -> Self {
         let mut others = Self::full(size);
         others.drop_all(self);
@@ -95,7 +95,7 @@ impl BitSet {
         self.words.iter().all(|word| *word == 0)
     }
 
-    /// The size given at making, rounded up to whole words.
+    /// Size given at construction, rounded up to whole words.
     pub(crate) fn capacity(&self) -> usize {
         self.words.len() * WORD
     }
@@ -108,20 +108,20 @@ impl BitSet {
         self.words.iter().map(|w| w.count_ones()).sum()
     }
 
-    /// Members of both.
+    /// Number of members of both sets.
     pub(crate) fn count_common(&self, other: &BitSet) -> u32 {
         let words = self.words.iter().zip(&other.words);
         words.map(|(a, b)| (a & b).count_ones()).sum()
     }
 
-    /// Keeps only what `other` has too.
+    /// Removes every member that `other` lacks.
     pub(crate) fn keep(&mut self, other: &BitSet) {
         for (word, theirs) in self.words.iter_mut().zip(&other.words) {
             *word &= theirs;
         }
     }
 
-    /// Drops what `other` has.
+    /// Removes every member of `other`.
     pub(crate) fn drop_all(&mut self, other: &BitSet) {
         for (word, theirs) in self.words.iter_mut().zip(&other.words) {
             *word &= !theirs;
@@ -138,14 +138,14 @@ impl BitSet {
         BitSet { words }
     }
 
-    /// Adds what `other` has.
+    /// Adds every member of `other`.
     pub(crate) fn add_all(&mut self, other: &BitSet) {
         for (word, theirs) in self.words.iter_mut().zip(&other.words) {
             *word |= theirs;
         }
     }
 
-    /// The words that have members.
+    /// Words with at least one member.
     pub(crate) fn words(&self) -> impl Iterator<Item = Word> + '_ {
         let words = self.words.iter().enumerate();
         words.filter_map(|(at, bits)| {
@@ -154,7 +154,7 @@ impl BitSet {
         })
     }
 
-    /// The words overlapping `range`, cut to it.
+    /// Words overlapping `range`, cut to `range`.
     fn words_in(&self, range: Range<usize>) -> impl Iterator<Item = Word> + '_ {
         let words = range.start / WORD..range.end.div_ceil(WORD);
         words.map(move |at| {

@@ -1,8 +1,7 @@
-//! Which of the free nodes a job gets: few topology groups against one conformance group.
+//! Choice of the node set of a job among free nodes: few topology groups against one conformance group.
 //!
-//! Two kinds of node sets are weighed by `w4·f4 + w9·f9`: the one over all candidates, and one
-//! inside each conformance group that is large enough. Where power does not do for all candidates, each is
-//! one that can be paid.
+//! `w4·f4 + w9·f9` weighs node sets of two kinds: one over all candidates, and one inside each conformance group that
+//! is large enough. If power does not suffice for all candidates, each set must fit the power budget.
 
 use crate::{bits::BitSet, factors, index::Index, paid, policy::Weights, power::PowerLeft};
 use lattice_quorum_types::spec::Spread;
@@ -11,14 +10,14 @@ use std::{
     ops::Range,
 };
 
-/// What a job asks of its node set.
+/// Requirements of a job on its node set.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ask {
     pub(crate) nodes: u32,
     pub(crate) spread: Spread,
     /// All nodes must share one known conformance key.
     pub(crate) one_conformance_group: bool,
-    /// Groups with nodes that fit, free or not: what f4 counts by.
+    /// Topology groups with nodes that fit, free or not: the divisor of f4.
     pub(crate) groups: usize,
     /// Nodes that fit, free or not.
     pub(crate) fit: u32,
@@ -27,13 +26,13 @@ pub(crate) struct Ask {
 /// A node set.
 #[derive(Debug, Clone)]
 pub(crate) struct Chosen {
-    /// Node numbers, ascending: a group's nodes follow each other.
+    /// Node numbers, ascending: the nodes of a group are consecutive.
     pub(crate) nodes: Vec<usize>,
-    /// Groups touched.
+    /// Number of topology groups touched.
     pub(crate) span: usize,
     /// f4: 1 - span / groups with nodes that fit.
     pub(crate) topology: f64,
-    /// f9: largest conformance group in the set / its nodes.
+    /// f9: nodes of the largest conformance group in the set / all nodes of the set.
     pub(crate) conformance: f64,
 }
 
@@ -47,13 +46,13 @@ impl Chosen {
     }
 }
 
-/// How many nodes are open in each group: by that it is judged how much of a gap a set breaks.
+/// Number of open nodes in each group, which measures how large a gap a node set breaks.
 struct Gaps<'a> {
     index: &'a Index,
     open: &'a BitSet,
-    /// Of equally good nodes these are taken first.
+    /// Nodes preferred among equally good ones.
     first: Option<&'a BitSet>,
-    /// Counted when first asked for: of all, and of each conformance group.
+    /// Open nodes by group, counted on first use: of all nodes, and of each conformance group.
     of_all: Option<Vec<u32>>,
     of_key: Vec<Option<Vec<u32>>>,
 }
@@ -69,8 +68,8 @@ impl<'a> Gaps<'a> {
         }
     }
 
-    /// What each group has to choose from of `nodes`, which are open and of that conformance group. Where they
-    /// are all of these, nothing is counted twice.
+    /// Nodes to choose from in each group. `nodes` are open and of the conformance group `key`. If they are all such
+    /// nodes (`are_all`), those nodes are counted only once.
     fn rooms(&mut self, nodes: &BitSet, key: Option<usize>, are_all: bool) -> Vec<Room> {
         let counts = self.index.group_counts(nodes);
         let known = match key {
@@ -100,27 +99,26 @@ impl<'a> Gaps<'a> {
     }
 }
 
-/// What a group has.
+/// Nodes of one topology group.
 #[derive(Debug, Clone, Copy)]
 struct Room {
     group: usize,
     /// Nodes to choose from.
     nodes: u32,
-    /// Nodes that are open; no fewer.
+    /// Open nodes; at least `nodes`.
     gap: u32,
 }
 
 /// Nodes to choose from.
 struct Offer<'a> {
     nodes: &'a BitSet,
-    /// They are of this conformance group.
+    /// Conformance group of these nodes, if one was selected.
     key: Option<usize>,
-    /// They are all that are open, but for those of other groups.
+    /// Whether these are all open nodes, apart from those of other conformance groups.
     are_all: bool,
 }
 
-/// The best set of `nodes`, which are open, that `power` does for (`None`: nobody counts it); `None` when
-/// there is none.
+/// Best set of the open `nodes` within `power` (`None`: power is not limited); `None` if there is no such set.
 fn choose(
     gaps: &mut Gaps<'_>,
     nodes: &BitSet,
@@ -139,7 +137,7 @@ fn choose(
             are_all,
         };
         let mixed = pick(gaps, offer, ask, power)?;
-        // Fewest groups and one conformance group at once: nothing can be better.
+        // Fewest groups and one conformance group at once: no set can be better.
         if mixed.conformance >= 1.0 && ask.spread != Spread::Spread {
             return Some(mixed);
         }
@@ -169,19 +167,19 @@ fn choose(
     best
 }
 
-/// What decides between sets of nodes that are equally good.
+/// Tie-breaks between equally good node sets.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Between<'a> {
-    /// Nodes that rarer requests fit, which are left to them where that is possible: each has what the one
-    /// before has.
+    /// Nodes that fit rarer requests, left to those if possible. Each set contains the previous one.
     pub(crate) wanted: &'a [BitSet],
-    /// Of a group that is not taken whole these are taken first.
+    /// Nodes taken first from a group that is not taken whole.
     pub(crate) first: Option<&'a BitSet>,
 }
 
-/// The best node set within `candidates` that `power` does for (`None`: nobody counts it); of sets that are
-/// equally good, one of nodes with the least hardware, and of those one that leaves what others need more.
-/// A set that is modest already stays: another would break a larger gap for nothing.
+/// Best node set within `candidates` and `power` (`None`: power is not limited).
+///
+/// Of equally good sets, one with the least hardware is chosen, and of those, one that leaves nodes which fit rarer
+/// requests. A set that already has the least hardware stays: another would break a larger gap without benefit.
 pub(crate) fn choose_modest(
     index: &Index,
     candidates: &BitSet,
@@ -195,7 +193,7 @@ pub(crate) fn choose_modest(
     let mut best = choose(&mut gaps, candidates, ask, weights, power)?;
     let mut as_good = |best: &Chosen, among: &BitSet| {
         let set = choose(&mut gaps, among, ask, weights, power)?;
-        // In both, not in sum: the fewest groups stay the fewest.
+        // Both must be as good, not only the weighted sum: the number of groups stays minimal.
         let by_span = by_span(&set, best, ask.spread);
         (by_span.is_ge() && set.conformance >= best.conformance).then_some(set)
     };
@@ -215,7 +213,7 @@ pub(crate) fn choose_modest(
             break;
         }
     }
-    // The more is left to others the less there is to choose from: the most that can be left is looked for.
+    // The more is left to others, the less there is to choose from: binary search for the most that can be left.
     let (mut can, mut cannot) = (0, wanted.len() + 1);
     let mut next = wanted.len();
     while can < next {
@@ -235,7 +233,7 @@ pub(crate) fn choose_modest(
     Some(best)
 }
 
-/// Greater is better. Ends in the node numbers, so that two different sets never tie.
+/// Greater is better. The last criterion is the node numbers, so two different sets never compare equal.
 fn compare(a: &Chosen, b: &Chosen, spread: Spread, weights: &Weights) -> Ordering {
     let weights = weights.get();
     let value = |set: &Chosen| {
@@ -253,7 +251,7 @@ fn compare(a: &Chosen, b: &Chosen, spread: Spread, weights: &Weights) -> Orderin
         .then_with(|| b.nodes.cmp(&a.nodes))
 }
 
-/// Greater is laid out more as asked.
+/// Greater matches the requested spread better.
 fn by_span(a: &Chosen, b: &Chosen, spread: Spread) -> Ordering {
     match spread {
         Spread::Tight => b.span.cmp(&a.span),
@@ -262,8 +260,8 @@ fn by_span(a: &Chosen, b: &Chosen, spread: Spread) -> Ordering {
     }
 }
 
-/// One node set of an offer, laid out as asked. `power` is given where it does not do for all: then it is what
-/// can be paid in a group that is its gap.
+/// One node set of an offer, in the requested layout. `power` is given only if it does not suffice for all nodes. The
+/// affordable nodes of a group are then its gap.
 fn pick(
     gaps: &mut Gaps<'_>,
     offer: Offer<'_>,
@@ -278,7 +276,8 @@ fn pick(
             let tight = (ask.spread == Spread::Tight)
                 .then(|| paid::in_fewest_groups(index, candidates, ask.nodes, power))
                 .flatten();
-            // Laid out otherwise, or a group of dear nodes left too little for the others: of the cheapest.
+            // For other layouts, or if costly nodes of a group leave too little power for the rest: use the cheapest
+            // nodes.
             let cheapest = || {
                 let paid = power.clone().affordable(index, candidates.iter());
                 let paid = BitSet::collect(index.size(), paid);
@@ -329,18 +328,18 @@ fn lay_out(gaps: &mut Gaps<'_>, offer: Offer<'_>, ask: Ask) -> Option<Vec<usize>
     })
 }
 
-/// How many nodes to take from a group.
+/// Number of nodes to take from a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Take {
     group: usize,
     nodes: u32,
-    /// Leaves nodes of the group over.
+    /// Whether nodes of the group are left over.
     partial: bool,
 }
 
-/// Largest groups first is minimal in their number (exchanging a taken group for a larger one
-/// never needs more). The last one is the smallest gap that still holds the rest, so that large gaps
-/// stay for large jobs; when one group holds all, that is the tightest fit.
+/// Taking the largest groups first minimises their number: exchanging a taken group for a larger one never needs more
+/// groups. The last group is the smallest gap that still holds the rest, so large gaps stay for large jobs. If one
+/// group holds all nodes, the choice is the tightest fit.
 fn fewest_groups(rooms: &[Room], needed: u32) -> Vec<Take> {
     let tightest = |rooms: &[Room], rest: u32| {
         let fits = rooms.iter().filter(|room| room.nodes >= rest);
@@ -373,7 +372,7 @@ fn fewest_groups(rooms: &[Room], needed: u32) -> Vec<Take> {
     takes
 }
 
-/// One node from each group in turn, largest groups first.
+/// Takes one node from each group in turn, largest groups first.
 fn most_groups(rooms: &[Room], needed: u32) -> Vec<Take> {
     let mut largest_first = rooms.to_vec();
     largest_first.sort_unstable_by_key(|room| (Reverse(room.nodes), room.group));
@@ -404,7 +403,7 @@ fn most_groups(rooms: &[Room], needed: u32) -> Vec<Take> {
         .collect()
 }
 
-/// Candidates among the nodes of a range, those of `first` before the others.
+/// Candidates in a range, with those in `first` before the others.
 fn in_order<'a>(
     index: &Index,
     candidates: &'a BitSet,
@@ -421,7 +420,7 @@ fn in_order<'a>(
     preferred.into_iter().flatten().chain(others)
 }
 
-/// The first nodes of each group.
+/// Takes the first nodes of each group.
 fn take_first(
     index: &Index,
     candidates: &BitSet,
@@ -440,8 +439,8 @@ fn take_first(
     nodes
 }
 
-/// Like [`take_first`], but where a group is not taken whole, nodes are chosen so that the whole
-/// set has the largest conformance group possible, and then few others.
+/// Like [`take_first`], but chooses nodes of a partial group so that the whole set has the largest possible conformance
+/// group, and then few others.
 fn take_alike(
     index: &Index,
     candidates: &BitSet,
@@ -482,7 +481,7 @@ fn take_alike(
     nodes
 }
 
-/// A node of unknown conformance is alone in its group.
+/// Size of the largest conformance group. A node of unknown conformance is alone in its group.
 fn largest_conformance_group(index: &Index, nodes: &[usize]) -> u32 {
     let mut keys = Vec::with_capacity(nodes.len());
     keys.extend(nodes.iter().filter_map(|n| index.conformance[*n]));

@@ -1,6 +1,7 @@
-//! One pass over the queue. For each job: limits, nodes that fit, nodes that are free and not held back,
-//! bandwidth and power until its end, the best set of nodes; else why it waits, and for the first blocked
-//! ones a reservation.
+//! Scheduling cycle: one pass over the queue.
+//!
+//! Steps for each job: limits, nodes that fit, nodes that are free and not held back, bandwidth and power until its
+//! end, the best set of nodes. A job that cannot start gets the reason, and the first blocked jobs get a reservation.
 
 mod earliest;
 
@@ -30,7 +31,7 @@ use crate::{
 use lattice_quorum_types::{AllocationId, UnixMillis, command::ExpectedNode};
 use std::{cmp::Reverse, collections::BTreeMap};
 
-/// What a plan is made of; nothing of it is changed by planning.
+/// Input of a plan; planning changes none of it.
 #[derive(Clone, Copy)]
 pub(crate) struct Given<'a> {
     pub(crate) view: &'a ClusterView,
@@ -40,9 +41,9 @@ pub(crate) struct Given<'a> {
     pub(crate) sets: &'a EligibleSets,
     pub(crate) paths: &'a Paths,
     pub(crate) now: UnixMillis,
-    /// Whose start is to be estimated, reservation or not.
+    /// Job for which a start is estimated, with or without a reservation.
     pub(crate) estimated: Option<AllocationId>,
-    /// Whether it is told why others wait.
+    /// Whether the plan explains why other jobs wait.
     pub(crate) tells: bool,
 }
 
@@ -51,42 +52,42 @@ pub(crate) struct Cycle<'a> {
     now: u64,
     free: BitSet,
     free_count: u32,
-    /// The others.
+    /// Nodes that are not free.
     busy: BitSet,
-    /// Of each node, as in the machine; what is placed is not free before its end. Empty until somebody looks for gaps.
+    /// Expected free time of each node; a placed job keeps its nodes until its end. Empty until gaps are searched.
     free_at: Vec<u64>,
-    /// What was not free when the plan began, and when it is expected to be, by that time; `None` until somebody asks.
+    /// Nodes busy when the plan began, with their expected free time, by that time; `None` until first used.
     ends: Option<Vec<(u64, &'a [usize])>>,
-    /// What was placed: its end, and its nodes; by end.
+    /// End and nodes of each placed job, by end.
     taken: Vec<(u64, Vec<usize>)>,
     rivals: Rivals,
     headroom: Headroom<'a>,
     pool: Pool,
     aheads: Aheads<'a>,
     open: OpenCounts,
-    /// How many nodes of a set could be paid, for jobs that end before the same reservations start, and
-    /// after how many changes that was so.
+    /// Number of changes at the time of the count, and number of nodes of a set within the power budget. The key is the
+    /// set and the number of reservations that start before the job's end.
     paid: BTreeMap<(usize, usize), (usize, u32)>,
-    /// By set of nodes how many could be paid if nothing ran, where that was asked.
+    /// Number of nodes of each set within the power budget if nothing ran, where counted.
     paid_at_all: Vec<Option<u32>>,
     power: Power,
     storage: Storage<'a>,
-    /// By set of nodes.
+    /// Lower bounds on the start, by set of nodes.
     floors: Vec<Floors>,
-    /// Kept from search to search for its room: a hundred thousand bytes at a time are dear.
+    /// Buffer reused by all searches: allocating a hundred thousand bytes each time is costly.
     gaps: Vec<Gap>,
     starts: Vec<u64>,
     placements: Vec<Placement>,
     reservations: Vec<Reservation>,
 }
 
-/// How one turn ended.
+/// Result of one job's turn.
 enum Turn {
     Placed(Chosen),
     Waits(Blocked),
 }
 
-/// Why a job does not start, and what reservations left of the free nodes, where it came to that.
+/// Reason why a job does not start, and the free nodes that reservations leave, if that was counted.
 struct Blocked {
     blocker: Blocker,
     open: Option<OpenCount>,
@@ -137,7 +138,7 @@ impl<'a> Cycle<'a> {
         }
     }
 
-    /// Serves the queue in `order`, places of it.
+    /// Processes the queue in `order`, a list of queue positions.
     pub(crate) fn run(mut self, order: &[u32], scorer: Scorer) -> Plan {
         let queue = self.given.queue;
         let mut told = self.given.tells.then(|| Vec::with_capacity(order.len()));
@@ -181,7 +182,7 @@ impl<'a> Cycle<'a> {
         }
     }
 
-    /// Why it waits, and until when: `reserved` is the start of its reservation.
+    /// Explanation of a waiting job; `reserved` is the start of the job's reservation.
     fn waits(
         &mut self,
         job: &Job,
@@ -201,7 +202,8 @@ impl<'a> Cycle<'a> {
         }
     }
 
-    /// Whether its turn changes nothing: it cannot start, is held back nothing for, and nobody asks why.
+    /// Whether the turn of this job has no effect: it cannot start or get a reservation, and no explanation is
+    /// requested.
     fn is_nothing_to(&self, job: &Job) -> bool {
         !self.given.tells && !self.may_reserve() && job.nodes > self.free_count
     }
@@ -225,7 +227,7 @@ impl<'a> Cycle<'a> {
         }
     }
 
-    /// Free nodes that fit and that nothing holds back from a job that ends at `end`.
+    /// Counts free nodes that fit and that no reservation holds back from a job ending at `end`.
     fn count(&mut self, set: usize, end: Option<u64>) -> OpenCount {
         let index = &self.given.machine.index;
         self.open.count(
@@ -238,7 +240,7 @@ impl<'a> Cycle<'a> {
         )
     }
 
-    /// Those that the count is of.
+    /// The nodes that [`Self::count`] counts.
     fn open(&self, set: usize, end: Option<u64>) -> BitSet {
         let mut open = self.eligible(set).nodes.and(&self.free);
         self.aheads.of(set).drop_held(&mut open, end);
@@ -259,7 +261,7 @@ impl<'a> Cycle<'a> {
         {
             return blocker.into();
         }
-        // What its user has claimed is counted already.
+        // Nodes claimed by its user are counted already.
         let own = eligible.own.as_ref().map(|own| own.and(&self.free));
         let more = self.least_beside(job, set);
         if let Err(blocker) = self.limits_allow(job, more) {
@@ -312,7 +314,7 @@ impl<'a> Cycle<'a> {
         }
         let ask = self.ask(job, set);
         let among = self.open(set, end);
-        // One's own come first: others may have the rest.
+        // Claimed nodes of the user come first, since the other nodes are open to others.
         let own = own.map(|own| own.and(&among));
         let among_own = own
             .as_ref()
@@ -327,12 +329,12 @@ impl<'a> Cycle<'a> {
                     Err(blocker) => waits(blocker),
                 }
             }
-            // Not reached: what is open and can be paid is counted exactly, and there is enough.
+            // Not reached: open nodes within the power budget are counted exactly, and there are enough.
             None => waits(Blocker::PowerShort { short: 1 }),
         }
     }
 
-    /// Whether so many nodes more fit under every limit.
+    /// Checks that `nodes` more nodes fit under every limit.
     fn limits_allow(&mut self, job: &Job, nodes: u32) -> Result<(), Blocker> {
         self.headroom.check(job.project, nodes)?;
         match job.is_sensitive() {
@@ -341,7 +343,7 @@ impl<'a> Cycle<'a> {
         }
     }
 
-    /// Whether they leave the room under limits that is kept for jobs with reservations.
+    /// Checks that `nodes` more nodes leave the headroom kept for jobs with reservations.
     fn leaves_what_is_kept(&self, job: &Job, nodes: u32, end: Option<u64>) -> Result<(), Blocker> {
         self.headroom.leaves_what_is_kept(job.project, nodes, end)?;
         match job.is_sensitive() {
@@ -350,7 +352,7 @@ impl<'a> Cycle<'a> {
         }
     }
 
-    /// Why work that names a reservation cannot use it now.
+    /// Reason why a job that names a reservation cannot use it now.
     fn cannot_use_its_own(&self, job: &Job) -> Option<Blocker> {
         let naming = self.given.queue.requests.get(job.request).naming.as_ref();
         self.given.machine.windows.blocker(naming?, self.now)
@@ -368,12 +370,12 @@ impl<'a> Cycle<'a> {
                 let window = self.given.machine.windows.get(place);
                 window.blocker(self.now, end.is_none())
             }
-            // Nothing is held back where nothing is reserved.
+            // Without a reservation, no node is held back.
             None => Blocker::NodesBusy { short: 0 },
         }
     }
 
-    /// How many of its nodes could not be paid even if nothing else ran.
+    /// Number of nodes the job lacks in the power budget even if nothing else ran.
     fn never_paid(&mut self, job: &Job, set: usize) -> Option<u32> {
         if self.power.is_free() {
             return None;
@@ -389,7 +391,7 @@ impl<'a> Cycle<'a> {
         short(job.nodes, paid)
     }
 
-    /// How many of its nodes could not be paid until its end.
+    /// Number of nodes the job lacks in the power budget until its end.
     fn unpaid(&mut self, job: &Job, set: usize, end: Option<u64>) -> Option<u32> {
         if self.power.is_free() {
             return None;
@@ -415,13 +417,13 @@ impl<'a> Cycle<'a> {
         short(job.nodes, paid)
     }
 
-    /// How many nodes it needs beside all that its user has claimed, free or not.
+    /// Nodes that the job needs in addition to all nodes its user has claimed, free or not.
     fn least_beside(&self, job: &Job, set: usize) -> u32 {
         let own = self.eligible(set).own.as_ref();
         job.nodes.saturating_sub(own.map_or(0, BitSet::count))
     }
 
-    /// How many of these nodes are not its user's own, and so not counted yet.
+    /// Number of chosen nodes that are not claimed by its user, and so not yet counted.
     fn beside(&self, chosen: &Chosen, set: usize) -> u32 {
         let own = self.eligible(set).own.as_ref();
         let is_own = |n: &&usize| own.is_some_and(|own| own.contains(**n));
@@ -429,7 +431,8 @@ impl<'a> Cycle<'a> {
         u32::try_from(beside).unwrap_or(u32::MAX)
     }
 
-    /// Its user's own nodes; where they are too few, all of them that are alike, and what is missing.
+    /// Chooses nodes claimed by the user. If those nodes are too few, chooses all claimed nodes of one conformance
+    /// group, and the missing nodes from others in that group.
     fn choose_own(
         &self,
         own: &BitSet,
@@ -456,13 +459,13 @@ impl<'a> Cycle<'a> {
         })
     }
 
-    /// The best set for a job that starts now and ends at `end`.
+    /// Best set for a job that starts now and ends at `end`.
     fn choose(&self, open: &BitSet, ask: Ask, end: Option<u64>) -> Option<Chosen> {
-        // What is held back from a later time on is left to nobody else for so long.
+        // Nodes held back later are preferred: no other job may use them for as long.
         self.choose_for(open, self.aheads.held(), ask, self.now, end)
     }
 
-    /// The best set for a job of `set` that is to start at `from`, when `open` are.
+    /// Best set for a job of `set` that starts at `from`, when `open` are free.
     fn choose_later(
         &self,
         set: usize,
@@ -471,12 +474,12 @@ impl<'a> Cycle<'a> {
         from: u64,
         end: Option<u64>,
     ) -> Option<Chosen> {
-        // What its user has claimed costs no room; then what is busy till then, and holds nobody up.
+        // Claimed nodes of the user need no headroom. Nodes busy until then come next: they delay no other job.
         let first = self.eligible(set).own.as_ref().unwrap_or(&self.busy);
         self.choose_for(open, Some(first), ask, from, end)
     }
 
-    /// The best set without deprioritised nodes; where there is none, the best with them.
+    /// Best set without deprioritised nodes; if there is none, the best set with them.
     fn choose_for(
         &self,
         open: &BitSet,
@@ -528,7 +531,7 @@ impl<'a> Cycle<'a> {
         let expected = |n: &usize| ExpectedNode {
             node: machine.index.names[*n].clone(),
             version: machine.versions[*n],
-            // Whoever pings the node knows it.
+            // The control that pings the node fills in the boot id.
             boot: None,
         };
         self.placements.push(Placement {
@@ -558,8 +561,8 @@ impl<'a> Cycle<'a> {
         }
     }
 
-    /// Holds nodes back for a job that waits for what others will give back, while it is one of those that
-    /// get a reservation and its start can be foreseen.
+    /// Reserves nodes for a job that waits for nodes of others to become free. Only the first blocked jobs get a
+    /// reservation, and only if a start can be predicted.
     fn reserve(&mut self, job: &Job, set: usize, blocker: &Blocker) -> Option<UnixMillis> {
         if !blocker.passes() || !self.may_reserve() {
             return None;
@@ -598,7 +601,7 @@ impl<'a> Cycle<'a> {
         Some(start)
     }
 
-    /// When the job could start beside the reservations made so far, if that was asked.
+    /// Estimated start of the job, given the reservations made so far, if it is the job for which one was requested.
     fn estimate(&mut self, job: &Job, set: usize, blocker: &Blocker) -> Option<UnixMillis> {
         if self.given.estimated != Some(job.id) || !blocker.has_start() {
             return None;
@@ -607,7 +610,7 @@ impl<'a> Cycle<'a> {
     }
 }
 
-/// How many are missing.
+/// Number of missing nodes; `None` if there are enough.
 fn short(needed: u32, there: u32) -> Option<u32> {
     needed.checked_sub(there).filter(|short| *short > 0)
 }

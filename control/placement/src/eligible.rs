@@ -1,4 +1,4 @@
-//! Constraints: which nodes fit a job, were all of them free, and what each constraint dropped.
+//! Constraints: the nodes that fit a job if all were free, and the nodes dropped by each constraint.
 
 use crate::{
     bits::BitSet,
@@ -13,15 +13,15 @@ use crate::{
 use lattice_quorum_types::{NodeId, ProjectPath, spec::Constraints};
 use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
 
-/// What jobs with equal constraints ask of a node, sensitive ones among themselves. The layout does not
-/// matter.
+/// Node requirements shared by jobs with equal constraints; sensitive jobs share only among themselves. The layout is
+/// not part of the requirements.
 #[derive(Debug)]
 pub(crate) struct Request {
     pub(crate) constraints: Constraints,
     pub(crate) sensitive: bool,
-    /// Borrowed nodes are not for them.
+    /// Whether lent nodes are excluded.
     pub(crate) home_only: bool,
-    /// The reservation that they name, and who they are.
+    /// The reservation that the jobs name, with their user and project.
     pub(crate) naming: Option<Naming>,
 }
 
@@ -39,39 +39,39 @@ impl Request {
     }
 }
 
-/// A set of nodes that fits requests. Those with the same nodes share it, sensitive ones among themselves, and
-/// those that come to the same by the reservations that they name.
+/// Set of nodes that fits requests. Requests with the same nodes share it; sensitive ones share only among themselves,
+/// and so do those with the same result of a named reservation.
 #[derive(Debug)]
 pub(crate) struct Eligible {
     pub(crate) nodes: BitSet,
     pub(crate) count: u32,
-    /// Size of the largest conformance group among them.
+    /// Size of the largest conformance group among the nodes.
     pub(crate) largest_group: u32,
-    /// Those that the user of these jobs has claimed for them.
+    /// Nodes that the user of these jobs has claimed for them.
     pub(crate) own: Option<BitSet>,
-    /// How many of them each topology group has, the most first, added up.
+    /// Cumulative node counts of the topology groups, largest groups first.
     pub(crate) by_span: Arc<[u32]>,
-    /// Memory of all GPUs of a node, bytes: the mean of those of which it is known.
+    /// Memory of all GPUs of a node, bytes: the mean over nodes for which it is known.
     pub(crate) gpu_memory_bytes: Option<u64>,
-    /// Of jobs that name a reservation.
+    /// Windows that apply to jobs that name a reservation.
     pub(crate) named: Option<Named>,
 }
 
-/// Conditions on a node that jobs have whatever they ask for, as sets.
+/// Node conditions that apply whatever a job requests, as sets.
 #[derive(Debug)]
 pub(crate) struct Condition {
     pub(crate) in_service: BitSet,
-    /// It would be, were it not promised.
+    /// In service apart from being promised.
     pub(crate) promised: BitSet,
     pub(crate) alive: BitSet,
     pub(crate) usable: BitSet,
-    /// What sensitive work asks for beyond that.
+    /// Additional condition for sensitive jobs.
     pub(crate) healthy: BitSet,
-    /// Nobody has claimed it.
+    /// Not claimed by any user.
     pub(crate) unclaimed: BitSet,
-    /// It is of this vCluster, and not only lent to it.
+    /// Home vCluster is this one, so not lent to it.
     pub(crate) home: BitSet,
-    /// What somebody has claimed, for sensitive work of one project.
+    /// Nodes claimed for sensitive jobs, by user and project.
     pub(crate) claimed: BTreeMap<Owner, BitSet>,
 }
 
@@ -87,7 +87,7 @@ impl Eligible {
             largest_group: largest_group.unwrap_or(0),
             own: own.map(|own| own.and(&nodes)),
             by_span: by_span(index, &nodes).into(),
-            // A mean is no larger than the largest.
+            // A mean does not exceed the maximum.
             gpu_memory_bytes: gpu_memory.and_then(|bytes| u64::try_from(bytes).ok()),
             nodes,
             named,
@@ -95,7 +95,7 @@ impl Eligible {
     }
 }
 
-/// How many of `nodes` the 1, 2, … groups hold together that have the most.
+/// Cumulative counts: entry i is the number of `nodes` in the i + 1 largest topology groups.
 pub(crate) fn by_span(index: &Index, nodes: &BitSet) -> Vec<u32> {
     let by_group = index.count_by_group(nodes);
     let mut counts: Vec<u32> = by_group.into_iter().map(|(_, count)| count).collect();
@@ -108,7 +108,7 @@ pub(crate) fn by_span(index: &Index, nodes: &BitSet) -> Vec<u32> {
     counts
 }
 
-/// The fewest groups that hold so many nodes; `None` where all of them together do not.
+/// Fewest groups that hold `nodes` nodes; `None` if all groups together hold fewer.
 pub(crate) fn span_of(by_span: &[u32], nodes: u32) -> Option<usize> {
     let fewer = by_span.partition_point(|held| *held < nodes);
     (fewer < by_span.len()).then_some(fewer + 1)
@@ -124,8 +124,8 @@ impl Condition {
     }
 }
 
-/// Which nodes fit a request. `own` are nodes that its user has claimed: they may be had too; `named`, what it
-/// comes to by the reservation that it names.
+/// Nodes that fit a request. `own` are nodes claimed by its user, which may be used too; `named` are the windows of the
+/// reservation that it names.
 fn fitting(
     machine: &Machine,
     memory: &mut Memory,
@@ -193,12 +193,12 @@ fn fitting(
     funnel
 }
 
-/// Nodes of which it is known how much memory they have, from the least up. Sorted once somebody asks.
+/// Nodes with known memory, by memory, ascending; sorted on first use.
 #[derive(Debug, Default)]
 struct Memory(Option<(BitSet, Vec<(u64, usize)>)>);
 
 impl Memory {
-    /// Those with so much, bytes.
+    /// Nodes with at least `least` bytes.
     fn at_least(&mut self, index: &Index, least: u64) -> BitSet {
         let (all, sorted) = self.0.get_or_insert_with(|| {
             let nodes = index.memory.iter().enumerate();
@@ -218,7 +218,7 @@ impl Memory {
     }
 }
 
-/// Drops nodes step by step and counts them.
+/// Drops nodes step by step and counts the dropped ones.
 struct Funnel {
     left: BitSet,
     count: u32,
@@ -253,7 +253,7 @@ fn union<'a>(size: usize, sets: impl Iterator<Item = &'a BitSet>) -> BitSet {
     all
 }
 
-/// A model that is not known matches nothing.
+/// An unknown model matches no node.
 fn with_gpu_model(index: &Index, wanted: &[String]) -> BitSet {
     let wanted = GpuModels::new(wanted);
     let models = index.gpu_models.iter();
@@ -266,7 +266,7 @@ fn listed(index: &Index, names: &[NodeId]) -> BitSet {
     BitSet::collect(index.size(), numbers)
 }
 
-/// Everything of a request, to compare it by.
+/// All fields of a request, as a comparison key.
 pub(crate) type Key<'a> = (
     (bool, bool),
     &'a [String],
@@ -295,50 +295,50 @@ pub(crate) fn key<'a>(
     )
 }
 
-/// What is kept from plan to plan while the nodes are as they were.
+/// Cache kept from plan to plan while the nodes are unchanged.
 #[derive(Debug, Default)]
 pub(crate) struct Kept {
     stamp: u64,
     memory: Memory,
     sets: Vec<Arc<Eligible>>,
-    /// The place of each among them, by whether it is for sensitive work, by what names a reservation comes to,
-    /// and by its nodes.
+    /// Position of each set, by whether it is for sensitive jobs, by the result of a named reservation, and by its
+    /// nodes.
     by_nodes: BTreeMap<(bool, Option<Named>, BitSet), usize>,
-    /// `None` where no job has had the request since the nodes changed.
+    /// `None` for a request that no job has had since the nodes changed.
     by_request: Vec<Option<Fitting>>,
 }
 
-/// What fits one request.
+/// Nodes that fit one request.
 #[derive(Debug, Clone)]
 struct Fitting {
-    /// The place of its set of nodes.
+    /// Position of the request's set of nodes.
     set: usize,
-    /// What each constraint dropped.
+    /// Nodes dropped by each constraint.
     steps: Arc<[Step]>,
 }
 
-/// The nodes that fit, for every job of one plan, which keeps them.
+/// Eligible nodes of every job of one plan; the plan keeps them.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct EligibleSets {
-    /// Each that a job has, once.
+    /// Each set that a job has, once.
     sets: Arc<Vec<Arc<Eligible>>>,
     /// Each request that a job has, once.
     asked: Arc<Vec<Asked>>,
-    /// By job, the place of its request among them.
+    /// Position of each job's request in `asked`.
     of_job: Arc<Vec<u32>>,
 }
 
-/// One request, as it is told of.
+/// One request, with its funnel for explanations.
 #[derive(Debug)]
 pub(crate) struct Asked {
-    /// The number of its set of nodes.
+    /// Number of its set of nodes.
     set: u32,
-    /// What each constraint dropped.
+    /// Nodes dropped by each constraint.
     pub(crate) steps: Arc<[Step]>,
 }
 
 impl Kept {
-    /// Makes what is missing of what is asked for now: the queue knows requests of jobs that are gone, too.
+    /// Computes the sets missing for the present jobs only: the queue also holds requests of jobs that are gone.
     pub(crate) fn prepare(&mut self, machine: &Machine, queue: &Queue) -> EligibleSets {
         if self.stamp != machine.stamp {
             *self = Self {
@@ -354,10 +354,10 @@ impl Kept {
             .collect();
         let mut sets = Vec::new();
         let mut asked = Vec::new();
-        // Numbers of this plan, one for each job at most, and there are not 2^32 of them.
+        // Numbers of this plan, at most one per job; there are fewer than 2^32 jobs.
         let mut of_kept = vec![NONE; self.sets.len()];
         let mut of_request = vec![NONE; queue.requests.len()];
-        // Those with nodes that a user has claimed, of whoever has.
+        // Sets that include claimed nodes, by request and claimant.
         let mut claimed = BTreeMap::new();
         let mut of_job = Vec::with_capacity(queue.jobs.len());
         for job in queue.jobs.iter() {
@@ -406,7 +406,7 @@ impl Kept {
         }
     }
 
-    /// What fits a request of somebody who has claimed nothing.
+    /// Nodes that fit a request of a user without claimed nodes.
     fn fitting(&mut self, machine: &Machine, queue: &Queue, number: u32) -> Fitting {
         let known = &mut self.by_request[number as usize];
         if let Some(known) = known {
@@ -428,23 +428,23 @@ impl Kept {
 }
 
 impl EligibleSets {
-    /// The number of a job's set, by the job's place in the queue.
+    /// Number of a job's set, by the position of the job in the queue.
     pub(crate) fn number(&self, job: usize) -> usize {
         self.asked(job).set as usize
     }
 
-    /// A job's request, by the job's place in the queue.
+    /// Request of a job, by the position of the job in the queue.
     pub(crate) fn asked(&self, job: usize) -> &Asked {
         &self.asked[self.of_job[job] as usize]
     }
 
-    /// How many different requests there are.
+    /// Number of distinct requests.
     #[cfg(test)]
     pub(crate) fn requests(&self) -> usize {
         self.asked.len()
     }
 
-    /// By number.
+    /// All sets, by number.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Eligible> {
         self.sets.iter().map(|set| &**set)
     }

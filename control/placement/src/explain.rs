@@ -1,5 +1,5 @@
-//! Why an allocation is not placed: which constraint dropped how many nodes, what is short, and
-//! when it is expected to start.
+//! Explanations: why an allocation is not placed, with the nodes dropped by each constraint, what is missing, and the
+//! expected start.
 
 use crate::factors::Score;
 use lattice_quorum_types::{
@@ -8,79 +8,79 @@ use lattice_quorum_types::{
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// One unplaced allocation, as it was when its turn came.
+/// Explanation of one unplaced allocation, as of its turn in the cycle.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Explanation {
-    /// Nodes it needs.
+    /// Nodes requested.
     pub needed: u32,
-    /// Nodes this scheduler knows.
+    /// Nodes in the view of this scheduler.
     pub total: u32,
-    /// Constraints in the order they were applied; each works on what the one before left.
+    /// Constraints in the order in which they were applied; each filters the nodes left by the one before.
     pub steps: Vec<Step>,
-    /// What stopped it.
+    /// Reason why the allocation does not start.
     pub blocker: Blocker,
-    /// Start of its own reservation, when it has one; else, of one whose start was to be estimated, the first
-    /// time at which it finds all it asks for beside the reservations of those before it.
+    /// Start of the allocation's own reservation, if it has one. Otherwise, if an estimate was requested, the first
+    /// time at which it gets all it requests despite the reservations of earlier jobs.
     pub estimated_start: Option<UnixMillis>,
-    /// By what its place in the queue was decided; `None` of one that is not planned.
+    /// Score that determined its place in the queue; `None` for an allocation that is not planned.
     pub score: Option<Score>,
-    /// How many of the queue were served before it, placed or not.
+    /// Number of queued allocations served before it, placed or not.
     pub ahead: u32,
 }
 
-/// One constraint's effect.
+/// Effect of one constraint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step {
-    /// Which.
+    /// The constraint.
     pub constraint: Constraint,
-    /// Nodes it dropped.
+    /// Nodes that the constraint dropped.
     pub removed: u32,
-    /// Nodes that were left.
+    /// Nodes left after it.
     pub left: u32,
 }
 
-/// What can drop a node.
+/// Condition that can drop a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Constraint {
-    /// The GPU model asked for.
+    /// Has the requested GPU model.
     GpuModel,
-    /// The GPUs asked for on each node.
+    /// Has the requested number of GPUs per node.
     GpusPerNode,
-    /// The memory asked for on each node.
+    /// Has the requested memory per node.
     Memory,
-    /// The features asked for.
+    /// Has the requested features.
     Features,
-    /// The list of allowed nodes.
+    /// Is in the list of allowed nodes.
     Nodelist,
-    /// The list of excluded nodes.
+    /// Is not in the list of excluded nodes.
     Excluded,
-    /// The reservation that it names.
+    /// Belongs to the reservation that the allocation names.
     OfReservation,
-    /// Lifecycle ready, no drain reason.
+    /// Lifecycle `ready`, without a drain reason.
     InService,
-    /// Nobody else gets it next.
+    /// Is not promised to another allocation.
     NotPromised,
-    /// It answers.
+    /// Answers pings.
     Alive,
-    /// Healthy, or degraded, which leaves it usable.
+    /// Healthy, or degraded but usable.
     Usable,
-    /// Its checks pass; only where that is required.
+    /// Passes its health checks; applied only where required.
     Healthy,
-    /// Its vCluster's own, and not borrowed; only where that is required.
+    /// Belongs to the vCluster and is not borrowed; applied only where required.
     Home,
-    /// Nobody else has claimed it.
+    /// Is not claimed by another user.
     Unclaimed,
-    /// Nobody holds it.
+    /// Is held by no allocation.
     Free,
-    /// Not held back for a blocked job, and not kept by an administrator for others.
+    /// Is not reserved for a blocked job, and not kept for others by an operator's reservation.
     NotReserved,
-    /// In the largest conformance group of what is left; only where that is required.
+    /// Is in the largest conformance group of the remaining nodes; applied only where required.
     Conforming,
 }
 
 impl Constraint {
-    /// Completes "N nodes …".
+    /// Text that completes "N nodes …".
     pub fn as_str(self) -> &'static str {
         match self {
             Constraint::GpuModel => "match the GPU type",
@@ -103,7 +103,7 @@ impl Constraint {
         }
     }
 
-    /// The conditions that no job asks for are told only when they matter.
+    /// Whether the step is shown: conditions that no job requests are shown only if they dropped nodes.
     fn is_told(self, removed: u32) -> bool {
         use Constraint::{Alive, Healthy, Home, InService, NotPromised, Unclaimed, Usable};
         removed > 0
@@ -114,143 +114,143 @@ impl Constraint {
     }
 }
 
-/// What stopped an allocation.
+/// Reason why an allocation does not start.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Blocker {
-    /// It asks for 0 nodes.
+    /// The allocation requests 0 nodes.
     NoNodesAsked,
-    /// A project on its path is not known.
+    /// A project on its path is unknown.
     UnknownProject {
-        /// The first one missing, from the project up.
+        /// First unknown project, from the project up.
         path: ProjectPath,
     },
-    /// It passed when it was submitted and no longer fits under these limits.
+    /// The allocation fitted at submission and does not fit under the limits any more.
     QuotaHeadroom {
-        /// Every level it would violate, from the project up.
+        /// Every level that it would violate, from the project up.
         levels: Vec<Level>,
     },
-    /// It is sensitive, and more nodes would be in sensitive use than the cluster allows.
+    /// The allocation is sensitive and would exceed the cluster's limit of nodes in sensitive use.
     SensitivePool {
-        /// In sensitive use, with what was placed before it.
+        /// Nodes in sensitive use, including earlier placements of this plan.
         current: u64,
-        /// What it would add.
+        /// Nodes that the allocation would add.
         requested: u64,
-        /// The ceiling, `sensitive_pool_size`.
+        /// The limit, `sensitive_pool_size`.
         limit: u64,
     },
-    /// The limits have room, but it is kept for the job with the reservation.
+    /// The headroom suffices, but is kept for a job with a reservation.
     HeadroomReserved {
-        /// That job.
+        /// Job with the reservation.
         by: AllocationId,
-        /// Its start.
+        /// Start of that job.
         starts_at: UnixMillis,
     },
-    /// Too few nodes fit, were all of them free.
+    /// Too few nodes fit, even if all were free.
     NotEnoughNodes {
-        /// How many are missing.
+        /// Number of missing nodes.
         short: u32,
     },
-    /// No conformance group that fits is large enough, were all of it free.
+    /// No conformance group that fits is large enough, even if all its nodes were free.
     NotConforming {
-        /// How many are missing in the largest.
+        /// Number of nodes missing in the largest group.
         short: u32,
     },
-    /// Enough nodes fit, too few of them are free.
+    /// Enough nodes fit, but too few of them are free.
     NodesBusy {
-        /// How many are missing.
+        /// Number of missing nodes.
         short: u32,
     },
-    /// Sensitive work goes with its nodes' claims, which are too much for one command.
+    /// The attestations of the nodes of this sensitive allocation are too large for one command.
     TooMuchToProve {
-        /// What they would have with the command, bytes.
+        /// Size of the command with the attestations, bytes.
         bytes: u64,
-        /// The most that is taken.
+        /// Largest accepted size, bytes.
         limit_bytes: u64,
     },
-    /// Nodes were found for it, and whoever assigns them has not.
+    /// The solver placed the allocation, but the assignment was not committed.
     NotAssigned {
-        /// Which, as a hostlist.
+        /// Nodes of the placement, as a hostlist.
         nodes: String,
-        /// Why not, in words.
+        /// Reason, as text.
         why: String,
     },
-    /// The power domains could not run so many of the nodes that fit, did nothing else of the vCluster run.
+    /// The power domains could not supply enough of the nodes that fit, even if nothing else of the vCluster ran.
     NotEnoughPower {
-        /// How many nodes could not be paid; of one conformance group where that is asked for.
+        /// Number of nodes without power; within one conformance group where that is required.
         short: u32,
     },
-    /// The nodes are free, but not the power to run them until it is over.
+    /// Enough nodes are free, but power does not suffice to run them until the job ends.
     PowerShort {
-        /// How many nodes could not be paid; of one conformance group where that is asked for.
+        /// Number of nodes without power; within one conformance group where that is required.
         short: u32,
     },
-    /// A storage system has not the bandwidth left until it is over.
+    /// A storage system lacks bandwidth for the duration of the job.
     StorageShort {
-        /// Which.
+        /// Name of the storage system.
         system: String,
-        /// What it needs, MB/s.
+        /// Bandwidth needed, MB/s.
         needed_mb_s: u64,
-        /// What is left, MB/s.
+        /// Bandwidth left, MB/s.
         left_mb_s: u64,
     },
-    /// Enough are free, but starting now would delay the job with the reservation.
+    /// Enough nodes are free, but starting now would delay the job with the reservation.
     Reserved {
-        /// That job.
+        /// Job with the reservation.
         by: AllocationId,
-        /// Its start.
+        /// Start of that job.
         starts_at: UnixMillis,
-        /// It could have been told to end in time, had it a walltime.
+        /// Whether the allocation has no walltime; with one, it might end in time.
         unbounded: bool,
     },
-    /// It may not begin before this moment.
+    /// The allocation may not begin before this time.
     BeginsLater {
-        /// As was asked for.
+        /// Requested begin time.
         at: UnixMillis,
     },
-    /// Enough are free, but it would run into a time for which an administrator keeps some of them for others.
+    /// Enough nodes are free, but the allocation would overlap a reservation that keeps some of them for others.
     KeptFor {
-        /// The reservation: the first of them to begin.
+        /// Reservation, the first of them to begin.
         name: ReservationName,
-        /// From when it keeps them.
+        /// Start of the reservation.
         from: UnixMillis,
-        /// Until when; `None`: until it is deleted.
+        /// End of the reservation; `None`: until it is deleted.
         until: Option<UnixMillis>,
-        /// It could have been told to end in time, had it a walltime.
+        /// Whether the allocation has no walltime; with one, it might end in time.
         unbounded: bool,
     },
-    /// It names a reservation that does not hold yet.
+    /// The allocation names a reservation that has not begun.
     ReservationLater {
-        /// Which.
+        /// Name of the reservation.
         name: ReservationName,
-        /// From when it holds.
+        /// Start of the reservation.
         at: UnixMillis,
     },
-    /// It names a reservation that is over.
+    /// The allocation names a reservation that is over.
     ReservationOver {
-        /// Which.
+        /// Name of the reservation.
         name: ReservationName,
-        /// Since when.
+        /// End of the reservation.
         at: UnixMillis,
     },
-    /// It names a reservation that there is none of any more.
+    /// The allocation names a reservation that does not exist any more.
     ReservationGone {
-        /// Which.
+        /// Name of the reservation.
         name: ReservationName,
     },
-    /// It names a reservation that has become one for others.
+    /// The allocation names a reservation that no longer admits its user and project.
     ReservationNotFor {
-        /// Which.
+        /// Name of the reservation.
         name: ReservationName,
-        /// Whose work it is.
+        /// User of the allocation.
         user: String,
-        /// For which project.
+        /// Project of the allocation.
         project: ProjectPath,
     },
 }
 
 impl Blocker {
-    /// Whether it is over once others give back what they have.
+    /// Whether the reason ends once other jobs release their resources.
     pub fn passes(&self) -> bool {
         use Blocker::{KeptFor, NodesBusy, PowerShort, Reserved, StorageShort};
         matches!(
@@ -263,13 +263,13 @@ impl Blocker {
         )
     }
 
-    /// Whether it can be estimated when it starts. What waits for its own reservation to begin has that anyway,
-    /// and needs no other.
+    /// Whether a start can be estimated. An allocation that waits for its own reservation to begin has an estimate and
+    /// needs no other reservation.
     pub(crate) fn has_start(&self) -> bool {
         self.passes() || matches!(self, Blocker::ReservationLater { .. })
     }
 
-    /// Whether people are told the same.
+    /// Whether both reasons appear the same in an explanation, times rounded to the minute.
     pub(crate) fn is_told_as(&self, other: &Self) -> bool {
         use Blocker::{HeadroomReserved, Reserved};
         let minute = |blocker: &Self| match blocker {
@@ -430,13 +430,13 @@ fn without_a_walltime(unbounded: bool) -> &'static str {
     }
 }
 
-/// The minute to which a time is told.
+/// Minute to which an estimated time is rounded in explanations.
 pub(crate) fn told_as(at: UnixMillis) -> u64 {
     at.0 / 60_000
 }
 
-/// A time as people read it, in UTC. What is estimated is told to the minute; what somebody has set (`{:#}`) with
-/// its seconds, where it has some.
+/// A time for display, in UTC. Estimates are shown to the minute. Times that a user or operator set (`{:#}`) include
+/// seconds other than 0.
 struct Utc(UnixMillis);
 
 impl fmt::Display for Utc {

@@ -1,26 +1,26 @@
-//! The nine factors of a job's score, and what an exhausted budget makes of it. Each is one line of the
-//! scheduling algorithm's document; what the document leaves open is said beside it.
+//! The nine factors of a job's score, and the budget factor. Each implements one line of the scheduling algorithm's
+//! document; comments state what the document leaves open.
 
 use crate::{fraction::Fraction, policy::Weights};
 use serde::{Deserialize, Serialize};
 
 /// Highest priority class.
 const MAX_CLASS: f64 = 10.0;
-/// What is taken where nothing is known of a thing that counts from 0 to 1.
+/// Value of an unknown factor with range 0 to 1.
 const NEUTRAL: f64 = 0.5;
-/// Used part of a budget from which on it weighs on the score.
+/// Used part of a budget above which the score is reduced.
 const PENALTY_FROM: f64 = 0.8;
-/// What is left of a score when the budget is used up. Not 0: the order within a tenant stays.
+/// Budget factor of an exhausted budget. Not 0, so that the order within a tenant stays.
 const EXHAUSTED: f64 = 0.05;
 
-/// f1 to f9 of one job. All but the second are 0 to 1.
+/// f1 to f9 of one job. All but the second range from 0 to 1.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Factors {
     /// f1: priority class.
     pub priority: f64,
     /// f2: time in the queue.
     pub wait_time: f64,
-    /// f3: how far the tenant is from its share.
+    /// f3: how far the tenant is below its share.
     pub fair_share: f64,
     /// f4: few topology groups.
     pub topology: f64,
@@ -37,7 +37,7 @@ pub struct Factors {
 }
 
 impl Factors {
-    /// f1 to f9.
+    /// f1 to f9 in order.
     pub fn to_array(&self) -> [f64; 9] {
         [
             self.priority,
@@ -59,29 +59,29 @@ impl Factors {
     }
 }
 
-/// By what a queue is ordered: the weighted sum times the budget factor.
+/// Score that orders the queue: the weighted sum times the budget factor.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Score {
-    /// The factors as they were when the queue was ordered.
+    /// Factors as of the time when the queue was ordered.
     pub factors: Factors,
-    /// What the tenant's budgets leave of the sum, [`budget`].
+    /// Budget factor of the tenant, [`budget`].
     pub budget: f64,
-    /// The product.
+    /// Product of the weighted sum and the budget factor.
     pub total: f64,
 }
 
-/// f1 = class / 10. Classes above 10 are refused where they come in; here they count as 10.
+/// f1 = class / 10. Classes above 10 are rejected at submission; here they count as 10.
 pub fn priority(class: u8) -> f64 {
     (f64::from(class) / MAX_CLASS).min(1.0)
 }
 
-/// f2 = ln(1 + wait / reference). It has no upper bound, so that nothing starves.
+/// f2 = ln(1 + wait / reference). Unbounded, so that no job starves.
 pub fn wait_time(wait_ms: u64, reference_wait_ms: u64) -> f64 {
     // Waits are far below 2^53 ms.
     (wait_ms as f64 / reference_wait_ms.max(1) as f64).ln_1p()
 }
 
-/// f3 = max(0, target - used) / target; neutral without a target, 0 with a target of nothing.
+/// f3 = max(0, target - used) / target; neutral without a target, 0 for a target of 0.
 pub fn fair_share(target: Option<Fraction>, used: Fraction) -> f64 {
     match target.map(Fraction::get) {
         None => NEUTRAL,
@@ -90,7 +90,7 @@ pub fn fair_share(target: Option<Fraction>, used: Fraction) -> f64 {
     }
 }
 
-/// f4 = 1 - groups needed / groups with eligible nodes; 0 where no node is eligible.
+/// f4 = 1 - groups needed / groups with eligible nodes; 0 if no node is eligible.
 pub fn topology(needed: usize, available: usize) -> f64 {
     if available == 0 {
         return 0.0;
@@ -98,12 +98,12 @@ pub fn topology(needed: usize, available: usize) -> f64 {
     (1.0 - needed as f64 / available as f64).max(0.0)
 }
 
-/// f5: the part of the input data that is on the hot tier; neutral where that is not known.
+/// f5: part of the input data that is on the hot tier; neutral if unknown.
 pub fn data_ready(on_hot_tier: Option<Fraction>) -> f64 {
     on_hot_tier.map_or(NEUTRAL, Fraction::get)
 }
 
-/// f6 = min(1, queued / running GPU-hours). With nothing running: 1 when something waits, else 0.
+/// f6 = min(1, queued / running GPU-hours). With nothing running: 1 if any job waits, else 0.
 pub fn backlog(queued: u128, running: u128) -> f64 {
     match (queued, running) {
         (0, _) => 0.0,
@@ -112,14 +112,14 @@ pub fn backlog(queued: u128, running: u128) -> f64 {
     }
 }
 
-/// f7 = 1 - normalized price; neutral where no price is known.
+/// f7 = 1 - normalized price; neutral if the price is unknown.
 pub fn energy(normalized_price: Option<Fraction>) -> f64 {
     normalized_price.map_or(NEUTRAL, |price| 1.0 - price.get())
 }
 
-/// f8 = 1 / (1 + minutes a checkpoint takes); neutral where that is not known, 0 where it never ends.
+/// f8 = 1 / (1 + duration of a checkpoint in minutes); neutral if unknown, 0 for an infinite duration.
 pub fn checkpoint(minutes: Option<f64>) -> f64 {
-    // Nothing to write over no bandwidth is not a number, which is never the larger one.
+    // 0 bytes over a bandwidth of 0 is NaN, and `max` returns the other operand.
     minutes.map_or(NEUTRAL, |minutes| (1.0 / (1.0 + minutes)).max(0.0))
 }
 
@@ -128,8 +128,7 @@ pub fn conformance(largest_group: u32, nodes: u32) -> f64 {
     (f64::from(largest_group) / f64::from(nodes.max(1))).min(1.0)
 }
 
-/// What a budget of which `used` is gone leaves of a score: all of it up to 0.8, from there on strictly
-/// less, in a straight line, down to 0.05 when it is used up.
+/// Budget factor of a budget with used part `used`: 1 up to 0.8, then falling linearly to 0.05 at 1.
 pub fn budget(used: f64) -> f64 {
     if used <= PENALTY_FROM {
         return 1.0;

@@ -1,7 +1,7 @@
-//! Before when a job need not be tried. While nodes are only taken and held back, as within a plan, who asks for
-//! as many of them for as long as another did, or for more, starts no earlier than that one could.
+//! Lower bounds on job starts. Within a plan, nodes are only taken and held back. A job that requests at least as many
+//! nodes for at least as long as another job therefore starts no earlier than that job could.
 
-/// A time before which so many nodes were not free together for so long.
+/// Time before which `nodes` nodes were not free together for `walltime_ms`.
 #[derive(Debug, Clone, Copy)]
 struct Floor {
     nodes: u32,
@@ -9,22 +9,24 @@ struct Floor {
     at: u64,
 }
 
-/// Of the jobs of one set of nodes; times in milliseconds. An end that is not known is `u64::MAX` away.
+/// Lower bounds for the jobs of one set of nodes; times in milliseconds. A job without an end has the walltime
+/// `u64::MAX`.
 #[derive(Debug, Default)]
 pub struct Floors(Vec<Floor>);
 
-/// So many are kept; of the others it is only not known.
+/// Most bounds kept; a dropped bound only costs a search.
 const MOST: usize = 64;
 
 impl Floors {
-    /// The time from which on the job must be tried.
+    /// Earliest time at which the job must be tried.
     pub fn of(&self, nodes: u32, walltime_ms: u64) -> u64 {
         let asks_less = |floor: &&Floor| floor.nodes <= nodes && floor.walltime_ms <= walltime_ms;
         let times = self.0.iter().filter(asks_less).map(|floor| floor.at);
         times.max().unwrap_or(0)
     }
 
-    /// So many nodes were not free together for so long before `at`; `u64::MAX`: at no time that is foreseen.
+    /// Records that `nodes` nodes were not free together for `walltime_ms` before `at`; `u64::MAX`: at no foreseeable
+    /// time.
     pub fn add(&mut self, nodes: u32, walltime_ms: u64, at: u64) {
         let says_less = |floor: &Floor| {
             floor.nodes >= nodes && floor.walltime_ms >= walltime_ms && floor.at <= at

@@ -1,30 +1,30 @@
-//! A part of a whole, as an integer: it is equal where it looks equal, and never not a number.
+//! Fraction of a whole, stored as an integer: comparisons are exact, and it is never NaN.
 
 use serde::{Deserialize, Serialize};
 
-/// 0 to 1 in steps of a millionth.
+/// Fraction from 0 to 1 in steps of a millionth.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "f64", into = "f64")]
 pub struct Fraction(u32);
 
-/// A number that is no part of a whole.
+/// Error of a number outside 0 to 1.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("{value} is not a part of a whole; it must be a number from 0 to 1")]
 pub struct InvalidFraction {
-    /// As given.
+    /// Rejected value.
     pub value: f64,
 }
 
 const WHOLE: u32 = 1_000_000;
 
 impl Fraction {
-    /// The whole.
+    /// The fraction 1.
     pub const ONE: Self = Self(WHOLE);
 
-    /// Rounds to the next millionth.
+    /// Rounds to the nearest millionth.
     ///
     /// # Errors
-    /// Below 0, above 1, or not a number.
+    /// [`InvalidFraction`] if the value is below 0, above 1 or NaN.
     pub fn new(value: f64) -> Result<Self, InvalidFraction> {
         if !(0.0..=1.0).contains(&value) {
             return Err(InvalidFraction { value });
@@ -33,12 +33,12 @@ impl Fraction {
         Ok(Self((value * f64::from(WHOLE)).round() as u32))
     }
 
-    /// Millionths, at most a million of them.
+    /// Fraction of `count` millionths, capped at a million.
     pub fn millionths(count: u32) -> Self {
         Self(count.min(WHOLE))
     }
 
-    /// The number, 0 to 1.
+    /// Value from 0 to 1.
     pub fn get(self) -> f64 {
         f64::from(self.0) / f64::from(WHOLE)
     }

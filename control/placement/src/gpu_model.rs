@@ -1,6 +1,6 @@
-//! Names of GPU models: drivers say "NVIDIA H100 80GB HBM3", people "h100".
+//! Matching of GPU model names: drivers report "NVIDIA H100 80GB HBM3", users request "h100".
 
-/// What a request names, any one of them.
+/// Requested model names; any one may match.
 #[derive(Debug)]
 pub(crate) struct GpuModels(Vec<String>);
 
@@ -13,8 +13,8 @@ impl GpuModels {
         self.0.is_empty()
     }
 
-    /// Whether a model has one of them in its name, in upper or lower case. A name begins where a word
-    /// does and ends with its number: an L4 is not an L40S, and an H200 no GH200.
+    /// Whether the model's name contains a requested name, ignoring case. A match begins at the start of a word and
+    /// ends with the whole number. "L4" does not match an L40S, and "H200" does not match a GH200.
     pub(crate) fn has(&self, model: &str) -> bool {
         let model = model.to_lowercase();
         self.0.iter().any(|wanted| is_in(wanted, &model))

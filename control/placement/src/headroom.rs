@@ -1,5 +1,5 @@
-//! The limits as a plan uses them up. The quorum judges again when a placement is proposed; this
-//! gate only keeps the solver from proposing what would be refused.
+//! Headroom: limits and the usage of a plan in progress. The quorum checks limits again when a placement is proposed.
+//! This check only prevents proposals that the quorum would reject.
 
 use crate::{
     explain::Blocker,
@@ -13,7 +13,7 @@ use lattice_quorum_types::{
 };
 use std::collections::BTreeMap;
 
-/// What is held at a level.
+/// Usage at a level.
 #[derive(Debug, Clone, Copy, Default)]
 struct Held {
     own: Usage,
@@ -39,7 +39,7 @@ impl Held {
 }
 
 impl ClusterView {
-    /// Counts work of so many nodes under the limits as if it held them.
+    /// Counts an allocation of `nodes` nodes under the limits as if it held them.
     pub fn count(&mut self, project: &ProjectPath, nodes: u32, is_sensitive: bool) {
         let levels = self.levels.iter_mut();
         for (path, level) in levels.filter(|(path, _)| project.is_within(path)) {
@@ -57,14 +57,14 @@ impl ClusterView {
     }
 }
 
-/// A project's own level and those above it, or the first that is not known.
+/// Levels of a project, from its own up, or the first unknown level.
 type Path = Result<Vec<usize>, ProjectPath>;
 
-/// Who has which levels above it. The same from plan to plan while no project comes or goes.
+/// Levels above each project. Unchanged from plan to plan while no project is created or deleted.
 #[derive(Debug, Default)]
 pub(crate) struct Paths {
     of_project: Vec<Path>,
-    /// The topmost level of each project, [`NONE`] where a level is not known.
+    /// Topmost level of each project; [`NONE`] if a level is unknown.
     topmost: Vec<u32>,
 }
 
@@ -73,7 +73,7 @@ impl Paths {
         *self = Self::default();
     }
 
-    /// Adds the projects that are missing. Levels go by their place in `levels`.
+    /// Adds missing projects. Levels are identified by their position in `levels`.
     pub(crate) fn follow(
         &mut self,
         levels: &BTreeMap<ProjectPath, LevelView>,
@@ -99,7 +99,7 @@ impl Paths {
         self.of_project
             .extend(projects.iter().skip(known).map(path));
         let topmost = |path: &Path| match path.as_ref().map(|path| path.last()) {
-            // There are not 2^32 levels.
+            // There are fewer than 2^32 levels.
             Ok(Some(topmost)) => *topmost as u32,
             _ => NONE,
         };
@@ -108,7 +108,7 @@ impl Paths {
     }
 }
 
-/// Room kept from a time on for the job with a reservation.
+/// Headroom kept from a time on for the job with a reservation.
 #[derive(Debug, Clone, Copy)]
 struct Kept {
     by: AllocationId,
@@ -116,10 +116,10 @@ struct Kept {
     held: Held,
 }
 
-/// What a project may still have, at all its levels.
+/// Headroom of a project over all its levels.
 #[derive(Debug, Clone, Copy)]
 struct Room {
-    /// How often its tenant had been given something when this was found.
+    /// Number of placements in its tenant when this headroom was computed.
     changes: u32,
     nodes: u64,
     allocations: u64,
@@ -145,16 +145,16 @@ impl Room {
     }
 }
 
-/// Usage at every level, counting what this plan has placed.
+/// Usage at every level, including placements of this plan.
 #[derive(Debug)]
 pub(crate) struct Headroom<'a> {
     policy: LimitPolicy,
     paths: &'a Paths,
     levels: Vec<(&'a ProjectPath, &'a LevelView)>,
     used: Vec<Held>,
-    /// How often something below each topmost level was given something.
+    /// Number of placements below each topmost level.
     changes: Vec<u32>,
-    /// By project.
+    /// Cached headroom by project.
     rooms: Vec<Room>,
     kept: BTreeMap<usize, Vec<Kept>>,
 }
@@ -189,7 +189,7 @@ impl<'a> Headroom<'a> {
         }
     }
 
-    /// What `nodes` more would pass at a level that has `held` already.
+    /// Limits that `nodes` more would exceed at a level with usage `held`.
     fn passed(
         &self,
         level: usize,
@@ -219,7 +219,7 @@ impl<'a> Headroom<'a> {
         })
     }
 
-    /// Whether `nodes` more fit at every level.
+    /// Checks that `nodes` more fit at every level.
     pub(crate) fn check(&mut self, project: u32, nodes: u32) -> Result<(), Blocker> {
         let room = self.room(project)?;
         if room.has(nodes) {
@@ -233,7 +233,7 @@ impl<'a> Headroom<'a> {
         Err(Blocker::QuotaHeadroom { levels })
     }
 
-    /// What is left for a project, which is the same until its tenant is given something.
+    /// Headroom of a project, unchanged until its tenant gets a placement.
     fn room(&mut self, project: u32) -> Result<Room, Blocker> {
         let topmost = self.paths.topmost[project as usize];
         let changes = self.changes.get(topmost as usize).copied().unwrap_or(0);
@@ -257,7 +257,7 @@ impl<'a> Headroom<'a> {
         rooms.fold(unlimited, Room::and)
     }
 
-    /// What is left at a level that has `held` already.
+    /// Headroom of a level with usage `held`.
     fn room_at(&self, level: usize, held: Held, is_target: bool) -> Room {
         let (path, view) = self.levels[level];
         let rules = self.policy.rules();
@@ -273,8 +273,8 @@ impl<'a> Headroom<'a> {
         }
     }
 
-    /// Whether `nodes` more, held until `end`, leave what is kept for jobs with reservations; else the
-    /// first of those.
+    /// Checks that `nodes` more, held until `end`, leave the headroom kept for jobs with reservations; otherwise
+    /// returns the first of those jobs.
     pub(crate) fn leaves_what_is_kept(
         &self,
         project: u32,
@@ -313,7 +313,7 @@ impl<'a> Headroom<'a> {
         }
     }
 
-    /// Keeps room for a job with a reservation.
+    /// Keeps headroom for a job with a reservation.
     pub(crate) fn keep_for(
         &mut self,
         project: u32,

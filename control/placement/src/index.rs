@@ -1,5 +1,5 @@
-//! Nodes by number, laid out so that a topology group is a range: counting and choosing then work
-//! on bit sets. It holds only what a node *is*; whether it is free or healthy changes too often.
+//! Node index: nodes by number, with each topology group as a range, so that counting and choosing work on bit sets.
+//! The index contains only fixed properties of nodes; free and healthy states change too often.
 
 use crate::{
     bits::BitSet,
@@ -8,7 +8,7 @@ use crate::{
 use lattice_quorum_types::NodeId;
 use std::{collections::BTreeMap, ops::Range};
 
-/// A topology group, or one node whose group is not known.
+/// A topology group, or one node without a known group.
 #[derive(Debug)]
 pub(crate) struct Group {
     pub(crate) name: Option<String>,
@@ -19,29 +19,29 @@ pub(crate) struct Group {
 #[derive(Debug)]
 pub(crate) struct Domain {
     pub(crate) name: String,
-    /// Those that pay with it: its parent, and so on. A circle is cut where it closes.
+    /// Parent domain, its parent, and so on; all supply the node. A cycle is cut where it closes.
     pub(crate) ancestors: Vec<usize>,
 }
 
-/// Who pays for a node's power.
+/// Power domain that supplies a node, and the power of the node.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Payer {
     pub(crate) domain: usize,
     pub(crate) mw: u64,
 }
 
-/// See the module.
+/// Index of all nodes.
 #[derive(Debug)]
 pub(crate) struct Index {
     /// Names by number: by group, then by name; nodes without a known group last.
     pub(crate) names: Vec<NodeId>,
-    /// The number of each node, in the view's order.
+    /// Number of each node, in the order of the view.
     pub(crate) number: Vec<usize>,
     /// Groups in the order of their ranges, which cover all numbers.
     pub(crate) groups: Vec<Group>,
-    /// The group of each node.
+    /// Group of each node.
     pub(crate) group_of: Vec<usize>,
-    /// The known conformance group of each node.
+    /// Known conformance group of each node.
     pub(crate) conformance: Vec<Option<usize>>,
     /// Members of each known conformance group.
     pub(crate) conforming: Vec<BitSet>,
@@ -53,18 +53,18 @@ pub(crate) struct Index {
     pub(crate) memory: Vec<Option<u64>>,
     /// Nodes with each feature.
     pub(crate) features: BTreeMap<String, BitSet>,
-    /// GPUs of each node; 0 where that is not known.
+    /// GPUs of each node; 0 if unknown.
     pub(crate) gpus: Vec<u32>,
-    /// Their sum.
+    /// Total number of GPUs.
     pub(crate) all_gpus: u64,
     /// Memory of each node's GPUs, bytes.
     pub(crate) gpu_memory: Vec<Option<u64>>,
-    /// Nodes of the least hardware, those with the next, and so on: each has those before it too. One set
-    /// where all are of a kind.
+    /// Cumulative sets of nodes by amount of hardware, least first: each set contains the previous one. One set if all
+    /// nodes are of a kind.
     pub(crate) up_to: Vec<BitSet>,
     /// Power domains with a budget, by name.
     pub(crate) domains: Vec<Domain>,
-    /// Who pays for each node's power, where somebody counts it.
+    /// Power domain of each node; `None` if the node's power is not counted.
     pub(crate) payers: Vec<Option<Payer>>,
 }
 
@@ -125,14 +125,14 @@ impl Index {
         self.names.len()
     }
 
-    /// The number of a node.
+    /// Number of a node.
     pub(crate) fn find(&self, name: &NodeId) -> Option<usize> {
         let named = |n: &usize| self.names[*n].cmp(name);
         let place = self.number.binary_search_by(named).ok()?;
         Some(self.number[place])
     }
 
-    /// The numbers of nodes; those that are not known are left out. Nodes of a placement mostly follow each other.
+    /// Numbers of nodes; unknown nodes are left out. Nodes of a placement are mostly consecutive.
     pub(crate) fn find_all<'a>(&'a self, names: &'a [NodeId]) -> impl Iterator<Item = usize> + 'a {
         let mut next = 0;
         names.iter().filter_map(move |name| {
@@ -145,11 +145,11 @@ impl Index {
         })
     }
 
-    /// Members of the set in each group.
+    /// Number of members of the set in each group.
     pub(crate) fn group_counts(&self, set: &BitSet) -> Vec<u32> {
         let mut counts = vec![0; self.groups.len()];
         for word in set.words() {
-            // Groups are ranges: most words lie in one.
+            // Groups are ranges: most words lie in one group.
             let (first, last) = (self.group_of[word.first()], self.group_of[word.last()]);
             if first == last {
                 counts[first] += word.count();
@@ -168,7 +168,7 @@ impl Index {
 
     /// Members of the set in each known conformance group.
     pub(crate) fn count_by_conformance(&self, set: &BitSet) -> Vec<u32> {
-        // Whichever is shorter: sets of all groups, or members one by one.
+        // Use the cheaper way: intersect with the set of every group, or count member by member.
         let words = set.capacity() / u64::BITS as usize;
         if self.conforming.len() * words < set.count() as usize {
             let common = |alike: &BitSet| set.count_common(alike);
@@ -182,7 +182,7 @@ impl Index {
     }
 }
 
-/// Groups in name order, then single nodes; and each number's place in the view's order.
+/// Groups in name order, then single nodes; and the position of each number in the order of the view.
 fn lay_out(nodes: &BTreeMap<NodeId, NodeView>) -> (Vec<Group>, Vec<usize>) {
     let size = nodes.len();
     let mut named = Kinds::new(size);
@@ -214,12 +214,11 @@ fn lay_out(nodes: &BTreeMap<NodeId, NodeView>) -> (Vec<Group>, Vec<usize>) {
     (groups, order)
 }
 
-/// Kinds of nodes, each with those of it. Nodes that follow each other are mostly of one kind, so the last
-/// one is tried first.
+/// Kinds of nodes with their members. Consecutive nodes are mostly of one kind, so the last kind is tried first.
 struct Kinds<K> {
     size: usize,
     sets: Vec<(K, BitSet)>,
-    /// Places of `sets` in the order of kinds.
+    /// Positions in `sets`, in the order of kinds.
     order: Vec<usize>,
     last: usize,
 }
@@ -234,7 +233,7 @@ impl<K: Ord> Kinds<K> {
         }
     }
 
-    /// Counts a node to a kind.
+    /// Adds a node to a kind.
     fn insert(&mut self, n: usize, kind: K) {
         if self
             .sets
@@ -257,7 +256,7 @@ impl<K: Ord> Kinds<K> {
     }
 }
 
-/// The nodes of each kind, by kind.
+/// Nodes of each kind, by kind.
 fn sets<K: Ord, O: Ord + From<K>>(
     size: usize,
     nodes: impl Iterator<Item = (usize, K)>,
@@ -268,11 +267,11 @@ fn sets<K: Ord, O: Ord + From<K>>(
     sets.map(|(kind, set)| (kind.into(), set)).collect()
 }
 
-/// How much a node has that other work might need: GPUs, then memory to the power of two, since two
-/// machines of one kind seldom report the same bytes. What is not known is taken to be the most.
+/// Amount of hardware that other jobs might need: GPUs, then memory rounded to a power of two. Two machines of one kind
+/// seldom report the same number of bytes. Unknown amounts count as the largest.
 fn hardware(facts: &NodeFacts) -> (u32, u32) {
     let memory = facts.memory_bytes.map_or(u32::MAX, |bytes| {
-        // 500 and 512 GiB are the same offer.
+        // 500 and 512 GiB count as the same size.
         bytes.saturating_add(bytes / 4).checked_ilog2().unwrap_or(0)
     });
     (facts.gpu_count.unwrap_or(u32::MAX), memory)

@@ -1,19 +1,17 @@
-//! The solver: which pending allocations start now, on which nodes, and why the others wait.
+//! Placement solver: decides which pending allocations start now, on which nodes, and why the others wait.
 //!
-//! It is a function of a [`ClusterView`], a [`Policy`] and a time. It knows no clock, no
-//! randomness, no file and no network, and never learns what became of a plan except through the
-//! next view; the quorum judges every placement again. The same solver runs live, in replay and
-//! in tests.
+//! The solver is a function of a [`ClusterView`], a [`Policy`] and a time. The solver has no clock, randomness, files
+//! or network. The outcome of a plan reaches the solver only through the next view; the quorum judges every placement
+//! again. The same solver runs live, in replay and in tests.
 //!
-//! A view is one vCluster's: its nodes, its queue, what runs there, the limits above its projects, and
-//! what is left of power and bandwidth. Jobs are served by score ([`Factors`], [`Policy`]). Each goes to
-//! the fewest topology groups that hold it (the tightest, so that large gaps stay for large jobs), weighed
-//! against one conformance group. The first blocked jobs get a [`Reservation`]; later ones start only
-//! where they do not delay it, judged on the very nodes, and on power and bandwidth over time. Nodes that
-//! administrators keep for some are kept clear for as long (`windows.rs`). Every job that waits gets an
-//! [`Explanation`].
+//! A view covers one vCluster: its nodes, its queue, its running allocations, the limits above its projects, and the
+//! remaining power and bandwidth. Jobs are served by score ([`Factors`], [`Policy`]). Each job gets the fewest topology
+//! groups that hold it (the tightest fit, so that large gaps stay for large jobs), weighed against one conformance
+//! group. The first blocked jobs get a [`Reservation`]. Later jobs start only if they do not delay it, judged by the
+//! exact nodes, and by power and bandwidth over time. Nodes that operators reserve stay free of other jobs for the time
+//! of the reservation (`windows.rs`). Every waiting job gets an [`Explanation`].
 //!
-//! Begin with [`Planner`], then `cycle.rs`, whose steps read as a list.
+//! Start with [`Planner`], then read `cycle.rs`, in which the steps form a list.
 #![forbid(unsafe_code)]
 
 mod ahead;

@@ -1,5 +1,5 @@
-//! The nodes as they are now: which are fit, which are free, and when the others will be. Kept from plan
-//! to plan; a change costs what it touches.
+//! Machine: the present state of the nodes, which are fit, which are free, and when the others become free. Kept from
+//! plan to plan; an update costs only the changed nodes.
 
 use crate::{
     bits::BitSet,
@@ -12,15 +12,15 @@ use crate::{
 use lattice_quorum_types::{AllocationId, NodeId};
 use std::{collections::BTreeMap, slice};
 
-/// A node that is not known to come free.
+/// Free time of a node that is not known to become free.
 pub(crate) const NEVER: u64 = u64::MAX;
 
-/// What is over its end goes on for so long at least, milliseconds.
+/// Shortest expected continuation of an allocation past its end, milliseconds.
 const OVERRUN: u64 = 60_000;
 
-/// When work is expected to be over that must be at `at`. Of what has overrun its end nobody knows why (a node
-/// may have gone dark), so it is expected to go on for as long again: who waits for it does not hold back
-/// nodes from others for an end that never comes.
+/// Expected end of an allocation that must end at `at`. The cause of an overrun is unknown (a node may be unreachable),
+/// so the allocation is expected to continue for as long again. A waiting job then does not hold nodes back for an end
+/// that never comes.
 pub(crate) fn expected_end(at: u64, now: u64) -> u64 {
     match now.checked_sub(at) {
         None => at,
@@ -28,32 +28,32 @@ pub(crate) fn expected_end(at: u64, now: u64) -> u64 {
     }
 }
 
-/// See the module. Nodes go by their numbers in the index.
+/// State of the nodes, by their numbers in the index.
 #[derive(Debug)]
 pub(crate) struct Machine {
     pub(crate) index: Index,
     pub(crate) condition: Condition,
-    /// Another one whenever `condition` or the index is.
+    /// Version of `condition` and the index: changes whenever one of them does.
     pub(crate) stamp: u64,
     pub(crate) versions: Vec<u64>,
     pub(crate) free: BitSet,
-    /// Free or not: used only where no other will do.
+    /// Nodes, free or not, used only if no others suffice.
     pub(crate) deprioritised: BitSet,
-    /// When each is free: 0 now, [`NEVER`] not foreseeable, else Unix milliseconds.
+    /// Free time of each node: 0 for now, [`NEVER`] if not foreseeable, else Unix milliseconds.
     pub(crate) free_at: Vec<u64>,
     held: BTreeMap<AllocationId, Held>,
-    /// What another vCluster uses; never free.
+    /// Nodes lent to another vCluster; never free.
     loans: BTreeMap<usize, Loan>,
-    /// What administrators keep for some.
+    /// Reservation windows of operators.
     pub(crate) windows: Windows,
 }
 
-/// When a node that is lent comes back.
+/// Expected return of a lent node.
 #[derive(Debug)]
 struct Loan {
     release_after_ms: u64,
     recalled_at: Option<u64>,
-    /// Nobody holds it.
+    /// Whether no allocation holds the node.
     is_idle: bool,
 }
 
@@ -66,20 +66,20 @@ impl Loan {
         }
     }
 
-    /// At the latest. What has not come back in time goes on as what has overrun its end.
+    /// Latest expected return. An overdue node is treated like an allocation past its end.
     fn released_at(&self, now: u64) -> u64 {
         let from = self.recalled_at.unwrap_or(now);
         expected_end(from.saturating_add(self.release_after_ms), now)
     }
 }
 
-/// What an allocation holds.
+/// Nodes of an allocation.
 #[derive(Debug)]
 struct Held {
     nodes: Vec<usize>,
-    /// GPUs of those that are not lent.
+    /// GPUs of its nodes that are not lent.
     gpus: u128,
-    /// When they come free, as far as that is known.
+    /// Expected free time of its nodes; [`NEVER`] if unknown.
     at: u64,
 }
 
@@ -94,12 +94,12 @@ impl Held {
 }
 
 impl Machine {
-    /// Of the nodes that the vCluster uses now.
+    /// State of the nodes that the vCluster uses now.
     pub(crate) fn new(view: &ClusterView) -> Self {
         Self::of(view, &view.nodes)
     }
 
-    /// With those that it has lent, too.
+    /// Same, including the nodes that the vCluster has lent.
     pub(crate) fn with_loans(view: &ClusterView) -> Self {
         if view.on_loan.is_empty() {
             return Self::new(view);
@@ -138,7 +138,7 @@ impl Machine {
         machine
     }
 
-    /// Follows changes that `view` shows already; `false` where everything must be made anew.
+    /// Applies changes that `view` already contains; `false` if everything must be rebuilt.
     pub(crate) fn follow(&mut self, before: &Before, view: &ClusterView) -> bool {
         if before.loans_differ {
             return false;
@@ -182,8 +182,8 @@ impl Machine {
         true
     }
 
-    /// Nodes are given to an allocation whose end, also with those it has, is expected at `at`; each as another version
-    /// of it.
+    /// Assigns nodes to an allocation with expected end `at`, which also applies to the nodes it has. Each node gets a
+    /// new version.
     pub(crate) fn hold(
         &mut self,
         id: AllocationId,
@@ -204,7 +204,7 @@ impl Machine {
         self.held.insert(id, held);
     }
 
-    /// It gives all of them back. Which they were.
+    /// Releases all nodes of an allocation, and returns them.
     pub(crate) fn release(&mut self, id: AllocationId) -> Vec<usize> {
         let held = self.held.remove(&id);
         let nodes = held.map_or_else(Vec::new, |held| held.nodes);
@@ -217,11 +217,11 @@ impl Machine {
         nodes
     }
 
-    /// Nodes that are not free, and when they are expected to be; each once.
+    /// Nodes that are not free, with their expected free time; each node once.
     pub(crate) fn ends(&self, now: u64) -> impl Iterator<Item = (u64, &[usize])> {
         let held = self.held.values().flat_map(move |held| {
             let is_lent = |n: &usize| self.loans.contains_key(n);
-            // What is lent may come back at another time than what else its user has.
+            // A lent node may come back at another time than other nodes of the same holder.
             let has_lent = !self.loans.is_empty() && held.nodes.iter().any(is_lent);
             let together = if has_lent { 1 } else { held.nodes.len().max(1) };
             let end = expected_end(held.at, now);
@@ -235,7 +235,7 @@ impl Machine {
         held.chain(lent)
     }
 
-    /// When a node that is not free is expected to be.
+    /// Expected free time of a node that is not free.
     pub(crate) fn expected_free_at(&self, n: usize, now: u64) -> u64 {
         let at = expected_end(self.free_at[n], now);
         match self.loans.get(&n) {
@@ -244,13 +244,13 @@ impl Machine {
         }
     }
 
-    /// Whether somebody's work is on it, here or at a borrower's.
+    /// Whether an allocation runs on the node, here or at the borrower.
     pub(crate) fn is_held(&self, n: usize) -> bool {
         let is_idle = |loan: &Loan| loan.is_idle;
         !self.free.contains(n) && !self.loans.get(&n).is_some_and(is_idle)
     }
 
-    /// What the running work has been given, in milliseconds of one GPU. What runs at a borrower's is not ours.
+    /// Walltime granted to running allocations, in milliseconds of one GPU. Allocations on lent nodes are not counted.
     pub(crate) fn running_gpu_ms(&self, running: &BTreeMap<AllocationId, RunningView>) -> u128 {
         let counted = self.held.iter().filter(|(_, held)| held.gpus > 0);
         let of_allocation = |(id, held): (&AllocationId, &Held)| {
@@ -262,7 +262,7 @@ impl Machine {
         all.fold(0, u128::saturating_add)
     }
 
-    /// Of a node, if it is not lent.
+    /// GPUs of a node; 0 for a lent node.
     fn gpus(&self, n: usize) -> u128 {
         match self.loans.contains_key(&n) {
             true => 0,
@@ -295,7 +295,7 @@ fn free_at(running: Option<&RunningView>) -> u64 {
     running.and_then(|r| r.ends_at).map_or(NEVER, |end| end.0)
 }
 
-/// Whether the index is the same for both.
+/// Whether both views give the same index entry.
 fn is_same_hardware(old: &NodeView, new: &NodeView) -> bool {
     let (a, b) = (&old.facts, &new.facts);
     a.group == b.group
@@ -308,7 +308,7 @@ fn is_same_hardware(old: &NodeView, new: &NodeView) -> bool {
         && a.charge == b.charge
 }
 
-/// Whether the same jobs may have it once nobody holds it.
+/// Whether the same jobs may use the node once it is free.
 fn is_as_fit(old: &NodeView, new: &NodeView) -> bool {
     (old.in_service, old.promised) == (new.in_service, new.promised)
         && old.owner == new.owner

@@ -1,18 +1,17 @@
-//! How many nodes a job could have now, for thousands of jobs in a row. Within a plan nodes are only
-//! taken, so a count is made once for all jobs that may have the same nodes, and brought up to date by
-//! what was taken since.
+//! Counts of open nodes for thousands of jobs in a row. Within a plan, nodes are only taken. A count is made once for
+//! all jobs with the same possible nodes, and updated with the nodes taken since.
 
 use crate::{ahead::Ahead, aheads::Places, bits::BitSet, eligible::EligibleSets, index::Index};
 
-/// For all jobs of one set of nodes that end before the same reservations start.
+/// Count for all jobs of one set of nodes that end before the same reservations start.
 #[derive(Debug)]
 struct Open {
-    /// So much of what was taken is counted.
+    /// Number of entries of `taken` already subtracted.
     seen: usize,
     count: u32,
-    /// By known conformance group.
+    /// Count by known conformance group.
     by_key: Vec<u32>,
-    /// The most of them.
+    /// Largest of these counts.
     alike: u32,
 }
 
@@ -22,7 +21,7 @@ impl Open {
     }
 }
 
-/// Nodes that are open to a job: all of them, and of the conformance group that has the most.
+/// Nodes open to a job: all of them, and those of the largest conformance group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct OpenCount {
     pub(crate) all: u32,
@@ -34,11 +33,11 @@ pub(crate) struct OpenCount {
 struct OfSet {
     /// By number of reservations that start before the job's end.
     bounded: Vec<Option<Open>>,
-    /// Of jobs without an end.
+    /// Count for jobs without an end.
     unbounded: Option<Open>,
 }
 
-/// See the module.
+/// Counts of open nodes, by set of nodes.
 #[derive(Debug)]
 pub(crate) struct OpenCounts {
     of_set: Vec<OfSet>,
@@ -53,12 +52,12 @@ impl OpenCounts {
         }
     }
 
-    /// The node has been given away.
+    /// Notes that a node has been assigned.
     pub(crate) fn take(&mut self, n: usize) {
         self.taken.push(n);
     }
 
-    /// A reservation was added, for each set at that place in the order of starts.
+    /// Notes a reservation, at its position in the order of starts for each set.
     pub(crate) fn reserved(&mut self, place: &Places<'_>) {
         for (set, of_set) in self.of_set.iter_mut().enumerate() {
             of_set.bounded.truncate(place.of(set) + 1);
@@ -66,7 +65,7 @@ impl OpenCounts {
         }
     }
 
-    /// Free nodes of the set that nothing holds back from a job that ends at `end`.
+    /// Counts free nodes of the set that no reservation holds back from a job that ends at `end`.
     pub(crate) fn count(
         &mut self,
         index: &Index,

@@ -1,4 +1,4 @@
-//! The order in which the queue is looked at: by score, then by age, then by id.
+//! Queue order: by score, then by age, then by id.
 
 use crate::{
     cycle::Given,
@@ -13,27 +13,27 @@ use std::sync::Arc;
 
 const MINUTE_MS: f64 = 60_000.0;
 
-/// What scores depend on beside the job itself. A plan keeps it: of a hundred thousand scores few are asked
-/// for, and those are found again.
+/// Inputs of scores other than the job itself. A plan keeps them: of a hundred thousand scores few are requested, and
+/// those are computed again.
 #[derive(Debug, Default)]
 pub(crate) struct Scorer {
     policy: Policy,
     now: UnixMillis,
-    /// By project: fair share, and what budgets leave.
+    /// By project: fair share factor and budget factor.
     tenants: Vec<(f64, f64)>,
     sets: Vec<OfSet>,
     backlog: f64,
     energy: f64,
 }
 
-/// What scores depend on of the nodes that fit a request.
+/// Inputs of scores that depend on the nodes that fit a request.
 #[derive(Debug)]
 struct OfSet {
-    /// How many the 1, 2, … largest groups hold.
+    /// Cumulative node counts of the largest groups.
     by_span: Arc<[u32]>,
-    /// The same of those that are free.
+    /// Same, for free nodes only.
     free_by_span: Vec<u32>,
-    /// How long it takes to write all memory of one node's GPUs, by the policy's bandwidth.
+    /// Time for writing the GPU memory of one node at the policy's bandwidth, minutes.
     checkpoint_minutes: Option<f64>,
 }
 
@@ -64,7 +64,7 @@ impl Scorer {
                 checkpoint_minutes: eligible.gpu_memory_bytes.and_then(minutes),
             }
         };
-        // Where a request says nothing, a node is taken to have as many GPUs as the mean of all.
+        // If a request names no number of GPUs, a node counts with the mean over all nodes.
         let gpus = u128::from(machine.index.all_gpus);
         let per_node = |node_ms: u128| {
             let nodes = machine.index.size() as u128;
@@ -84,7 +84,7 @@ impl Scorer {
         }
     }
 
-    /// The score of a job whose nodes are those of `set`.
+    /// Score of a job with the nodes of `set`.
     pub(crate) fn score(&self, set: usize, job: &Job) -> Score {
         let set = &self.sets[set];
         let needed =
@@ -103,7 +103,7 @@ impl Scorer {
             backlog: self.backlog,
             energy: self.energy,
             checkpoint: factors::checkpoint(of_request.or_else(of_memory)),
-            // It is known of nodes that are chosen; all jobs get the same till then.
+            // Known only once nodes are chosen; until then all jobs have the same value.
             conformance: 1.0,
         };
         Score {
@@ -114,18 +114,17 @@ impl Scorer {
     }
 }
 
-/// Places of the queue in the order in which they are served. `last` is the order of the plan before,
-/// from which the new one seldom differs much.
+/// Queue positions in the order of service. `last` is the order of the previous plan, which seldom differs much.
 pub(crate) fn order(jobs: &[Job], totals: &[f64], last: &[u32]) -> Vec<u32> {
-    // No factor or weight is below 0: as bits, totals are ordered as they are as numbers.
+    // No factor or weight is below 0, so the bits of totals order like the numbers.
     let key = |place: u32| (u64::MAX - totals[place as usize].to_bits(), place);
     let mut keys: Vec<(u64, u32)> = match last.len() == jobs.len() {
         true => last.iter().copied().map(key).collect(),
-        // There are not 2^32 of them.
+        // There are fewer than 2^32 jobs.
         false => (0..jobs.len() as u32).map(key).collect(),
     };
     let eligible_at = |place: u32| jobs[place as usize].eligible_at;
-    // Fast on what is nearly sorted.
+    // The stable sort is fast on nearly sorted input.
     keys.sort_by(|(a, job), (b, other)| {
         a.cmp(b)
             .then_with(|| eligible_at(*job).cmp(&eligible_at(*other)))

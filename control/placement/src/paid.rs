@@ -1,17 +1,17 @@
-//! Where power does not do for all: nodes in the fewest groups that can be paid together.
+//! Node choice under a power budget that does not suffice for all: nodes in the fewest groups within the budget.
 //!
-//! Groups are taken one after the other, each the one of which most can be paid. Where the nodes of a domain
-//! cost the same and no group lies in two, what k groups of a domain can have grows less with each, and so that
-//! is the fewest. Else it need not be: a group of dear nodes takes what two others had needed. Then sets of
-//! fewer groups are tried, all of them where there are few groups.
+//! Groups are taken one after the other, each time the group with the most affordable nodes. This gives the fewest
+//! groups if all nodes of a domain cost the same and no group spans two domains. Each further group of a domain then
+//! adds fewer nodes. Otherwise it may not, since a group of costly nodes may use the power that two others need. Sets
+//! of fewer groups are then tried, exhaustively if there are few groups.
 
 use crate::{bits::BitSet, index::Index, power::PowerLeft};
 use std::cmp::Reverse;
 
-/// Sets of groups that are tried for one set of nodes: all that 8 groups have.
+/// Most sets of groups tried for one set of nodes: all sets of 8 groups.
 const MOST_TRIES: u32 = 256;
 
-/// So many of `candidates`, by number.
+/// Chooses `needed` of the `candidates`, by number.
 pub(crate) fn in_fewest_groups(
     index: &Index,
     candidates: &BitSet,
@@ -27,12 +27,12 @@ pub(crate) fn in_fewest_groups(
     Some(nodes)
 }
 
-/// A group's candidates.
+/// Candidates of one group.
 struct Offer {
     group: usize,
-    /// How many of them can be paid if no others are.
+    /// Number of nodes affordable if no other group is used.
     paid: usize,
-    /// Domain and price of each, in order: groups in which these are the same are the same.
+    /// Domain and power of each node, sorted: groups with equal lists are equivalent.
     prices: Vec<Option<(usize, u64)>>,
 }
 
@@ -41,9 +41,9 @@ struct Search<'a> {
     candidates: &'a BitSet,
     needed: usize,
     power: &'a PowerLeft,
-    /// Those of which most can be paid first, and those that are the same one after the other.
+    /// Groups with the most affordable nodes first; equivalent groups are adjacent.
     offers: Vec<Offer>,
-    /// What can be paid of the first 0, 1, 2, … of them, each alone.
+    /// Affordable nodes of the first 0, 1, 2, … groups, each taken alone.
     sums: Vec<usize>,
 }
 
@@ -91,7 +91,8 @@ impl<'a> Search<'a> {
         groups.len()
     }
 
-    /// The last one is the smallest that holds the rest, so that large gaps stay for large jobs.
+    /// Takes the group with the most affordable nodes each time. The last group is the smallest that holds the rest, so
+    /// large gaps stay for large jobs.
     fn largest_first(&self) -> Option<Vec<usize>> {
         let mut power = self.power.clone();
         let mut groups: Vec<usize> = self.offers.iter().map(|offer| offer.group).collect();
@@ -118,15 +119,15 @@ impl<'a> Search<'a> {
         Some(nodes)
     }
 
-    /// In fewer groups than that, the fewest first, while not too many sets have been tried.
+    /// Tries fewer groups than `span`, the fewest first, up to the limit of tries.
     fn fewer(&self, span: usize) -> Option<Vec<usize>> {
         let mut tries = MOST_TRIES;
         let mut chosen = Vec::new();
         (1..span).find_map(|groups| self.try_sets(groups, 0, 0, &mut chosen, &mut tries))
     }
 
-    /// Every set of so many groups `from` a place on beside the `chosen`, of which `paid` can be paid at most.
-    /// Whatever is gone into has a set that is tried: it takes no longer than the sets that are.
+    /// Tries every set of `groups` groups from position `from` in addition to the `chosen` ones, which afford at most
+    /// `paid` nodes. Each branch entered leads to a tried set, so the search takes no longer than the tries.
     fn try_sets(
         &self,
         groups: usize,
@@ -143,7 +144,7 @@ impl<'a> Search<'a> {
             return (paid.len() == self.needed).then_some(paid);
         }
         for (at, offer) in self.offers.iter().enumerate().skip(from) {
-            // Together no more can be paid than of each alone, and of no others more than of the next ones.
+            // A set affords no more nodes than its groups alone, and later groups no more than the next ones.
             let next = self.sums.get(at + groups)? - self.sums[at];
             if *tries == 0 || paid + next < self.needed {
                 return None;

@@ -1,46 +1,46 @@
-//! The solver's answer.
+//! Plan: the result of a scheduling cycle.
 
 use crate::{factors::Score, policy::Weights, waiting::Waiting};
 use lattice_quorum_types::{AllocationId, NodeId, Revision, UnixMillis, command::ExpectedNode};
 use serde::{Deserialize, Serialize};
 
-/// What to propose, what is held back, and why the rest waits.
+/// Placements to propose, reservations, and explanations of waiting jobs.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Plan {
-    /// Revision of the view it was made on.
+    /// Revision of the view on which the plan is based.
     pub revision: Revision,
     /// Age of that view, milliseconds.
     pub view_age_ms: u64,
-    /// When it was made.
+    /// Time of the plan.
     pub made_at: UnixMillis,
-    /// The weights that the scores were made with.
+    /// Weights used for the scores.
     pub weights: Weights,
-    /// To be proposed in this order: the order of the queue.
+    /// Placements in the order in which they must be proposed: queue order.
     pub placements: Vec<Placement>,
-    /// Nodes held back for blocked jobs.
+    /// Nodes reserved for blocked jobs.
     pub reservations: Vec<Reservation>,
-    /// Every pending allocation that is not placed, and why. Empty where starts alone were asked for
-    /// ([`Planner::plan_starts`](crate::Planner::plan_starts)), whoever waits.
+    /// Explanation of every pending allocation that is not placed. Always empty for a plan of starts only
+    /// ([`Planner::plan_starts`](crate::Planner::plan_starts)).
     pub waiting: Waiting,
 }
 
 /// Nodes for one allocation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Placement {
-    /// The allocation.
+    /// Allocation to place.
     pub id: AllocationId,
-    /// Its nodes in rank order, by group, with the versions this plan was made on.
+    /// Nodes in rank order, by group, with the versions in the view.
     pub nodes: Vec<ExpectedNode>,
-    /// Where they lie.
+    /// Layout of the nodes.
     pub layout: Layout,
-    /// The score by which it was ranked.
+    /// Score that determined its place in the queue.
     pub score: Score,
-    /// It starts ahead of a job with a reservation, without delaying it.
+    /// Whether the allocation starts ahead of a job with a reservation, without delaying that job.
     pub backfilled: bool,
 }
 
 impl Placement {
-    /// The score with what is known of topology and conformance since nodes were chosen.
+    /// Score with the topology and conformance of the chosen nodes.
     pub fn score_of_nodes(&self) -> Score {
         let mut score = self.score;
         score.factors.topology = self.layout.topology;
@@ -49,21 +49,21 @@ impl Placement {
     }
 }
 
-/// How a node set lies in the machine.
+/// Layout of a node set in the machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Layout {
-    /// Known topology groups it touches, in order.
+    /// Known topology groups touched, in order.
     pub groups: Vec<String>,
-    /// Nodes whose group is not known; each counts as a group of its own.
+    /// Nodes without a known group; each counts as a group of its own.
     pub ungrouped: u32,
     /// f4 of these nodes: 1 - groups touched / groups with nodes that fit.
     pub topology: f64,
-    /// f9 of these nodes: largest conformance group among them / their number.
+    /// f9 of these nodes: nodes of their largest conformance group / all of them.
     pub conformance: f64,
 }
 
 impl Layout {
-    /// Groups touched.
+    /// Number of groups touched.
     pub fn span(&self) -> u32 {
         u32::try_from(self.groups.len())
             .unwrap_or(u32::MAX)
@@ -71,16 +71,16 @@ impl Layout {
     }
 }
 
-/// Nodes held for a blocked allocation from a time on, for as long as it may run. Nothing that runs past
-/// the time is placed on them.
+/// Nodes reserved for a blocked allocation from a time on, for as long as it may run. No job that runs past that time
+/// is placed on them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Reservation {
-    /// The allocation.
+    /// Allocation that holds the reservation.
     pub id: AllocationId,
-    /// When all it asks for is expected to be there until it is over: nodes, power and bandwidth.
+    /// Time from which nodes, power and bandwidth are expected to be available for its whole run.
     pub starts_at: UnixMillis,
-    /// Its nodes in rank order.
+    /// Nodes in rank order.
     pub nodes: Vec<NodeId>,
-    /// Where they lie.
+    /// Layout of the nodes.
     pub layout: Layout,
 }

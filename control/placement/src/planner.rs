@@ -1,4 +1,4 @@
-//! The solver as its callers hold it.
+//! Planner: the solver with a view kept between plans.
 
 use crate::{
     bits::BitSet,
@@ -16,11 +16,11 @@ use crate::{
 use lattice_quorum_types::{AllocationId, NodeId, UnixMillis};
 use std::collections::BTreeMap;
 
-/// So often a node changes hands, on average, before its view is brought up to date.
+/// Most unapplied changes of holder per node, on average, before the view is updated.
 const MOST_UNSETTLED: usize = 16;
 
-/// Holds a view and plans on it. Between plans, changes are applied as deltas; a plan is the same,
-/// byte for byte, whether its view was given whole or grew by deltas.
+/// Holds a view and plans on it. Between plans, changes are applied as deltas. A plan is the same, byte for byte,
+/// whether its view was given whole or built from deltas.
 #[derive(Debug)]
 pub struct Planner {
     view: ClusterView,
@@ -30,17 +30,17 @@ pub struct Planner {
     eligible: Kept,
     paths: Paths,
     last_order: Vec<u32>,
-    /// Nodes that have other holders than the view shows, by their numbers, the last word on each last.
+    /// Nodes with another holder than in the view, by number; later entries override earlier ones.
     unsettled: Vec<(usize, Option<AllocationId>)>,
 }
 
 impl Planner {
-    /// A planner with the default policy.
+    /// Planner with the default policy.
     pub fn new(view: ClusterView) -> Self {
         Self::with_policy(view, Policy::default())
     }
 
-    /// A planner with a site's policy.
+    /// Planner with a site's policy.
     pub fn with_policy(view: ClusterView, policy: Policy) -> Self {
         Self {
             machine: Machine::with_loans(&view),
@@ -54,25 +54,25 @@ impl Planner {
         }
     }
 
-    /// What it plans on. After [`Planner::follow_start`] and [`Planner::follow_end`] its nodes are as they were before
-    /// those, until [`Planner::settle`].
+    /// View that the planner uses. Changes by [`Planner::follow_start`] and [`Planner::follow_end`] appear in its nodes
+    /// only after [`Planner::settle`].
     pub fn view(&self) -> &ClusterView {
         &self.view
     }
 
-    /// How it decides.
+    /// Policy of the planner.
     pub fn policy(&self) -> &Policy {
         &self.policy
     }
 
-    /// Decides otherwise from the next plan on.
+    /// Sets the policy from the next plan on.
     pub fn set_policy(&mut self, policy: Policy) {
         self.policy = policy;
     }
 
     /// Applies changes to the view.
     pub fn update(&mut self, delta: Delta) {
-        // These may have everything made anew of the view.
+        // Such changes may rebuild everything from the view.
         if !delta.nodes.is_empty() || !delta.on_loan.is_empty() || !delta.power.is_empty() {
             self.settle();
         }
@@ -95,8 +95,8 @@ impl Planner {
         self.follow_queue(&before.pending);
     }
 
-    /// Follows the start of what waits: it has these nodes, which were free, from now on. The same as a [`Delta`] that
-    /// says so, and far less work.
+    /// Applies the start of a pending job on these nodes, which were free. Same as an equivalent [`Delta`], at much
+    /// lower cost.
     pub fn follow_start(&mut self, id: AllocationId, nodes: &[NodeId], running: RunningView) {
         let ends_at = running.ends_at.map(|at| at.0);
         self.view.running.insert(id, running);
@@ -111,7 +111,7 @@ impl Planner {
         self.settle_some();
     }
 
-    /// Follows the end of what runs: its nodes are free.
+    /// Applies the end of a running job: its nodes are free.
     pub fn follow_end(&mut self, id: AllocationId) {
         self.view.running.remove(&id);
         let freed = self.machine.release(id);
@@ -119,11 +119,11 @@ impl Planner {
         self.settle_some();
     }
 
-    /// Has the view show what was followed.
+    /// Updates the nodes of the view with the starts and ends applied so far.
     pub fn settle(&mut self) {
         let mut is_told = BitSet::empty(self.machine.index.size());
         for (n, holder) in std::mem::take(&mut self.unsettled).into_iter().rev() {
-            // The last word counts.
+            // The last entry of a node counts.
             if is_told.contains(n) {
                 continue;
             }
@@ -149,7 +149,7 @@ impl Planner {
         }
     }
 
-    /// Applies changes to the queue alone.
+    /// Applies changes to the queue only.
     pub fn update_queue(&mut self, pending: BTreeMap<AllocationId, Option<PendingView>>) {
         let view = &self.view;
         self.update(Delta {
@@ -163,7 +163,7 @@ impl Planner {
         });
     }
 
-    /// The score of every pending job at `now`, by id: what the queue is ordered by.
+    /// Scores of all pending jobs at `now`, by id: the order of the queue.
     pub fn scores(&mut self, now: UnixMillis) -> Vec<(AllocationId, Score)> {
         self.with_scorer(now, |given, scorer, _| {
             let jobs = given.queue.jobs.iter().enumerate();
@@ -180,16 +180,16 @@ impl Planner {
         self.plan_estimating(now, None)
     }
 
-    /// As [`Planner::plan`]; and where `whose` waits for others without a reservation of its own, its
-    /// explanation says when it could start. Those before it in the queue that have none either may be
-    /// later, so that is an estimate, and nothing is held back for it.
+    /// Like [`Planner::plan`], with an estimated start for the given allocation if it waits without a reservation.
+    /// Earlier jobs in the queue without a reservation may start later than that, so the start is an estimate, and no
+    /// node is held back for it.
     pub fn plan_estimating(&mut self, now: UnixMillis, whose: Option<AllocationId>) -> Plan {
         self.plan_telling(now, whose, true)
     }
 
-    /// As [`Planner::plan`] for those who ask for placements and reservations alone: [`Plan::waiting`] is empty. With
-    /// long queues that is several times as fast where reservations are few: who gets none and asks for more than is
-    /// free is passed over.
+    /// Like [`Planner::plan`], for callers that need only placements and reservations: [`Plan::waiting`] is empty. With
+    /// long queues and few reservations this is several times as fast. A job that gets no reservation and requests more
+    /// nodes than are free is skipped.
     pub fn plan_starts(&mut self, now: UnixMillis) -> Plan {
         self.plan_telling(now, None, false)
     }
@@ -214,9 +214,9 @@ impl Planner {
         })
     }
 
-    /// Plans with `promised` in the queue too, who wait for nodes that they are promised: where as many others are
-    /// free, they get those. Who is not placed stays out of the queue: it is promised enough, and nothing more is
-    /// held back for it.
+    /// Plans with `promised` added to the queue: jobs that wait for promised nodes. If as many other nodes are free,
+    /// such a job gets those. A job that is not placed is removed from the queue again: its promised nodes suffice, and
+    /// nothing more is reserved for it.
     pub fn plan_with_promised(
         &mut self,
         mut promised: BTreeMap<AllocationId, PendingView>,
@@ -238,7 +238,7 @@ impl Planner {
         self.plan(now)
     }
 
-    /// Finds what all jobs have in common, and goes on with it and with the order of the cycle before.
+    /// Computes the inputs common to all jobs, and calls `go_on` with them and the order of the previous cycle.
     fn with_scorer<T>(
         &mut self,
         now: UnixMillis,

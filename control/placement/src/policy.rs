@@ -1,11 +1,10 @@
-//! What a vCluster may tune: the weights of the nine factors, and how many blocked jobs get a
-//! reservation.
+//! Solver policy of a vCluster: the weights of the nine factors, and which blocked jobs get a reservation.
 
 pub use lattice_quorum_types::scheduler::Reservations;
 use lattice_quorum_types::{scheduler::WorkloadKind, vcluster::WEIGHTS};
 use serde::{Deserialize, Serialize};
 
-/// How a planner decides.
+/// Settings of a planner.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Policy {
@@ -15,8 +14,8 @@ pub struct Policy {
     pub reference_wait_ms: u64,
     /// Which blocked jobs get a reservation.
     pub reservations: Reservations,
-    /// What all nodes together write to checkpoint storage, bytes a second: how long a checkpoint takes
-    /// for which the request says nothing. `None` is not known; 0 writes nothing.
+    /// Bandwidth of checkpoint storage for all nodes together, bytes per second; determines the duration of a
+    /// checkpoint that the request does not give. `None`: unknown; 0: no storage.
     pub checkpoint_bytes_s: Option<u64>,
 }
 
@@ -32,7 +31,7 @@ impl Default for Policy {
 }
 
 impl Policy {
-    /// Whether another reservation is made when there are `made` already.
+    /// Whether another reservation may be made after `made` ones.
     pub(crate) fn reserves(&self, made: usize) -> bool {
         match self.reservations {
             Reservations::First(most) => made < most as usize,
@@ -41,12 +40,12 @@ impl Policy {
     }
 }
 
-/// Weights of the nine factors. They are relative: they need not add up to 1.
+/// Weights of the nine factors. Weights are relative: they need not add up to 1.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "RawWeights", into = "RawWeights")]
 pub struct Weights(RawWeights);
 
-/// The weights by name, not yet checked.
+/// Weights by name, not yet checked.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawWeights {
@@ -54,7 +53,7 @@ pub struct RawWeights {
     pub priority: f64,
     /// w2: time in the queue.
     pub wait_time: f64,
-    /// w3: how far the tenant is from its share.
+    /// w3: how far the tenant is below its share.
     pub fair_share: f64,
     /// w4: few topology groups.
     pub topology: f64,
@@ -70,34 +69,34 @@ pub struct RawWeights {
     pub conformance: f64,
 }
 
-/// A weight that is negative, infinite or not a number.
+/// Error of a weight that is negative, infinite or NaN.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("weight {name} is {value}; it must be a number of at least 0")]
 pub struct InvalidWeight {
-    /// Which.
+    /// Name of the weight.
     pub name: &'static str,
-    /// As given.
+    /// Rejected value.
     pub value: f64,
 }
 
-/// The five weight profiles of the scheduling algorithm's document, for five kinds of work.
+/// The five weight profiles of the scheduling algorithm's document, one per kind of workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Profile {
-    /// Batch jobs of many nodes.
+    /// Batch jobs with many nodes.
     HpcBatch,
-    /// Training: topology, data and checkpoints count for more.
+    /// Training: more weight on topology, data and checkpoints.
     MlTraining,
-    /// Services: nodes that are alike.
+    /// Services: nodes of one conformance group.
     Service,
-    /// Sensitive claims: class before all.
+    /// Sensitive allocations: priority class before all other factors.
     Sensitive,
-    /// People who wait.
+    /// Interactive use: short waits.
     Interactive,
 }
 
 impl Profile {
-    /// All of them, as they stand in the document's table.
+    /// All profiles, in the order of the document's table.
     pub const ALL: [Self; 5] = [
         Self::HpcBatch,
         Self::MlTraining,
@@ -106,12 +105,12 @@ impl Profile {
         Self::Interactive,
     ];
 
-    /// Its name where people write it.
+    /// Name in configuration and command lines.
     pub fn name(self) -> &'static str {
         WorkloadKind::from(self).name()
     }
 
-    /// Its weights, verbatim.
+    /// Weights, verbatim from the document.
     pub fn weights(self) -> Weights {
         Weights::row(match self {
             Self::HpcBatch => [0.15, 0.20, 0.20, 0.15, 0.10, 0.05, 0.00, 0.05, 0.10],
@@ -145,7 +144,7 @@ impl From<WorkloadKind> for Weights {
 }
 
 impl Default for Weights {
-    /// The balanced baseline, which is none of the profiles.
+    /// The balanced baseline, which is not one of the profiles.
     fn default() -> Self {
         Self::row([0.20, 0.20, 0.20, 0.15, 0.10, 0.05, 0.00, 0.00, 0.10])
     }
@@ -173,7 +172,7 @@ impl Weights {
         Self(row.into())
     }
 
-    /// The weights by name.
+    /// Weights by name.
     pub fn get(&self) -> &RawWeights {
         &self.0
     }
@@ -196,7 +195,7 @@ impl Weights {
 }
 
 impl From<[f64; 9]> for RawWeights {
-    /// Of one row of a table, w1 to w9.
+    /// Converts one row of a table, w1 to w9.
     fn from(row: [f64; 9]) -> Self {
         let [
             priority,

@@ -1,9 +1,9 @@
-//! The sensitive pool as a plan uses it up: nodes in sensitive use, of all tenants together.
+//! Sensitive pool of a plan in progress: nodes in sensitive use, of all tenants together.
 
 use crate::explain::Blocker;
 use lattice_quorum_types::{AllocationId, UnixMillis, limit::SensitivePool};
 
-/// Room kept from a time on for the job with a reservation.
+/// Headroom kept from a time on for the job with a reservation.
 #[derive(Debug)]
 struct Kept {
     by: AllocationId,
@@ -11,7 +11,7 @@ struct Kept {
     nodes: u32,
 }
 
-/// What is used, counting what this plan has placed.
+/// Usage of the pool, including placements of this plan.
 #[derive(Debug)]
 pub(crate) struct Pool {
     now: SensitivePool,
@@ -24,7 +24,7 @@ impl Pool {
         Self { now, kept }
     }
 
-    /// Whether so many nodes more may be in sensitive use.
+    /// Checks that `nodes` more nodes may be in sensitive use.
     pub(crate) fn check(&self, nodes: u32) -> Result<(), Blocker> {
         let requested = u64::from(nodes);
         match self.now.size {
@@ -37,8 +37,8 @@ impl Pool {
         }
     }
 
-    /// Whether `nodes` more, held until `end`, leave what is kept for jobs with reservations; else the
-    /// first of those.
+    /// Checks that `nodes` more, held until `end`, leave the headroom kept for jobs with reservations; otherwise
+    /// returns the first of those jobs.
     pub(crate) fn leaves_what_is_kept(&self, nodes: u32, end: Option<u64>) -> Result<(), Blocker> {
         let mut then = self.now;
         for kept in &self.kept {
@@ -61,7 +61,7 @@ impl Pool {
         self.now.used = self.now.used.saturating_add(u64::from(nodes));
     }
 
-    /// Keeps room for a job with a reservation.
+    /// Keeps headroom for a job with a reservation.
     pub(crate) fn keep_for(&mut self, nodes: u32, by: AllocationId, starts_at: UnixMillis) {
         self.kept.push(Kept {
             by,

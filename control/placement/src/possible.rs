@@ -1,5 +1,5 @@
-//! Whether a vCluster could ever satisfy a request, by what its nodes are. How they are (drained, dead,
-//! faulty, held) does not count: that passes. What is not known of a node may be as it is asked for.
+//! Feasibility check: whether a vCluster could ever satisfy a request, by the hardware of its nodes. Temporary states
+//! (drained, unreachable, faulty, held) do not count. An unknown property of a node may match any request.
 
 use crate::{
     gpu_model::GpuModels,
@@ -11,32 +11,32 @@ use std::{
     fmt,
 };
 
-/// Most kinds that are told.
+/// Most kinds listed in a reason.
 const MOST_KINDS: usize = 8;
 
-/// What no set of a vCluster's nodes could satisfy.
+/// Error of a request that no set of a vCluster's nodes could satisfy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct Impossible {
-    /// The first field that leaves too few nodes, with those before it.
+    /// First field that, together with earlier ones, leaves too few nodes.
     pub field: &'static str,
-    /// What was asked for, and what there is.
+    /// What the request needs and what the vCluster has.
     pub reason: String,
 }
 
-/// A reservation that a request names: it gets these nodes, and no others.
+/// Reservation named by a request, which may use no other nodes.
 #[derive(Debug, Clone, Copy)]
 pub struct Within<'a> {
-    /// Its name.
+    /// Name of the reservation.
     pub name: &'a ReservationName,
-    /// All its nodes.
+    /// All nodes of the reservation.
     pub nodes: &'a BTreeSet<NodeId>,
 }
 
-/// Checks that `needed` nodes can be what is `wanted`; see [`check_possible_within`].
+/// Checks that `needed` nodes can satisfy `wanted`; see [`check_possible_within`].
 ///
 /// # Errors
-/// As there.
+/// Same as [`check_possible_within`].
 pub fn check_possible<'a, T: Copy>(
     vcluster: &VclusterName,
     nodes: impl Iterator<Item = (&'a NodeId, T)> + Clone,
@@ -47,13 +47,14 @@ pub fn check_possible<'a, T: Copy>(
     check_possible_within(None, vcluster, nodes, facts, wanted, needed)
 }
 
-/// Checks that `needed` nodes can be what is `wanted`, of those of a reservation where one is named. `nodes` are all that belong to the vCluster or that
-/// it uses; those that are gone for good are not among them. A vCluster without any is still being set
-/// up: nothing is known of what it will have. `facts` are asked of no more nodes than it takes: until
-/// enough are found, of those that the names leave.
+/// Checks that `needed` nodes can satisfy `wanted`; if a reservation is named, nodes of that reservation.
+///
+/// `nodes` are all nodes that belong to the vCluster or that it uses, without retired ones. A vCluster without nodes is
+/// still being set up, so every request is possible. `facts` is called for as few nodes as necessary: for those that
+/// pass the name filters, until enough are found.
 ///
 /// # Errors
-/// The first constraint, in the order in which the solver applies them, that leaves too few.
+/// The first constraint, in the order in which the solver applies them, that leaves too few nodes.
 pub fn check_possible_within<'a, T: Copy>(
     within: Option<Within<'_>>,
     vcluster: &VclusterName,
@@ -69,7 +70,7 @@ pub fn check_possible_within<'a, T: Copy>(
     if fit.take(needed).count() == needed {
         return Ok(());
     }
-    // There are too few: which constraint makes it so is found on what all of them are.
+    // Too few nodes fit: find the constraint responsible, with the facts of all nodes.
     let all: Vec<(&NodeId, NodeFacts)> = nodes.map(|(id, node)| (id, facts(node))).collect();
     if all.is_empty() {
         return Ok(());
@@ -83,7 +84,7 @@ pub fn check_possible_within<'a, T: Copy>(
     sieve.find(&wanted)
 }
 
-/// What is asked for, such that a node is held against it quickly.
+/// Request, prepared for fast comparison with a node.
 struct Wanted<'a> {
     constraints: &'a Constraints,
     models: GpuModels,
@@ -121,8 +122,8 @@ impl<'a> Wanted<'a> {
         facts.memory_bytes.is_none_or(|has| has >= least)
     }
 
-    /// A feature that a node does not name may be one that nobody could read: a node of which all is
-    /// known has a fingerprint.
+    /// A feature that a node does not report may be one that could not be read. A node with all properties known has a
+    /// fingerprint.
     fn feature(feature: &str, facts: &NodeFacts) -> bool {
         facts.features.contains(feature) || facts.conformance == ConformanceKey::Unknown
     }
@@ -148,7 +149,7 @@ impl<'a> Wanted<'a> {
     }
 }
 
-/// The nodes that are left, constraint by constraint.
+/// Nodes left after the constraints applied so far.
 struct Sieve<'a> {
     vcluster: &'a VclusterName,
     needed: usize,
@@ -178,8 +179,8 @@ impl Sieve<'_> {
         self.names(wanted)
     }
 
-    /// Keeps what `may` be as it is asked for; `has` completes "no node has", `there_is` says what the
-    /// nodes before have.
+    /// Keeps the nodes that satisfy `may`. `has` completes "no node has"; `there_is` describes the nodes before the
+    /// filter.
     fn keep(
         &mut self,
         field: &'static str,
@@ -299,7 +300,7 @@ fn it_has(nodes: &[(&NodeId, &NodeFacts)], kind: impl Fn(&NodeFacts) -> String) 
     format!("; it has {}", Kinds(kinds))
 }
 
-/// Kinds with how many nodes are of each, the most first.
+/// Kinds with the number of nodes of each, most first.
 struct Kinds<K>(BTreeMap<K, usize>);
 
 impl<K: fmt::Display> fmt::Display for Kinds<K> {
@@ -348,7 +349,7 @@ mod tests {
         }
     }
 
-    /// 48 with four A100, 16 with two V100.
+    /// 48 nodes with four A100, 16 nodes with two V100.
     fn cluster() -> BTreeMap<NodeId, NodeFacts> {
         let a = (0..48).map(|n| (id(&format!("a{n:02}")), has("A100-SXM4", 4)));
         let v = (0..16).map(|n| (id(&format!("v{n:02}")), has("V100", 2)));
@@ -498,7 +499,7 @@ mod tests {
         };
         assert_eq!(check(&nodes, &everything, 1), "possible");
         assert!(check(&nodes, &everything, 2).starts_with("constraints.gpu_models: 1 node of"));
-        // One that is known to have no GPU has none of any model.
+        // A node known to have no GPU has no GPU model.
         let none = NodeFacts {
             gpu_count: Some(0),
             ..NodeFacts::default()
@@ -508,7 +509,7 @@ mod tests {
             check(&cpu, &models(&["a100"]), 1),
             "constraints.gpu_models: no node of vCluster default has a100; it has no GPU (1)"
         );
-        // A node that was not read in all may have what nobody could read.
+        // A node with some properties unread may have features that could not be read.
         let part = NodeFacts {
             conformance: ConformanceKey::Unknown,
             ..has("A100", 4)
@@ -533,7 +534,7 @@ mod tests {
         assert_eq!(check(&nodes, &models(&["a100"]), 1), "possible");
     }
 
-    /// Facts are copies: none is made in vain.
+    /// Each call of `facts` makes a copy, so there must be no needless call.
     #[test]
     fn nodes_are_looked_at_until_enough_are_found_and_by_their_names_first() {
         let nodes = cluster();

@@ -1,4 +1,4 @@
-//! Power of domains over time. A node's charge is paid by its domain and by all that this is part of.
+//! Power budgets of domains over time. The power of a node counts in its domain and in all domains that contain it.
 
 use crate::{
     bits::BitSet,
@@ -8,11 +8,11 @@ use crate::{
     view::{ClusterView, DomainView},
 };
 
-/// What each domain has left.
+/// Remaining power of each domain, over time.
 #[derive(Debug)]
 pub(crate) struct Power {
     domains: Vec<Profile>,
-    /// Did none of the nodes run anything.
+    /// Remaining power if no node ran anything.
     at_all: PowerLeft,
 }
 
@@ -22,7 +22,7 @@ impl Power {
         let mut returns = vec![Vec::new(); index.domains.len()];
         let headroom = view.power.values().map(|d| i128::from(d.headroom_mw));
         let mut at_all: Vec<i128> = headroom.collect();
-        // Where nobody counts power no node pays.
+        // Without power domains in the view, no node's power is counted.
         let payers = match view.power.is_empty() {
             true => &[],
             false => index.payers.as_slice(),
@@ -48,22 +48,22 @@ impl Power {
         }
     }
 
-    /// Whether nobody counts power.
+    /// Whether power is not limited.
     pub(crate) fn is_free(&self) -> bool {
         self.domains.is_empty()
     }
 
-    /// What there would be if nothing ran.
+    /// Remaining power if nothing ran.
     pub(crate) fn at_all(&self) -> PowerLeft {
         self.at_all.clone()
     }
 
-    /// No less than what is left at any time from `from` on, as far as that is foreseen.
+    /// Upper bound of the remaining power at any time from `from` on, as far as foreseeable.
     pub(crate) fn most(&self, from: u64) -> PowerLeft {
         PowerLeft(self.domains.iter().map(|d| d.most(from)).collect())
     }
 
-    /// What is left all the time from `from` until `until`.
+    /// Power that remains during the whole time from `from` until `until`.
     pub(crate) fn left(&self, from: u64, until: Option<u64>) -> PowerLeft {
         PowerLeft(
             self.domains
@@ -81,7 +81,7 @@ impl Power {
         }
     }
 
-    /// The first time after `after` at which some domain has more or less.
+    /// First time after `after` at which the remaining power of a domain changes.
     pub(crate) fn next_step(&self, after: u64) -> Option<u64> {
         self.domains
             .iter()
@@ -90,12 +90,12 @@ impl Power {
     }
 }
 
-/// What is left over a time, milliwatts of each domain.
+/// Remaining power during an interval, milliwatts by domain.
 #[derive(Debug, Clone)]
 pub(crate) struct PowerLeft(Vec<i128>);
 
 impl PowerLeft {
-    /// Pays for the node, if there is enough in every domain.
+    /// Subtracts the power of the node, if every domain has enough.
     pub(crate) fn pay(&mut self, index: &Index, n: usize) -> bool {
         let Some(payer) = index.payers[n] else {
             return true;
@@ -108,8 +108,8 @@ impl PowerLeft {
         true
     }
 
-    /// The nodes that can be paid together, the cheapest first: no others are more. Where another set has a node
-    /// that this one left, the node's innermost domain that was exhausted has a dearer one, or none less.
+    /// Largest set of nodes that fits the power budget together, cheapest first. A node is left out only if nodes of at
+    /// most its power exhaust one of its domains. Any set with the node then lacks at least one of those.
     pub(crate) fn affordable(
         &mut self,
         index: &Index,
@@ -121,7 +121,7 @@ impl PowerLeft {
         nodes
     }
 
-    /// How many of `nodes` can be paid together at most; of one conformance group where they must be `alike`.
+    /// Largest number of `nodes` that fit the power budget together; in one conformance group if `alike`.
     pub(crate) fn count(&self, index: &Index, nodes: &BitSet, alike: bool) -> u32 {
         let paid = |nodes: &BitSet| self.clone().affordable(index, nodes.iter()).len();
         let most = match alike {
@@ -134,7 +134,7 @@ impl PowerLeft {
         u32::try_from(most).unwrap_or(u32::MAX)
     }
 
-    /// Whether there is not enough for all of them.
+    /// Whether power does not suffice for all of these nodes.
     pub(crate) fn is_short(&self, index: &Index, nodes: &BitSet) -> bool {
         let mut left = self.clone();
         nodes.iter().any(|n| !left.pay(index, n))
@@ -142,7 +142,7 @@ impl PowerLeft {
 }
 
 impl Index {
-    /// The domain and those that pay with it.
+    /// The domain with all domains that contain it.
     pub(crate) fn paying(&self, domain: usize) -> impl Iterator<Item = usize> + '_ {
         let above = self.domains[domain].ancestors.iter().copied();
         std::iter::once(domain).chain(above)

@@ -1,16 +1,15 @@
-//! How much is left, over time, of something that many share: power of a domain, bandwidth of a storage
-//! system.
+//! Remaining amount of a shared resource over time: power of a domain, bandwidth of a storage system.
 
-/// A step function from now on. What is left may be less than nothing: then nothing more is taken.
+/// Step function from now on. The remaining amount may be negative; then nothing more can be taken.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Profile {
     now: i128,
-    /// What comes back (or goes, below 0) at a time, by time.
+    /// Amount added (or removed, if negative) at a time, by time.
     steps: Vec<(u64, i128)>,
 }
 
 impl Profile {
-    /// `left` now, and what comes back later, in any order.
+    /// `left` now, with the amounts returned later, in any order.
     pub(crate) fn new(left: i64, mut returns: Vec<(u64, i128)>) -> Self {
         returns.sort_unstable();
         let mut steps: Vec<(u64, i128)> = Vec::with_capacity(returns.len());
@@ -26,7 +25,7 @@ impl Profile {
         }
     }
 
-    /// The least that is left from `from` until `until`; `None` is for ever.
+    /// Least remaining amount from `from` until `until`; `None`: for ever.
     pub(crate) fn least(&self, from: u64, until: Option<u64>) -> i128 {
         let begins = self.steps.partition_point(|(at, _)| *at <= from);
         let (before, after) = self.steps.split_at(begins);
@@ -42,7 +41,7 @@ impl Profile {
         least
     }
 
-    /// The most that is left at any time from `from` on.
+    /// Largest remaining amount at any time from `from` on.
     pub(crate) fn most(&self, from: u64) -> i128 {
         let begins = self.steps.partition_point(|(at, _)| *at <= from);
         let (before, after) = self.steps.split_at(begins);
@@ -55,7 +54,7 @@ impl Profile {
         most
     }
 
-    /// The first time from `from` on at which so much is left for as long as `lasts` (`None`: for ever).
+    /// First time from `from` on at which `amount` remains for the duration `lasts` (`None`: for ever).
     pub(crate) fn first_enough(&self, amount: u64, from: u64, lasts: Option<u64>) -> Option<u64> {
         let amount = i128::from(amount);
         let (mut at, mut left) = (from, self.now);
@@ -76,7 +75,7 @@ impl Profile {
         Some(at)
     }
 
-    /// Takes an amount from `from` until `until`. What is taken from `now` on is given from `None`.
+    /// Takes an amount from `from` until `until`; `from` is `None` for an amount taken from now on.
     pub(crate) fn take(&mut self, amount: u64, from: Option<u64>, until: Option<u64>) {
         let amount = i128::from(amount);
         match from {
@@ -96,7 +95,7 @@ impl Profile {
         }
     }
 
-    /// The first time after `after` at which something changes.
+    /// First time after `after` at which the amount changes.
     pub(crate) fn next_step(&self, after: u64) -> Option<u64> {
         let place = self.steps.partition_point(|(at, _)| *at <= after);
         self.steps.get(place).map(|(at, _)| *at)

@@ -1,4 +1,4 @@
-//! The queue as rows: what a cycle reads of a job, with all names as numbers. Kept from plan to plan.
+//! Queue of jobs as rows: the fields that a cycle reads, with all names as numbers. Kept from plan to plan.
 
 use crate::{
     eligible::{Request, key},
@@ -9,32 +9,32 @@ use crate::{
 use lattice_quorum_types::{AllocationId, ProjectPath, UnixMillis, spec::Spread};
 use std::{cmp::Ordering, collections::BTreeMap, sync::Arc};
 
-/// Work without a walltime counts for this long where amounts of time are added up, milliseconds.
+/// Duration that a job without a walltime counts in sums, milliseconds.
 pub const UNBOUNDED_WALLTIME_MS: u64 = 24 * 3_600_000;
-/// What one job counts at most, so that no queue's sum overflows.
+/// Largest contribution of one job to a sum, so that no sum overflows.
 const MOST_ASKED: u128 = 1 << 96;
 const UNKNOWN: u64 = u64::MAX;
-/// What a request may say at most: the time before what stands for none.
+/// Largest duration in a request: one less than the value for unknown.
 const LONGEST: u64 = UNKNOWN - 1;
-/// A number for nothing.
+/// Number that stands for no entry.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// One pending job, in one line of a processor's cache: a cycle reads them in the order of their scores.
+/// One pending job, in one cache line: a cycle reads jobs in the order of their scores.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Job {
     pub(crate) id: AllocationId,
     pub(crate) eligible_at: UnixMillis,
-    /// `u64::MAX` where it is not known.
+    /// `u64::MAX` if unknown.
     walltime_ms: u64,
-    /// `u64::MAX` where it is not known.
+    /// `u64::MAX` if unknown.
     checkpoint_ms: u64,
     pub(crate) nodes: u32,
-    /// What its nodes must be like.
+    /// Number of its node requirements.
     pub(crate) request: u32,
     pub(crate) project: u32,
-    /// User and project, of sensitive work; else [`NONE`].
+    /// Number of its user and project for a sensitive job; otherwise [`NONE`].
     pub(crate) claimant: u32,
-    /// Bandwidth it needs; [`NONE`] where it names none.
+    /// Number of the bandwidth it requests; [`NONE`] if it requests none.
     pub(crate) storage: u32,
     pub(crate) data_ready: Option<Fraction>,
     pub(crate) class: u8,
@@ -46,17 +46,17 @@ impl Job {
         self.claimant != NONE
     }
 
-    /// Longest run time, milliseconds; `None` is unbounded.
+    /// Longest run time, milliseconds; `None`: unbounded.
     pub(crate) fn walltime_ms(&self) -> Option<u64> {
         (self.walltime_ms != UNKNOWN).then_some(self.walltime_ms)
     }
 
-    /// How long a checkpoint takes, milliseconds, where the request says so.
+    /// Duration of a checkpoint from the request, milliseconds, if given.
     pub(crate) fn checkpoint_ms(&self) -> Option<u64> {
         (self.checkpoint_ms != UNKNOWN).then_some(self.checkpoint_ms)
     }
 
-    /// When it is over at the latest, did it start then.
+    /// Latest end for this start; `None`: unbounded.
     pub(crate) fn end(&self, start: u64) -> Option<u64> {
         self.walltime_ms()
             .map(|walltime| start.saturating_add(walltime))
@@ -65,24 +65,24 @@ impl Job {
 
 const _: () = assert!(size_of::<Job>() == 64);
 
-/// Node-milliseconds asked for; with GPUs where the request says how many, else without.
+/// Node-milliseconds requested; multiplied by GPUs if the request names their number, else without.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Asked {
     pub(crate) gpu_ms: u128,
     pub(crate) node_ms: u128,
 }
 
-/// A project that jobs name.
+/// Project of a job.
 #[derive(Debug)]
 pub(crate) struct Project {
     pub(crate) path: ProjectPath,
     pub(crate) tenant: ProjectPath,
 }
 
-/// See the module.
+/// The queue of a vCluster.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
-    /// By id. A plan keeps them, to tell by what its jobs were ordered.
+    /// Jobs by id. A plan keeps them to explain the order of its jobs.
     pub(crate) jobs: Arc<Vec<Job>>,
     pub(crate) requests: Interned<Request>,
     pub(crate) projects: Interned<Project>,
@@ -103,9 +103,9 @@ impl Queue {
         queue
     }
 
-    /// Follows changes, by id and of each one, with what was there before; `pending` shows them already. `order` are places of
-    /// the queue before; it has those of the same jobs afterwards, in the same order, and then those of new
-    /// ones. `true` where all other numbers are others now.
+    /// Applies changes, sorted by id and one per job, with the former entries; `pending` already contains the new ones.
+    /// `order` contains positions in the former queue. `order` is updated to the same jobs in the same order, followed
+    /// by new ones. Returns `true` if all other numbers have changed.
     pub(crate) fn follow(
         &mut self,
         changes: &[(AllocationId, Option<PendingView>)],
@@ -125,7 +125,7 @@ impl Queue {
             old.iter().for_each(|old| self.count(old, false));
         }
         let jobs = std::mem::take(&mut self.jobs);
-        // Where each old one is now. There are not 2^32 of them.
+        // New position of each old job. There are fewer than 2^32 jobs.
         let mut moved_to = Vec::with_capacity(jobs.len());
         let mut new = Vec::new();
         let mut merged = Vec::with_capacity(pending.len());
@@ -159,7 +159,7 @@ impl Queue {
         false
     }
 
-    /// Names of jobs that are gone take more room than those that are there.
+    /// Whether entries of jobs that are gone outnumber those in use.
     fn is_littered(&self, jobs: usize) -> bool {
         let most = 2 * jobs + 1024;
         let names = [
@@ -238,11 +238,11 @@ impl Queue {
     }
 }
 
-/// Things by number, each once.
+/// Interned values by number.
 #[derive(Debug)]
 pub(crate) struct Interned<T> {
     things: Vec<T>,
-    /// Numbers in the order of the things.
+    /// Numbers in the order of their values.
     order: Vec<u32>,
 }
 
@@ -256,7 +256,7 @@ impl<T> Default for Interned<T> {
 }
 
 impl<T> Interned<T> {
-    /// The number of the thing that `compare` finds equal; it is made where there is none.
+    /// Number of the value that `compare` finds equal; a missing value is added.
     fn number(&mut self, compare: impl Fn(&T) -> Ordering, make: impl FnOnce() -> T) -> u32 {
         let found = self
             .order
@@ -264,7 +264,7 @@ impl<T> Interned<T> {
         match found {
             Ok(place) => self.order[place],
             Err(place) => {
-                // One for each job at most, and there are not 2^32 of them.
+                // At most one per job, and there are fewer than 2^32 jobs.
                 let number = self.things.len() as u32;
                 self.things.push(make());
                 self.order.insert(place, number);

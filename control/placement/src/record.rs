@@ -1,7 +1,7 @@
-//! What a scheduler was told and what it decided, line by line: enough to decide it again elsewhere.
+//! Scheduling record: inputs and decisions of a scheduler, line by line, sufficient to repeat the decisions elsewhere.
 //!
-//! A control writes such lines as it plans; `lattice replay record` fetches them and `lattice replay verify` plans
-//! again. Nothing of what runs (programs, environments) is in them.
+//! A control writes these lines as it plans. `lattice replay record` fetches them, and `lattice replay verify` plans
+//! again. The lines contain no programs or environments of jobs.
 
 use crate::{
     plan::{Placement, Plan},
@@ -15,57 +15,57 @@ use lattice_quorum_types::{
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The form of the lines. Another one is not read.
+/// Format of the lines. Other formats are not read.
 pub const RECORD_FORMAT: u32 = 1;
 
-/// One line.
+/// One line of a record.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Line {
-    /// The first line, and the first one of each file that a control keeps.
+    /// First line of a record, and of each file that a control keeps.
     Begin {
         /// [`RECORD_FORMAT`].
         format: u32,
-        /// The cluster's name.
+        /// Name of the cluster.
         cluster: String,
-        /// Which control wrote it.
+        /// Control that wrote the record.
         control: String,
-        /// Its version.
+        /// Version of the control.
         version: String,
-        /// When.
+        /// Time of the line.
         at: UnixMillis,
     },
-    /// A scheduler begins with this: all that it knows. What it knew before is forgotten.
+    /// Complete view with which a scheduler begins; replaces any earlier view.
     View {
-        /// Whose.
+        /// vCluster of the scheduler.
         vcluster: VclusterName,
-        /// When.
+        /// Time of the view.
         at: UnixMillis,
-        /// What it knows.
+        /// The view.
         view: Box<ClusterView>,
     },
-    /// A scheduler has planned.
+    /// Plan of a scheduler.
     Cycle(Box<Cycle>),
-    /// What became of what it placed.
+    /// Outcome of a placement.
     Outcome {
-        /// Whose.
+        /// vCluster of the scheduler.
         vcluster: VclusterName,
-        /// The instant of the plan.
+        /// Time of the plan.
         planned_at: UnixMillis,
-        /// Of which allocation.
+        /// Allocation that was placed.
         id: AllocationId,
-        /// What.
+        /// Outcome of the placement.
         outcome: Outcome,
     },
-    /// An allocation changed.
+    /// Change of an allocation.
     Allocation(Box<Changed>),
-    /// A submit was refused.
+    /// Rejected submission.
     RefusedSubmit {
-        /// When.
+        /// Time of the rejection.
         at: UnixMillis,
-        /// Whose.
+        /// Submitting user.
         user: String,
-        /// Why, as it was told.
+        /// Reason, as returned to the user.
         refusal: String,
     },
 }
@@ -73,22 +73,22 @@ pub enum Line {
 /// One plan of a scheduler.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Cycle {
-    /// Whose.
+    /// vCluster of the scheduler.
     pub vcluster: VclusterName,
-    /// The instant that was planned for.
+    /// Time for which the plan was made.
     pub at: UnixMillis,
-    /// Under which epoch of its lease.
+    /// Lease epoch of the scheduler.
     pub epoch: u64,
-    /// How it decided.
+    /// Policy of the plan.
     pub policy: Policy,
-    /// What it had heard since it planned last. `None`: a [`Line::View`] stands before.
+    /// Changes of the view since the last plan. `None`: a [`Line::View`] precedes this line.
     pub delta: Option<Box<Delta>>,
-    /// Work that is promised nodes, and was planned with those in the queue too.
+    /// Jobs with promised nodes, which were planned with these jobs in the queue too.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub promised: BTreeMap<AllocationId, PendingView>,
-    /// What it placed, in its order.
+    /// Placements, in order.
     pub placed: Vec<Placed>,
-    /// Who was held nodes for, in order.
+    /// Reservations, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reserved: Vec<Reserved>,
 }
@@ -96,41 +96,41 @@ pub struct Cycle {
 /// Nodes that an allocation was to get.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Placed {
-    /// Which.
+    /// Id of the allocation.
     pub id: AllocationId,
-    /// In rank order.
+    /// Nodes in rank order.
     pub nodes: Vec<NodeId>,
-    /// Ahead of one with a reservation.
+    /// Whether the allocation starts ahead of a job with a reservation.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub backfilled: bool,
 }
 
-/// A reservation of a blocked allocation.
+/// Reservation of a blocked allocation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reserved {
-    /// Which.
+    /// Id of the allocation.
     pub id: AllocationId,
-    /// Its start.
+    /// Start of the reservation.
     pub starts_at: UnixMillis,
 }
 
-/// What became of a placement.
+/// Outcome of a placement.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// The quorum took it.
+    /// The quorum committed the assignment.
     Assigned {
-        /// As which revision.
+        /// Revision of the assignment.
         revision: Revision,
     },
-    /// The quorum refused it.
+    /// The quorum rejected the assignment.
     Refused {
-        /// Why.
+        /// Reason of the refusal.
         refusal: String,
     },
-    /// It was not proposed.
+    /// The placement was not proposed.
     HeldBack {
-        /// Why.
+        /// Reason.
         reason: String,
     },
 }
@@ -138,36 +138,36 @@ pub enum Outcome {
 /// An allocation after a change.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Changed {
-    /// Which.
+    /// Id of the allocation.
     pub id: AllocationId,
-    /// What happened.
+    /// Kind of change.
     pub change: AllocationChange,
-    /// When, by the quorum's time.
+    /// Time of the change, state time.
     pub at: UnixMillis,
-    /// The revision that made it.
+    /// Revision of the change.
     pub revision: Revision,
-    /// Its state after that.
+    /// State after the change.
     pub state: AllocationState,
-    /// Its attempt.
+    /// Attempt after the change.
     pub attempt: u32,
-    /// In which vCluster.
+    /// vCluster of the allocation.
     pub vcluster: VclusterName,
-    /// What it asks for; said when it is submitted.
+    /// Request of the allocation; recorded on submission.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asks: Option<PendingView>,
-    /// Its nodes in rank order; said when it is assigned.
+    /// Nodes in rank order; recorded on assignment.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<NodeId>,
-    /// When its first process started, by its node's clock.
+    /// Start of the first process, by the clock of the node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<UnixMillis>,
-    /// When its last process ended.
+    /// End of the last process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<UnixMillis>,
 }
 
 impl Cycle {
-    /// What a plan decided, as it is written down.
+    /// Placements and reservations of a plan, as recorded.
     pub fn decided(plan: &Plan) -> (Vec<Placed>, Vec<Reserved>) {
         let placed = |placement: &Placement| Placed {
             id: placement.id,
@@ -186,7 +186,7 @@ impl Cycle {
 }
 
 impl Changed {
-    /// Of a record as a change has left it.
+    /// Describes a record as a change has left it.
     pub fn new(change: AllocationChange, record: &Allocation, at: UnixMillis) -> Self {
         let is_new = change == AllocationChange::Submitted;
         let is_assigned = change == AllocationChange::Assigned;

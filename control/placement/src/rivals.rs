@@ -1,14 +1,13 @@
-//! Nodes that others of the queue need more: of sets that are equally good, a job is given one without
-//! them.
+//! Nodes that rarer requests in the queue need: among equally good sets, a job gets one without them.
 
 use crate::{bits::BitSet, eligible::EligibleSets};
 
-/// Requests that jobs of the queue have, by how many nodes fit: the rarer, the harder to serve elsewhere.
+/// Requests of queued jobs by number of fitting nodes: the fewer nodes fit, the harder a request is to serve elsewhere.
 #[derive(Debug)]
 pub(crate) struct Rivals {
-    /// Ascending, each once.
+    /// Distinct numbers of fitting nodes, ascending.
     counts: Vec<u32>,
-    /// All nodes that fit a request that so many fit, or fewer.
+    /// For each number in `counts`, all nodes that fit a request with at most that many fitting nodes.
     wanted: Vec<BitSet>,
 }
 
@@ -26,8 +25,7 @@ impl Rivals {
         Self { counts, wanted }
     }
 
-    /// What is wanted by requests that fewer than `count` nodes fit; each has what the one before has, and
-    /// more.
+    /// Nodes that fit requests with fewer than `count` fitting nodes; each set contains the previous one.
     pub(crate) fn rarer_than(&self, count: u32) -> &[BitSet] {
         let rarer = self.counts.partition_point(|known| *known < count);
         &self.wanted[..rarer]

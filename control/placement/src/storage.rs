@@ -8,11 +8,11 @@ use crate::{
     view::ClusterView,
 };
 
-/// What each system has left, and what the jobs of a queue ask of which.
+/// Remaining bandwidth of each system, and the bandwidth that queued jobs request.
 #[derive(Debug)]
 pub(crate) struct Storage<'a> {
     systems: Vec<(&'a str, Profile)>,
-    /// By what jobs ask: systems that are rationed, and MB/s of each.
+    /// By number of the jobs' bandwidth request: rationed systems, and MB/s of each.
     asked: Vec<Vec<(usize, u64)>>,
 }
 
@@ -48,7 +48,7 @@ impl<'a> Storage<'a> {
         asked.map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// What a job lacks that starts at `from`.
+    /// First storage system without enough bandwidth for a job that starts at `from`.
     pub(crate) fn short(&self, job: &Job, from: u64) -> Option<Blocker> {
         let until = job.end(from);
         self.asked(job).iter().find_map(|(system, mb_s)| {
@@ -62,7 +62,7 @@ impl<'a> Storage<'a> {
         })
     }
 
-    /// Takes what a job asks for; from now on where `from` is `None`.
+    /// Takes the bandwidth of a job; from now on if `from` is `None`.
     pub(crate) fn take(&mut self, job: &Job, from: Option<u64>, until: Option<u64>) {
         let asked = self.asked.get(job.storage as usize);
         for (system, mb_s) in asked.map(Vec::as_slice).unwrap_or_default() {
@@ -70,7 +70,7 @@ impl<'a> Storage<'a> {
         }
     }
 
-    /// The first time from `from` on at which the job has all it asks for, until its end.
+    /// First time from `from` on at which the job has its bandwidth until its end.
     pub(crate) fn first_enough(&self, job: &Job, from: u64) -> Option<u64> {
         let (lasts, mut at) = (job.walltime_ms(), from);
         loop {
@@ -78,7 +78,7 @@ impl<'a> Storage<'a> {
             for (system, mb_s) in self.asked(job) {
                 at = self.systems[*system].1.first_enough(*mb_s, at, lasts)?;
             }
-            // What comes later for one may be too late for another.
+            // A later time for one system may not suit another, so repeat until all agree.
             if at == before {
                 return Some(at);
             }

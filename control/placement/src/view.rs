@@ -1,4 +1,4 @@
-//! What the solver looks at: one vCluster's nodes, queue, running work and limits, as one value.
+//! Cluster view, the solver's input: nodes, queue, running allocations and limits of one vCluster, as one value.
 
 use crate::fraction::Fraction;
 use lattice_quorum_types::{
@@ -18,19 +18,18 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Everything a plan depends on, apart from the time and the policy.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClusterView {
-    /// The revision of the replicated state it shows.
+    /// Revision of the replicated state shown by the view.
     pub revision: Revision,
-    /// How old the oldest part of it was when it was made, milliseconds. A stale view costs a
-    /// refused proposal, never a breach: the quorum judges again.
+    /// Age of the oldest part of the view when it was made, milliseconds. A stale view costs a rejected proposal, never
+    /// a breach: the quorum judges again.
     pub age_ms: u64,
-    /// The nodes this scheduler may use.
+    /// Nodes that this scheduler may use.
     pub nodes: BTreeMap<NodeId, NodeView>,
-    /// Nodes of the vCluster's own that another one uses now. Nothing is placed on them; plans for later count
-    /// on them from when they are back at the latest. One that is among `nodes` is not lent.
+    /// Nodes of this vCluster that another vCluster uses now. No job is placed on them; plans for later count on them
+    /// from their latest return. A node that is also in `nodes` is not lent.
     #[serde(default)]
     pub on_loan: BTreeMap<NodeId, LoanView>,
-    /// Nodes that administrators keep for some for a time: all reservations of the site, those of other nodes
-    /// too, since nodes change hands.
+    /// Reservation windows of operators: all of the site, also those of other nodes, since nodes change vCluster.
     #[serde(default)]
     pub reserved: BTreeMap<ReservationName, ReservationSpec>,
     /// The queue: allocations that wait for nodes.
@@ -39,51 +38,50 @@ pub struct ClusterView {
     pub running: BTreeMap<AllocationId, RunningView>,
     /// Limits and usage of every project on the path of a pending allocation.
     pub levels: BTreeMap<ProjectPath, LevelView>,
-    /// What limits mean.
+    /// Limit policy in force.
     pub limit_policy: LimitPolicy,
-    /// Nodes in sensitive use in the whole cluster, and how many may be.
+    /// Nodes in sensitive use in the whole cluster, and their limit.
     #[serde(default)]
     pub sensitive_pool: SensitivePool,
-    /// Shares and budgets of tenants. One that is not here has no share to reach and no budget.
+    /// Shares and budgets of tenants. A tenant without an entry has no target share and no budget.
     #[serde(default)]
     pub tenants: BTreeMap<ProjectPath, TenantView>,
-    /// Storage systems whose bandwidth is rationed. One that is not here is not.
+    /// Storage systems with rationed bandwidth. A system without an entry is not rationed.
     #[serde(default)]
     pub storage: BTreeMap<String, StorageView>,
-    /// Power domains that have a budget.
+    /// Power domains with a budget.
     #[serde(default)]
     pub power: BTreeMap<String, DomainView>,
-    /// Price of energy now, from the cheapest (0) to the dearest (1) that is known; `None` where no
-    /// price is.
+    /// Present energy price, from the lowest (0) to the highest (1) known price; `None` if no price is known.
     #[serde(default)]
     pub energy_price: Option<Fraction>,
 }
 
-/// What a tenant was promised and has had.
+/// Share and budgets of a tenant.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TenantView {
-    /// The share of the machine that it should get.
+    /// Target share of the machine.
     pub share_target: Option<Fraction>,
-    /// The share that it has had.
+    /// Share used.
     pub share_used: Fraction,
-    /// Hours of GPUs.
+    /// Budget of GPU hours.
     pub gpu_hours: Option<Budget>,
-    /// Hours of nodes.
+    /// Budget of node hours.
     pub node_hours: Option<Budget>,
 }
 
 /// Hours granted and used, in milliseconds of one GPU or node.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Budget {
-    /// How much may be used.
+    /// Granted amount.
     pub granted_ms: u64,
-    /// How much is.
+    /// Used amount.
     pub used_ms: u64,
 }
 
 impl Budget {
-    /// The part that is used; 1 of nothing granted.
+    /// Used part of the budget; 1 if nothing is granted.
     pub fn fraction(self) -> f64 {
         if self.granted_ms == 0 {
             return 1.0;
@@ -93,137 +91,135 @@ impl Budget {
 }
 
 impl TenantView {
-    /// The part used of the budget that is nearer its end; 0 without any.
+    /// Used part of the budget that is closer to exhaustion; 0 without a budget.
     pub fn budget_used(&self) -> f64 {
         let budgets = [self.gpu_hours, self.node_hours].into_iter().flatten();
         budgets.map(Budget::fraction).fold(0.0, f64::max)
     }
 }
 
-/// What a storage system still has.
+/// Remaining capacity of a storage system.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StorageView {
-    /// Bandwidth that nothing uses or is promised, MB/s; below 0 where more is than there is.
+    /// Bandwidth not in use or promised, MB/s; negative if overcommitted.
     pub left_mb_s: i64,
 }
 
-/// What a power domain still has.
+/// Remaining capacity of a power domain.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DomainView {
-    /// The domain it is part of, which pays too.
+    /// Domain that contains this one and also limits it.
     pub parent: Option<String>,
-    /// Power that nothing draws or is promised, milliwatts; below 0 where more is than there is.
+    /// Power not drawn or promised, milliwatts; negative if overcommitted.
     pub headroom_mw: i64,
 }
 
-/// What giving a node work costs in power.
+/// Power that a node draws for a job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Charge {
-    /// The innermost domain that pays.
+    /// Innermost domain that supplies the node.
     pub domain: String,
-    /// What it draws more when it works, milliwatts.
+    /// Additional power under load, milliwatts.
     pub mw: u64,
 }
 
 /// One node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeView {
-    /// The version an assignment will name.
+    /// Version that an assignment must name.
     pub version: u64,
-    /// It takes new work: its lifecycle is ready, no drain reason is open, and it is not promised.
+    /// Whether the node accepts jobs: lifecycle `ready`, no drain reason, and not promised.
     pub in_service: bool,
-    /// Nothing else keeps it from that than that somebody else gets it next: it is promised to who others make room
-    /// for, or its own vCluster wants it back.
+    /// Whether only a promise to a preemptor or a recall by the home vCluster keeps the node from being in service.
     #[serde(default)]
     pub promised: bool,
-    /// The allocation that holds it.
+    /// Allocation that holds the node.
     pub holder: Option<AllocationId>,
-    /// Whose it is: a claimed node takes nothing but their sensitive work.
+    /// Claimant: a claimed node accepts only sensitive allocations of that user and project.
     #[serde(default)]
     pub owner: Option<Owner>,
-    /// It is another vCluster's, and only lent to this one.
+    /// Whether the node belongs to another vCluster and is lent to this one.
     #[serde(default)]
     pub borrowed: bool,
-    /// What is known of it from gossip and direct reads.
+    /// Facts from gossip and direct reads.
     pub facts: NodeFacts,
 }
 
-/// A node that is lent.
+/// A lent node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoanView {
-    /// As it is for its owner: that it is asked back does not put it out of service.
+    /// The node as its owner sees it: a recall does not put it out of service.
     pub node: NodeView,
-    /// So long after it is asked back it is free at the latest, milliseconds; sooner where the borrower's work
-    /// ends before. See [`crate::movement::lend::loan_release_at`].
+    /// Longest time from recall until the node is free, milliseconds; sooner if the borrower's job ends before. See
+    /// [`crate::movement::lend::loan_release_at`].
     pub release_after_ms: u64,
-    /// When it was asked back; `None`: it could be now.
+    /// Time of the recall; `None`: not recalled.
     pub recalled_at: Option<UnixMillis>,
 }
 
-/// Who has claimed a node, and for which project.
+/// Claimant of a node.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Owner {
-    /// The user.
+    /// User that claimed the node.
     pub user: String,
-    /// The project whose limits it counts against.
+    /// Project with the limits that the node counts against.
     pub project: ProjectPath,
 }
 
-/// What a node is, and how it is. Not replicated; each part may be unknown.
+/// Properties and state of a node. Not replicated; each part may be unknown.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeFacts {
-    /// Whether it answers.
+    /// Whether the node answers pings.
     pub liveness: Liveness,
-    /// What its checks say.
+    /// Result of the node's health checks.
     pub health: Health,
-    /// It may be used, but only where no other node will do. So it is with a degraded one anyway.
+    /// Whether the node is used only if no other suffices. A degraded node is treated the same.
     pub deprioritised: bool,
-    /// Its topology (dragonfly) group; `None` when not known: then it shares one with no node.
+    /// Topology (dragonfly) group; `None` if unknown: the node then shares a group with no other.
     pub group: Option<String>,
-    /// Its conformance group.
+    /// Conformance group.
     pub conformance: ConformanceKey,
-    /// Model of its GPUs.
+    /// Model of the node's GPUs.
     pub gpu_model: Option<String>,
-    /// Number of its GPUs; `Some(0)` for a node known to have none.
+    /// Number of the node's GPUs; `Some(0)` for a node known to have none.
     pub gpu_count: Option<u32>,
     /// Memory, bytes.
     pub memory_bytes: Option<u64>,
-    /// Memory of all its GPUs, bytes.
+    /// Memory of all GPUs of the node, bytes.
     #[serde(default)]
     pub gpu_memory_bytes: Option<u64>,
-    /// Features it carries.
+    /// Features of the node.
     pub features: BTreeSet<String>,
-    /// Who pays for its power, and how much; `None` where nobody counts it.
+    /// Power domain and power of the node; `None` if its power is not counted.
     #[serde(default)]
     pub charge: Option<Charge>,
 }
 
-/// Whether a node answers. Only an alive one gets new work.
+/// Whether a node answers pings. Only an alive node gets new jobs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Liveness {
-    /// Not asked yet.
+    /// Not pinged yet.
     #[default]
     Unknown,
-    /// It answers.
+    /// The node answers.
     Alive,
-    /// It missed answers.
+    /// The node missed pings.
     Suspect,
-    /// It is confirmed not to answer.
+    /// The node is confirmed not to answer.
     Unreachable,
 }
 
-/// What is known of a node's health, the better before the worse: of several words on one node the
-/// greatest counts. What is not known may be worse than a fault that leaves the node usable.
+/// Health of a node, best first: of several reports about one node, the greatest counts. Unknown ranks below degraded,
+/// since it may be worse than a fault that leaves the node usable.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Health {
     /// All checks pass.
     Healthy,
-    /// Still usable, with a fault: it gets new work where no other node will do, and none that is
-    /// sensitive.
+    /// Usable, but with a fault: it gets new jobs only if no other node suffices, and no sensitive ones.
     Degraded,
-    /// Not known, or not all of it: no new work.
+    /// Not known, or not completely: no new jobs.
     #[default]
     Unknown,
     /// Must not be used.
@@ -231,13 +227,13 @@ pub enum Health {
 }
 
 impl Health {
-    /// Whether new work may be given to the node.
+    /// Whether the node may get new jobs.
     pub const fn is_usable(self) -> bool {
         matches!(self, Self::Healthy | Self::Degraded)
     }
 }
 
-/// The digest nodes must share to be one conformance group.
+/// Digest that nodes must share to be in one conformance group.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ConformanceKey {
@@ -248,41 +244,41 @@ pub enum ConformanceKey {
     Known([u8; 32]),
 }
 
-/// One allocation in the queue.
+/// One queued allocation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PendingView {
-    /// Whose it is.
+    /// User of the allocation.
     #[serde(default)]
     pub user: String,
-    /// The project whose limits apply.
+    /// Project of the allocation; its limits apply.
     pub project: ProjectPath,
-    /// Nodes it needs, at least 1.
+    /// Nodes requested, at least 1.
     pub nodes: u32,
-    /// Longest run time, milliseconds; `None` is unbounded.
+    /// Longest run time, milliseconds; `None`: unbounded.
     pub walltime_ms: Option<u64>,
     /// Priority class 0-10.
     pub class: u8,
-    /// Its nodes must be healthy and share one known conformance key.
+    /// Whether the allocation is sensitive: its nodes must be healthy and share one known conformance key.
     pub sensitive: bool,
-    /// What its nodes must be like.
+    /// Constraints on the nodes of the job.
     pub constraints: Constraints,
-    /// When it was submitted.
+    /// Time of submission.
     pub submitted_at: UnixMillis,
-    /// Since when it could have been placed.
+    /// Time since when the job could have been placed.
     pub eligible_at: UnixMillis,
-    /// The part of its input data that is on the hot tier; `None` where that is not known.
+    /// Part of the job's input data that is on the hot tier; `None` if unknown.
     #[serde(default)]
     pub data_ready: Option<Fraction>,
-    /// How long a checkpoint of it takes, milliseconds; `None`: as its GPUs' memory makes it.
+    /// Duration of a checkpoint, milliseconds; `None`: derived from the memory of its GPUs.
     #[serde(default)]
     pub checkpoint_ms: Option<u64>,
-    /// Bandwidth that it needs of storage systems while it runs, MB/s of the whole job.
+    /// Bandwidth of storage systems during the run, MB/s for the whole job.
     #[serde(default)]
     pub storage_mb_s: BTreeMap<String, u64>,
-    /// It uses nodes that are reserved under this name, and no others.
+    /// Reservation that the job names: the job uses only nodes of that reservation.
     #[serde(default)]
     pub reservation: Option<ReservationName>,
-    /// It is not placed on borrowed nodes: nobody could stop it for their owner. See
+    /// Whether the job must not be placed on borrowed nodes, since it could not be stopped for their owner. See
     /// [`crate::movement::lend::may_borrow`].
     #[serde(default)]
     pub home_only: bool,
@@ -291,72 +287,71 @@ pub struct PendingView {
 /// One allocation that holds nodes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunningView {
-    /// When it must be over: its start plus its walltime. `None`: unbounded, nobody can plan on
-    /// its nodes.
+    /// Latest end: start plus walltime. `None`: unbounded, so no plan can count on its nodes.
     pub ends_at: Option<UnixMillis>,
     /// Longest run time, milliseconds.
     #[serde(default)]
     pub walltime_ms: Option<u64>,
-    /// Bandwidth that comes back with its end, MB/s of each storage system.
+    /// Bandwidth released at the end of the job, MB/s by storage system.
     #[serde(default)]
     pub storage_mb_s: BTreeMap<String, u64>,
 }
 
-/// One project's ceilings and what counts against them.
+/// Limits and usage of one project.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LevelView {
-    /// Its ceilings.
+    /// Limits of the project.
     pub limits: Limits,
-    /// Used by the project itself.
+    /// Usage of the project itself.
     pub own: Usage,
-    /// Used by everything below it.
+    /// Usage of all projects below it.
     pub subtree: Usage,
 }
 
-/// Changes since the last view. `None` takes the entry out.
+/// Changes since the last view. `None` removes an entry.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Delta {
-    /// The revision it leads to.
+    /// Revision of the resulting view.
     pub revision: Revision,
     /// Age of the resulting view, milliseconds.
     pub age_ms: u64,
-    /// Nodes.
+    /// Changed nodes.
     pub nodes: BTreeMap<NodeId, Option<NodeView>>,
-    /// Nodes that are lent.
+    /// Changed lent nodes.
     #[serde(default)]
     pub on_loan: BTreeMap<NodeId, Option<LoanView>>,
-    /// Reservations of administrators.
+    /// Changed reservations.
     #[serde(default)]
     pub reserved: BTreeMap<ReservationName, Option<ReservationSpec>>,
-    /// The queue.
+    /// Changed queue entries.
     pub pending: BTreeMap<AllocationId, Option<PendingView>>,
-    /// Running work.
+    /// Changed running allocations.
     pub running: BTreeMap<AllocationId, Option<RunningView>>,
-    /// Limits and usage.
+    /// Changed limits and usage.
     pub levels: BTreeMap<ProjectPath, Option<LevelView>>,
-    /// What limits mean from now on.
+    /// Limit policy from now on.
     pub limit_policy: LimitPolicy,
     /// Nodes in sensitive use from now on.
     #[serde(default)]
     pub sensitive_pool: SensitivePool,
-    /// Shares and budgets.
+    /// Changed shares and budgets.
     #[serde(default)]
     pub tenants: BTreeMap<ProjectPath, Option<TenantView>>,
-    /// Storage systems.
+    /// Changed storage systems.
     #[serde(default)]
     pub storage: BTreeMap<String, Option<StorageView>>,
-    /// Power domains.
+    /// Changed power domains.
     #[serde(default)]
     pub power: BTreeMap<String, Option<DomainView>>,
-    /// Price of energy from now on.
+    /// Energy price from now on.
     #[serde(default)]
     pub energy_price: Option<Fraction>,
 }
 
 impl ClusterView {
-    /// What records tell of one vCluster: nodes it uses now, its queue, all that runs in the cluster, and the tree of
-    /// projects. What gossip knows of a node is asked of `facts`. Revision, limits of the whole system and what else
-    /// is known are for the caller to fill in.
+    /// Builds the view of one vCluster from replicated records: nodes it uses now, its queue, all running allocations
+    /// of the cluster, and the project tree. `facts` returns the gossip facts of a node. The caller fills in the
+    /// revision, cluster-wide limits and all other fields.
     pub fn of_records<'a>(
         vcluster: &VclusterName,
         nodes: impl Iterator<Item = &'a Node>,
@@ -384,7 +379,7 @@ impl ClusterView {
         view
     }
 
-    /// Applies the changes, and says what was there before.
+    /// Applies the changes, and returns the former entries.
     pub(crate) fn apply(&mut self, delta: Delta) -> Before {
         self.revision = delta.revision;
         self.age_ms = delta.age_ms;
@@ -408,16 +403,16 @@ impl ClusterView {
     }
 }
 
-/// What a delta has replaced, by key; `None` where there was nothing.
+/// Entries that a delta has replaced, by key; `None` for new ones.
 #[derive(Debug)]
 pub(crate) struct Before {
     pub(crate) nodes: Vec<(NodeId, Option<NodeView>)>,
-    /// Whether others are lent, or otherwise.
+    /// Whether lent nodes have changed.
     pub(crate) loans_differ: bool,
-    /// Whether others are reserved, or otherwise.
+    /// Whether reservations have changed.
     pub(crate) reserved_differ: bool,
     pub(crate) pending: Vec<(AllocationId, Option<PendingView>)>,
-    /// Whatever was there of them.
+    /// Ids only, with or without a former entry.
     pub(crate) running: Vec<AllocationId>,
     pub(crate) levels: Vec<(ProjectPath, Option<LevelView>)>,
     pub(crate) power: Vec<(String, Option<DomainView>)>,
@@ -437,20 +432,20 @@ fn merge<K: Ord + Clone, V>(
     changes.into_iter().map(replace).collect()
 }
 
-/// Whether anything of what was replaced is another thing now.
+/// Whether any replaced entry differs from the present one.
 fn differs<K: Ord, V: PartialEq>(before: &[(K, Option<V>)], now: &BTreeMap<K, V>) -> bool {
     let mut before = before.iter();
     before.any(|(key, old)| old.as_ref() != now.get(key))
 }
 
 impl NodeView {
-    /// The node as committed, with what else is known of it.
+    /// View of a committed node record, with its facts.
     pub fn new(node: &Node, facts: NodeFacts) -> Self {
-        // One that was given back is nobody's, and takes nothing until it is wiped.
+        // A released node belongs to no user, and accepts no job until it is wiped.
         let is_sound = node.lifecycle == Lifecycle::Ready
             && node.drain.is_empty()
             && node.tenure.as_ref().is_none_or(Tenure::is_open);
-        // Who it is promised to is given it without being planned again.
+        // The allocation to which it is promised gets the node without being planned again.
         let is_promised = node.promised.is_some() || node.recalled_at.is_some();
         Self {
             version: node.version,
@@ -466,7 +461,7 @@ impl NodeView {
         }
     }
 
-    /// Gets work only where no other node will do.
+    /// Whether the node is used only if no other suffices.
     pub fn is_last(&self) -> bool {
         self.facts.deprioritised || self.facts.health == Health::Degraded
     }
@@ -488,15 +483,15 @@ impl From<&Allocation> for PendingView {
             checkpoint_ms: a.spec.demand.checkpoint_ms,
             storage_mb_s: a.spec.demand.storage_mb_s.clone(),
             reservation: a.spec.terms.reservation.clone(),
-            // That is a rule of its vCluster, which is not known here.
+            // Depends on a rule of its vCluster, which is not known here.
             home_only: false,
         }
     }
 }
 
 impl LoanView {
-    /// A node of the owner's that is lent, with what else is known of it. Its borrower gives it back within
-    /// `release_after_ms` once it is asked to.
+    /// View of an owner's node that is lent, with its facts. The borrower returns the node within `release_after_ms`
+    /// after a recall.
     pub fn new(node: &Node, facts: NodeFacts, release_after_ms: u64) -> Self {
         let home = Node {
             recalled_at: None,

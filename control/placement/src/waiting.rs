@@ -1,5 +1,5 @@
-//! Why each job of a plan that is not placed waits. There may be a hundred thousand of them, of which a
-//! few are ever asked for: what they have in common is kept once, and told when somebody asks.
+//! Waiting jobs of a plan, with explanations. There may be a hundred thousand of them, and few explanations are ever
+//! read. Common parts are therefore stored once, and explanations are built on request.
 
 use crate::{
     eligible::EligibleSets,
@@ -12,10 +12,10 @@ use lattice_quorum_types::{AllocationId, UnixMillis};
 use serde::{Serialize, Serializer, ser::SerializeMap};
 use std::sync::Arc;
 
-/// One job that waits.
+/// Explanation data of one waiting job.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Waits {
-    /// Nodes left after each further step, as far as it came to them.
+    /// Nodes left after each further step, as far as the steps were reached.
     pub(crate) free: u32,
     pub(crate) not_reserved: Option<u32>,
     pub(crate) conforming: Option<u32>,
@@ -23,25 +23,25 @@ pub(crate) struct Waits {
     pub(crate) estimated_start: Option<UnixMillis>,
 }
 
-/// See the module.
+/// Waiting jobs of a plan.
 #[derive(Debug, Clone, Default)]
 pub struct Waiting {
-    /// Nodes the scheduler knows.
+    /// Nodes in the view of the scheduler.
     total: u32,
     /// Every pending job, by id.
     rows: Arc<Vec<Job>>,
-    /// When each is served, in the order of ids.
+    /// Turn of each job, in the order of ids.
     turns: Vec<u32>,
-    /// In the order in which they are served; `None` where it is placed.
+    /// Jobs by turn; `None` for a placed job.
     jobs: Vec<Option<Waits>>,
     scorer: Arc<Scorer>,
-    /// What each asked for.
+    /// Requests of the jobs.
     sets: EligibleSets,
     len: usize,
 }
 
 impl Waiting {
-    /// `order` are places among `rows`; `jobs` are in that order.
+    /// `order` contains positions in `rows`; `jobs` are in that order.
     pub(crate) fn new(
         total: usize,
         rows: Arc<Vec<Job>>,
@@ -65,41 +65,41 @@ impl Waiting {
         }
     }
 
-    /// How many of the queue are served before this one, placed or not; `None` of one that is not in it.
+    /// Number of queued jobs served before this one, placed or not; `None` for a job not in the queue.
     pub fn ahead_of(&self, id: AllocationId) -> Option<u32> {
         Some(self.turns[self.place(id)?])
     }
 
-    /// How many wait.
+    /// Number of waiting jobs.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether none does.
+    /// Whether no job waits.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Why an allocation waits; `None` of one that does not.
+    /// Explanation of a waiting allocation; `None` if it does not wait.
     pub fn get(&self, id: AllocationId) -> Option<Explanation> {
         self.explain(self.place(id)?)
     }
 
-    /// Who waits, by id, and why.
+    /// Waiting jobs by id, with explanations.
     pub fn iter(&self) -> impl Iterator<Item = (AllocationId, Explanation)> {
         let rows = self.rows.iter().enumerate();
         rows.filter_map(|(place, row)| Some((row.id, self.explain(place)?)))
     }
 
-    /// Who waits, by id.
+    /// Ids of waiting jobs, ascending.
     pub fn ids(&self) -> impl Iterator<Item = AllocationId> {
         let rows = self.rows.iter().enumerate();
         rows.filter_map(|(place, row)| self.job(place).map(|_| row.id))
     }
 
-    /// Who waits for another reason, or with other numbers, than in `before`. How a score grew and the
-    /// place in the queue moved does not matter, nor do times within the minute to which they are told:
-    /// what has overrun its end moves them with every plan.
+    /// Jobs with another reason or other numbers than in `before`. Changes of score and queue position are ignored.
+    /// Changes of times within the displayed minute are ignored too: jobs past their end move such times with every
+    /// plan.
     pub fn news<'a>(&'a self, before: &'a Self) -> impl Iterator<Item = AllocationId> + 'a {
         fn told<'a>(of: &'a Waiting, place: usize) -> Option<(&'a Blocker, impl PartialEq + 'a)> {
             let job = of.job(place)?;
@@ -124,12 +124,12 @@ impl Waiting {
         self.rows.binary_search_by_key(&id, |row| row.id).ok()
     }
 
-    /// By place among the rows.
+    /// Job by position among the rows.
     fn job(&self, place: usize) -> Option<&Waits> {
         self.jobs[self.turns[place] as usize].as_ref()
     }
 
-    /// Why one that is placed is not assigned: `None` of one that was not in this queue.
+    /// Explanation of a job that is placed but not assigned; `None` for a job that was not in this queue.
     pub fn of_placed(&self, placed: &Placement, blocker: Blocker) -> Option<Explanation> {
         let place = self.place(placed.id)?;
         Some(Explanation {
@@ -176,14 +176,14 @@ impl Waiting {
 }
 
 impl PartialEq for Waiting {
-    /// Whether the same is told.
+    /// Whether both give the same explanations.
     fn eq(&self, other: &Self) -> bool {
         self.total == other.total && self.iter().eq(other.iter())
     }
 }
 
 impl Serialize for Waiting {
-    /// A map from ids to explanations.
+    /// Serializes as a map from ids to explanations.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(self.len))?;
         for (id, explanation) in self.iter() {

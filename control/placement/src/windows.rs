@@ -1,9 +1,10 @@
-//! Nodes that administrators keep for some for a time. It is the quorum's rule: work stays off a node if it
-//! would run into a time for which the node is kept for others. Two things are narrower here:
+//! Reservation windows of operators. As in the quorum, a job is kept off a node if the job would overlap a time for
+//! which the node is reserved for others. Two rules are stricter here:
 //!
-//! - Work that names no reservation stays off all of them, also where its user could use one: what is reserved
-//!   is there for those who say that they come for it.
-//! - Work that names one has its nodes, while it holds, and is kept off by what others have of these.
+//! - A job that names no reservation is kept off all windows, even if its user could use one. Reserved nodes are for
+//!   jobs that name the reservation.
+//! - A job that names one gets nodes of that reservation while it holds, and is kept off those that others have
+//!   reserved too.
 
 use crate::{bits::BitSet, explain::Blocker, index::Index, machine::NEVER};
 use lattice_quorum_types::{
@@ -14,7 +15,7 @@ use std::{
     sync::Arc,
 };
 
-/// Work that names a reservation.
+/// Requester that names a reservation.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Naming {
     pub(crate) name: ReservationName,
@@ -22,12 +23,12 @@ pub(crate) struct Naming {
     pub(crate) project: ProjectPath,
 }
 
-/// What such work comes to: places among all windows.
+/// Effect of naming a reservation, as positions among all windows.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Named {
-    /// The one that it names, where it is there and for it.
+    /// The named window, if it exists and admits the requester.
     pub(crate) own: Option<usize>,
-    /// Those that keep it off nodes of its own.
+    /// Windows of others that overlap its nodes.
     pub(crate) off: Arc<[usize]>,
 }
 
@@ -35,13 +36,13 @@ pub(crate) struct Named {
 #[derive(Debug)]
 pub(crate) struct Window {
     pub(crate) name: ReservationName,
-    /// From when it keeps its nodes, Unix milliseconds.
+    /// Start, Unix milliseconds.
     pub(crate) from: u64,
-    /// Until when, exclusive; [`NEVER`] where that is not said.
+    /// End, exclusive, Unix milliseconds; [`NEVER`] if it has none.
     pub(crate) until: u64,
-    /// Those that are known here.
+    /// Nodes known in this view.
     pub(crate) nodes: Vec<usize>,
-    /// What was said of it, without its nodes.
+    /// Specification, without its nodes.
     spec: ReservationSpec,
 }
 
@@ -50,7 +51,7 @@ impl Window {
         let numbers = |name: &NodeId| index.find(name);
         Self {
             name: name.clone(),
-            // What begins at the end of time begins just before: work without an end meets it.
+            // A window that begins at the end of time begins just before, so that it overlaps jobs without an end.
             from: spec.from.0.min(NEVER - 1),
             until: spec.until.map_or(NEVER, |until| until.0),
             nodes: spec.nodes.iter().filter_map(numbers).collect(),
@@ -68,12 +69,12 @@ impl Window {
         self.spec.is_for(&naming.user, &naming.project)
     }
 
-    /// Whether it holds at a time.
+    /// Whether the window holds at a time.
     pub(crate) fn holds(&self, at: u64) -> bool {
         self.from <= at && at < self.until
     }
 
-    /// Why work does not start now that would meet it.
+    /// Reason for a job that would overlap the window if it started now.
     pub(crate) fn blocker(&self, now: u64, unbounded: bool) -> Blocker {
         Blocker::KeptFor {
             name: self.name.clone(),
@@ -84,7 +85,7 @@ impl Window {
     }
 }
 
-/// All of them, by name. See the module.
+/// All windows, by name.
 #[derive(Debug, Default)]
 pub(crate) struct Windows(Vec<Window>);
 
@@ -114,8 +115,8 @@ impl Windows {
         self.0.binary_search_by(|window| window.name.cmp(name)).ok()
     }
 
-    /// What work comes to that names one of them. Another keeps it off only where it shares nodes with its own,
-    /// and is not for it, too: who may use both waits for neither.
+    /// Effect of naming a reservation. Another window keeps the job off only if it shares nodes with the named one and
+    /// does not admit the requester. A requester admitted by both waits for neither.
     pub(crate) fn named(&self, naming: &Naming) -> Named {
         let found = self.find(&naming.name);
         let own = found.filter(|place| self.0[*place].is_for(naming));
@@ -137,13 +138,13 @@ impl Windows {
         }
     }
 
-    /// The nodes that work may have which names one.
+    /// Nodes that a job naming a reservation may use.
     pub(crate) fn nodes_of(&self, named: &Named, size: usize) -> BitSet {
         let own = named.own.map(|own| self.0[own].nodes.iter().copied());
         BitSet::collect(size, own.into_iter().flatten())
     }
 
-    /// Why work that names one cannot use it now, whatever its nodes do.
+    /// Reason why a job that names a reservation cannot use it now, whatever the state of its nodes.
     pub(crate) fn blocker(&self, naming: &Naming, now: u64) -> Option<Blocker> {
         let name = naming.name.clone();
         let Some(own) = self.find(&naming.name).map(|own| &self.0[own]) else {

@@ -1,11 +1,11 @@
-//! One scheduling cycle of Slurm and of ours, on the same queue and the same machine, one after the other.
+//! Benchmark: one scheduling cycle of Slurm and one of Lattice, on the same queue and machine, one after the other.
 //!
 //! `cargo run --profile dist -p lattice-placement --example beside_slurm` (Debian: slurm-wlm; as root)
 //!
-//! Slurm's controller is the real one. Its nodes are `State=CLOUD` and are "resumed" by `true`: jobs are
-//! selected, placed and planned, and nothing is launched. They are whole nodes on both sides
-//! (`OverSubscribe=EXCLUSIVE`), in leaf switches of 125 nodes where we have groups of as many, and served in
-//! the order in which they came. Jobs ask for log-uniform 1 to 256 nodes and 1 to 48 hours.
+//! The Slurm controller is the real one. Its nodes are `State=CLOUD` and are "resumed" by `true`: jobs are selected,
+//! placed and planned, but nothing is launched. Both sides allocate whole nodes (`OverSubscribe=EXCLUSIVE`). Leaf
+//! switches of 125 nodes in Slurm correspond to topology groups of 125 nodes in Lattice. Jobs are served in order of
+//! submission, and request log-uniformly 1 to 256 nodes and 1 to 48 hours.
 #![expect(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -21,21 +21,21 @@ use lattice_rng::Mmix;
 use slurm::{Depth, Select};
 use std::path::PathBuf;
 
-/// Slurm's backfill cycle beside ours.
+/// Compare the backfill cycle of Slurm with the planning cycle of Lattice.
 #[derive(Debug, Parser)]
 struct Args {
-    /// Nodes of the machine, one run each.
+    /// Machine sizes in nodes, one run each.
     #[arg(long, value_delimiter = ',', default_value = "1000,10000")]
     nodes: Vec<u32>,
-    /// Jobs that wait when the first cycle begins.
+    /// Number of jobs pending when the first cycle begins.
     #[arg(long, default_value_t = 1000)]
     jobs: u64,
-    /// How long one of Slurm's cycles is waited for, seconds.
+    /// Longest wait for one Slurm cycle, seconds.
     #[arg(long, default_value_t = 600)]
     patience: u64,
 }
 
-/// What one job asks for.
+/// Request of one job.
 #[derive(Debug, Clone, Copy)]
 struct Job {
     nodes: u32,
@@ -52,7 +52,7 @@ struct Row {
     busy: u64,
 }
 
-/// The same jobs each time: log-uniform in nodes and minutes.
+/// Generates the same jobs each time: log-uniform in nodes and minutes.
 fn jobs(count: u64, most_nodes: u32) -> Vec<Job> {
     let mut random = Mmix::new(2205);
     let mut log_uniform =

@@ -1,4 +1,4 @@
-//! Our planner on the same queue.
+//! The Lattice planner on the same queue.
 
 use crate::{Job, Row};
 use lattice_placement::{
@@ -16,10 +16,10 @@ const NOW: UnixMillis = UnixMillis(1_800_000_000_000);
 const GROUP: u32 = 125;
 const CYCLES: usize = 11;
 
-/// With a reservation for every blocked job, as Slurm makes them, and with one.
+/// Measures with a reservation for every blocked job, as Slurm makes them, and with a single one.
 pub(crate) fn rows(nodes: u32, jobs: &[Job]) -> anyhow::Result<Vec<Row>> {
     let view = view(nodes, jobs)?;
-    // In the order in which they came.
+    // Order of submission.
     let first_come = Weights::new(RawWeights {
         wait_time: 1.0,
         ..no_weights()

@@ -1,4 +1,4 @@
-//! Slurm's controller, with nodes that are not there.
+//! Slurm controller with simulated nodes.
 
 use crate::{Job, Row};
 use anyhow::{bail, ensure};
@@ -12,21 +12,21 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How Slurm selects nodes.
+/// Select plugin of Slurm.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Select {
-    /// `select/cons_tres`, which most sites have.
+    /// `select/cons_tres`, the most common one.
     Tres,
-    /// `select/linear`, which knows whole nodes only, as we do.
+    /// `select/linear`, which allocates whole nodes only, as Lattice does.
     Linear,
 }
 
-/// How far down the queue a cycle looks.
+/// Depth of a backfill cycle in the queue.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Depth {
-    /// As Slurm comes.
+    /// Defaults of Slurm.
     Default,
-    /// Every job, two weeks ahead, for as long as it takes.
+    /// Every job, two weeks ahead, without a time limit.
     All,
 }
 
@@ -37,7 +37,7 @@ pub(crate) fn version() -> anyhow::Result<String> {
     Ok(String::from_utf8_lossy(&told.stdout).trim().to_owned())
 }
 
-/// A controller that is killed when this is dropped.
+/// Controller process, killed on drop.
 struct Controller {
     child: Child,
     conf: PathBuf,
@@ -118,7 +118,7 @@ fn configuration(
     select: Select,
     depth: Depth,
 ) -> anyhow::Result<String> {
-    // Free when asked; nobody else here takes ports.
+    // The port is free at this moment, and no other process here takes ports.
     let port = || TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
     let folder = folder.display();
     let mut text = format!(
@@ -163,7 +163,7 @@ fn topology(nodes: u32) -> String {
     text
 }
 
-/// Numbers of `sdiag` on the backfill cycle.
+/// Backfill statistics from `sdiag`.
 #[derive(Debug, Default)]
 struct Backfill {
     cycles: u64,
@@ -185,7 +185,7 @@ fn backfill(text: &str) -> Backfill {
     }
 }
 
-/// The queue is filled while the partition is down; then it is let go.
+/// Fills the queue while the partition is down, then sets it up.
 pub(crate) fn row(
     folder: &Path,
     nodes: u32,

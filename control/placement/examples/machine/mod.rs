@@ -1,4 +1,4 @@
-//! A large machine, of which 80 % is busy, and its queue: for benches.
+//! Large machine, 80 % busy, with its queue, for benchmarks.
 
 use clap::ValueEnum;
 use lattice_placement::{
@@ -14,7 +14,7 @@ use lattice_quorum_types::{
 use lattice_rng::Mmix;
 use std::{collections::BTreeMap, time::Duration};
 
-/// How a bench prints.
+/// Output format of a benchmark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Output {
     Table,
@@ -23,9 +23,9 @@ pub enum Output {
 
 pub const NOW: UnixMillis = UnixMillis(1_800_000_000_000);
 pub const HOUR: u64 = 3_600_000;
-/// First number of a running allocation.
+/// First id of running allocations.
 pub const RUNNING: u64 = 10_000_000;
-/// Nodes of one running allocation, in the mean.
+/// Mean number of nodes of a running allocation.
 const RUNNING_NODES: usize = 16;
 
 fn node(n: usize, groups: usize, running: u64, random: &mut Mmix) -> NodeView {
@@ -55,7 +55,7 @@ fn node(n: usize, groups: usize, running: u64, random: &mut Mmix) -> NodeView {
     }
 }
 
-/// The n-th one, of those that ask for memory in so many ways.
+/// The n-th job, with one of `requests` distinct memory requests.
 pub fn job(n: u64, requests: u64, random: &mut Mmix, project: ProjectPath) -> PendingView {
     let constraints = match random.below(4) {
         0 => Constraints {
@@ -124,7 +124,7 @@ pub fn view(
     Ok(view)
 }
 
-/// 20 tenants of 50 projects each; a tenth of the tenants is full.
+/// 20 tenants with 50 projects each; a tenth of the tenants is at its limit.
 fn projects(view: &mut ClusterView) -> Result<Vec<ProjectPath>, InvalidId> {
     let mut projects = Vec::new();
     for t in 0..20 {
@@ -162,7 +162,7 @@ fn projects(view: &mut ClusterView) -> Result<Vec<ProjectPath>, InvalidId> {
     Ok(projects)
 }
 
-/// The time that so many of these took no longer than, as a part of 1; ms. They are in order.
+/// Quantile `part` (0 to 1) of sorted times, ms.
 pub fn at(times: &[Duration], part: f64) -> f64 {
     let place = (times.len().saturating_sub(1) as f64 * part).round() as usize;
     let ms = times

@@ -1,4 +1,4 @@
-//! When a job that waits could start, beside all that runs and is held back.
+//! Earliest start of a waiting job, given running jobs and reservations.
 
 use super::Cycle;
 use crate::{
@@ -10,11 +10,11 @@ use crate::{
 };
 
 impl Cycle<'_> {
-    /// The first time at which a job can have all it asks for until its end, and the best nodes then.
+    /// First time at which a job can have all resources it requests until its end, and the best nodes then.
     ///
-    /// At a time that is tried, each node has a first gap that is long enough. Before the n-th smallest of
-    /// these there are less than n nodes, so that is the next one to try; where it is the time that was
-    /// tried, there are enough.
+    /// At each time tried, every node has a first gap that is long enough. Before the n-th smallest start of these gaps
+    /// there are fewer than n nodes, so that start is the next time to try. If that start equals the time tried, there
+    /// are enough nodes.
     pub(super) fn earliest(&mut self, job: &Job, set: usize) -> Option<(u64, Chosen)> {
         let lasts = job.walltime_ms().unwrap_or(NEVER);
         let (from, until) = self.may_start(set)?;
@@ -28,7 +28,7 @@ impl Cycle<'_> {
         found.filter(|(at, _)| *at < until)
     }
 
-    /// From when, and before when, jobs of this set may start: who names a reservation, while it holds.
+    /// Earliest start and end of the range in which jobs of this set may start: the window of a named reservation.
     fn may_start(&self, set: usize) -> Option<(u64, u64)> {
         let Some(named) = &self.eligible(set).named else {
             return Some((0, NEVER));
@@ -37,8 +37,8 @@ impl Cycle<'_> {
         Some((window.from, window.until))
     }
 
-    /// As [`Self::earliest`], from `floor` on; which it moves to before when nobody of this set who asks for as
-    /// much can start, whatever bandwidth they need.
+    /// Like [`Self::earliest`], from `floor` on. Raises `floor` to a time before which no job of this set with the same
+    /// request can start, whatever its bandwidth.
     fn search(&mut self, job: &Job, set: usize, floor: &mut u64) -> Option<(u64, Chosen)> {
         let ask = self.ask(job, set);
         if !job.is_sensitive() && job.walltime_ms().is_some() {
@@ -83,7 +83,7 @@ impl Cycle<'_> {
             if let Some(chosen) = self.choose_later(set, &open, ask, at, job.end(at)) {
                 return Some((at, chosen));
             }
-            // Enough nodes, and no set of them that can be paid: till power or nodes come back, if enough do.
+            // There are enough nodes, but no set within the power budget: retry when power or nodes become free.
             let is_ever_paid = !std::mem::take(&mut is_first) || self.is_ever_paid(job, at);
             let later = self.gaps.iter().map(|gap| gap.start);
             let later = later.chain(self.power.next_step(at));
@@ -98,8 +98,10 @@ impl Cycle<'_> {
         }
     }
 
-    /// The first time, `after` or later, at which so many nodes have begun gaps that are long enough. What nothing holds
-    /// back stays free once it is, and is counted by what holds it now; [`Self::gaps`] are those of the others, then.
+    /// First time at or after `after` at which enough nodes have begun a sufficiently long gap.
+    ///
+    /// A node that no reservation holds back stays free once it is free, and is counted by the end of its present job.
+    /// [`Self::gaps`] then contains the gaps of the other nodes.
     fn first_open(&mut self, job: &Job, set: usize, after: u64) -> Option<u64> {
         let lasts = job.walltime_ms().unwrap_or(NEVER);
         let mut gaps = std::mem::take(&mut self.gaps);
@@ -128,7 +130,7 @@ impl Cycle<'_> {
             starts.clear();
             starts.extend(gaps.iter().map(|gap| gap.start));
             starts.sort_unstable();
-            // Before the last of the least that are enough there are too few; those that have begun by then may not
+            // Before the last of the fewest gaps that suffice there are too few. Gaps that have begun by then may not
             // last.
             let (mut next, mut began) = (at, 0);
             while found + began < job.nodes {
@@ -159,7 +161,7 @@ impl Cycle<'_> {
         enough
     }
 
-    /// The nodes that are open at `at`, of which [`Self::first_open`] has told.
+    /// Nodes open at `at`, a time that [`Self::first_open`] returned.
     fn open_at(&self, set: usize, at: u64) -> BitSet {
         let mut open = self.free.clone();
         for (_, nodes) in self.ends().take_while(|(end, _)| *end <= at) {
@@ -174,8 +176,7 @@ impl Cycle<'_> {
         open
     }
 
-    /// Nodes that are not free and when they are expected to be, the first to be so first; without those of which that is
-    /// not known.
+    /// Busy nodes with their expected free time, earliest first; nodes without a known end are left out.
     fn ends(&self) -> impl Iterator<Item = (u64, &[usize])> {
         let before = self.ends.iter().flatten().copied();
         let taken = self.taken.iter();
@@ -189,7 +190,7 @@ impl Cycle<'_> {
         both.take_while(|(end, _)| *end != NEVER)
     }
 
-    /// Finds out what is expected to be free when of what was not when this plan began.
+    /// Finds the expected free time of the nodes that were busy when this plan began.
     fn find_ends(&mut self) {
         let (machine, now) = (self.given.machine, self.now);
         self.ends.get_or_insert_with(|| {
@@ -199,7 +200,7 @@ impl Cycle<'_> {
         });
     }
 
-    /// Finds out when each node is expected to be free.
+    /// Finds the expected free time of each node.
     fn find_free_at(&mut self) {
         if !self.free_at.is_empty() {
             return;
@@ -216,7 +217,7 @@ impl Cycle<'_> {
         }
     }
 
-    /// Whether so many of the nodes that have gaps could be paid with all that there ever is from `at` on.
+    /// Whether enough of the nodes with gaps fit into the largest power budget available from `at` on.
     fn is_ever_paid(&self, job: &Job, at: u64) -> bool {
         let index = &self.given.machine.index;
         let nodes = BitSet::collect(index.size(), self.gaps.iter().map(|gap| gap.n));
@@ -224,7 +225,7 @@ impl Cycle<'_> {
         most.count(index, &nodes, job.is_sensitive()) >= job.nodes
     }
 
-    /// The first gap from `after` on of each node that fits and has one.
+    /// Finds the first gap at or after `after` of each node that fits and has one.
     fn look_for_gaps(&mut self, job: &Job, set: usize, after: u64) {
         let lasts = job.walltime_ms().unwrap_or(NEVER);
         let fitting = &self.given.sets.get(set).nodes;
@@ -258,8 +259,8 @@ impl Cycle<'_> {
         self.gaps.retain(|gap| gap.start != NEVER);
     }
 
-    /// The first time, `at` or later, at which so many nodes have begun their gaps, of one conformance
-    /// group where that is asked for.
+    /// First time, `at` or later, at which enough nodes have begun their gaps; for a sensitive job, of one conformance
+    /// group.
     fn enough(&mut self, job: &Job, at: u64) -> Option<u64> {
         let gaps = self.gaps.iter();
         if !job.is_sensitive() {
@@ -277,7 +278,7 @@ impl Cycle<'_> {
     }
 }
 
-/// The first gaps from a later time on: those that are open then, for long enough, stay.
+/// Moves to the first gaps from a later time on: gaps open then for long enough stay.
 fn move_on(gaps: &mut [Gap], ahead: &Ahead<'_>, free_at: &[u64], lasts: u64, to: u64) {
     for gap in gaps {
         if gap.start <= to && !gap.is_open(to, lasts) {
@@ -286,7 +287,7 @@ fn move_on(gaps: &mut [Gap], ahead: &Ahead<'_>, free_at: &[u64], lasts: u64, to:
     }
 }
 
-/// The n-th smallest time, or `at` where that is later; `None` where there are not so many.
+/// The n-th smallest time, or `at` if that is later; `None` if there are fewer than n times.
 fn nth(
     room: &mut Vec<u64>,
     times: impl Iterator<Item = u64> + Clone,

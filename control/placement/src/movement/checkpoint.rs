@@ -1,9 +1,8 @@
-//! When writing a checkpoint pays.
+//! Checkpoint timing: when writing a job checkpoint pays.
 //!
-//! [`decide`] is asked every 30 to 60 s for all that runs. It compares what a checkpoint is worth with what it
-//! costs, both in GPU-seconds ([`Value`], [`Cost`]); all that can speak against one has a typed reason
-//! ([`Why`]). [`progress`] says what becomes of a checkpoint that was asked for. Why the terms are as they
-//! are: `0004-checkpoints-and-scaling.md`.
+//! [`decide`] is called every 30 to 60 s for all running allocations. The function compares the value of a checkpoint
+//! with its cost, both in GPU-seconds ([`Value`], [`Cost`]). Every reason against a checkpoint has a type ([`Why`]).
+//! [`progress`] tracks a checkpoint that was requested. The terms are explained in `0004-checkpoints-and-scaling.md`.
 
 mod cost;
 mod policy;
@@ -22,104 +21,104 @@ pub use why::Why;
 use lattice_quorum_types::{AllocationState, UnixMillis};
 use serde::{Deserialize, Serialize};
 
-/// Who says when an allocation writes a checkpoint.
+/// When an allocation writes checkpoints, and on which initiative.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Timing {
-    /// It cannot write one.
+    /// The allocation cannot write checkpoints.
     #[default]
     Never,
-    /// Its user alone, and who makes it give way.
+    /// On request of its user, and on preemption.
     OnRequest,
-    /// [`decide`] too.
+    /// Also when [`decide`] finds that a checkpoint pays.
     WhenItPays,
 }
 
-/// What is known of the storage that checkpoints go to.
+/// State of the storage that checkpoints are written to.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Storage {
-    /// Nothing: it writes as the policy assumes.
+    /// Unknown: the policy's assumed bandwidth applies.
     #[default]
     Unknown,
-    /// It writes so many bytes a second for this allocation. 0 is an outage.
+    /// Bandwidth for this allocation, bytes per second. 0 is an outage.
     Writes(u64),
-    /// Requests to it are paused.
+    /// Requests to the storage are paused.
     Paused,
 }
 
-/// Tries that went wrong since the last complete checkpoint.
+/// Failed attempts since the last complete checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failures {
-    /// How many, one after the other.
+    /// Number of consecutive failures.
     pub times: u32,
-    /// When the last of them ended.
+    /// End of the last failed attempt.
     pub last_at: UnixMillis,
 }
 
-/// One running allocation, and what surrounds it.
+/// One running allocation with its environment.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Input<'a> {
-    /// The time.
+    /// Present time.
     pub now: UnixMillis,
-    /// Its state.
+    /// State of the allocation.
     pub state: AllocationState,
-    /// Who says when it writes one.
+    /// When the allocation writes checkpoints.
     pub timing: Timing,
-    /// Sensitive work has bounds of its own, and is never preempted.
+    /// Whether the allocation is sensitive: it then has its own bounds and is never preempted.
     pub sensitive: bool,
     /// Priority class 0-10.
     pub class: u8,
-    /// What it holds.
+    /// Nodes, GPUs and checkpoint size.
     pub holding: Holding,
-    /// Its own word of how long a checkpoint takes, milliseconds.
+    /// Duration of a checkpoint as given by its user, milliseconds.
     pub checkpoint_ms: Option<u64>,
-    /// When it began to run, this time; `None`: it has not.
+    /// Start of the present run; `None`: not started.
     pub started_at: Option<UnixMillis>,
-    /// When its walltime is over; `None`: never.
+    /// End by walltime; `None`: no walltime.
     pub ends_at: Option<UnixMillis>,
-    /// When its last complete checkpoint was begun, whichever run that was in.
+    /// Start of the last complete checkpoint, in any run.
     pub last_at: Option<UnixMillis>,
-    /// What went wrong since.
+    /// Failures since then.
     pub failures: Option<Failures>,
-    /// The storage.
+    /// State of the storage.
     pub storage: Storage,
-    /// What waits in its vCluster.
+    /// Urgency of the jobs waiting in its vCluster.
     pub waiting: &'a Waiting,
-    /// Whether preemption may choose it at all.
+    /// Whether preemption may choose the allocation at all.
     pub preemptible: bool,
-    /// f6, [`crate::factors::backlog`]: how deep the queue is.
+    /// f6, [`crate::factors::backlog`]: depth of the queue.
     pub backlog: crate::Fraction,
 }
 
-/// What to do with it now.
+/// Decision for one allocation.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Decision {
-    /// Have it write one.
+    /// Write a checkpoint.
     Write {
-        /// What that is worth.
+        /// Value of the checkpoint.
         value: Value,
-        /// What it costs.
+        /// Cost of the checkpoint.
         cost: Cost,
-        /// What asks for it.
+        /// Trigger of the checkpoint.
         trigger: Trigger,
     },
-    /// Let it run.
+    /// Do not write one, for this reason.
     Wait(Why),
 }
 
-/// What asks for a checkpoint.
+/// Trigger of a checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Trigger {
-    /// It is worth more than it costs.
+    /// The value exceeds the cost.
     Pays,
-    /// The last one is as long ago as one may be, whatever it costs.
+    /// The longest interval since the last checkpoint has passed, whatever the cost.
     LongestInterval,
 }
 
-/// Whether an allocation should write a checkpoint now.
+/// Decides whether an allocation should write a checkpoint now.
 pub fn decide(input: &Input<'_>, policy: &Policy) -> Decision {
     match judge(input, policy) {
         Ok((value, cost, trigger)) => Decision::Write {
@@ -164,8 +163,8 @@ fn can_write(input: &Input<'_>) -> Result<(), Why> {
     Ok(())
 }
 
-/// How long it has worked since its last checkpoint, or since it began where that is later: what the run
-/// before lost is lost. A clock that is behind says that no time has passed.
+/// Time since the last checkpoint, or since the start if that is later: progress lost by an earlier run cannot be
+/// saved. A clock that lags counts as no time passed.
 fn long_enough_since(input: &Input<'_>, bounds: Bounds) -> Result<u64, Why> {
     let started_at = input.started_at.ok_or(Why::NotStarted)?;
     let least_ms = bounds.min_interval_ms;
@@ -179,8 +178,8 @@ fn long_enough_since(input: &Input<'_>, bounds: Bounds) -> Result<u64, Why> {
     }
 }
 
-/// After each failure in a row it is left alone for twice as long, up to the longest interval: a job that
-/// cannot write is not stopped every half minute.
+/// After each consecutive failure, the pause doubles, up to the longest interval: a job that cannot write is not
+/// interrupted every half minute.
 fn not_failed_just_now(input: &Input<'_>, bounds: Bounds) -> Result<(), Why> {
     let newer = |failures: &Failures| input.last_at.is_none_or(|last| failures.last_at >= last);
     let Some(failures) = input.failures.filter(newer).filter(|f| f.times > 0) else {
@@ -200,8 +199,8 @@ fn not_failed_just_now(input: &Input<'_>, bounds: Bounds) -> Result<(), Why> {
     Ok(())
 }
 
-/// The walltime wins over a checkpoint that is being written. So does its deadline; where it is only assumed how
-/// long one takes, that is found out.
+/// Rejects a checkpoint that would not finish before the walltime or the deadline of the request. If the duration is
+/// only assumed, it is tried despite the deadline.
 fn in_time(input: &Input<'_>, policy: &Policy, takes_ms: u64) -> Result<(), Why> {
     let done_at = input.now.after(takes_ms);
     if let Some(ends_at) = input.ends_at.filter(|ends_at| *ends_at <= done_at) {

@@ -1,22 +1,21 @@
-//! Which nodes one vCluster lends another, and which come back.
+//! Node lending: which nodes vClusters lend to each other, and which are returned.
 //!
-//! [`decide`] looks at all vClusters at once: who has jobs that wait for nodes, and who has nodes to spare. It
-//! does four things in this order:
+//! [`decide`] considers all vClusters at once: jobs that wait for nodes, and nodes to spare. The decision has four
+//! steps, in this order:
 //!
-//! 1. **What is one's own.** A job that would fit on its vCluster's own nodes, were its loans back, gets them:
-//!    those that are idle at home, those that are lent and idle, those that come back already. What is missing
-//!    still is taken back from borrowers, as cheaply as can be. All such jobs are served before anything is lent.
-//! 2. **Sooner otherwise.** Where such a job can start at once with nodes that its vCluster has borrowed and does
-//!    not use, or can borrow, nobody is stopped for it.
-//! 3. **Loans.** A job that does not fit on its vCluster's own nodes gets what it has and borrows the rest: of
-//!    whoever has the smallest backlog first, and all that is missing or nothing.
-//! 4. **Home.** What is borrowed, idle and of no use to its borrower goes home.
+//! 1. **Own nodes.** A job that would fit on its vCluster's own nodes without any loans gets them. These are nodes that
+//!    are idle at home, lent and idle, or already on their way back. Missing nodes are reclaimed from borrowers at the
+//!    lowest cost. All such jobs are served before anything is lent.
+//! 2. **Alternatives.** Such a job may be able to start at once on unused borrowed nodes of its vCluster, or on further
+//!    borrowed ones. Then no job is stopped for it.
+//! 3. **Loans.** A job that does not fit on its vCluster's own nodes gets what is there and borrows the rest. The
+//!    vCluster with the smallest backlog lends first, and either all missing nodes are lent or none.
+//! 4. **Returns.** Borrowed nodes that are idle and of no use to the borrower are returned.
 //!
-//! What that promises the owner: a job that would start now, had its vCluster lent nothing, has all its nodes by
-//! [`loan_release_at`], or sooner. For that a planner counts a node that is lent as free from then on, nothing
-//! is lent that a planner has planned with, and work that nobody may stop is kept off borrowed nodes
-//! ([`may_borrow`]): here none are lent for it, and a planner places it on none
-//! ([`PendingView::home_only`]).
+//! Guarantee to the owner: a job that would start now if its vCluster had lent nothing has all its nodes by
+//! [`loan_release_at`], or sooner. For that guarantee, a planner counts a lent node as free from then on, and no node
+//! in a plan is lent. Jobs that cannot be stopped are kept off borrowed nodes ([`may_borrow`]): no node is lent for
+//! such a job, and a planner places it on none ([`PendingView::home_only`]).
 
 mod ledger;
 mod reclaim;
@@ -33,24 +32,24 @@ use lattice_quorum_types::{AllocationId, NodeId, UnixMillis, VclusterName};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a vCluster lends and borrows.
+/// Lending policy of a vCluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Policy {
-    /// Whether it lends.
+    /// Whether the vCluster lends nodes.
     pub allow_lending: bool,
-    /// Most of its nodes that are lent at once; `None`: all that are idle.
+    /// Most nodes lent at once; `None`: all idle nodes.
     pub lending_limit: Option<u32>,
-    /// Whether it borrows.
+    /// Whether the vCluster borrows nodes.
     pub allow_borrowing: bool,
-    /// Most nodes that it has borrowed at once; `None`: any number.
+    /// Most nodes borrowed at once; `None`: any number.
     pub borrowing_limit: Option<u32>,
-    /// How long a borrower keeps a node that is asked back before its work is stopped, milliseconds.
+    /// Grace before the job on a reclaimed node is stopped, milliseconds.
     pub return_grace_ms: u64,
 }
 
 impl Default for Policy {
-    /// All that is idle, any number, one minute.
+    /// Lends all idle nodes, borrows any number, one minute of grace.
     fn default() -> Self {
         Self {
             allow_lending: true,
@@ -62,23 +61,23 @@ impl Default for Policy {
     }
 }
 
-/// A limit that cannot be meant.
+/// Error of a lending limit above the number of owned nodes.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "lending_limit is {given}, and the vCluster has {owned} nodes; say at most {owned}, or nothing for all"
 )]
 pub struct InvalidLimit {
-    /// As given.
+    /// Configured limit.
     pub given: u32,
-    /// Nodes of its own.
+    /// Number of owned nodes.
     pub owned: u32,
 }
 
 impl Policy {
-    /// Checks the limits of a vCluster with so many nodes of its own.
+    /// Checks the limits of a vCluster with `owned` nodes.
     ///
     /// # Errors
-    /// It would lend more than it has.
+    /// The lending limit exceeds `owned`.
     pub fn check(&self, owned: u32) -> Result<(), InvalidLimit> {
         match self.lending_limit {
             Some(given) if given > owned => Err(InvalidLimit { given, owned }),
@@ -87,18 +86,18 @@ impl Policy {
     }
 }
 
-/// Times that all vClusters share.
+/// Times shared by all vClusters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Timing {
-    /// How long work may take at the longest from being asked for a checkpoint, milliseconds: with deferrals and
-    /// extensions, where work whose node is asked back is granted any.
+    /// Longest time from a checkpoint request to its end, milliseconds. The time includes deferrals and extensions if
+    /// jobs on reclaimed nodes are granted any.
     pub checkpoint_timeout_ms: u64,
-    /// Work so near its end is not stopped, milliseconds.
+    /// Jobs this close to their end are not stopped, milliseconds.
     pub near_completion_ms: u64,
-    /// A node that was lent stays for so long though nothing runs on it, milliseconds: as long as the longest
-    /// scheduling cycle, so that the borrower has planned with it once. Its owner may have it before. As long it
-    /// stays asked back though nobody wants it any more.
+    /// Shortest time that a lent node stays with the borrower although idle, milliseconds. The time equals the longest
+    /// scheduling cycle, so that the borrower has planned with the node once. The owner may reclaim the node earlier. A
+    /// recall that no job needs any more also stays for this time.
     pub settle_ms: u64,
 }
 
@@ -113,78 +112,78 @@ impl Default for Timing {
     }
 }
 
-/// Whose a node is.
+/// Location of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
-    /// The vCluster it belongs to.
+    /// vCluster that owns the node.
     pub home: VclusterName,
-    /// The one that uses it now.
+    /// vCluster that uses the node now.
     pub current: VclusterName,
-    /// The pending job of that one that it is promised to, or that its plan names it for: a placement, or a
-    /// reservation.
+    /// Pending job of the current vCluster for which the node is promised or planned, by a placement or a reservation.
     pub planned_for: Option<AllocationId>,
-    /// It is promised to that job: others make room, there and on all nodes that it waits for.
+    /// Whether the node is promised to that job: victims are being preempted, there and on all nodes that the job waits
+    /// for.
     pub is_promised: bool,
-    /// When it was last lent or returned.
+    /// Time of the last loan or return.
     pub moved_at: UnixMillis,
-    /// Since when it is asked back. Nothing else may speak against its use: it is counted on, though the view
-    /// has it out of service.
+    /// Time of the recall, if the node is recalled. A recalled node counts as usable although the view has it out of
+    /// service, so there must be no other reason against its use.
     pub recalled_at: Option<UnixMillis>,
 }
 
 /// One vCluster.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Member {
-    /// What it lends and borrows.
+    /// Lending policy.
     pub policy: Policy,
-    /// What waits in its queue, in milliseconds of one GPU.
+    /// GPU time requested by its queue, in milliseconds of one GPU.
     pub backlog_gpu_ms: u128,
-    /// Its jobs that wait for nodes and nothing else, in the order of its queue.
+    /// Jobs that wait for nodes and nothing else, in queue order.
     pub wanting: Vec<Wanting>,
 }
 
 /// A job that waits for nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wanting {
-    /// Which; it is among the pending ones of the view.
+    /// Id of the job, which is among the pending jobs of the view.
     pub id: AllocationId,
-    /// It has a checkpoint mode.
+    /// Whether the job has a checkpoint mode.
     pub saves: bool,
-    /// It takes no borrowed nodes: a service, for the least that it runs on.
+    /// Whether the job must not use borrowed nodes: a service, for its minimum of nodes.
     pub home_only: bool,
 }
 
-/// What a decision depends on.
+/// Input of a decision.
 #[derive(Debug, Clone, Copy)]
 pub struct Input<'a> {
-    /// The nodes of all vClusters, their jobs that want nodes, and what runs.
+    /// Nodes of all vClusters, jobs that wait for nodes, and running jobs.
     pub view: &'a ClusterView,
-    /// How node sets are chosen, and what waiting counts.
+    /// Settings for choosing node sets and for the weight of waiting.
     pub solver: &'a Solver,
-    /// Whose each node is. What is not here stays where it is.
+    /// Location of each node. A node without an entry stays where it is.
     pub places: &'a BTreeMap<NodeId, Place>,
-    /// All that lend or borrow.
+    /// All vClusters that lend or borrow.
     pub vclusters: &'a BTreeMap<VclusterName, Member>,
-    /// Work that holds nodes. Who is not here is not stopped.
+    /// Jobs that hold nodes. A job without an entry is not stopped.
     pub work: &'a BTreeMap<AllocationId, Work>,
-    /// Times that all share.
+    /// Times shared by all vClusters.
     pub timing: &'a Timing,
-    /// The time.
+    /// Present time.
     pub now: UnixMillis,
 }
 
-/// What is to be done.
+/// Result of a decision.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Moves {
-    /// Idle nodes that change hands.
+    /// Idle nodes to lend.
     pub loans: Vec<Loan>,
-    /// Idle nodes that go home.
+    /// Idle nodes to return.
     pub returns: Vec<Return>,
-    /// Nodes in use that are asked back.
+    /// Nodes in use to reclaim.
     pub reclaims: Vec<Reclaim>,
-    /// Nodes that were asked back, are in use still, and nobody wants any more.
+    /// Recalled nodes that are still in use and that no job needs any more.
     pub withdrawn: Vec<NodeId>,
-    /// Jobs for which nothing was borrowed, and why.
+    /// Jobs for which nothing was borrowed, with the reason.
     pub refused: BTreeMap<AllocationId, NotLent>,
 }
 
@@ -196,129 +195,129 @@ impl Moves {
     }
 }
 
-/// A node that is lent.
+/// A node to lend.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Loan {
-    /// Which.
+    /// Node to lend.
     pub node: NodeId,
-    /// Whose it is.
+    /// vCluster that owns the node.
     pub owner: VclusterName,
-    /// Who gets it.
+    /// vCluster that gets the node.
     pub borrower: VclusterName,
-    /// The job that it is for.
+    /// Job for which the node is lent.
     pub job: AllocationId,
 }
 
-/// An idle node that goes home.
+/// An idle node to return.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Return {
-    /// Which.
+    /// Node to return.
     pub node: NodeId,
-    /// Whose it is.
+    /// vCluster that owns the node.
     pub owner: VclusterName,
-    /// Who had it.
+    /// vCluster that had borrowed the node.
     pub borrower: VclusterName,
-    /// The owner's job that wants it; `None`: its borrower has no use for it.
+    /// Job of the owner that needs the node; `None`: the borrower has no use for it.
     pub job: Option<AllocationId>,
 }
 
-/// Nodes that work of a borrower is asked to give back.
+/// Nodes to reclaim from a job of a borrower.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Reclaim {
-    /// The work.
+    /// Job that holds the nodes.
     pub from: AllocationId,
-    /// Whose the nodes are.
+    /// vCluster that owns the nodes.
     pub owner: VclusterName,
-    /// Who has them.
+    /// vCluster that has borrowed the nodes.
     pub borrower: VclusterName,
-    /// No more than are needed, though the work gives up all it has.
+    /// Nodes that are needed, although the job releases all its nodes.
     pub nodes: Vec<NodeId>,
-    /// The owner's jobs that want them.
+    /// Jobs of the owner that need the nodes.
     pub jobs: BTreeSet<AllocationId>,
-    /// How they come free.
+    /// How the nodes become free.
     pub how: How,
-    /// What that costs, GPU-seconds.
+    /// Cost of the reclaim, GPU-seconds.
     pub cost: f64,
-    /// When they are back at the latest.
+    /// Latest time at which the nodes are back.
     pub back_by: UnixMillis,
 }
 
-/// How nodes in use come free.
+/// How nodes in use become free.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum How {
-    /// The work is over by then anyway: nobody stops it.
+    /// The job ends by then anyway and is not stopped.
     LetEnd,
-    /// After the grace it writes a checkpoint, if it can, and is stopped.
+    /// After the grace, the job writes a checkpoint, if it can, and is stopped.
     Stop,
 }
 
-/// Why nothing is borrowed for a job.
+/// Reason for which nothing is borrowed for a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "snake_case")]
 pub enum NotLent {
-    /// It could not be stopped when the owner wants its node back.
+    /// The job could not be stopped when the owner reclaims its node.
     #[error("the job could not be stopped for the owner ({})", .0.as_str())]
     Unstoppable(Protection),
-    /// It is so short that it would be near its end all the time.
+    /// The walltime of the job is so short that it would always be near its end.
     #[error(
         "the job is as short as what is left alone near its end ({walltime_ms} of {least_ms} ms)"
     )]
     Short {
-        /// Its walltime.
+        /// Walltime of the job.
         walltime_ms: u64,
-        /// It must be longer.
+        /// Walltime that it must exceed.
         least_ms: u64,
     },
-    /// It takes only nodes of its vCluster's own.
+    /// The job must run on nodes of its own vCluster.
     #[error("the job takes only nodes of its vCluster's own")]
     HomeOnly,
-    /// Its vCluster does not borrow.
+    /// The vCluster of the job does not borrow.
     #[error("its vCluster does not borrow")]
     NotAllowed,
-    /// Its vCluster would have borrowed too much.
+    /// The vCluster of the job would exceed its borrowing limit.
     #[error(
         "its vCluster has borrowed {borrowed} nodes, needs {missing} more and may have {limit}"
     )]
     Limit {
-        /// Nodes it would need.
+        /// Nodes missing.
         missing: u32,
-        /// Nodes it has.
+        /// Nodes borrowed already.
         borrowed: u32,
-        /// Nodes it may have.
+        /// Borrowing limit.
         limit: u32,
     },
-    /// Too few are to spare that fit it: then none is lent.
+    /// Too few spare nodes fit the job, so none is lent.
     #[error("the job needs {missing} nodes more, and {offered} that fit are to spare")]
     TooFew {
-        /// Nodes it would need.
+        /// Nodes missing.
         missing: u32,
-        /// Nodes it could have.
+        /// Spare nodes that fit.
         offered: u32,
     },
 }
 
-/// When a planner of the owner may count a node that is lent as free, were it asked back at `now`: its borrower
-/// has the grace, then so long for a checkpoint at the longest ([`Timing::checkpoint_timeout_ms`]), and nothing
-/// beyond. Both in milliseconds.
+/// Time from which a planner of the owner may count a lent node as free if it were recalled at `now`. This time is
+/// `now` plus the borrower's grace plus the longest time for a checkpoint ([`Timing::checkpoint_timeout_ms`]). Both in
+/// milliseconds.
 pub fn loan_release_at(now: UnixMillis, grace_ms: u64, checkpoint_timeout_ms: u64) -> UnixMillis {
     now.after(grace_ms).after(checkpoint_timeout_ms)
 }
 
-/// Whether a job may be placed on borrowed nodes: not if nobody could stop it for the owner.
+/// Checks whether a job may be placed on borrowed nodes: not if it could not be stopped for the owner.
 ///
 /// # Errors
-/// Why not.
+/// [`NotLent`] with the reason.
 pub fn may_borrow(job: &PendingView, saves: bool, near_completion_ms: u64) -> Result<(), NotLent> {
     let nature = (job.class, job.sensitive, saves);
     may_run_borrowed(nature, job.walltime_ms, near_completion_ms)
 }
 
-/// The same of work that is not submitted yet: its class, whether it is sensitive, whether it writes
+/// Like [`may_borrow`], for a job that is not submitted yet: class, whether it is sensitive, whether it writes
 /// checkpoints, and its walltime in milliseconds.
 ///
 /// # Errors
-/// Why not.
+/// [`NotLent`] with the reason.
 pub fn may_run_borrowed(
     (class, sensitive, saves): (u8, bool, bool),
     walltime_ms: Option<u64>,
@@ -336,7 +335,7 @@ pub fn may_run_borrowed(
     }
 }
 
-/// Who lends whom what. See the module.
+/// Decides which nodes to lend, return and reclaim; see the module documentation.
 pub fn decide(input: Input<'_>) -> Moves {
     steps::decide(input)
 }

@@ -1,10 +1,12 @@
-//! Who makes room for work of a higher class. It is the last resort: whoever asks has seen the job wait,
-//! found no gap for it and nothing to borrow, and asks only where its planned start is too far away.
+//! Preemption: victim selection for a pending job of a higher class.
 //!
-//! [`choose`] looks at one pending job. Of the work that may be taken off its nodes at all
-//! ([`Protection`] says why the rest may not) it seeks the one to three that cost least ([`Cost`]), and asks
-//! the solver itself, on the machine as it would be without them, whether and where the job would start.
-//! What is lost must be less than what the job gains ([`value`]), both in GPU-seconds.
+//! Preemption is the last resort. The caller has established that the job waits, that it fits no gap and can borrow
+//! nothing, and that its planned start is too far away.
+//!
+//! [`choose`] considers one pending job. [`Protection`] lists the reasons for which a running job is not a candidate.
+//! Of the candidates, [`choose`] seeks the one to three with the lowest [`Cost`]. The solver then decides, on the
+//! machine without them, whether and where the job would start. The loss must be less than what the job gains
+//! ([`value`]), both in GPU-seconds.
 
 mod answer;
 mod cost;
@@ -18,7 +20,7 @@ pub use answer::{NoVictims, Victim, Victims};
 pub use cost::{Cost, Saves, value};
 pub use guard::Protection;
 pub(super) use guard::by_nature;
-/// Most victims of one job, whatever a policy has.
+/// Most victims of one job, whatever the policy.
 pub use lattice_quorum_types::scheduler::MAX_VICTIMS as MOST_VICTIMS;
 
 use crate::{
@@ -32,21 +34,21 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use what_if::WhatIf;
 
-/// Whom a vCluster lets be preempted.
+/// Preemption policy of a vCluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Policy {
-    /// Whether anybody is.
+    /// Whether preemption is enabled.
     pub enabled: bool,
-    /// Most victims of one job; more than [`MOST_VICTIMS`] count as that.
+    /// Most victims of one job; values above [`MOST_VICTIMS`] count as that.
     pub max_victims: u32,
-    /// Work so near its end is left alone, milliseconds.
+    /// Jobs this close to their end are not preempted, milliseconds.
     pub near_completion_ms: u64,
-    /// Work that was preempted or resumed so recently is left alone, milliseconds: one checkpoint interval.
+    /// Jobs preempted or resumed this recently are not preempted, milliseconds: one checkpoint interval.
     pub thrash_interval_ms: u64,
-    /// Work that was preempted so often counts as one class higher; 0: nothing does.
+    /// Number of preemptions after which a job counts as one class higher; 0: never.
     pub thrash_count: u32,
-    /// Only work that has nothing but borrowed nodes: so it is for services.
+    /// Whether only jobs that hold nothing but borrowed nodes may be preempted, as for services.
     pub only_borrowed: bool,
 }
 
@@ -64,34 +66,34 @@ impl Default for Policy {
     }
 }
 
-/// What must be known of work that holds nodes, beside what the view has of it.
+/// Facts about an allocation that holds nodes, in addition to those of the view.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Work {
     /// Priority class 0-10.
     pub class: u8,
-    /// Never a victim.
+    /// Whether the allocation is sensitive, and so never a victim.
     pub sensitive: bool,
-    /// Where it stands.
+    /// State of the allocation.
     pub state: AllocationState,
-    /// When its present attempt began to run; of one that has not yet, when it got its nodes.
+    /// Start of the present attempt; for an attempt that has not begun to run, the time of its assignment.
     pub since: UnixMillis,
-    /// How long it had run before that, as far as its walltime counts it, milliseconds.
+    /// Run time before that, as its walltime counts it, milliseconds.
     pub ran_before_ms: u64,
-    /// When its last complete checkpoint was asked for, in whichever attempt: what it did since is not in it.
+    /// Time of the request for the last complete checkpoint, in any attempt: later progress is not in that checkpoint.
     pub checkpointed_at: Option<UnixMillis>,
-    /// Whether it can write one now.
+    /// Whether the allocation can write a checkpoint now.
     pub saves: Saves,
-    /// How often it was preempted.
+    /// Number of preemptions so far.
     pub preempted: u32,
-    /// When it was last preempted or resumed.
+    /// Time of the last preemption or resumption.
     pub moved_at: Option<UnixMillis>,
-    /// Its tenant holds more than its share, and this is of the excess.
+    /// Whether the allocation is part of what its tenant holds beyond its share.
     pub burst: bool,
 }
 
 impl Work {
-    /// As it is committed. What it could do now if it had to go, and whether it is of an excess over a share,
-    /// others know.
+    /// Facts from the committed record. The caller supplies whether the allocation can write a checkpoint, and whether
+    /// it is part of an excess over a share.
     pub fn new(a: &Allocation, saves: Saves, burst: bool) -> Self {
         let began = match a.state {
             AllocationState::Starting => None,
@@ -111,8 +113,8 @@ impl Work {
         }
     }
 
-    /// How long it writes a checkpoint before it leaves its nodes, milliseconds. What has not begun has nothing to
-    /// write.
+    /// Time for writing a checkpoint before leaving its nodes, milliseconds. An allocation that has not begun has
+    /// nothing to write.
     fn saved_after_ms(&self) -> u64 {
         match self.saves {
             Saves::In { write_ms } if self.state != AllocationState::Starting => write_ms,
@@ -121,33 +123,33 @@ impl Work {
     }
 }
 
-/// What a choice depends on.
+/// Input of a choice.
 #[derive(Debug, Clone, Copy)]
 pub struct Input<'a> {
-    /// The vCluster of the job: its nodes, its queue, what runs there.
+    /// View of the job's vCluster: nodes, queue, running jobs.
     pub view: &'a ClusterView,
-    /// How its solver chooses nodes.
+    /// Solver settings for choosing nodes.
     pub solver: &'a Solver,
     /// The pending job.
     pub job: AllocationId,
-    /// When it is planned to start as things are; `None` where that is not foreseen.
+    /// Planned start without preemption; `None` if not foreseeable.
     pub planned_start: Option<UnixMillis>,
-    /// Work that holds nodes of the view. Who is not here is left alone.
+    /// Allocations that hold nodes of the view. An allocation without an entry is not preempted.
     pub work: &'a BTreeMap<AllocationId, Work>,
-    /// Nodes that are held for others: reservations, committed or planned, and maintenance.
+    /// Nodes held for others: by reservations, committed or planned, and for maintenance.
     pub reserved: &'a BTreeSet<NodeId>,
     /// Nodes of the view that belong to another vCluster.
     pub borrowed: &'a BTreeSet<NodeId>,
-    /// Whom the vCluster lets be preempted.
+    /// Preemption policy of the vCluster.
     pub policy: &'a Policy,
-    /// The time.
+    /// Present time.
     pub now: UnixMillis,
 }
 
-/// Whom to take off which nodes for one pending job.
+/// Chooses victims and nodes for one pending job.
 ///
 /// # Errors
-/// Why nobody is.
+/// [`NoVictims`] with the reason why no job is preempted.
 pub fn choose(input: Input<'_>) -> Result<Victims, NoVictims> {
     if !input.policy.enabled {
         return Err(NoVictims::Disabled);
@@ -170,7 +172,7 @@ pub fn choose(input: Input<'_>) -> Result<Victims, NoVictims> {
         most: input.policy.max_victims.min(MOST_VICTIMS),
     };
     let all: Vec<&Candidate> = candidates.iter().collect();
-    // Of some of them alone the nodes may come free sooner than of all.
+    // The nodes of some candidates alone may become free sooner than those of all.
     if let Err(blocker) = what_if.without(&all, input.now) {
         return Err(NoVictims::Shortfall {
             needed: job.nodes,
@@ -183,7 +185,7 @@ pub fn choose(input: Input<'_>) -> Result<Victims, NoVictims> {
     settle(&input, &mut what_if, &candidates, &goal, &prospect)
 }
 
-/// Tries sets, the best first, until the solver takes one.
+/// Tries sets, the best first, until the solver accepts one.
 fn settle(
     input: &Input<'_>,
     what_if: &mut WhatIf<'_>,
@@ -230,7 +232,7 @@ fn settle(
     })
 }
 
-/// Everything that may go and would help, by id; and how many may not, by why.
+/// Candidates that would help, by id; and the number of protected allocations by reason.
 fn candidates(
     input: &Input<'_>,
     job: &PendingView,
@@ -239,7 +241,7 @@ fn candidates(
     let mut kept = BTreeMap::new();
     let mut candidates = Vec::new();
     let unknown = RunningView::default();
-    // Where nothing but nodes can be missing, who has none that fits helps nobody.
+    // If only nodes can be missing, a job without fitting nodes does not help.
     let is_rationed = !input.view.power.is_empty() || !input.view.storage.is_empty();
     for (id, held) in what_if.held() {
         let gains = what_if.gains(held);

@@ -1,9 +1,9 @@
-//! When a service gets a node more or gives one back.
+//! Service scaling: when a service gets another node or releases one.
 //!
-//! [`decide`] is asked every 30 to 60 s for each service that scales. A metric that stays above its target
-//! adds a node, one that stays well below it takes one back; what is not known changes nothing. What must be
-//! remembered from one call to the next is a [`ScaleState`], which its caller keeps, and tells what became of
-//! each proposal ([`ScaleState::answered`]). Which nodes it gets says [`choose`].
+//! [`decide`] is called every 30 to 60 s for each service that scales. A metric that stays above its target adds a
+//! node, and one that stays well below removes one. An unknown metric changes nothing. The caller keeps a
+//! [`ScaleState`] between calls, and passes the outcome of each proposal to it ([`ScaleState::answered`]). [`choose`]
+//! selects the nodes.
 
 mod grow;
 mod policy;
@@ -22,163 +22,164 @@ pub use state::{Sample, ScaleState};
 use lattice_quorum_types::{AllocationState, NodeId, UnixMillis};
 use serde::{Deserialize, Serialize};
 
-/// One node that a service holds.
+/// A node that a service holds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HeldNode {
-    /// Which.
+    /// Node id.
     pub node: NodeId,
-    /// When it was given to the service.
+    /// Time at which the service got the node.
     pub added_at: UnixMillis,
-    /// It has another home than the service's vCluster.
+    /// Whether the node's home is another vCluster.
     pub borrowed: bool,
-    /// It is on its way out: drained before its release, or reclaimed. It still counts against limits.
+    /// Whether the node is leaving: drained before its release, or reclaimed. A leaving node still counts against
+    /// limits.
     pub leaving: bool,
-    /// How much of the service's load it bears, in any unit that all of its nodes share.
+    /// Share of the service's load on this node, in any unit common to all its nodes.
     pub load: Option<f64>,
 }
 
-/// One service, as it is now.
+/// Present state of a service.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Input<'a> {
-    /// The time.
+    /// Present time.
     pub now: UnixMillis,
-    /// Its state.
+    /// State of the allocation.
     pub state: AllocationState,
-    /// When it began to run, this time: a new one says that it was away.
+    /// Start of the present run; a changed value means that the service was away.
     pub started_at: Option<UnixMillis>,
-    /// What it holds.
+    /// Nodes that the service holds.
     pub nodes: &'a [HeldNode],
-    /// Its metric, where it could be read. Not a number or infinite is missing too. It is only looked at when
+    /// Metric, if it could be read. NaN and infinite values count as missing. The metric is used only when
     /// [`ScaleState::is_due`].
     pub metric: Option<f64>,
-    /// How many nodes more the limits of all levels leave; `u32::MAX` without any.
+    /// Number of further nodes that the limits of all levels allow; `u32::MAX` without limits.
     pub headroom: u32,
 }
 
-/// What to do, and who should know.
+/// Decision, with alerts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Outcome {
-    /// What to do.
+    /// Decision for the service.
     pub decision: Decision,
-    /// What began to be wrong. Each is told once, until it is right again.
+    /// New alerts. Each is raised once until its condition clears.
     pub alerts: Vec<Alert>,
 }
 
-/// What to do with a service now.
+/// Decision for a service.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Decision {
-    /// Propose that it gets nodes.
+    /// Propose to add nodes.
     Grow {
-        /// How many.
+        /// Number of nodes.
         nodes: u32,
-        /// From where.
+        /// Permitted source of the nodes.
         from: Source,
-        /// Why.
+        /// Cause of the change.
         cause: Cause,
     },
-    /// Drain this node, and propose that it goes back.
+    /// Drain this node, and propose to release it.
     Shrink {
-        /// Which.
+        /// Node to release.
         node: NodeId,
-        /// Why.
+        /// Cause of the change.
         cause: Cause,
     },
-    /// Leave it as it is.
+    /// Change nothing, for this reason.
     Wait(Why),
 }
 
-/// Whose nodes will do. At least the least number of nodes are of the service's own vCluster.
+/// Permitted source of nodes. At least `min_nodes` nodes are of the service's own vCluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
-    /// Its vCluster's own.
+    /// Own nodes of its vCluster.
     Home,
-    /// Its vCluster's own first, then borrowed ones.
+    /// Own nodes of its vCluster first, then borrowed ones.
     Any,
 }
 
-/// Why a service changes.
+/// Cause of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
-    /// Its metric.
+    /// The metric.
     Metric,
-    /// It has fewer nodes than it must have: some were reclaimed, or lost.
+    /// The service has fewer nodes than its minimum: some were reclaimed or lost.
     BelowMin,
-    /// It has more than it may have: somebody said so since.
+    /// The service has more nodes than its maximum, which was lowered since.
     AboveMax,
 }
 
-/// Why a service stays as it is.
+/// Reason for which a service does not change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Why {
-    /// It does not run, or writes a checkpoint: nothing is proposed for it.
+    /// The service is not running, or writes a checkpoint: nothing is proposed for it.
     NotRunning {
-        /// What it does.
+        /// State of the allocation.
         state: AllocationState,
     },
-    /// It was evaluated, or something was proposed, a moment ago.
+    /// The last evaluation or proposal is too recent.
     NotDue {
-        /// When it is next.
+        /// Time of the next one.
         at: UnixMillis,
     },
-    /// Its metric is not known.
+    /// The metric is missing.
     MetricMissing {
-        /// Evaluations without it, one after the other.
+        /// Consecutive evaluations without the metric.
         in_a_row: u32,
     },
-    /// It was changed a moment ago.
+    /// The last change is too recent.
     Cooldown {
-        /// Until when it stays.
+        /// End of the cooldown.
         until: UnixMillis,
     },
-    /// What was proposed was refused again and again.
+    /// Proposals were rejected repeatedly.
     BackingOff {
-        /// Until when nothing is proposed.
+        /// Time until which nothing is proposed.
         until: UnixMillis,
     },
-    /// It would grow; limits leave no room.
+    /// The service should grow, but limits leave no headroom.
     LimitReached,
-    /// It would grow; it has as many nodes as it may have.
+    /// The service should grow, but has its maximum of nodes.
     AtMax,
-    /// It would shrink; it has no more nodes than it must have.
+    /// The service should shrink, but has its minimum of nodes.
     AtMin,
-    /// Its metric is where it should be, or not yet elsewhere for long enough.
+    /// The metric is in range, or has not been out of range long enough.
     Steady {
-        /// For how long it is above the target, milliseconds.
+        /// Time above the target so far, milliseconds.
         over_ms: u64,
-        /// For how long it is well below, milliseconds.
+        /// Time well below the target so far, milliseconds.
         under_ms: u64,
     },
 }
 
-/// What somebody should know.
+/// Condition that an operator or user should learn of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Alert {
-    /// The metric could not be read so many times in a row.
+    /// The metric is missing repeatedly.
     MetricMissing {
-        /// How many.
+        /// Consecutive evaluations without the metric.
         in_a_row: u32,
     },
-    /// It has fewer nodes than it must have.
+    /// The service has fewer nodes than its minimum.
     BelowMin {
         /// Nodes that stay.
         nodes: u32,
-        /// Nodes that it must have.
+        /// Minimum of nodes.
         min_nodes: u32,
     },
-    /// It grows and shrinks in turns.
+    /// The service alternates between growing and shrinking.
     Oscillating {
-        /// How often it turned.
+        /// Number of turns.
         turns: u32,
     },
 }
 
-/// Whether a service gets a node more or gives one back. What it says must be proposed, and what became of
-/// that told to the state.
+/// Decides whether a service gets another node or releases one. The caller must propose the decision, and pass the
+/// outcome to the state.
 pub fn decide(input: &Input<'_>, policy: &ScalePolicy, state: &mut ScaleState) -> Outcome {
     let mut alerts = Vec::new();
     let decision = judge(input, policy, state, &mut alerts);
@@ -200,7 +201,7 @@ fn judge(
     let now = input.now;
     let held = Held::of(input.nodes);
     state.follow(input, policy, alerts)?;
-    // A sample is taken also while nothing may be proposed: windows go on.
+    // A sample is taken also while nothing may be proposed, so that windows continue.
     let evaluated = state.evaluate(input, policy, alerts);
     let below_min = state.is_below_min(held.staying, policy, alerts);
     state.may_propose(now, policy)?;
@@ -228,14 +229,14 @@ fn judge(
     })
 }
 
-/// How many nodes a service has.
+/// Number of nodes of a service.
 #[derive(Debug, Clone, Copy)]
 struct Held {
-    /// All, also those on their way out.
+    /// All nodes, including leaving ones.
     all: u32,
-    /// Those that stay.
+    /// Nodes that stay.
     staying: u32,
-    /// Those of its own vCluster that stay.
+    /// Nodes of its own vCluster that stay.
     home: u32,
 }
 
@@ -253,7 +254,7 @@ impl Held {
     }
 }
 
-/// So many nodes more, or as many as it may have.
+/// Adds `nodes` nodes, or as many as allowed.
 fn grow(
     input: &Input<'_>,
     policy: &ScalePolicy,
@@ -276,7 +277,7 @@ fn grow(
     Ok(Decision::Grow { nodes, from, cause })
 }
 
-/// The node that bears least, where that is known of all that could go; else that which came last.
+/// Releases the node with the least load, if the load of all candidates is known; otherwise the node added last.
 fn shrink(
     input: &Input<'_>,
     policy: &ScalePolicy,
@@ -286,7 +287,7 @@ fn shrink(
     if held.staying <= policy.min_nodes {
         return Err(Why::AtMin);
     }
-    // The least number of nodes stay its own vCluster's.
+    // At least `min_nodes` nodes must stay of its own vCluster.
     let may_go = |node: &&HeldNode| {
         let spare = node.borrowed || held.home > policy.min_nodes;
         !node.leaving && spare

@@ -1,4 +1,4 @@
-//! Random small clusters: every rule has something to bite on.
+//! Generators of random small clusters that exercise every rule.
 
 use super::build::*;
 use crate::*;
@@ -152,7 +152,7 @@ pub(super) fn any_job() -> impl Strategy<Value = PendingView> {
         )
 }
 
-/// Ends may lie in the past: work overruns.
+/// Ends may lie in the past: allocations may overrun.
 pub(super) fn any_running() -> impl Strategy<Value = RunningView> {
     option::weighted(0.8, 0..40_u64).prop_map(|minutes| RunningView {
         ends_at: minutes.map(|m| UnixMillis(NOW.0 - 2 * MINUTE).after(m * MINUTE)),
@@ -199,7 +199,7 @@ pub(super) fn any_view() -> impl Strategy<Value = ClusterView> {
                     .map(|(n, v)| (node_name(n), v)),
             );
             view.pending.extend((1..).map(AllocationId).zip(jobs));
-            // Allocation 105 is not known: its nodes never come free.
+            // Allocation 105 is unknown: its nodes never become free.
             view.running
                 .extend((100..105).map(AllocationId).zip(running));
             for (path, level) in PROJECTS.into_iter().zip(levels) {
@@ -209,7 +209,7 @@ pub(super) fn any_view() -> impl Strategy<Value = ClusterView> {
         })
 }
 
-/// The same machine without nodes that are kept for last.
+/// The same machine without deprioritised nodes.
 pub(super) fn without_last_resorts(view: &mut ClusterView) {
     for node in view.nodes.values_mut() {
         node.facts.deprioritised = false;
@@ -277,7 +277,7 @@ const DOMAINS: [(&str, Option<&str>); 4] = [
     ("hall", None),
     ("row-a", Some("hall")),
     ("row-b", Some("hall")),
-    // Part of what is not known.
+    // Part of an unknown domain.
     ("shed", Some("yard")),
 ];
 
@@ -361,7 +361,7 @@ pub(super) fn rationed_view() -> impl Strategy<Value = ClusterView> {
         )
 }
 
-/// Some changes of every kind, of what is rationed too.
+/// Some changes of every kind, rationed resources included.
 pub(super) fn rationed_delta() -> impl Strategy<Value = Delta> {
     let domain = (select(&DOMAINS[..]), option::weighted(0.8, -4..30_i64));
     let system = (select(&SYSTEMS[..]), option::weighted(0.8, -4..30_i64));
@@ -402,7 +402,7 @@ pub(super) fn rationed_delta() -> impl Strategy<Value = Delta> {
         )
 }
 
-/// Makes of some changed nodes the ones that are there, in another state: most changes leave the hardware.
+/// Turns some changed nodes into present nodes in another state, so that most changes keep the hardware.
 pub(super) fn of_the_same_hardware(view: &ClusterView, delta: &mut Delta) {
     for (id, changed) in &mut delta.nodes {
         if let (Some(node), Some(old)) = (changed, view.nodes.get(id))
@@ -416,7 +416,7 @@ pub(super) fn of_the_same_hardware(view: &ClusterView, delta: &mut Delta) {
                 deprioritised: last,
                 ..old.facts.clone()
             };
-            // One in three is claimed by who submits.
+            // One in three is claimed by the submitting user.
             node.owner = (node.version % 3 == 1).then(|| Owner {
                 user: "alice".to_owned(),
                 project: ProjectPath::new("t").unwrap(),
@@ -425,7 +425,7 @@ pub(super) fn of_the_same_hardware(view: &ClusterView, delta: &mut Delta) {
     }
 }
 
-/// Work of one kind on a machine whose power does for some of it: what binds is the power.
+/// Equal jobs on a machine with power for only some of them, so that power is the limit.
 pub(super) fn short_of_power() -> impl Strategy<Value = ClusterView> {
     let sizes = (1..9_u32, 1..40_u64);
     let charges = vec(prop_oneof![Just("row-a"), Just("row-b")], 16);
@@ -470,7 +470,7 @@ pub(super) fn reservation_name(n: usize) -> ReservationName {
     ReservationName::new(format!("r{n}")).unwrap()
 }
 
-/// Before, now, later or over; for somebody, some project, everybody or nobody.
+/// Past, present or future; for one user, one project, all users or none.
 pub(super) fn any_reserved() -> impl Strategy<Value = ReservationSpec> {
     let nodes = vec(0..28_usize, 1..14);
     let lasts = option::weighted(0.8, 1..40_u64);
@@ -492,7 +492,7 @@ pub(super) fn any_reserved() -> impl Strategy<Value = ReservationSpec> {
     })
 }
 
-/// Asked back or not, and perhaps late.
+/// Recalled or not, possibly overdue.
 pub(super) fn any_loan() -> impl Strategy<Value = LoanView> {
     let recalled = option::weighted(0.3, 0..15_u64);
     (any_node(), any_charge(), 0..20_u64, recalled).prop_map(
@@ -507,7 +507,7 @@ pub(super) fn any_loan() -> impl Strategy<Value = LoanView> {
     )
 }
 
-/// With reservations of administrators, work that names some, and nodes that are lent.
+/// With reservations of operators, jobs that name some, and lent nodes.
 pub(super) fn kept(view: impl Strategy<Value = ClusterView>) -> impl Strategy<Value = ClusterView> {
     let named = vec(option::weighted(0.4, 0..4_usize), 10);
     (
@@ -523,7 +523,7 @@ pub(super) fn kept(view: impl Strategy<Value = ClusterView>) -> impl Strategy<Va
             let reserved = reserved.into_iter().enumerate();
             view.reserved
                 .extend(reserved.map(|(n, spec)| (reservation_name(n), spec)));
-            // The first ones may be here already.
+            // The first ones may be present already.
             let loans = loans.into_iter().enumerate();
             view.on_loan
                 .extend(loans.map(|(n, loan)| (node_name(22 + n), loan)));
@@ -531,7 +531,7 @@ pub(super) fn kept(view: impl Strategy<Value = ClusterView>) -> impl Strategy<Va
         })
 }
 
-/// Some changes of every kind, of what is reserved and lent too.
+/// Some changes of every kind, reservations and loans included.
 pub(super) fn kept_delta() -> impl Strategy<Value = Delta> {
     (
         rationed_delta(),

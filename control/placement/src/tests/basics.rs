@@ -1,4 +1,4 @@
-//! One rule a test.
+//! One rule per test.
 
 use super::build::*;
 use crate::*;
@@ -61,7 +61,7 @@ fn backfill_uses_nodes_that_the_reservation_does_not_need() {
         (reservation.id.0, reservation.starts_at),
         (1, NOW.after(10 * MINUTE))
     );
-    // One node of four is not reserved: one long job. The short one is over in time.
+    // One of four nodes is not reserved, for one long job. The short job ends in time.
     assert_eq!(
         placed(&plan).iter().map(|p| p.0).collect::<Vec<_>>(),
         [2, 4]
@@ -142,7 +142,7 @@ fn what_is_not_known_is_not_usable_and_worse_than_degraded() {
     }
 }
 
-/// A machine of CPU nodes, then GPU nodes, in groups that each has some of both.
+/// A machine of CPU nodes, then GPU nodes, in groups that contain both.
 fn mixed_hardware() -> ClusterView {
     let mut view = machine(2, 6);
     for (n, node) in view.nodes.values_mut().enumerate() {
@@ -180,7 +180,7 @@ fn work_that_names_no_gpus_leaves_them_alone() {
 fn work_that_needs_little_memory_leaves_the_large_nodes_alone() {
     let mut view = machine(1, 4);
     for (n, node) in view.nodes.values_mut().enumerate() {
-        // Machines of one kind differ by what their firmware keeps for itself.
+        // Machines of one kind differ by the memory that firmware reserves.
         let gib = if n < 2 { 2_000 } else { 503 + n as u64 };
         node.facts.memory_bytes = Some(gib << 30);
     }
@@ -188,7 +188,7 @@ fn work_that_needs_little_memory_leaves_the_large_nodes_alone() {
     assert_eq!(placed(&plan(&view))[0].1, ["n0-02", "n0-03"]);
 }
 
-/// Who can run elsewhere leaves the nodes on a list to the job that names them, though it is served first.
+/// A job that can run elsewhere leaves listed nodes to the job that names them, though it is served first.
 #[test]
 fn what_another_job_needs_more_is_left_to_it() {
     let mut view = machine(1, 6);
@@ -203,14 +203,14 @@ fn what_another_job_needs_more_is_left_to_it() {
     };
     submit(&mut view, 2, named);
     assert_eq!(placed(&plan(&view))[0].1, ["n0-03", "n0-04"]);
-    // Where it cannot run elsewhere it comes first, as the order says.
+    // If it cannot run elsewhere, queue order decides.
     submit(&mut view, 1, job(4, Some(60)));
     let plan = plan(&view);
     assert_eq!(placed(&plan)[0].1.len(), 4);
     assert_eq!(plan.placements.len(), 1);
 }
 
-/// A machine whose groups have so many small nodes, and so many large ones.
+/// A machine with these numbers of small and large nodes per group.
 fn small_and_large(groups: &[(usize, usize)]) -> ClusterView {
     let mut view = machine(0, 0);
     for (g, (small, large)) in groups.iter().enumerate() {
@@ -224,14 +224,14 @@ fn small_and_large(groups: &[(usize, usize)]) -> ClusterView {
     view
 }
 
-/// Groups of the first placement, and how many the second has.
+/// Groups of the first placement, and the number of groups of the second.
 fn laid_out(view: &ClusterView) -> (Vec<String>, u32) {
     let plan = plan(view);
     let groups = plan.placements[0].layout.groups.clone();
     (groups, plan.placements[1].layout.span())
 }
 
-/// Of its four small nodes the large group is a tight fit, and would be broken for nothing.
+/// With its four small nodes the large group would be a tight fit, and would be broken without benefit.
 #[test]
 fn what_is_left_to_others_does_not_break_a_large_gap() {
     let mut view = small_and_large(&[(4, 6), (5, 0)]);
@@ -239,7 +239,7 @@ fn what_is_left_to_others_does_not_break_a_large_gap() {
     submit(&mut view, 2, job(10, Some(60)));
     assert_eq!(laid_out(&view), (vec!["g1".to_owned()], 1));
 
-    // Nor for the nodes that another job names.
+    // Nor for nodes that another job names.
     let mut view = machine(2, 10);
     view.nodes.retain(|name, _| *name < id("n1-05"));
     submit(&mut view, 1, job(4, Some(60)));
@@ -256,8 +256,8 @@ fn what_is_left_to_others_does_not_break_a_large_gap() {
     assert_eq!(laid_out(&view), (vec!["g1".to_owned()], 1));
 }
 
-/// The tightest group has too few small nodes. Of those that have enough it is the one with fewer nodes that
-/// is broken, not the one with fewer small ones.
+/// The tightest group has too few small nodes. Of the groups with enough, the one with fewer nodes is broken, not the
+/// one with fewer small nodes.
 #[test]
 fn a_modest_set_is_as_tight_as_the_groups_are() {
     let mut view = small_and_large(&[(4, 6), (3, 2), (5, 3)]);
@@ -266,11 +266,11 @@ fn a_modest_set_is_as_tight_as_the_groups_are() {
     assert_eq!(laid_out(&view), (vec!["g2".to_owned()], 1));
 }
 
-/// Largest groups first are the fewest; the last is the smallest that holds the rest.
+/// Largest groups first is the minimum; the last one is the smallest that holds the rest.
 #[test]
 fn of_several_groups_the_last_is_the_tightest() {
     let mut view = small_and_large(&[(3, 0), (8, 0), (4, 0), (6, 0), (5, 0)]);
-    // 8 of g1, and 4 more: all of g2 and not of g3 or g4.
+    // 8 of g1, and 4 more: all of g2 and none of g3 or g4.
     submit(&mut view, 1, job(12, Some(60)));
     let groups = |view: &ClusterView| plan(view).placements[0].layout.groups.clone();
     assert_eq!(groups(&view), ["g1", "g2"]);

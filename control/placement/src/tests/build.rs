@@ -1,4 +1,4 @@
-//! Small views, written short.
+//! Builders of small views.
 
 use crate::*;
 use lattice_quorum_types::{
@@ -42,7 +42,7 @@ pub(super) fn node(group: &str, conformance: ConformanceKey) -> NodeView {
     }
 }
 
-/// A job of the project `t`, eligible since `age` minutes.
+/// A job of project `t`.
 pub(super) fn job(nodes: u32, walltime_minutes: Option<u64>) -> PendingView {
     PendingView {
         user: "alice".to_owned(),
@@ -62,7 +62,7 @@ pub(super) fn job(nodes: u32, walltime_minutes: Option<u64>) -> PendingView {
     }
 }
 
-/// `groups` groups of `size` equal free nodes, and a tenant `t` without a ceiling.
+/// `groups` groups of `size` equal free nodes, and a tenant `t` without limits.
 pub(super) fn machine(groups: usize, size: usize) -> ClusterView {
     let mut view = ClusterView::default();
     for g in 0..groups {
@@ -96,7 +96,7 @@ pub(super) fn submit(view: &mut ClusterView, number: u64, job: PendingView) {
     view.pending.insert(AllocationId(number), job);
 }
 
-/// Gives the nodes to a running allocation that ends in so many minutes.
+/// Gives the nodes to a running allocation that ends in `ends_in` minutes.
 pub(super) fn run(view: &mut ClusterView, number: u64, nodes: &[&str], ends_in: Option<u64>) {
     let ends_at = ends_in.map(|minutes| NOW.after(minutes * MINUTE));
     let running = RunningView {

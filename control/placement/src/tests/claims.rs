@@ -1,4 +1,4 @@
-//! Nodes that somebody has claimed.
+//! Claimed nodes.
 
 use super::build::*;
 use crate::*;
@@ -70,7 +70,7 @@ fn who_has_claimed_nodes_gets_them_first_and_others_beside_them() {
     assert_eq!(nodes_of(&plan, 1).map(|nodes| nodes.len()), Some(4));
 }
 
-/// What is claimed counts already, so a project at its limit still works on it.
+/// Claimed nodes count already, so a project at its limit can still use them.
 #[test]
 fn ones_own_nodes_need_no_headroom() {
     let mut view = machine(1, 5);
@@ -81,12 +81,12 @@ fn ones_own_nodes_need_no_headroom() {
     assert_eq!(placed(&[work("alice", 3, true)]), 1);
     assert_eq!(placed(&[work("alice", 4, true)]), 0);
     assert_eq!(placed(&[work("bob", 2, true)]), 0);
-    // The second has none of the first one's own, and there is room for one more node.
+    // The second job uses no node claimed for the first, and there is headroom for one more node.
     assert_eq!(placed(&[work("alice", 2, true), work("bob", 1, true)]), 2);
     assert_eq!(placed(&[work("alice", 2, true), work("alice", 2, true)]), 1);
 }
 
-/// More sensitive work than the cluster allows waits, and takes nothing from what comes after it.
+/// More sensitive jobs than the cluster allows wait, and take nothing from later jobs.
 #[test]
 fn a_full_sensitive_pool_holds_back_only_sensitive_work() {
     let mut view = machine(1, 6);
@@ -106,14 +106,14 @@ fn a_full_sensitive_pool_holds_back_only_sensitive_work() {
                 requested: 4, limit: 8)";
     assert!(why.ends_with(told), "{why}");
 
-    // What its user has claimed is in it already; and what is placed first counts.
+    // Claimed nodes are already in the pool, and earlier placements count.
     owned_by(&mut view, "n0-03", "alice");
     let jobs = [work("alice", 4, true), work("bob", 1, true)];
     let plan = planned(view.clone(), &jobs);
     assert!(nodes_of(&plan, 1).unwrap().contains(&id("n0-03")));
     assert_eq!(nodes_of(&plan, 2), None);
 
-    // Room that comes back is used by a warm planner.
+    // A warm planner uses headroom that becomes free.
     let mut planner = Planner::new(view.clone());
     planner.update(Delta {
         pending: [(AllocationId(1), Some(work("bob", 4, true)))].into(),
@@ -131,7 +131,7 @@ fn a_full_sensitive_pool_holds_back_only_sensitive_work() {
     assert_eq!(planner.plan(NOW).placements.len(), 1);
 }
 
-/// Its room is kept for who waits with a reservation, as that under limits is.
+/// Pool headroom is kept for a waiting job with a reservation, like headroom under limits.
 #[test]
 fn sensitive_work_is_not_backfilled_into_the_pool_that_is_kept() {
     let mut view = machine(1, 6);
@@ -146,7 +146,7 @@ fn sensitive_work_is_not_backfilled_into_the_pool_that_is_kept() {
         ..work("bob", 1, true)
     };
     view.sensitive_pool.size = Some(4);
-    // It takes a node that the reservation does not need, and the pool as it is.
+    // The second job takes a node outside the reservation, within the present pool.
     let plan = planned(view.clone(), &[first.clone(), lasts(20)]);
     assert_eq!(nodes_of(&plan, 2).map(|nodes| nodes.len()), Some(1));
     let plan = planned(view, &[first, lasts(600)]);
@@ -158,7 +158,7 @@ fn sensitive_work_is_not_backfilled_into_the_pool_that_is_kept() {
     );
 }
 
-/// What its user has claimed is counted already, and is not kept for it once more.
+/// Claimed nodes count already, and are not kept for their user a second time.
 #[test]
 fn a_reservation_keeps_room_only_for_nodes_beside_ones_own() {
     let mut view = machine(1, 9);
@@ -188,7 +188,7 @@ fn a_reservation_keeps_room_only_for_nodes_beside_ones_own() {
     assert_eq!(nodes_of(&plan, 2), Some(vec![id("n0-08")]));
 }
 
-/// Who waits for a node that they have claimed, and work on, needs no room for it.
+/// A user that waits for a claimed node on which an own job runs needs no headroom for it.
 #[test]
 fn who_waits_for_their_own_node_is_not_told_to_wait_for_room() {
     let mut view = machine(1, 3);
@@ -205,7 +205,7 @@ fn who_waits_for_their_own_node_is_not_told_to_wait_for_room() {
     assert_eq!(why.estimated_start, Some(NOW.after(30 * 60_000)));
 }
 
-/// What a warm planner knows of claims goes with them.
+/// A warm planner forgets a claim when the node is released.
 #[test]
 fn a_node_that_was_given_back_is_its_former_users_no_more() {
     let mut view = machine(1, 2);
@@ -227,7 +227,7 @@ fn a_node_that_was_given_back_is_its_former_users_no_more() {
     });
     let plan = planner.plan(NOW);
     assert_eq!(nodes_of(&plan, 1), Some(vec![id("n0-00")]));
-    // It is counted against the limit, as nothing of it is claimed.
+    // The node counts against the limit, since no user has claimed it.
     let full = LevelView {
         limits: Limits {
             max_nodes: Some(1),
@@ -256,7 +256,7 @@ fn a_node_that_was_given_back_is_its_former_users_no_more() {
     );
 }
 
-/// Of one's own nodes only as many count as are taken: the others' room is kept for who has a reservation.
+/// Only claimed nodes that a job takes count: the headroom of the rest stays with the reservation.
 #[test]
 fn ones_own_nodes_that_are_left_take_no_room_from_a_reservation() {
     let mut view = machine(1, 8);
@@ -268,7 +268,7 @@ fn ones_own_nodes_that_are_left_take_no_room_from_a_reservation() {
         owned_by(&mut view, name, "alice");
     }
     run(&mut view, 90, &["n0-06", "n0-07"], Some(30));
-    // 3 claimed, 2 that run, and the 3 for which the first job waits.
+    // 3 claimed, 2 running, and the 3 for which the first job waits.
     level(&mut view, "t", Some(8), 5);
     let waits = PendingView {
         class: 9,

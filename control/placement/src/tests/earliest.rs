@@ -1,4 +1,4 @@
-//! When reserved work starts: no later than it could, by trying every time at which anything changes.
+//! Start of reservations: as early as possible, by trying every time at which anything changes.
 
 use super::{
     arbitrary::*,
@@ -12,7 +12,7 @@ use lattice_quorum_types::{AllocationId, NodeId, UnixMillis};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
-/// What was given and held back when a job's turn came.
+/// Placements and reservations at the time of a job's turn.
 struct Then<'a> {
     view: &'a ClusterView,
     placed: Vec<Use<'a>>,
@@ -49,7 +49,7 @@ impl<'a> Then<'a> {
         let node = oracle::node(self.view, name);
         let is_back = oracle::back_at(self.view, name).is_some_and(|at| at <= from);
         let is_used = |u: &Use<'_>| u.nodes.contains(name) && u.from < until && from < u.until;
-        // What is kept from it now it does not contest.
+        // The job does not contest nodes kept from it now.
         let contests = |job: &PendingView| {
             oracle::fits(name, node, job)
                 && oracle::is_of_its_own(self.view, name, job)
@@ -62,8 +62,7 @@ impl<'a> Then<'a> {
         is_back && may_have && !is_contested && !self.uses().any(is_used)
     }
 
-    /// The least that is left from a time on until another: of what there is now, with what comes back, less
-    /// what uses have.
+    /// Least remaining amount in an interval: the present amount, plus what returns, less what uses take.
     fn least(
         &self,
         now: i64,
@@ -162,7 +161,7 @@ impl<'a> Then<'a> {
     }
 }
 
-/// What one job waits for in bandwidth says nothing of another that needs none.
+/// The bandwidth wait of one job does not delay another that needs no bandwidth.
 #[test]
 fn who_needs_no_bandwidth_does_not_wait_for_it() {
     let mut view = machine(1, 4);
@@ -205,7 +204,7 @@ proptest! {
         mut view in prop_oneof![rationed_view(), short_of_power(), kept(rationed_view())],
         policy in any_policy(),
     ) {
-        // Who waits for limits has no start.
+        // A job that waits for limits has no predicted start.
         for level in view.levels.values_mut() {
             (level.limits.max_nodes, level.limits.max_concurrent_allocations) = (None, None);
         }

@@ -1,4 +1,4 @@
-//! What people read.
+//! Explanation texts.
 
 use super::build::*;
 use crate::*;
@@ -81,7 +81,7 @@ fn sensitive_work_takes_no_degraded_node_and_says_so() {
         ..job(nodes, Some(1))
     };
     submit(&mut view, 1, sensitive(3));
-    // Of equal constraints, and not sensitive.
+    // Equal constraints, but not sensitive.
     submit(&mut view, 2, job(4, Some(1)));
     let plan = plan(&view);
     assert_eq!(
@@ -195,7 +195,7 @@ fn overdue_work_is_expected_to_go_on_for_as_long_again() {
         .values_mut()
         .for_each(|r| r.ends_at = Some(UnixMillis(1)));
     submit(&mut view, 1, job(4, Some(10)));
-    // Over for 999.999 s: 16 minutes fit before, 17 do not.
+    // Overdue for 999.999 s: 16 minutes fit before, 17 do not.
     submit(&mut view, 2, job(1, Some(17)));
     submit(&mut view, 3, job(1, Some(16)));
     let plan = plan(&view);
@@ -222,7 +222,7 @@ fn who_is_asked_about_is_told_a_start_and_changes_nothing() {
     let plain = planner.plan(NOW);
     assert_eq!(plain.waiting.get(asked).unwrap().estimated_start, None);
     let told = planner.plan_estimating(NOW, Some(asked));
-    // Behind the first, which has all four from 30 to 90.
+    // After the first job, which has all four nodes from 30 to 90.
     let start = told.waiting.get(asked).unwrap().estimated_start;
     assert_eq!(start, Some(NOW.after(90 * MINUTE)));
     assert_eq!(told.reservations, plain.reservations);

@@ -1,5 +1,5 @@
-//! Numbers that nobody means: whatever comes in, the planner answers, and warm as cold. Sums that pass their
-//! type's end stop the test, as they would stop a debug build.
+//! Extreme numbers: the planner returns a plan for any input, warm as cold. Overflowing sums stop the test, as in a
+//! debug build.
 
 use super::{arbitrary::*, build::*};
 use crate::*;
@@ -21,14 +21,14 @@ fn wild() -> impl Strategy<Value = u64> {
     prop_oneof![3 => select(&EDGES[..]), 1 => any::<u64>()]
 }
 
-/// A number for every place that takes one, in turn.
+/// Numbers for every field in turn.
 struct Wild {
     numbers: Vec<u64>,
     at: usize,
 }
 
 impl Wild {
-    /// One in two stays what it was.
+    /// Changes one value in two.
     fn put(&mut self, place: &mut u64) {
         let number = self.next();
         if number.is_multiple_of(2) {
@@ -74,7 +74,7 @@ impl Wild {
         if let Some(gpus) = &mut job.constraints.gpus_per_node {
             self.put_small(gpus);
         }
-        // A node twice, as only a caller of this crate can say it.
+        // A node listed twice, which only a direct caller of this crate can pass.
         let twice = job.constraints.nodelist.first().cloned();
         job.constraints.nodelist.extend(twice);
     }
@@ -133,7 +133,7 @@ impl Wild {
                 self.put(&mut budget.used_ms);
             }
         }
-        // A domain that is part of itself, and two of each other.
+        // A domain that contains itself, and two that contain each other.
         if self.next().is_multiple_of(2) {
             for (name, parent) in [("hall", "row-a"), ("shed", "shed")] {
                 if let Some(domain) = view.power.get_mut(name) {
@@ -212,7 +212,7 @@ proptest! {
     }
 }
 
-/// Nothing but a queue.
+/// A queue without nodes.
 #[test]
 fn without_nodes_everybody_waits_and_is_told_why() {
     let mut view = machine(0, 0);

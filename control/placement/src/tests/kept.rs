@@ -1,4 +1,4 @@
-//! What is kept from plan to plan, and what a plan keeps of its own.
+//! State kept from plan to plan, and state that a plan keeps for itself.
 
 use super::{arbitrary::*, build::*};
 use crate::{eligible::Kept, machine::Machine, queue::Queue, *};
@@ -31,7 +31,7 @@ fn unlike() -> ClusterView {
     view
 }
 
-/// Two requests that the same nodes fit are told each in its own words.
+/// Two requests with the same fitting nodes keep separate funnels in their explanations.
 #[test]
 fn requests_with_the_same_nodes_share_their_set_and_not_their_steps() {
     let view = unlike();
@@ -53,7 +53,7 @@ fn requests_with_the_same_nodes_share_their_set_and_not_their_steps() {
     assert_eq!(counts, [4, 2, 2]);
 }
 
-/// A queue whose requests come and go costs what is in it.
+/// A queue with changing requests costs only what it contains.
 #[test]
 fn nothing_is_found_for_requests_whose_jobs_are_gone() {
     let machine = Machine::new(&unlike());
@@ -71,12 +71,11 @@ fn nothing_is_found_for_requests_whose_jobs_are_gone() {
     }
     assert_eq!((queue.requests.len(), queue.jobs.len()), (500, 10));
     let sets = Kept::default().prepare(&machine, &queue);
-    // All of the last ones ask for less than 4 TiB and more than 3.
+    // All of the last ones request less than 4 TiB and more than 3.
     assert_eq!((sets.requests(), sets.len()), (10, 1));
 }
 
-/// What has overrun its end moves the times of those who wait for it with each plan; they are told to the
-/// minute.
+/// An overdue job moves the times of jobs that wait for it with each plan; these times are compared to the minute.
 #[test]
 fn times_that_move_within_a_minute_are_no_news() {
     let mut view = machine(1, 2);
@@ -95,7 +94,7 @@ fn times_that_move_within_a_minute_are_no_news() {
     assert_eq!(told, [1, 2].map(AllocationId));
 }
 
-/// The delta by which placements of a plan are in force, and what runs already has ended.
+/// The delta that applies the placements of a plan and ends some running jobs.
 fn carried_out(view: &ClusterView, plan: &Plan, ended: &[AllocationId]) -> Delta {
     let mut delta = Delta {
         revision: view.revision,
@@ -148,7 +147,7 @@ fn runs(view: &ClusterView, id: AllocationId) -> RunningView {
 }
 
 proptest! {
-    /// What is followed directly is the same as a delta that says so, also what is planned on afterwards.
+    /// Starts and ends applied directly give the same plans as the equivalent delta, also later.
     #[test]
     fn starts_and_ends_that_are_followed_are_as_a_delta_tells_them(
         view in any_view(),
@@ -181,7 +180,7 @@ proptest! {
         }
     }
 
-    /// Each node that is not free is told once, with the time at which it is expected to be.
+    /// Each node that is not free is listed once, with its expected free time.
     #[test]
     fn what_holds_nodes_is_told_with_its_end(
         view in kept(rationed_view()),
@@ -206,7 +205,7 @@ proptest! {
         }
     }
 
-    /// Who waits on keeps its turn, and who is new, or asks for something else now, comes behind.
+    /// A job that keeps waiting keeps its position; new or changed jobs come after it.
     #[test]
     fn a_queue_that_is_followed_keeps_its_order(
         first in btree_map(0..40_u64, any_job(), 0..30),

@@ -1,4 +1,4 @@
-//! Where jobs lie that do not ask to be tight.
+//! Layout of jobs that do not request tight placement.
 
 use super::{arbitrary::*, build::*, oracle, properties::names};
 use crate::*;
@@ -9,7 +9,7 @@ use lattice_quorum_types::{
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Groups of so many equal nodes.
+/// Groups of these sizes with equal nodes.
 fn groups(sizes: &[usize]) -> ClusterView {
     let mut view = machine(0, 0);
     for (g, size) in sizes.iter().enumerate() {
@@ -43,7 +43,7 @@ fn work_that_is_spread_has_a_node_of_each_group_in_turn() {
     assert_eq!(nodes(4), ["n0-00", "n1-00", "n2-00", "n3-00"]);
     let six = ["n0-00", "n1-00", "n1-01", "n2-00", "n3-00", "n3-01"];
     assert_eq!(nodes(6), six, "again from the largest on");
-    // All of the two that are small, and as many of the others as there are.
+    // All nodes of the two small groups, and the rest from the others.
     let nine = nodes(9);
     let of = |group: &str| nine.iter().filter(|name| name.starts_with(group)).count();
     assert_eq!(["n0", "n1", "n2", "n3"].map(of), [1, 3, 2, 3]);
@@ -63,14 +63,14 @@ fn work_that_may_lie_anywhere_is_of_one_kind_and_takes_the_first_nodes() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(crate::tests::cases(600)))]
 
-    /// Before anything is held back: as many groups as can be, or all nodes of one kind; and the better of both
-    /// by their weights.
+    /// Before anything is held back: as many groups as possible, or all nodes of one kind, whichever is better by the
+    /// weights.
     #[test]
     fn work_that_is_not_tight_lies_as_it_asked(mut view in any_view()) {
         for (n, job) in view.pending.values_mut().enumerate() {
             job.constraints.spread = if n % 2 == 0 { Spread::Spread } else { Spread::Any };
         }
-        // Nodes that are kept for last are worth a group.
+        // Deprioritised nodes are worth an additional group.
         without_last_resorts(&mut view);
         let plan = plan(&view);
         let mut taken: BTreeSet<NodeId> = BTreeSet::new();

@@ -1,11 +1,10 @@
-//! Nodes that are lent: nothing is placed on them, and whoever waits counts on them from when they are back at
-//! the latest.
+//! Lent nodes: no job is placed on them, and waiting jobs count on them from their latest return.
 
 use super::build::*;
 use crate::*;
 use lattice_quorum_types::{AllocationId, UnixMillis};
 
-/// Lends a node: it is back ten minutes after it is asked for at the latest.
+/// Lends a node, which is back at most ten minutes after a recall.
 fn lend(view: &mut ClusterView, name: &str) {
     let loan = LoanView {
         node: view.nodes.remove(&id(name)).unwrap(),
@@ -79,12 +78,12 @@ fn what_is_asked_back_already_is_back_sooner_unless_it_is_late() {
     };
     asked(&mut view, 4);
     assert_eq!(start(&plan(&view), 1), Some(6));
-    // As long again as it is late.
+    // The node is expected for as long again as it is late.
     asked(&mut view, 13);
     assert_eq!(start(&plan(&view), 1), Some(3));
 }
 
-/// Time passes, and the loan with it while nobody asks for it.
+/// Time passes, and the expected return with it while there is no recall.
 #[test]
 fn a_node_that_comes_home_or_is_lent_is_followed() {
     let mut view = two_of_four_lent(None);
@@ -111,7 +110,7 @@ fn a_node_that_comes_home_or_is_lent_is_followed() {
     assert_eq!(placed(&planner.plan(later))[0].1.len(), 4);
 }
 
-/// What the owner may draw is not what a borrower's work draws.
+/// The owner's power budget does not include the power of the borrower's job.
 #[test]
 fn power_comes_back_with_the_node_and_an_idle_one_draws_none() {
     let mut view = machine(1, 3);

@@ -1,12 +1,12 @@
-//! The rules once more, slowly and plainly: what the solver's answers are compared with. Nothing
-//! here uses the solver's own index, sets or choices.
+//! The rules again, in a slow and simple form, for comparison with the solver. This module uses none of the solver's
+//! index, sets or choices.
 
 use super::build::{MINUTE, NOW};
 use crate::*;
 use lattice_quorum_types::{NodeId, UnixMillis, id::ReservationName, reservation::ReservationSpec};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Whether the node is what the job asks for, busy or not.
+/// Whether the node fits the job, busy or not.
 pub(super) fn fits(name: &NodeId, node: &NodeView, job: &PendingView) -> bool {
     let (facts, wanted) = (&node.facts, &job.constraints);
     let is_well_enough = match facts.health {
@@ -41,7 +41,7 @@ pub(super) fn fits(name: &NodeId, node: &NodeView, job: &PendingView) -> bool {
         && !(job.home_only && node.borrowed)
 }
 
-/// When work that must be over at `end` is expected to be.
+/// Expected end of an allocation that must end at `end`.
 pub(super) fn expected_end(end: UnixMillis) -> UnixMillis {
     if end > NOW {
         return end;
@@ -57,7 +57,7 @@ fn group(name: &NodeId, node: &NodeView) -> (Option<String>, Option<NodeId>) {
     }
 }
 
-/// Groups the named nodes touch.
+/// Number of groups that the named nodes touch.
 pub(super) fn span(view: &ClusterView, names: &[NodeId]) -> usize {
     names
         .iter()
@@ -96,8 +96,8 @@ pub(super) fn fewest_groups(view: &ClusterView, names: &[NodeId], needed: usize)
         .min()
 }
 
-/// The best `w4·f4 + w9·f9` among the fewest groups of any nodes (whatever their conformance is
-/// worth) and the fewest groups inside each conformance group.
+/// The best `w4·f4 + w9·f9` among the fewest groups of any nodes (with their conformance), and the fewest groups inside
+/// each conformance group.
 pub(super) fn best_value(view: &ClusterView, names: &[NodeId], needed: usize) -> f64 {
     let groups = span(view, names) as f64;
     let value = |span: usize, alike: f64| 0.15 * (1.0 - span as f64 / groups) + 0.10 * alike;
@@ -119,7 +119,7 @@ pub(super) fn best_value(view: &ClusterView, names: &[NodeId], needed: usize) ->
         .fold(f64::NEG_INFINITY, f64::max)
 }
 
-/// Every node that is counted on, those that are lent too.
+/// Every node that plans may count on, including lent ones.
 pub(super) fn all_nodes(view: &ClusterView) -> impl Iterator<Item = (&NodeId, &NodeView)> {
     let lent = view.on_loan.iter();
     let away = lent.filter(|(name, _)| !view.nodes.contains_key(*name));
@@ -132,7 +132,7 @@ pub(super) fn node<'a>(view: &'a ClusterView, name: &NodeId) -> &'a NodeView {
     here.unwrap_or_else(|| &view.on_loan[name].node)
 }
 
-/// From when a node may be had, as far as that is foreseen: `NOW` where it is free.
+/// Time from which a node is available, if foreseeable: `NOW` if it is free.
 pub(super) fn back_at(view: &ClusterView, name: &NodeId) -> Option<u64> {
     let holder = node(view, name).holder;
     let end = holder.and_then(|holder| view.running.get(&holder)?.ends_at);
@@ -149,7 +149,7 @@ pub(super) fn back_at(view: &ClusterView, name: &NodeId) -> Option<u64> {
     Some(over.map_or(released, |over| over.min(released)))
 }
 
-/// Whether a reservation keeps the node from this work, did it run from a time until another.
+/// Whether a reservation keeps the node from this job in a given interval.
 pub(super) fn keeps(
     (name, spec): (&ReservationName, &ReservationSpec),
     node: &NodeId,
@@ -175,7 +175,7 @@ pub(super) fn is_kept(
     reserved.any(|reservation| keeps(reservation, node, job, time))
 }
 
-/// Whether the node is of the reservation that the work names, if it names one, and that is for it.
+/// Whether the node belongs to the reservation that the job names and that admits the job; true if it names none.
 pub(super) fn is_of_its_own(view: &ClusterView, node: &NodeId, job: &PendingView) -> bool {
     let Some(name) = &job.reservation else {
         return true;
@@ -184,7 +184,7 @@ pub(super) fn is_of_its_own(view: &ClusterView, node: &NodeId, job: &PendingView
     own.is_some_and(|own| own.nodes.contains(node) && own.is_for(&job.user, &job.project))
 }
 
-/// Whether the work may start then, by the reservation that it names.
+/// Whether the job may start then, according to the reservation that it names.
 pub(super) fn may_start(view: &ClusterView, job: &PendingView, at: u64) -> bool {
     let Some(name) = &job.reservation else {
         return true;

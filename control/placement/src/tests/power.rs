@@ -1,4 +1,4 @@
-//! What is told of power, and what is held back for who waits for it.
+//! Power: explanations, and reservations for jobs that wait for it.
 
 use super::{arbitrary::*, build::*, oracle, rationed::pays};
 use crate::*;
@@ -6,7 +6,7 @@ use lattice_quorum_types::AllocationId;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
-/// Nodes of the groups pay 1 mW each to the domain of that name.
+/// Nodes of each group draw 1 mW each from the domain with the name of the group.
 fn ration(view: &mut ClusterView, headroom_mw: &[(&str, i64)]) {
     for node in view.nodes.values_mut() {
         let domain = node.facts.group.clone().unwrap();
@@ -51,7 +51,7 @@ fn power_that_could_never_run_so_many_is_not_waited_for() {
     assert_eq!(placed(&plan).len(), 1);
 }
 
-/// It may come back, but nobody knows when: nothing is held back for it.
+/// The power may return, but at an unknown time: nothing is held back for the job.
 #[test]
 fn power_of_work_without_an_end_is_not_counted_on() {
     let mut view = machine(2, 4);
@@ -94,7 +94,7 @@ fn power_for_sensitive_work_is_counted_of_nodes_that_are_alike() {
     let busy: Vec<&str> = busy.iter().map(String::as_str).collect();
     run(&mut view, 90, &busy, Some(10));
     ration(&mut view, &[("g0", 1), ("g1", 1), ("g2", 1), ("g3", 1)]);
-    // Of all together four can be paid.
+    // Over all groups together four nodes could be powered.
     submit(&mut view, 1, sensitive(4, 60));
     let plan = plan(&view);
     assert_eq!(why(&plan, 1).blocker, Blocker::PowerShort { short: 3 });
@@ -122,7 +122,7 @@ fn who_waits_for_power_is_told_what_reservations_left() {
     submit(&mut view, 2, job(3, Some(600)));
     let plan = plan(&view);
     assert_eq!(plan.reservations[0].id, AllocationId(1));
-    // Of the 8 mW that there will be, 5 are the first job's.
+    // Of the future 8 mW, 5 belong to the first job.
     assert_eq!(placed(&plan).iter().map(|p| p.0).collect::<Vec<_>>(), [2]);
     view.power.get_mut("g0").unwrap().headroom_mw = 5;
     let plan = super::build::plan(&view);
@@ -132,7 +132,7 @@ fn who_waits_for_power_is_told_what_reservations_left() {
     );
 }
 
-/// What each domain would have, did nothing run.
+/// Remaining power of each domain if nothing ran.
 fn at_all(view: &ClusterView) -> BTreeMap<&str, i128> {
     let mut at_all = BTreeMap::new();
     for (name, domain) in &view.power {
@@ -143,14 +143,14 @@ fn at_all(view: &ClusterView) -> BTreeMap<&str, i128> {
     at_all
 }
 
-/// What nodes draw from a domain.
+/// Power that nodes draw from a domain.
 fn drawn<'a>(view: &ClusterView, nodes: impl Iterator<Item = &'a NodeView>, domain: &str) -> u64 {
     let charges = nodes.filter_map(|node| node.facts.charge.as_ref());
     let paid = charges.filter(|charge| pays(view, &charge.domain, domain));
     paid.map(|charge| charge.mw).sum()
 }
 
-/// The most of these nodes that can be paid together, by trying every set of them.
+/// Largest number of these nodes that can be powered together, by trying every set.
 fn most_paid(view: &ClusterView, nodes: &[&NodeView]) -> usize {
     let at_all = at_all(view);
     let is_paid = |set: &u32| {
@@ -206,7 +206,7 @@ proptest! {
     }
 }
 
-/// Sets of groups are not tried for ever, though no two groups are alike and none of fewer groups does.
+/// The search over sets of groups ends, even if no two groups are alike and no smaller set suffices.
 #[test]
 fn many_groups_that_are_all_unlike_are_soon_chosen_from() {
     let mut view = machine(200, 12);

@@ -1,4 +1,4 @@
-//! What every plan must satisfy, on random small clusters.
+//! Properties of every plan, on random small clusters.
 
 use super::{arbitrary::*, build::*, oracle};
 use crate::*;
@@ -10,7 +10,7 @@ pub(super) fn names(placement: &Placement) -> Vec<NodeId> {
     placement.nodes.iter().map(|n| n.node.clone()).collect()
 }
 
-/// When each node a plan may count on is free, placements included; busy without an end is absent.
+/// Free time of each node that a plan may count on, placements included; nodes busy without an end are absent.
 fn free_from(view: &ClusterView, plan: &Plan) -> BTreeMap<NodeId, UnixMillis> {
     let mut free: BTreeMap<NodeId, UnixMillis> = BTreeMap::new();
     for (name, node) in &view.nodes {
@@ -124,7 +124,7 @@ proptest! {
                 }
                 Blocker::KeptFor { .. } => prop_assert!(left < job.nodes),
                 Blocker::BeginsLater { at } => prop_assert!(at > NOW && job.eligible_at == at),
-                // Nothing is rationed here; and who proposes knows the claims.
+                // Nothing is rationed here, and only the proposer has the attestations.
                 Blocker::PowerShort { .. }
                 | Blocker::NotEnoughPower { .. }
                 | Blocker::StorageShort { .. }
@@ -138,7 +138,7 @@ proptest! {
         }
     }
 
-    /// Of what one has claimed nothing is added to it.
+    /// Claimed nodes add nothing to the pool.
     #[test]
     fn the_sensitive_pool_is_never_passed(view in any_view()) {
         let plan = plan(&view);
@@ -171,7 +171,7 @@ proptest! {
         }
     }
 
-    /// Judged on the very nodes, and on the limits.
+    /// Judged by the exact nodes, and by the limits.
     #[test]
     fn nothing_delays_a_reservation(view in any_view()) {
         let plan = plan(&view);
@@ -203,7 +203,7 @@ proptest! {
         }
     }
 
-    /// One moment earlier there would be too few nodes, had nothing been backfilled.
+    /// One moment earlier there would be too few nodes, even without backfill.
     #[test]
     fn a_reservation_starts_as_early_as_the_releases_allow(view in any_view()) {
         let mut plan = plan(&view);
@@ -240,10 +240,10 @@ proptest! {
         }
     }
 
-    /// Before anything is held back, every free node was to be had.
+    /// Before anything is held back, every free node was available.
     #[test]
     fn a_placement_touches_the_fewest_groups(mut view in any_view()) {
-        // Nodes that are kept for last are worth another group.
+        // Deprioritised nodes are worth another group.
         without_last_resorts(&mut view);
         let plan = plan(&view);
         let mut taken: BTreeSet<NodeId> = BTreeSet::new();
@@ -262,7 +262,7 @@ proptest! {
                 continue;
             }
             let needed = chosen.len();
-            // Inside one conformance group no fewer groups would do.
+            // Inside one conformance group fewer groups do not suffice.
             let of = |key| {
                 let same = |n: &&NodeId| view.nodes[*n].facts.conformance == key;
                 candidates.iter().filter(same).cloned().collect::<Vec<_>>()
@@ -287,7 +287,7 @@ proptest! {
         }
     }
 
-    /// Before anything is held back: degraded ones, and those that a baseline puts behind the others.
+    /// Before anything is held back: degraded nodes, and those that a baseline deprioritises.
     #[test]
     fn nodes_that_come_last_go_only_to_whom_the_others_are_too_few(view in any_view()) {
         let comes_last = |n: &NodeId| {
@@ -319,7 +319,7 @@ proptest! {
         }
     }
 
-    /// A job blocked by busy nodes still would be when everything is placed.
+    /// A job blocked by busy nodes still is when everything is placed.
     #[test]
     fn no_free_nodes_are_left_that_a_busy_job_could_have(view in any_view()) {
         let plan = plan(&view);

@@ -1,5 +1,5 @@
-//! Any number of reservations, and what is rationed over time: no reservation is delayed, on the very nodes,
-//! in power, in bandwidth or in limits.
+//! Any number of reservations, with resources rationed over time: no reservation is delayed, by nodes, power, bandwidth
+//! or limits.
 
 use super::{arbitrary::*, build::*, oracle, properties::names};
 use crate::*;
@@ -7,7 +7,7 @@ use lattice_quorum_types::{AllocationId, NodeId, UnixMillis, limit::Resource, sp
 use proptest::{collection::vec, prelude::*};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a plan gives somebody: nodes from a time until another.
+/// Use of nodes in an interval that a plan grants.
 pub(super) struct Use<'a> {
     pub(super) id: AllocationId,
     pub(super) job: &'a PendingView,
@@ -36,7 +36,7 @@ fn uses<'a>(view: &'a ClusterView, plan: &Plan) -> Vec<Use<'a>> {
     placed.chain(reserved).collect()
 }
 
-/// Every moment at which a use begins; in between there is only less of them.
+/// Every time at which a use begins; between these times uses only end.
 fn moments(uses: &[Use<'_>]) -> BTreeSet<u64> {
     uses.iter().map(|u| u.from).collect()
 }
@@ -45,14 +45,14 @@ fn active<'u>(uses: &'u [Use<'u>], at: u64) -> impl Iterator<Item = &'u Use<'u>>
     uses.iter().filter(move |u| u.from <= at && at < u.until)
 }
 
-/// When a node that is held is expected to be given back.
+/// Expected time at which a held node is released.
 pub(super) fn returns(view: &ClusterView, node: &NodeView) -> Option<u64> {
     let holder = node.holder?;
     let end = view.running.get(&holder).and_then(|r| r.ends_at)?;
     Some(oracle::expected_end(end).0)
 }
 
-/// Whether the domain or one that it is part of is `payer`.
+/// Whether the domain is `payer` or is contained in it.
 pub(super) fn pays(view: &ClusterView, domain: &str, payer: &str) -> bool {
     let mut at = Some(domain);
     for _ in 0..=view.power.len() {
@@ -183,7 +183,7 @@ proptest! {
         }
     }
 
-    /// Every count is what one finds who goes through the queue and looks at every node.
+    /// Every count equals the result of examining the queue and every node.
     #[test]
     fn free_and_not_reserved_nodes_are_counted_right(view in rationed_view(), policy in any_policy()) {
         let plan = Planner::with_policy(view.clone(), policy).plan(NOW);
@@ -223,14 +223,14 @@ proptest! {
     }
 }
 
-/// With what its user has claimed, and nothing that others have.
+/// Fit including nodes claimed by the user, without nodes claimed by others.
 fn fits_for(name: &NodeId, node: &NodeView, job: &PendingView) -> bool {
     let is_theirs =
         |owner: &Owner| job.sensitive && owner.user == job.user && owner.project == job.project;
     oracle::fits(name, node, job) && node.owner.as_ref().is_none_or(is_theirs)
 }
 
-/// What was counted beside the later reservation is no count beside the earlier one, though each is one.
+/// A count made for the later reservation is not valid for the earlier one, though each has one reservation.
 #[test]
 fn a_reservation_that_comes_earlier_changes_what_is_open() {
     let mut view = machine(1, 6);
@@ -267,7 +267,7 @@ fn a_reservation_that_comes_earlier_changes_what_is_open() {
     assert_eq!(why(&plan, 4).blocker, reserved(3, 10));
 }
 
-/// A dear node would leave too little power for the third.
+/// A node of high power would leave too little power for the third node.
 #[test]
 fn what_can_be_paid_at_all_is_found() {
     let mut view = machine(4, 2);
@@ -276,7 +276,7 @@ fn what_can_be_paid_at_all_is_found() {
         let mw = if name.starts_with("n0") { 5 } else { 1 };
         let domain = "hall".to_owned();
         node.facts.charge = Some(Charge { domain, mw });
-        // One of each of the others.
+        // One node of each of the other groups.
         node.in_service = mw == 5 || name.ends_with("00");
     }
     let hall = DomainView {

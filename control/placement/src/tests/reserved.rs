@@ -1,4 +1,4 @@
-//! Nodes that administrators keep for some for a time.
+//! Reservation windows of operators.
 
 use super::build::*;
 use crate::*;
@@ -10,7 +10,7 @@ fn name(text: &str) -> ReservationName {
     ReservationName::new(text).unwrap()
 }
 
-/// Keeps nodes from so many minutes on for so many, for the project `t/course` and for bob.
+/// Reserves nodes for project `t/course` and user bob, from and for a number of minutes.
 fn reserve(view: &mut ClusterView, text: &str, nodes: &[&str], from: u64, lasts: Option<u64>) {
     let from = NOW.after(from * MINUTE);
     let spec = ReservationSpec {
@@ -32,7 +32,7 @@ fn named(job: PendingView, user: &str, reservation: &str) -> PendingView {
     }
 }
 
-/// Four free nodes, of which two are kept from in an hour on, for two.
+/// Four free nodes; two of them are reserved in an hour, for two hours.
 fn two_of_four_kept() -> ClusterView {
     let mut view = machine(1, 4);
     level(&mut view, "t/course", None, 0);
@@ -89,7 +89,7 @@ fn work_without_an_end_is_told_that_a_walltime_would_help_only_where_it_would() 
     assert_eq!(start(&plan(&view), 1), None);
 }
 
-/// Its user could have the nodes by the quorum's rule; they are kept for who says that they come for them.
+/// By the rule of the quorum its user could have the nodes; reserved nodes are kept for jobs that name the reservation.
 #[test]
 fn work_that_names_nothing_keeps_clear_also_where_its_user_is_meant() {
     let mut view = two_of_four_kept();
@@ -119,7 +119,7 @@ fn work_that_names_it_has_its_nodes_and_no_others_while_it_holds() {
         "needs 2 of 4 nodes: 2 of its reservation, 2 free; its reservation course begins at 1970-01-01 \
          01:16:40 UTC"
     );
-    // It needs no reservation of its own beside that.
+    // The job needs no further reservation of its own.
     assert_eq!(before.reservations, []);
     let told = Planner::new(view.clone()).plan_estimating(NOW, Some(AllocationId(1)));
     assert_eq!(start(&told, 1), Some(60));
@@ -157,7 +157,7 @@ fn work_is_told_by_name_that_its_reservation_is_gone_or_for_others() {
     );
 }
 
-/// Its time is over before nodes come free.
+/// The job's reservation ends before nodes become free.
 #[test]
 fn nothing_is_held_back_for_work_whose_reservation_ends_before_it_could_start() {
     let mut view = machine(1, 2);
@@ -170,7 +170,7 @@ fn nothing_is_held_back_for_work_whose_reservation_ends_before_it_could_start() 
     assert_eq!((start(&late, 1), late.reservations.len()), (None, 0));
 }
 
-/// Bob may use both; dave may use neither. A node of both goes to whoever may use both.
+/// Bob may use both reservations, dave neither. A node in both is only for users that both admit.
 #[test]
 fn of_several_on_one_node_each_counts() {
     let mut view = machine(1, 1);
@@ -183,12 +183,12 @@ fn of_several_on_one_node_each_counts() {
     assert!(matches!(kept, Blocker::KeptFor { name: by, .. } if by == name("b")));
     submit(&mut view, 1, named(job(1, Some(30)), "bob", "a"));
     assert_eq!(placed(&plan(&view)).len(), 1);
-    // Who names none waits for both.
+    // A job that names none waits for both.
     submit(&mut view, 1, job(1, Some(5)));
     assert_eq!(start(&plan(&view), 1), Some(90));
 }
 
-/// The big job waits for all nodes and would contest them; those of the course it cannot have now.
+/// The big job waits for all nodes and would contest them, but cannot have those of the course now.
 #[test]
 fn work_without_an_end_starts_in_its_reservation_though_a_job_is_blocked() {
     let mut view = machine(1, 4);

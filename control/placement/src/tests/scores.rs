@@ -1,4 +1,4 @@
-//! The numbers of the scheduling algorithm's document.
+//! Numbers from the scheduling algorithm's document.
 
 use super::build::*;
 use crate::{factors, *};
@@ -25,7 +25,7 @@ fn an_hour_of_waiting_is_ln_2_and_a_week_is_no_bound() {
     let waited = |hours| factors::wait_time(hours * HOUR, HOUR);
     assert_eq!(waited(0), 0.0);
     assert_near(waited(1), std::f64::consts::LN_2);
-    // As the resolution of the document gives them, to two digits.
+    // As in the resolution of the document, to two digits.
     assert_eq!((waited(24) * 100.0).round(), 322.0);
     assert_eq!((waited(7 * 24) * 100.0).round(), 513.0);
     assert!(waited(1_000_000) > waited(999_999));
@@ -91,7 +91,7 @@ fn a_checkpoint_of_a_minute_halves_it() {
     assert_eq!(factors::checkpoint(Some(f64::NAN)), 0.0);
 }
 
-/// 4 nodes of 4 GPUs with 80 GB write 1,280 GB at 10 GB/s: 128 s.
+/// 4 nodes with 4 GPUs of 80 GB write 1,280 GB at 10 GB/s: 128 s.
 #[test]
 fn a_checkpoint_takes_what_the_memory_of_the_gpus_takes() {
     let mut view = machine(1, 4);
@@ -198,15 +198,14 @@ fn a_fraction_is_from_0_to_1() {
     assert_eq!(fraction(0.1234564).get(), 0.123456);
 }
 
-/// Four jobs on 8 groups of 20 free nodes; nothing runs, so the backlog is 1, and energy has its middle
-/// price.
+/// Four jobs on 8 groups of 20 free nodes. No job runs, so the backlog is 1, and the energy price is neutral.
 ///
 /// | job | class | waited | share | groups | data | checkpoint |
 /// |---|---|---|---|---|---|---|
-/// | 1, large | 5 | 1 h | no target | 5 of 8 | not known | 4 min |
-/// | 2, urgent | 9 | - | all used | 1 of 8 | not known | 1 min |
+/// | 1, large | 5 | 1 h | no target | 5 of 8 | unknown | 4 min |
+/// | 2, urgent | 9 | - | all used | 1 of 8 | unknown | 1 min |
 /// | 3, patient | 3 | 7 h | no target | 1 of 8 | all | 1 min |
-/// | 4, poor | 6 | - | none used | 1 of 8 | none | at once |
+/// | 4, poor | 6 | - | none used | 1 of 8 | none | 0 min |
 fn published() -> ClusterView {
     let mut view = machine(8, 20);
     for (tenant, used) in [("rich", 0.2), ("poor", 0.0)] {
@@ -238,7 +237,7 @@ const LATER: UnixMillis = UnixMillis(10 * HOUR);
 
 #[test]
 fn the_five_profiles_rank_a_published_set_of_jobs_as_by_hand() {
-    // Sums of the table's weights and the factors above, to six digits.
+    // Sums of the table's weights times the factors above, to six digits.
     let by_hand = [
         (
             Profile::HpcBatch,
@@ -278,7 +277,7 @@ fn the_five_profiles_rank_a_published_set_of_jobs_as_by_hand() {
     }
 }
 
-/// The order of one queue does not depend on what all its jobs share.
+/// The order of one queue does not depend on factors common to all its jobs.
 #[test]
 fn the_order_does_not_depend_on_the_backlogs_weight() {
     let order = |backlog| {

@@ -1,5 +1,5 @@
-//! Work without an end beside reservations: it waits until those have begun that contest its nodes, and what
-//! it is promised is never already there.
+//! Jobs without an end next to reservations: they wait until every job that contests their nodes has begun, and no
+//! promised start lies in the present.
 
 use super::{arbitrary::*, build::*, oracle};
 use crate::*;
@@ -13,7 +13,7 @@ fn policy(reservations: Reservations) -> Policy {
     }
 }
 
-/// Three of four nodes run for ten minutes; the first job waits for two of them, the second has no end, the
+/// Three of four nodes are busy for ten minutes. The first job waits for two of them, the second has no end, and the
 /// third is short.
 fn three_of_four_busy() -> ClusterView {
     let mut view = machine(1, 4);
@@ -38,7 +38,7 @@ fn a_node_is_not_held_back_from_now_on_for_work_without_an_end() {
         assert_eq!(starts, [(1, in_ten), (2, in_ten)]);
         assert_eq!(placed(&plan), [(3, vec!["n0-03".to_owned()])]);
     }
-    // And when it has come, both start.
+    // When that time has come, both start.
     let mut view = three_of_four_busy();
     view.nodes.values_mut().for_each(|node| node.holder = None);
     view.running.clear();
@@ -80,7 +80,7 @@ proptest! {
             let start = why.estimated_start.unwrap_or(UnixMillis(u64::MAX));
             prop_assert!(start > NOW, "{id}: {why}");
         }
-        // Those before it whose jobs could use its nodes have begun.
+        // Earlier jobs that could use its nodes have begun.
         for (n, held) in plan.reservations.iter().enumerate() {
             if view.pending[&held.id].walltime_ms.is_some() {
                 continue;

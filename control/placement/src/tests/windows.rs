@@ -1,4 +1,4 @@
-//! What every plan must satisfy beside reservations of administrators and loans, on random small clusters.
+//! Properties of every plan with reservation windows of operators and loans, on random small clusters.
 
 use super::{arbitrary::*, build::*, oracle};
 use crate::*;
@@ -43,7 +43,7 @@ proptest! {
         }
     }
 
-    /// Of a machine with nothing on it, and of one job that waits.
+    /// For an empty machine and one waiting job.
     #[test]
     fn nothing_is_kept_out_that_the_rule_allows(view in kept(any_view())) {
         let mut view = view;
@@ -99,7 +99,8 @@ proptest! {
         }
     }
 
-    /// Of the first in the queue, all counts; whoever waits, by a name that is there.
+    /// For the first job in the queue, every count is checked; for every waiting job, that the named reservation
+    /// exists.
     #[test]
     fn what_is_kept_is_counted_and_named(view in kept(any_view()), policy in any_policy()) {
         let mut view = view;

@@ -1,11 +1,11 @@
-//! Random small systems, each plan beside what trying everything finds.
+//! Random small systems, each plan compared with an exhaustive search.
 //!
 //! `LATTICE_ORACLE_SYSTEMS=10000 cargo test --release -p lattice-placement --test it small_systems:: -- --nocapture`
 //!
-//! Of every system: no node twice, power and reservations as they must be (the properties in `src/tests`
-//! look at those in more ways), the same bytes in whatever order the planner was told, and each job that is
-//! placed before anything is held back touches no more groups than the fewest of all sets of groups. Of those
-//! with at most 12 nodes also the value of the whole plan beside the best one that respects the order.
+//! Checks on every system: no node is used twice, and power and reservations hold (the properties in `src/tests` check
+//! these in more ways). The plan has the same bytes for any order of updates to the planner. Each job placed before
+//! anything is held back touches the fewest groups possible. For systems of at most 12 nodes, the value of the whole
+//! plan is also compared with the best one that respects queue order.
 #![expect(
     clippy::disallowed_methods,
     reason = "how many systems there are is said from outside; the solver reads nothing"
@@ -30,12 +30,12 @@ use std::collections::{BTreeMap, BTreeSet};
 const NOW: UnixMillis = UnixMillis(1_000_000_000);
 const MINUTE: u64 = 60_000;
 const MODELS: [&str; 2] = ["NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-40GB"];
-/// What a node draws more when it works, milliwatts; in some systems up to three times that.
+/// Additional power of a node under load, milliwatts; in some systems up to three times that.
 const CHARGE: u64 = 1_000;
-/// Systems up to here are solved in every possible way.
+/// Systems up to this size are solved exhaustively.
 const SOLVED: usize = 12;
 
-/// Groups g0 and g1 are in row-0, g2 and g3 in row-1, and so on; all rows in the hall.
+/// Groups g0 and g1 are in row-0, g2 and g3 in row-1, and so on; all rows are in the hall.
 fn row(group: usize) -> String {
     format!("row-{}", group / 2)
 }
@@ -47,7 +47,7 @@ fn group_of(node: &NodeView) -> usize {
 
 struct System {
     view: ClusterView,
-    /// All nodes share one conformance key.
+    /// Whether all nodes share one conformance key.
     is_alike: bool,
 }
 
@@ -176,17 +176,17 @@ fn fits(node: &NodeView, job: &PendingView) -> bool {
             .all(|wanted| model.contains(wanted))
 }
 
-/// What is drawn from a domain's headroom, by name.
+/// Power drawn from the headroom of each domain.
 type Drawn = BTreeMap<String, u64>;
 
-/// The group of a node and what it draws.
+/// Group of a node, and its power.
 type Drawing = (usize, u64);
 
 fn draws(node: &NodeView) -> u64 {
     node.facts.charge.as_ref().map_or(0, |charge| charge.mw)
 }
 
-/// What rows and the hall have left.
+/// Remaining power of the rows and of the hall.
 #[derive(Clone, Copy)]
 struct Left {
     rows: [u64; 4],
@@ -208,8 +208,8 @@ impl Left {
         }
     }
 
-    /// How many nodes the groups of `set` can give of `open`, the cheapest first: no others are more, since for
-    /// one of them that is left out another of its row, or of the hall, costs as much.
+    /// Number of nodes of `open` that the groups of `set` can supply, cheapest first. No choice gives more: replacing a
+    /// taken node by one left out frees no power in its row or the hall.
     fn held(mut self, open: &[Drawing], set: u32) -> u32 {
         let mut held = 0;
         for (group, mw) in open.iter().filter(|(group, _)| set & (1 << group) != 0) {
@@ -224,7 +224,7 @@ impl Left {
     }
 }
 
-/// The fewest groups that give so many, by trying every set of groups.
+/// Fewest groups that supply `needed` nodes, by trying every set of groups.
 fn fewest(view: &ClusterView, mut open: Vec<Drawing>, needed: u32, drawn: &Drawn) -> Option<u32> {
     open.sort_unstable_by_key(|(_, mw)| *mw);
     let left = Left::new(view, drawn);
@@ -243,7 +243,7 @@ fn key(node: &NodeView) -> u8 {
     }
 }
 
-/// The plan's spans beside the fewest, and that nothing is given twice or beyond its power.
+/// Compares the spans of the plan with the minimum, and checks that no node is used twice or beyond its power.
 fn check_plan(system: &System, plan: &Plan) {
     let view = &system.view;
     let mut taken: BTreeSet<&NodeId> = BTreeSet::new();
@@ -266,7 +266,7 @@ fn check_plan(system: &System, plan: &Plan) {
         let keys: BTreeSet<u8> = chosen.iter().map(|id| key(&view.nodes[*id])).collect();
         let span = groups.len() as u32;
         assert!(!job.sensitive || keys.len() == 1);
-        // Before anything is held back, every open node was to be had.
+        // Before anything is held back, every open node was available.
         if !placement.backfilled {
             let of_all = fewest(view, open(None), job.nodes, &drawn);
             let of_one_kind = match keys.first() {
@@ -312,15 +312,16 @@ fn check_plan(system: &System, plan: &Plan) {
 /// A kind of free nodes: group, conformance key and model.
 type Kind = (usize, u8, usize);
 
-/// The best value of the jobs from `at` on, each placed if it can be, with so many nodes left of each kind.
+/// Search for the best value of the jobs from `at` on, each placed if possible, with the given number of nodes left of
+/// each kind.
 #[derive(Clone)]
 struct Search<'a> {
     weights: Weights,
-    /// Each job takes one of its own best sets: of those with the fewest groups and of those of one conformance
-    /// group. Else any set.
+    /// With this rule, each job takes one of its own best sets: with the fewest groups, or inside one conformance
+    /// group. Without it, any set.
     by_rule: bool,
     kinds: Vec<Kind>,
-    /// By turn: the job, its value without f4 and f9, and the groups with nodes that fit.
+    /// By turn: the job, its value without f4 and f9, and the number of groups with fitting nodes.
     jobs: Vec<(&'a PendingView, f64, usize)>,
     known: BTreeMap<(usize, Vec<u32>), f64>,
 }
@@ -393,7 +394,7 @@ impl Search<'_> {
         best
     }
 
-    /// The groups that a set touches, and how many of its nodes are alike.
+    /// Number of groups that a set touches, and size of its largest conformance group.
     fn lies(&self, set: &[u32]) -> (usize, u32) {
         let mut by_key: BTreeMap<u8, u32> = BTreeMap::new();
         let mut touched = BTreeSet::new();
@@ -434,12 +435,12 @@ fn every_set(
     }
 }
 
-/// The values of plans without reservations and power.
+/// Values of plans without reservations and power.
 struct Values {
     found: f64,
-    /// The best in which each job takes one of its own best sets.
+    /// Best value if each job takes one of its own best sets.
     by_rule: f64,
-    /// The best in which each job takes any set.
+    /// Best value if each job takes any set.
     of_all: f64,
 }
 
@@ -521,7 +522,7 @@ fn values(system: &System) -> Values {
     }
 }
 
-/// How plans compare with the best.
+/// Comparison of plans with the best ones.
 #[derive(Default)]
 struct Compared {
     plans: u32,
@@ -557,7 +558,7 @@ impl std::fmt::Display for Compared {
     }
 }
 
-/// A planner that was told of nodes and jobs in another order, some at a time.
+/// A planner that received nodes and jobs in another order, in several updates.
 fn told_in_another_order(view: &ClusterView, policy: Policy, random: &mut StdRng) -> Planner {
     let mut planner = Planner::with_policy(
         ClusterView {

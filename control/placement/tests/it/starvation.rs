@@ -1,10 +1,10 @@
-//! A month of small jobs that never lets the machine run empty, and large ones among them.
+//! Starvation: a month of small jobs that keep the machine busy, with large jobs among them.
 //!
-//! Nobody who has waited `x` is served before a job that has waited `t` when `w2·ln((r + t) / (r + x))` is
-//! more than what the other factors differ by, at most `D` (`r` is the reference wait). So where small jobs
-//! wait `W` at most, a large one is the first of the queue from a wait of `(r + W)·exp(D / w2) - r` on, and
-//! stays it: it has a reservation, which nothing that starts out of turn delays, and starts when what runs
-//! then has ended, after the longest walltime at the latest.
+//! Let `r` be the reference wait, and `D` the largest difference of the other factors. No job that has waited `x` is
+//! served before one that has waited `t` if `w2·ln((r + t) / (r + x))` exceeds that difference. Let small jobs wait at
+//! most `W`. A large job is then first in the queue from a wait of `(r + W)·exp(D / w2) - r` on, and stays first. It
+//! then has a reservation, which no backfilled job delays. It starts when the jobs running then have ended, after the
+//! longest walltime at the latest.
 
 use lattice_placement::{
     ClusterView, ConformanceKey, Delta, Health, LevelView, Liveness, NodeFacts, NodeView,
@@ -25,7 +25,7 @@ const START: u64 = 1_000 * DAY;
 const GROUPS: usize = 4;
 const NODES: usize = 32;
 const LARGE: u32 = 28;
-/// Of any job.
+/// Longest walltime of any job.
 const LONGEST: u64 = 4 * HOUR;
 
 fn node(n: usize) -> (NodeId, NodeView) {
@@ -67,15 +67,15 @@ fn job(nodes: u32, walltime_ms: u64, at: u64) -> PendingView {
     }
 }
 
-/// A machine that does what its planner says, on a clock of its own.
+/// A machine that carries out the plans of its planner, with its own clock.
 struct Month {
     planner: Planner,
-    /// Ends of what runs.
+    /// Ends of running jobs.
     ends: BTreeSet<(u64, AllocationId)>,
     held: BTreeMap<AllocationId, Vec<NodeId>>,
     /// Waits of large jobs that have started.
     waits: Vec<u64>,
-    /// How many small ones have, and the longest wait of one.
+    /// Number of small jobs that have started, and their longest wait.
     small_started: u64,
     small_waited: u64,
 }
@@ -118,8 +118,8 @@ impl Month {
         }
     }
 
-    /// What has ended by `now` goes, and `submitted` comes; then it plans, and what is placed runs. Jobs run
-    /// for as long as they said.
+    /// Removes jobs that end by `now`, adds `submitted`, plans, and starts the placed jobs. Jobs run for their full
+    /// walltime.
     fn step(&mut self, now: u64, submitted: Option<(AllocationId, PendingView)>) {
         let mut delta = Delta::default();
         while let Some(ended) = self.ends.first().copied().filter(|(end, _)| *end <= now) {
@@ -161,7 +161,7 @@ impl Month {
     }
 }
 
-/// Thirty days; every third day a large job. Small ones want 9 tenths of the machine, the large ones a
+/// Thirty days, with a large job every third day. Small jobs request nine tenths of the machine, large ones a
 /// twentieth.
 fn month(reservations: Reservations) -> Month {
     let policy = Policy {
@@ -173,7 +173,7 @@ fn month(reservations: Reservations) -> Month {
     let (mut id, mut now) = (0, START);
     let mut next_large = START + DAY;
     while now < START + 30 * DAY {
-        // 1 to 4 nodes for 1 to 4 hours are 6.25 node-hours in the mean.
+        // 1 to 4 nodes for 1 to 4 hours are 6.25 node-hours on average.
         let pause = random.random_range(0..2 * 625 * HOUR / (90 * NODES as u64));
         let next = now + pause;
         while let Some((end, _)) = month.ends.first().copied().filter(|(end, _)| *end < next) {
@@ -202,7 +202,7 @@ fn a_large_job_starts_within_its_bound_in_a_month_of_small_ones() {
     let easy = month(Reservations::First(1));
     let policy = Policy::default();
     let weights = policy.weights.get();
-    // Jobs differ by their wait and by f4 alone: one group against all of them.
+    // Jobs differ only by their wait and by f4: one group against all of them.
     let most = weights.topology * (1.0 - 1.0 / GROUPS as f64);
     let reference = hours(policy.reference_wait_ms);
     let first =

@@ -1,5 +1,4 @@
-//! What a checkpoint is worth and what it costs, in GPU-seconds. Every term is finite and at least 0,
-//! whatever goes in.
+//! Value and cost of a checkpoint, in GPU-seconds. Every term is finite and at least 0 for any input.
 
 use super::{Input, Policy};
 use crate::NodeFacts;
@@ -10,20 +9,19 @@ const MAX_CLASS: usize = 10;
 /// A month of storage, milliseconds: 30 days.
 const MONTH_MS: f64 = 30.0 * 24.0 * 3_600_000.0;
 
-/// What an allocation holds, as checkpoints count it.
+/// Resources of an allocation, as counted for checkpoints.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holding {
-    /// Nodes.
+    /// Number of nodes.
     pub nodes: u32,
-    /// GPUs on all of them. A node counts at least as one: what it works for an hour is worth something,
-    /// with GPUs or without.
+    /// GPUs on all nodes. A node counts as at least one GPU: its time has value even without GPUs.
     pub gpus: u64,
-    /// Bytes of a checkpoint: the memory of all GPUs.
+    /// Size of a checkpoint, bytes: the memory of all GPUs.
     pub bytes: u64,
 }
 
 impl Holding {
-    /// Of these nodes. `node_bytes` stands for each whose GPUs have no memory, or none that is known.
+    /// Sums these nodes. `node_bytes` is used for each node without GPU memory, or with unknown GPU memory.
     pub fn of<'a>(nodes: impl IntoIterator<Item = &'a NodeFacts>, node_bytes: u64) -> Self {
         let add = |held: Self, node: &NodeFacts| {
             let gpus = node.gpu_count.unwrap_or(0).max(1);
@@ -43,22 +41,23 @@ impl Holding {
     }
 }
 
-/// How urgently work of each class waits in a vCluster. Made once for all that runs there.
+/// Urgency of the waiting jobs of each class in a vCluster. Computed once for all running allocations.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Waiting {
     urgent_after_ms: u64,
-    /// Of each class: the waits, each counted up to where it is fully urgent.
+    /// Sum of waits by class, each wait capped where the job is fully urgent, milliseconds.
     waits_ms: [u64; MAX_CLASS + 1],
 }
 
 impl Waiting {
-    /// Nothing waits.
+    /// No job waits.
     pub const NOTHING: Self = Self {
         urgent_after_ms: 0,
         waits_ms: [0; MAX_CLASS + 1],
     };
 
-    /// Nothing waits. What has waited for so long is fully urgent ([`Policy::urgent_after_ms`]); 0: all is.
+    /// No job waits. `urgent_after_ms` is the wait after which a job is fully urgent ([`Policy::urgent_after_ms`]); 0:
+    /// every waiting job is.
     pub fn new(urgent_after_ms: u64) -> Self {
         Self {
             urgent_after_ms,
@@ -66,7 +65,7 @@ impl Waiting {
         }
     }
 
-    /// One more that waits for nodes. Classes above 10 count as 10.
+    /// Adds one job that waits for nodes. Classes above 10 count as 10.
     pub fn add(&mut self, class: u8, waited_ms: u64) {
         let counted = match self.urgent_after_ms {
             0 => 1,
@@ -76,7 +75,7 @@ impl Waiting {
         *sum = sum.saturating_add(counted);
     }
 
-    /// How many fully urgent ones all of higher classes come to.
+    /// Waiting jobs of higher classes, as a number of fully urgent jobs.
     fn above(&self, class: u8) -> f64 {
         let above = self.waits_ms.iter().skip(usize::from(class) + 1);
         let waits_ms: f64 = above.map(|sum| *sum as f64).sum();
@@ -84,20 +83,20 @@ impl Waiting {
     }
 }
 
-/// What a checkpoint is worth, GPU-seconds. Each term is a probability times the work that would be done
-/// again, so that it is nothing just after one was written.
+/// Value of a checkpoint, GPU-seconds. Each term is a probability times the progress that would be lost, so the value
+/// is 0 just after a checkpoint.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Value {
     /// A node fails.
     pub recompute_saved: f64,
-    /// It has to give way to a higher class.
+    /// The allocation is preempted by a higher class.
     pub preemptability: f64,
-    /// The queue is deep, and it is moved.
+    /// The queue is deep, and the allocation is moved.
     pub backlog_relief: f64,
 }
 
 impl Value {
-    /// All of it.
+    /// Sum of all terms.
     pub fn total(&self) -> f64 {
         self.recompute_saved + self.preemptability + self.backlog_relief
     }
@@ -121,10 +120,10 @@ impl Value {
     }
 }
 
-/// That one of its nodes fails within the horizon: half the time since the last checkpoint, and not beyond
-/// its end. The value is then what this interval was expected to lose, `t² · nodes / (2 · MTBF)`; to write
-/// once that has reached the cost is Young's rule. The number of failures that are expected stands for the
-/// probability: the same where it is small.
+/// Probability that one of its nodes fails within the horizon: half the time since the last checkpoint, but not beyond
+/// its end. The value is then the expected loss of this interval, `t² · nodes / (2 · MTBF)`; writing once that reaches
+/// the cost is Young's rule. The expected number of failures approximates the probability, which is accurate where it
+/// is small.
 fn failure_probability(input: &Input<'_>, policy: &Policy, at_stake_ms: u64) -> f64 {
     let remaining_ms = input.ends_at.map_or(u64::MAX, |end| end.since(input.now));
     let horizon_ms = (at_stake_ms as f64 / 2.0).min(remaining_ms as f64);
@@ -133,19 +132,19 @@ fn failure_probability(input: &Input<'_>, policy: &Policy, at_stake_ms: u64) -> 
     expected.min(1.0)
 }
 
-/// What a checkpoint costs, GPU-seconds.
+/// Cost of a checkpoint, GPU-seconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cost {
-    /// Who waits for the work waits longer.
+    /// Longer wait for the result of the job.
     pub wait: f64,
-    /// Its GPUs compute nothing while it writes.
+    /// GPUs idle while the checkpoint is written.
     pub compute_waste: f64,
-    /// What the storage costs, as GPUs for the same money.
+    /// Price of the storage, converted to GPU time of equal price.
     pub storage: f64,
 }
 
 impl Cost {
-    /// All of it.
+    /// Sum of all terms.
     pub fn total(&self) -> f64 {
         self.wait + self.compute_waste + self.storage
     }

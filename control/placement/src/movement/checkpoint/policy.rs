@@ -1,4 +1,4 @@
-//! A vCluster's settings of checkpoints.
+//! Checkpoint settings of a vCluster.
 
 #[cfg(test)]
 mod tests;
@@ -16,58 +16,60 @@ const MINUTE: u64 = 60 * SECOND;
 const HOUR: u64 = 60 * MINUTE;
 const GIB: u64 = 1 << 30;
 
-/// How often checkpoints are written, and how long one may take. Milliseconds.
+/// Interval and timeout of checkpoints, milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Bounds {
-    /// None sooner after the last one, or after the start.
+    /// Shortest time after the last checkpoint, or after the start.
     pub min_interval_ms: u64,
-    /// None later, whatever it costs.
+    /// Longest time without a checkpoint, whatever the cost.
     pub max_interval_ms: u64,
-    /// How long it may take before it is extended or given up.
+    /// Time after which a checkpoint is extended or given up.
     pub timeout_ms: u64,
 }
 
-/// A vCluster's settings of checkpoints. The defaults are those of the checkpoint documents, as collected in
-/// the semantics; where these have a number without a unit, or none, it is said.
+/// Checkpoint settings of a vCluster. The defaults are those of the checkpoint documents, as collected in the
+/// semantics. Where the documents have no number, or a number without a unit, the field's comment states so.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Policy {
-    /// Of ordinary work: 5 min, 6 h, 10 min.
+    /// Ordinary allocations: 5 min, 6 h, 10 min.
     pub ordinary: Bounds,
-    /// Of sensitive work: 10 min, 1 h, 15 min.
+    /// Sensitive allocations: 10 min, 1 h, 15 min.
     pub sensitive: Bounds,
-    /// Bytes that a node writes whose GPUs' memory is not known: 80 GiB.
+    /// Bytes written by a node with unknown GPU memory: 80 GiB.
     pub node_bytes: u64,
-    /// Bytes a second that the storage writes where nothing is known of it: 10 GiB. 0: there is none.
+    /// Assumed write bandwidth of unknown storage, bytes per second: 10 GiB. 0: no storage.
     pub bytes_s: u64,
-    /// That a node fails within [`Policy::failure_period_ms`]: 0.001.
+    /// Probability that a node fails within [`Policy::failure_period_ms`]: 0.001.
     pub failure_probability: Fraction,
-    /// The period of that probability: a day. The documents name none. 6.5 and 2.3 failures in 1000 days of a
-    /// node were counted in two large GPU clusters (Kokolis et al., HPCA 2025): of a day it is low, of an hour
-    /// it would be four to ten times too high.
+    /// Period of that probability: a day. The documents name none. Two large GPU clusters had 6.5 and 2.3 failures per
+    /// 1000 node-days (Kokolis et al., HPCA 2025). For a day the default is low; for an hour the default would be four
+    /// to ten times too high.
     pub failure_period_ms: u64,
-    /// That one fully urgent allocation of a higher class takes the nodes of just this one: 0.01. Ours.
+    /// Probability that one fully urgent allocation of a higher class takes the nodes of this one: 0.01. Not from the
+    /// documents.
     pub preemption_probability: Fraction,
-    /// How long work waits until it is fully urgent: 1 h, as the reference wait of the queue.
+    /// Wait after which a job is fully urgent: 1 h, like the reference wait of the queue.
     pub urgent_after_ms: u64,
-    /// That it is moved when the backlog is full (f6 = 1): 0.02. Ours.
+    /// Probability that the allocation is moved at full backlog (f6 = 1): 0.02. Not from the documents.
     pub backlog_probability: Fraction,
-    /// What the wait for a checkpoint counts, as a part of the GPU time that it wastes: 0.05. Ours; the
-    /// documents have "a small wait term".
+    /// Weight of the wait for a checkpoint, as a part of the GPU time that it wastes: 0.05. Not from the documents,
+    /// which name "a small wait term".
     pub wait_part: Fraction,
-    /// Price of storing a GB (10^9 bytes) for a month of 30 days, millionths of the currency: 0.02, the price
-    /// of object storage.
+    /// Price of storing a GB (10^9 bytes) for a month of 30 days, millionths of the currency: 0.02, the price of object
+    /// storage.
     pub storage_price: u64,
     /// How long a checkpoint is kept: 6 h, when the next one replaces it at the latest.
     pub kept_ms: u64,
-    /// Price of a GPU for an hour, millionths of the same currency: 2.00. Ours. 0: money does not count.
+    /// Price of a GPU for an hour, millionths of the same currency: 2.00. Not from the documents. 0: storage costs are
+    /// ignored.
     pub gpu_hour_price: u64,
-    /// How much longer one may take that is slow and answers, once, percent of its timeout: 50.
+    /// One-time extension of a slow checkpoint with responsive ranks, percent of its timeout: 50.
     pub extension_percent: u32,
-    /// How long work may put a checkpoint off, in all: 5 min.
+    /// Longest total deferral of a checkpoint by the job: 5 min.
     pub max_deferral_ms: u64,
-    /// How often: 3.
+    /// Most deferrals: 3.
     pub max_deferrals: u32,
 }
 
@@ -102,27 +104,27 @@ impl Default for Policy {
     }
 }
 
-/// A setting with which no checkpoint would be written as meant.
+/// Setting with which checkpoints would not be written as intended.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{field} is {value}; it must be {must}")]
 pub struct InvalidPolicy {
-    /// Which.
+    /// Name of the setting.
     pub field: &'static str,
-    /// As given.
+    /// Rejected value.
     pub value: u64,
-    /// What would do.
+    /// Accepted values, as text.
     pub must: String,
 }
 
 impl Policy {
     /// Checks the order of intervals, and the values that are not settings of a vCluster. The range of each setting is
-    /// checked before it is stored ([`SchedulerSettings::check`]). What it refuses is still defined for
-    /// [`super::decide`].
+    /// checked before it is stored ([`SchedulerSettings::check`]). [`super::decide`] is defined for rejected settings
+    /// too.
     ///
     /// [`SchedulerSettings::check`]: lattice_quorum_types::scheduler::SchedulerSettings::check
     ///
     /// # Errors
-    /// The first setting that is of no use.
+    /// The first invalid setting.
     pub fn check(&self) -> Result<(), InvalidPolicy> {
         self.ordinary
             .check(["ordinary.min_interval_ms", "ordinary.max_interval_ms"])?;
@@ -133,7 +135,7 @@ impl Policy {
         at_least_1("urgent_after_ms", self.urgent_after_ms)
     }
 
-    /// Of ordinary or of sensitive work.
+    /// Bounds of ordinary or of sensitive allocations.
     pub fn bounds(&self, sensitive: bool) -> Bounds {
         match sensitive {
             true => self.sensitive,
@@ -141,7 +143,7 @@ impl Policy {
         }
     }
 
-    /// How long a request for one is waited for.
+    /// Deadlines of a checkpoint request.
     pub fn deadlines(&self, sensitive: bool) -> Deadlines {
         Deadlines {
             timeout_ms: self.bounds(sensitive).timeout_ms,
@@ -151,16 +153,15 @@ impl Policy {
         }
     }
 
-    /// How long a checkpoint takes, milliseconds: its own word, or its size over the bandwidth. `None`: there
-    /// is no storage now, and it would take for ever.
+    /// Duration of a checkpoint, milliseconds: as given by the user, or size over bandwidth. `None`: no storage is
+    /// available now, so it would never end.
     pub fn write_ms(&self, input: &Input<'_>) -> Option<u64> {
         let bytes_s = self.bandwidth(input.storage)?;
         let of_size = || millis(u128::from(input.holding.bytes) * 1000, bytes_s);
         Some(input.checkpoint_ms.unwrap_or_else(of_size))
     }
 
-    /// What is written in that time: the memory of the GPUs, or less where its own word says that it is done
-    /// sooner.
+    /// Bytes written in that time: the memory of the GPUs, or less if the duration given by the user is shorter.
     pub(super) fn bytes_written(&self, input: &Input<'_>, write_ms: u64) -> u64 {
         let bytes_s = self.bandwidth(input.storage).unwrap_or(0);
         let in_time = u128::from(write_ms) * u128::from(bytes_s) / 1000;
@@ -198,7 +199,7 @@ fn at_least_1(field: &'static str, value: u64) -> Result<(), InvalidPolicy> {
     }
 }
 
-/// Rounded up: what writes anything takes time.
+/// Rounded up: writing anything takes time.
 fn millis(byte_ms: u128, bytes_s: u64) -> u64 {
     u64::try_from(byte_ms.div_ceil(u128::from(bytes_s))).unwrap_or(u64::MAX)
 }

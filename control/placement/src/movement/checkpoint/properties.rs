@@ -1,4 +1,4 @@
-//! What holds of every decision, also of what makes no sense.
+//! Properties of every checkpoint decision, for any input.
 
 use super::tests::*;
 use super::*;
@@ -42,7 +42,7 @@ fn any_storage() -> impl Strategy<Value = Storage> {
     ]
 }
 
-/// Mostly of work that runs and could write one.
+/// Inputs mostly describe a running allocation that can write a checkpoint.
 fn any_input() -> impl Strategy<Value = Input<'static>> {
     let times = (
         proptest::option::weighted(0.95, any_ms()),
@@ -76,7 +76,7 @@ fn any_input() -> impl Strategy<Value = Input<'static>> {
     )
 }
 
-/// What no vCluster would have is among them.
+/// Includes settings that no real vCluster would have.
 fn any_policy() -> impl Strategy<Value = Policy> {
     let bounds = || {
         (any_ms(), any_ms(), any_ms()).prop_map(|(min, max, timeout)| Bounds {
@@ -159,7 +159,7 @@ proptest! {
             return Ok(());
         }
         let (since, backlog, failure, class, waited) = more;
-        // Longer ago.
+        // More time since the last checkpoint.
         let earlier = |at: Option<UnixMillis>| at.map(|at| UnixMillis(at.0.saturating_sub(since)));
         let longer = Input {
             started_at: earlier(input.started_at),
@@ -168,14 +168,14 @@ proptest! {
             ..input.clone()
         };
         prop_assert!(inclined(&longer, &policy), "longer ago");
-        // A deeper queue; one more that waits.
+        // A deeper queue, and one more waiting job.
         let deeper = Input { backlog: input.backlog.max(backlog), ..input.clone() };
         prop_assert!(inclined(&deeper, &policy), "a deeper queue");
         let mut fuller = waiting.clone();
         fuller.add(class, waited);
         let fuller = Input { waiting: &fuller, ..input.clone() };
         prop_assert!(inclined(&fuller, &policy), "one more waits");
-        // More failures.
+        // More node failures.
         let failing = Policy {
             failure_probability: policy.failure_probability.max(failure),
             ..policy.clone()

@@ -1,5 +1,4 @@
-//! What becomes of a checkpoint that was asked for: how long it is waited for, and what follows when it
-//! does not come.
+//! Checkpoint requests: progress, deadlines, and the action after a checkpoint that fails.
 
 #[cfg(test)]
 mod tests;
@@ -7,21 +6,21 @@ mod tests;
 use lattice_quorum_types::UnixMillis;
 use serde::{Deserialize, Serialize};
 
-/// How long a request is waited for. Milliseconds.
+/// Deadlines of a checkpoint request, milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Deadlines {
-    /// How long it may take.
+    /// Timeout for writing the checkpoint.
     pub timeout_ms: u64,
-    /// How much longer one may that is slow and answers, once; percent of the timeout.
+    /// One-time extension for a slow but responsive job, percent of the timeout.
     pub extension_percent: u32,
-    /// How long it may be put off in all. That time does not count for the timeout.
+    /// Longest total deferral. Deferred time does not count towards the timeout.
     pub max_deferral_ms: u64,
-    /// How often it may be put off.
+    /// Most deferrals.
     pub max_deferrals: u32,
 }
 
 impl Deadlines {
-    /// The timeout with its extension.
+    /// Timeout with its extension.
     pub fn extended_ms(self) -> u64 {
         self.timeout_ms.saturating_add(self.extension_ms())
     }
@@ -31,14 +30,13 @@ impl Deadlines {
         u64::try_from(percent).unwrap_or(u64::MAX)
     }
 
-    /// Whether work that was last heard of then is slow but alive: a quarter of the timeout ago at most, as
-    /// where a checkpoint is carried out.
+    /// Whether a job with its last answer at `answered_at` is slow but alive: the answer is at most a quarter of the
+    /// timeout old. The code that runs checkpoints applies the same rule.
     pub fn is_answering(self, answered_at: UnixMillis, now: UnixMillis) -> bool {
         now.since(answered_at) <= self.timeout_ms / 4
     }
 
-    /// How long it takes at most until a request has ended, whatever the work answers: who waits for its
-    /// nodes can plan on it.
+    /// Longest time until a request has ended, whatever the job answers: a plan for its nodes can rely on it.
     pub fn longest_ms(self) -> u64 {
         let deferral_ms = match self.max_deferrals {
             0 => 0,
@@ -48,133 +46,133 @@ impl Deadlines {
     }
 }
 
-/// What a checkpoint was asked for.
+/// Purpose of a checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Purpose {
-    /// The work runs on after it: it paid, or its user asked.
+    /// The job continues afterwards: the checkpoint paid, or its user requested it.
     RunOn,
-    /// The work gives way after it, and also without it.
+    /// The job leaves its nodes afterwards, also if the checkpoint fails.
     GiveWay,
 }
 
-/// Where a request stands.
+/// Phase of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
-    /// It was told to write.
+    /// The job was requested to write.
     Writing {
-        /// When its time is over.
+        /// Deadline for writing.
         until: UnixMillis,
     },
-    /// It has put it off.
+    /// The job has deferred the checkpoint.
     Deferred {
-        /// When it is told again.
+        /// Time of the next request.
         until: UnixMillis,
-        /// How long it has then, milliseconds.
+        /// Time left for writing after that, milliseconds.
         left_ms: u64,
     },
 }
 
-/// One request, as it is kept from one step to the next.
+/// One request, kept from step to step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Request {
-    /// When it was first told.
+    /// Time of the first request.
     pub asked_at: UnixMillis,
-    /// What for.
+    /// Purpose of the checkpoint.
     pub purpose: Purpose,
-    /// How long it is waited for.
+    /// Deadlines of this request.
     pub deadlines: Deadlines,
-    /// When the work's walltime is over; `None`: never.
+    /// End of the job by walltime; `None`: no walltime.
     pub ends_at: Option<UnixMillis>,
-    /// Where it stands.
+    /// Phase of the request.
     pub phase: Phase,
-    /// Whether it was given its extension.
+    /// Whether the extension was granted.
     pub extended: bool,
-    /// How often it was put off.
+    /// Number of deferrals so far.
     pub deferrals: u32,
-    /// For how long, in all, milliseconds.
+    /// Total deferred time, milliseconds.
     pub deferred_ms: u64,
-    /// When it last answered.
+    /// Time of the job's last answer.
     pub answered_at: Option<UnixMillis>,
 }
 
-/// What was heard of the work since the last step.
+/// Event received from the job since the last step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Heard {
-    /// Nothing.
+    /// No event.
     Nothing,
-    /// It is writing.
+    /// The job is writing.
     Answering,
-    /// "Not now": it wants to be told again after so many milliseconds. 0 is an answer and no more.
+    /// The job requests a deferral. A deferral of 0 ms counts as an answer only.
     Defer {
-        /// How long.
+        /// Requested deferral, milliseconds.
         for_ms: u64,
     },
-    /// It is written, all of it.
+    /// The checkpoint is complete.
     Written,
-    /// It could not be written.
+    /// Writing failed.
     Failed,
-    /// The storage went away.
+    /// The storage became unavailable.
     StorageOut,
 }
 
-/// What to do. A request that goes on is to be kept, and looked at again at [`Request::wake_at`].
+/// Next action. A request that continues must be kept, and examined again at [`Request::wake_at`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Step {
-    /// Wait on.
+    /// Keep waiting.
     Wait(Request),
-    /// It was given its extension. Wait on.
+    /// The extension was granted; keep waiting.
     Extended(Request),
-    /// It was put off, perhaps for less than it wanted.
+    /// A deferral was granted, possibly shorter than requested.
     Deferred(Request),
-    /// Tell it again.
+    /// Send the request to the job again.
     AskAgain(Request),
-    /// There is a checkpoint.
+    /// The checkpoint is complete.
     Written,
-    /// There will be none. What was written of it is not used.
+    /// The checkpoint is given up. Partial data of the checkpoint is not used.
     GiveUp {
-        /// Why.
+        /// Reason.
         why: GaveUp,
-        /// What follows.
+        /// Action for the job.
         then: Then,
     },
 }
 
-/// Why a request was given up.
+/// Reason for giving up a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GaveUp {
-    /// It did not answer until its time was over.
+    /// The job did not answer before the deadline.
     Unresponsive,
-    /// It answered, and was not done with its extension over.
+    /// The job answered, but was not done by the extended deadline.
     TooSlow,
-    /// It wanted to put it off once more than it may, or for longer.
+    /// The job requested more or longer deferrals than allowed.
     DeferredTooOften,
-    /// It could not be written.
+    /// Writing failed.
     Failed,
-    /// The storage went away.
+    /// The storage became unavailable.
     StorageOut,
-    /// The work's walltime was over first.
+    /// The walltime of the job ended first.
     WalltimeExceeded,
 }
 
-/// What becomes of work whose checkpoint was given up.
+/// Action for a job after its checkpoint was given up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Then {
-    /// It runs on, and is asked again when that pays.
+    /// The job continues, and gets another request when that pays.
     RunOn,
-    /// It is stopped without one, and what it did since the last is lost.
+    /// The job is stopped without a checkpoint; progress since the last checkpoint is lost.
     StopWithout,
-    /// It is stopped since its time is over, `walltime_exceeded`.
+    /// The job is stopped because its walltime is over, `walltime_exceeded`.
     EndAtWalltime,
 }
 
 impl Request {
-    /// A request that is made now.
+    /// A request that starts now.
     pub fn new(
         now: UnixMillis,
         purpose: Purpose,
@@ -195,7 +193,7 @@ impl Request {
         }
     }
 
-    /// When it must be looked at although nothing is heard.
+    /// Time at which the request must be examined even without an event.
     pub fn wake_at(&self) -> UnixMillis {
         let (Phase::Deferred { until, .. } | Phase::Writing { until }) = self.phase;
         self.ends_at.map_or(until, |ends_at| ends_at.min(until))
@@ -217,7 +215,7 @@ impl Request {
         }
     }
 
-    /// How long it still has when it writes.
+    /// Time left for writing, milliseconds.
     fn left_ms(&self, now: UnixMillis) -> u64 {
         match self.phase {
             Phase::Writing { until } => until.since(now),
@@ -225,8 +223,8 @@ impl Request {
         }
     }
 
-    /// It is not put off any more, told again or of its own accord, and has the rest of its time. What it was
-    /// put off for and did not use is given back.
+    /// Ends a deferral, after its time or because the job resumes by itself. The job has the rest of its writing time,
+    /// and unused deferral time is credited.
     fn resumed(self, now: UnixMillis) -> Self {
         let Phase::Deferred { until, left_ms } = self.phase else {
             return self;
@@ -240,7 +238,7 @@ impl Request {
         }
     }
 
-    /// Puts it off for as long as it wants, or as it may.
+    /// Grants a deferral, as long as requested or as allowed.
     fn defer(self, now: UnixMillis, for_ms: u64) -> Step {
         let request = self.resumed(now);
         let Deadlines {
@@ -264,7 +262,7 @@ impl Request {
         })
     }
 
-    /// Nothing more was heard: is its time over?
+    /// Checks the deadlines when no further event arrived.
     fn wait(self, now: UnixMillis) -> Step {
         let until = match self.phase {
             Phase::Deferred { until, .. } | Phase::Writing { until } if now < until => {
@@ -289,8 +287,7 @@ impl Request {
     }
 }
 
-/// What to do with a request, after what was heard. The work's walltime wins over whatever it says but that
-/// it is done.
+/// Next action for a request after an event. The end of the walltime overrides every event except completion.
 pub fn progress(request: &Request, now: UnixMillis, heard: Heard) -> Step {
     let over = request.ends_at.is_some_and(|ends_at| now >= ends_at);
     match heard {

@@ -1,4 +1,4 @@
-//! When a checkpoint pays: the terms, the reasons, and what nothing at all comes to.
+//! Checkpoint timing: terms, reasons, and empty inputs.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod young;
@@ -11,7 +11,7 @@ pub(super) const MINUTE: u64 = 60 * SECOND;
 pub(super) const HOUR: u64 = 60 * MINUTE;
 pub(super) const DAY: u64 = 24 * HOUR;
 const GIB: u64 = 1 << 30;
-/// Far enough from 0 for all that came before.
+/// Far enough from 0 for all earlier times.
 pub(super) const NOW: UnixMillis = UnixMillis(1000 * DAY);
 
 pub(super) fn ago(ms: u64) -> Option<UnixMillis> {
@@ -26,7 +26,7 @@ pub(super) fn holding(nodes: u32, gpus_each: u32) -> Holding {
     Holding::of(vec![&node; nodes as usize], Policy::default().node_bytes)
 }
 
-/// Two nodes of four GPUs that run since an hour, of a vCluster in which nothing waits.
+/// Two nodes with four GPUs each, running for an hour, in a vCluster in which no job waits.
 pub(super) fn input(waiting: &Waiting) -> Input<'_> {
     Input {
         now: NOW,
@@ -47,7 +47,7 @@ pub(super) fn input(waiting: &Waiting) -> Input<'_> {
     }
 }
 
-/// The policy without money and without the wait term: a checkpoint costs its GPU time.
+/// Policy without prices and without the wait term: a checkpoint costs its GPU time.
 pub(super) fn plain() -> Policy {
     Policy {
         wait_part: Fraction::default(),
@@ -56,7 +56,7 @@ pub(super) fn plain() -> Policy {
     }
 }
 
-/// What becomes of [`input`] under the default policy when it is changed.
+/// Decision for [`input`] with a change, under the default policy.
 fn decided(change: impl FnOnce(&mut Input<'_>)) -> Decision {
     let waiting = Waiting::default();
     let mut input = input(&waiting);
@@ -96,7 +96,7 @@ pub(super) fn assert_near(found: f64, expected: f64) {
 #[test]
 fn every_term_is_in_gpu_seconds() {
     let mut waiting = Waiting::new(HOUR);
-    // Of no higher class, or not above 5; and three that come to 1.75 urgent ones.
+    // Jobs of no higher class do not count; the three others sum up to 1.75 fully urgent ones.
     let above = [(6, HOUR / 2), (9, 9 * HOUR), (200, HOUR / 4)];
     for (class, waited_ms) in [(5, HOUR), (0, HOUR)].into_iter().chain(above) {
         waiting.add(class, waited_ms);
@@ -114,7 +114,7 @@ fn every_term_is_in_gpu_seconds() {
     // 160 GiB at 10 GiB/s are 16 s of 8 GPUs, once.
     assert_near(cost.compute_waste, 128.0);
     assert_near(cost.wait, 128.0 * 0.05);
-    // 6 h of a month at 0.02 a GB, as GPUs at 2.00 an hour.
+    // 6 h of a month at 0.02 per GB, converted to GPUs at 2.00 per hour.
     let gigabytes = 160.0 * 1.073_741_824;
     assert_near(cost.storage, gigabytes * 0.02 / 120.0 / (2.0 / 3600.0));
     assert_near(cost.total(), cost.wait + cost.compute_waste + cost.storage);
@@ -142,7 +142,7 @@ fn a_node_without_gpus_counts_as_one_gpu() {
         bytes: (3 * 80 + 320) * GIB,
     };
     assert_eq!(Holding::of(nodes, 80 * GIB), expected);
-    // Whoever says fewer GPUs than nodes means nodes.
+    // With fewer GPUs than nodes, the nodes count.
     let counted = |gpus| numbers(decided(|input| input.holding.gpus = gpus));
     assert_eq!(counted(0), counted(2));
     let none = Holding::of([], 80 * GIB);
@@ -165,14 +165,14 @@ fn its_own_word_goes_before_its_size() {
     let twice_as_fast = written(None, Storage::Writes(20 * GIB));
     assert_near(twice_as_fast.compute_waste, 8.0 * 8.0);
     assert_near(twice_as_fast.storage, by_size.storage);
-    // A quarter of the time writes a quarter of the memory; more time than that writes no more than it.
+    // A quarter of the time writes a quarter of the memory; more time than needed writes no more than all of it.
     let quarter = written(Some(4 * SECOND), Storage::Unknown);
     assert_near(quarter.compute_waste, 4.0 * 8.0);
     assert_near(quarter.storage, by_size.storage / 4.0);
     let slow = written(Some(MINUTE), Storage::Unknown);
     assert_near(slow.compute_waste, 60.0 * 8.0);
     assert_near(slow.storage, by_size.storage);
-    // A byte more takes a millisecond more, and a part of one counts as one.
+    // One byte more takes a millisecond more, since fractions are rounded up.
     let ms = |bytes| {
         let waiting = Waiting::default();
         let mut input = input(&waiting);
@@ -213,7 +213,7 @@ fn none_is_written_too_soon() {
         decided(|input| {
             input.started_at = ago(started);
             input.last_at = last.and_then(ago);
-            // One that pays at once.
+            // A checkpoint that pays at once.
             input.checkpoint_ms = Some(1);
             input.backlog = Fraction::ONE;
         })
@@ -226,13 +226,13 @@ fn none_is_written_too_soon() {
     let fresh = Why::TooSoon { since_ms, least_ms };
     assert_eq!(why(since(DAY, Some(since_ms))), fresh);
     assert_eq!(trigger(since(DAY, Some(least_ms))), Trigger::Pays);
-    // Just written; and written by the run before, which counts for nothing.
+    // Just written; and written by the previous run, which does not count.
     let (since_ms, ran_ms) = (0, MINUTE);
     let just = Why::TooSoon { since_ms, least_ms };
     assert_eq!(why(since(DAY, Some(0))), just);
     let resumed = Why::NotLongEnough { ran_ms, least_ms };
     assert_eq!(why(since(MINUTE, Some(DAY))), resumed);
-    // Sensitive work: 10 min.
+    // Sensitive allocations: 10 min.
     let sensitive = decided(|input| {
         input.sensitive = true;
         input.started_at = ago(10 * MINUTE - 1);
@@ -279,7 +279,7 @@ fn the_longest_interval_forces_one_whatever_it_costs() {
 
 #[test]
 fn equal_is_not_worth_it() {
-    // Half an hour ahead, half a failure in 3 h: a twelfth of the hour's work of one GPU.
+    // Half an hour ahead, half a failure in 3 h: a twelfth of an hour of one GPU.
     let waiting = Waiting::default();
     let mut input = input(&waiting);
     let policy = Policy {
@@ -337,7 +337,7 @@ fn walltime_wins() {
     let ends_at = NOW.after(takes_ms);
     assert_eq!(why(ends_in(takes_ms)), Why::EndsFirst { ends_at, takes_ms });
     assert_eq!(trigger(ends_in(takes_ms + 1)), Trigger::LongestInterval);
-    // No failure matters that would come after its end.
+    // Failures after the end of the job do not matter.
     let (value, _) = numbers(ends_in(HOUR));
     let at_stake = 24.0 * 3600.0 * 8.0;
     assert_near(value.recompute_saved, 0.001 * 2.0 / 24.0 * at_stake);
@@ -359,7 +359,7 @@ fn what_would_be_given_up_is_not_begun() {
         allowed_ms,
     };
     assert_eq!(why(takes(takes_ms)), expected);
-    // By its size too, at a speed that is known: 113 nodes at 80 GiB and 10 GiB/s. Where it is assumed, it is
+    // Also by size at a known bandwidth: 113 nodes at 80 GiB and 10 GiB/s. At an assumed bandwidth the checkpoint is
     // tried.
     let of_size = |storage| {
         decided(|input| {
@@ -408,7 +408,7 @@ fn who_fails_is_left_alone_for_twice_as_long_each_time() {
             Trigger::LongestInterval
         );
     }
-    // None, or before the last that went well.
+    // No failure, or failures before the last success.
     assert_eq!(trigger(after(0, 0, None)), Trigger::LongestInterval);
     let overtaken = after(8, 20 * MINUTE, Some(10 * MINUTE));
     assert!(matches!(why(overtaken), Why::CostsMore { .. }));
@@ -436,7 +436,7 @@ fn only_what_may_give_way_is_worth_more_when_others_wait() {
         input.started_at = ago(HOUR - 1);
     };
     assert_eq!(worth(sensitive), (false, false));
-    // Strictly higher classes alone.
+    // Only strictly higher classes count.
     assert_eq!(worth(|input| input.class = 9), (false, true));
     assert_eq!(worth(|input| input.class = 200), (false, true));
 }

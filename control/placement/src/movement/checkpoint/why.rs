@@ -1,69 +1,69 @@
-//! Why no checkpoint is written now.
+//! Reasons against writing a checkpoint now.
 
 use super::{Cost, Value};
 use lattice_quorum_types::{AllocationState, UnixMillis};
 use serde::Serialize;
 use std::fmt;
 
-/// Why no checkpoint is written now. Times in milliseconds.
+/// Reason against writing a checkpoint now. Times in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Why {
-    /// The work cannot write one.
+    /// The job cannot write checkpoints.
     CannotWrite,
-    /// It writes one when it is asked, and not by cost.
+    /// The job writes checkpoints on request only.
     OnRequestOnly,
-    /// It does not run, or is writing one.
+    /// The job is not running, or is already writing one.
     NotRunning {
-        /// What it does.
+        /// State of the allocation.
         state: AllocationState,
     },
-    /// It holds no node.
+    /// The allocation holds no node.
     NoNodes,
-    /// It runs, and its start is not known.
+    /// The job runs, but its start is unknown.
     NotStarted,
-    /// It has not run for long.
+    /// The job has not run long enough.
     NotLongEnough {
-        /// Since its start.
+        /// Time since its start.
         ran_ms: u64,
-        /// How long it must.
+        /// Required time.
         least_ms: u64,
     },
-    /// The last one is not long ago.
+    /// The last checkpoint is too recent.
     TooSoon {
-        /// Since then.
+        /// Time since the last checkpoint.
         since_ms: u64,
-        /// How long it must be.
+        /// Required time.
         least_ms: u64,
     },
-    /// The last tries went wrong.
+    /// The last attempts failed.
     Failed {
-        /// How many, one after the other.
+        /// Number of consecutive failures.
         times: u32,
-        /// When it may be tried again.
+        /// Time of the next permitted attempt.
         again_at: UnixMillis,
     },
-    /// Storage is paused, or writes nothing: a checkpoint would cost without end.
+    /// Storage is paused or has no bandwidth: a checkpoint would never end.
     StorageUnavailable,
-    /// Its walltime is over before it would be written.
+    /// The walltime ends before the checkpoint would be complete.
     EndsFirst {
-        /// When.
+        /// End of the walltime.
         ends_at: UnixMillis,
-        /// How long a checkpoint takes.
+        /// Duration of a checkpoint.
         takes_ms: u64,
     },
-    /// It would be given up before it is written.
+    /// The checkpoint would time out before it is complete.
     TakesTooLong {
-        /// How long a checkpoint takes.
+        /// Duration of a checkpoint.
         takes_ms: u64,
-        /// How long one may, extension included.
+        /// Timeout with its extension.
         allowed_ms: u64,
     },
-    /// It is not worth what it costs.
+    /// The checkpoint costs at least as much as it is worth.
     CostsMore {
-        /// What it is worth.
+        /// Value of the checkpoint.
         value: Value,
-        /// What it costs.
+        /// Cost of the checkpoint.
         cost: Cost,
     },
 }

@@ -1,4 +1,4 @@
-//! Whose nodes are where, and what this decision has disposed of.
+//! Lending ledger: locations of nodes, and the nodes that this decision has already assigned.
 
 mod offer;
 mod pools;
@@ -24,12 +24,12 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 
-/// A wanting job. Its nodes of one conformance group where one must do.
+/// A waiting job. A sensitive job takes all its nodes from one conformance group.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Wants<'a> {
     pub(super) wanting: &'a Wanting,
     pub(super) view: &'a PendingView,
-    /// Place in the queue of all.
+    /// Position in the joint queue.
     place: usize,
     /// Number of its vCluster.
     pub(super) vcluster: usize,
@@ -40,14 +40,14 @@ impl Wants<'_> {
         self.wanting.id
     }
 
-    /// Higher classes first; then who gains more by a loan: who has waited, less what it costs that the job may
-    /// have to go again, (1 + f2) · f8; then who waits longer, then by id.
+    /// Order of service: higher classes first, then larger gain by a loan, then longer wait, then id. The gain is the
+    /// wait, less the cost that the job may have to move again: (1 + f2) · f8.
     pub(super) fn turn(&self, input: &Input<'_>) -> impl Ord + use<> {
         let view = self.view;
         let wait = input.now.since(view.eligible_at);
         let waited = 1.0 + factors::wait_time(wait, input.solver.reference_wait_ms);
         let minutes = view.checkpoint_ms.map(|ms| ms as f64 / 60_000.0);
-        // Not below 0: as bits, ordered as numbers.
+        // Not below 0, so the bits order like the numbers.
         let gain = (waited * factors::checkpoint(minutes)).to_bits();
         (
             Reverse(view.class),
@@ -58,7 +58,7 @@ impl Wants<'_> {
     }
 }
 
-/// See the module. vClusters go by their place among the names.
+/// State of one decision. vClusters are numbered by the order of their names.
 pub(super) struct Ledger<'a> {
     pub(super) input: Input<'a>,
     machine: Machine,
@@ -66,19 +66,19 @@ pub(super) struct Ledger<'a> {
     sets: EligibleSets,
     pub(super) names: Vec<&'a VclusterName>,
     pub(super) members: Vec<&'a Member>,
-    /// By number of the node, where its place is known.
+    /// Location by node number, if known.
     places: Vec<Option<&'a Place>>,
     holders: Vec<Option<AllocationId>>,
     held: BTreeMap<AllocationId, Vec<usize>>,
-    /// By vCluster: what belongs to it, and what it uses.
+    /// By vCluster: its own nodes, and the nodes it uses.
     home: Vec<BitSet>,
     here: Vec<BitSet>,
     planned: BitSet,
     returning: BitSet,
-    /// What this decision has given to a job.
+    /// Nodes that this decision has given to a job.
     taken: BitSet,
     lent: Vec<u32>,
-    /// What administrators keep for some, by whom they keep it from.
+    /// Reservation windows of operators, by group of jobs.
     kept: Aheads<'static>,
     borrowed: Vec<u32>,
 }
@@ -146,7 +146,7 @@ impl<'a> Ledger<'a> {
         self.names.binary_search(&name).ok()
     }
 
-    /// Wanting jobs of each vCluster, in the order of its queue.
+    /// Waiting jobs of each vCluster, in the order of its queue.
     pub(super) fn wanting(&self) -> Vec<Wants<'a>> {
         let of_member = |(vcluster, member): (usize, &&'a Member)| {
             let jobs = member.wanting.iter();
@@ -174,18 +174,18 @@ impl<'a> Ledger<'a> {
         self.sets.get(self.sets.number(job.place))
     }
 
-    /// What fits and no job of this decision has.
+    /// Nodes that fit the job and that no job of this decision has.
     fn fits(&self, job: &Wants<'_>) -> BitSet {
         let mut fits = self.eligible(job).nodes.clone();
         fits.drop_all(&self.taken);
-        // What administrators keep for others until it would be over is of no use to it.
+        // Nodes reserved for others before the end of the job are of no use to it.
         let set = self.sets.number(job.place);
         let end = job.view.walltime_ms.map(|ms| self.input.now.after(ms).0);
         self.kept.of(set).drop_held(&mut fits, end);
         fits
     }
 
-    /// Whether the job may have borrowed nodes at all.
+    /// Whether the job may use borrowed nodes at all.
     pub(super) fn may_borrow(&self, job: &Wants<'_>) -> Result<(), NotLent> {
         if job.wanting.home_only {
             return Err(NotLent::HomeOnly);
@@ -197,17 +197,17 @@ impl<'a> Ledger<'a> {
         )
     }
 
-    /// Who holds it.
+    /// Allocation that holds the node.
     pub(super) fn holder(&self, n: usize) -> Option<AllocationId> {
         self.holders[n]
     }
 
-    /// An idle loan that the plan of its borrower counts on.
+    /// Whether the plan of the node's vCluster counts on the node.
     pub(super) fn is_planned(&self, n: usize) -> bool {
         self.planned.contains(n)
     }
 
-    /// It was moved long enough ago.
+    /// Whether the node was moved long enough ago.
     pub(super) fn is_settled(&self, n: usize) -> bool {
         self.places[n].is_some_and(|place| self.has_settled(place.moved_at))
     }
@@ -216,7 +216,7 @@ impl<'a> Ledger<'a> {
         self.input.now.since(since) >= self.input.timing.settle_ms
     }
 
-    /// How `owner` gets nodes back from work, by when, and what that costs.
+    /// How `owner` gets nodes back from a job, by when, and at which cost.
     pub(super) fn way_back(&self, from: AllocationId, owner: usize) -> (How, UnixMillis, f64) {
         let (now, timing) = (self.input.now, self.input.timing);
         let grace = self.members[owner].policy.return_grace_ms;
@@ -228,7 +228,7 @@ impl<'a> Ledger<'a> {
         };
         match running.ends_at {
             _ if work.state == AllocationState::Stopping => (How::LetEnd, latest, 0.0),
-            // What has overrun its end may go on for long.
+            // A job past its end may continue for long.
             Some(end) if end > now && end <= latest => (How::LetEnd, end, 0.0),
             _ => {
                 let nodes = self.held.get(&from).map(Vec::as_slice).unwrap_or_default();
@@ -239,7 +239,7 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    /// Work that holds some of `nodes`, which are the owner's, with those.
+    /// Jobs that hold some of `nodes`, which belong to the owner, with those nodes.
     pub(super) fn items(&self, nodes: &BitSet, owner: usize) -> Vec<(Vec<usize>, Item)> {
         let mut by_holder: BTreeMap<AllocationId, Vec<usize>> = BTreeMap::new();
         for n in nodes.iter() {
@@ -267,7 +267,7 @@ impl<'a> Ledger<'a> {
         nodes.iter().for_each(|n| self.taken.insert(*n));
     }
 
-    /// Takes that back.
+    /// Undoes [`Self::take`].
     pub(super) fn untake(&mut self, nodes: &[usize]) {
         nodes.iter().for_each(|n| self.taken.remove(*n));
     }
@@ -298,7 +298,7 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    /// What is borrowed, idle, nobody's and of no use to its borrower.
+    /// Borrowed nodes that are idle, unclaimed and of no use to the borrower.
     pub(super) fn useless(&self) -> Vec<usize> {
         let is_useless = |n: &usize| {
             let is_lent = self.places[*n].is_some_and(|place| place.home != place.current);
@@ -310,9 +310,10 @@ impl<'a> Ledger<'a> {
         (0..self.places.len()).filter(is_useless).collect()
     }
 
-    /// What was asked back, is in use by work that may stay there, and wanted by no job. What writes a checkpoint to
-    /// leave goes on if nobody wants any of its nodes by the end. With what goes home now its owner's jobs may share
-    /// the nodes otherwise, and one of them want it after all: then that is seen first.
+    /// Recalled nodes that are in use by jobs that may stay, and that no job needs. A job that writes a checkpoint to
+    /// leave continues if none of its nodes is needed by the end. Nodes going home now may change how the owner's jobs
+    /// share nodes, and one of those jobs may need a recalled node after all. Such recalls therefore stay until the
+    /// next decision.
     pub(super) fn unwanted(&self, going_home: impl Iterator<Item = usize>) -> Vec<NodeId> {
         let home = |n: usize| self.places[n].map(|place| &place.home);
         let moving: BTreeSet<_> = going_home.filter_map(home).collect();
@@ -336,7 +337,7 @@ impl<'a> Ledger<'a> {
             .collect()
     }
 
-    /// A node's name, owner and user.
+    /// Name, owner and current vCluster of a node.
     pub(super) fn tell(&self, n: usize) -> Option<(NodeId, VclusterName, VclusterName)> {
         let place = self.places[n]?;
         let name = self.machine.index.names[n].clone();

@@ -1,21 +1,21 @@
-//! From whom nodes are taken back.
+//! Reclaim: selection of the borrowers' jobs that release nodes.
 
 use crate::bits::BitSet;
 
-/// Work of borrowers that would give nodes back.
+/// A borrower's job that could release nodes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Item {
-    /// Nodes that are of use.
+    /// Nodes that are useful to the owner.
     pub(super) gain: u32,
-    /// Of these, nodes that are promised to others.
+    /// Useful nodes that are promised to others.
     pub(super) promised: u32,
-    /// Nodes that it holds in all.
+    /// All nodes of the job.
     pub(super) nodes: u32,
-    /// GPU-seconds.
+    /// Cost in GPU-seconds.
     pub(super) cost: f64,
 }
 
-/// What a choice comes to.
+/// Totals of a selection.
 #[derive(Debug, Clone, Copy)]
 struct Sum {
     promised: u32,
@@ -40,13 +40,13 @@ impl Sum {
     }
 }
 
-/// Places of the items that give `needed` nodes, ascending: those with the fewest promised nodes, of these the
-/// cheapest, of equally cheap ones those that hold the fewest in all. `None` where all of them do not do.
+/// Positions of the items that give `needed` nodes, ascending. The selection has the fewest promised nodes, then the
+/// lowest cost, then the fewest nodes held in all. `None` if all items together give too few.
 ///
-/// Who is promised a node needs others to make room anew where it goes, and those that made room for it beside
-/// did so for nothing: what that will cost is not known here, so a promise is the last that is broken.
+/// If a promised node is reclaimed, its job must preempt again elsewhere, and its other victims were preempted for
+/// nothing. That cost is unknown here, so promised nodes are reclaimed last.
 ///
-/// Exact: what the first items cost at the least for 1, 2, … nodes is found item by item.
+/// Exact: dynamic programming over the items finds the lowest cost for 1, 2, … nodes.
 pub(super) fn cheapest(items: &[Item], needed: u32) -> Option<Vec<usize>> {
     let needed = needed as usize;
     let total: u64 = items.iter().map(|item| u64::from(item.gain)).sum();

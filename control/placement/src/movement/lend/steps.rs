@@ -1,4 +1,4 @@
-//! The four steps of a decision.
+//! The four steps of a lending decision.
 
 use super::{
     Input, Loan, Moves, NotLent, Reclaim, Return,
@@ -9,12 +9,12 @@ use crate::bits::BitSet;
 use lattice_quorum_types::AllocationId;
 use std::collections::BTreeMap;
 
-/// What a job gets that fits on its vCluster's own nodes.
+/// Nodes for a job that fits on its vCluster's own nodes.
 struct Claim<'a> {
     job: Wants<'a>,
-    /// At home already.
+    /// Idle at home.
     own: Vec<usize>,
-    /// Lent, in use and asked back.
+    /// Lent, in use and already recalled.
     coming: Vec<usize>,
     /// Lent and idle.
     idle: Vec<usize>,
@@ -22,12 +22,12 @@ struct Claim<'a> {
     busy: Vec<usize>,
 }
 
-/// What is told in the end.
+/// Collected results.
 #[derive(Default)]
 struct Told {
     loans: Vec<(usize, AllocationId, usize)>,
     returns: BTreeMap<usize, Option<AllocationId>>,
-    /// By work that is stopped and its node's owner.
+    /// Nodes and jobs, by the job to stop and the owner of its nodes.
     reclaims: BTreeMap<(AllocationId, usize), Vec<(usize, AllocationId)>>,
     moves: Moves,
 }
@@ -58,13 +58,13 @@ pub(super) fn decide(input: Input<'_>) -> Moves {
     told.finish(&ledger)
 }
 
-/// So many at most, the first ones.
+/// The first `most` members.
 fn first(set: &BitSet, most: usize) -> Vec<usize> {
-    // In the order of their numbers: who is not among the first makes no difference to who is.
+    // In order of their numbers: a job that gets none of them does not affect the choice.
     set.iter().take(most).collect()
 }
 
-/// Gives a job its vCluster's own nodes, if they do.
+/// Gives a job its vCluster's own nodes, if they suffice.
 fn claim<'a>(ledger: &mut Ledger<'a>, job: Wants<'a>) -> Option<Claim<'a>> {
     let needed = job.view.nodes as usize;
     let pools = ledger.pools(&job);
@@ -99,7 +99,7 @@ fn claim<'a>(ledger: &mut Ledger<'a>, job: Wants<'a>) -> Option<Claim<'a>> {
     })
 }
 
-/// So many of the owner's nodes that are in use, of the work that costs least.
+/// Nodes of the owner that are in use, from the jobs with the lowest cost.
 fn stop(ledger: &Ledger<'_>, busy: &BitSet, needed: usize, owner: usize) -> Vec<usize> {
     let (nodes, items): (Vec<_>, Vec<_>) = ledger.items(busy, owner).into_iter().unzip();
     let chosen = u32::try_from(needed)
@@ -111,10 +111,10 @@ fn stop(ledger: &Ledger<'_>, busy: &BitSet, needed: usize, owner: usize) -> Vec<
     given
 }
 
-/// Stops nobody for a job if it can start at once with what is idle elsewhere.
+/// Stops no other job if this job can start at once on nodes that are idle elsewhere.
 ///
-/// If it has to wait for any of its vCluster's own nodes it gets all of them: what it has borrowed could be asked
-/// back before it starts, and then its own would come later than was promised.
+/// A job that must wait for any own node of its vCluster gets all its nodes from there. Borrowed nodes could be
+/// reclaimed before it starts, and its own nodes would then come later than guaranteed.
 fn settle(ledger: &mut Ledger<'_>, mut claim: Claim<'_>, told: &mut Told) {
     if let Err(why) = spare(ledger, &mut claim, told) {
         told.moves.refused.insert(claim.job.id(), why);
@@ -131,10 +131,10 @@ fn settle(ledger: &mut Ledger<'_>, mut claim: Claim<'_>, told: &mut Told) {
     }
 }
 
-/// Gives a job what its vCluster has borrowed and does not use, and borrows what is missing, in place of all that is
-/// in use, and then of what is lent and idle; or nothing.
+/// Gives the job nodes that its vCluster has borrowed and does not use, and borrows what is missing; or nothing. The
+/// borrowed nodes replace all nodes in use, and then lent idle ones.
 ///
-/// What was asked back for it before stays so until the job has started.
+/// Nodes already recalled for the job stay recalled until it has started.
 fn spare(ledger: &mut Ledger<'_>, claim: &mut Claim<'_>, told: &mut Told) -> Result<(), NotLent> {
     let Claim {
         job,
@@ -160,7 +160,7 @@ fn spare(ledger: &mut Ledger<'_>, claim: &mut Claim<'_>, told: &mut Told) -> Res
     Ok(())
 }
 
-/// Gives a job what its vCluster has, and lends it the rest; or nothing.
+/// Gives a job the nodes of its vCluster, and lends it the rest; or nothing.
 fn borrow(ledger: &mut Ledger<'_>, job: Wants<'_>, told: &mut Told) {
     let needed = job.view.nodes as usize;
     let Pools {
@@ -171,7 +171,7 @@ fn borrow(ledger: &mut Ledger<'_>, job: Wants<'_>, told: &mut Told) {
         ..
     } = ledger.pools(&job);
     for n in idle_loans.clone().iter() {
-        // Nothing is taken from a borrower's plan for what is not one's own right.
+        // Nodes in a borrower's plan are left there for a job that does not fit on its own vCluster's nodes.
         if ledger.is_planned(n) || !ledger.is_settled(n) {
             idle_loans.remove(n);
         }

@@ -1,4 +1,4 @@
-//! What a choice comes to.
+//! Result of a preemption choice.
 
 use super::{Cost, Protection};
 use crate::{explain::Blocker, plan::Layout};
@@ -6,95 +6,95 @@ use lattice_quorum_types::{AllocationId, NodeId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Who goes, and what the job gets.
+/// Victims, and the nodes of the job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Victims {
-    /// The job that room is made for.
+    /// The preemptor.
     pub job: AllocationId,
-    /// One to three, by id.
+    /// One to three victims, by id.
     pub victims: Vec<Victim>,
-    /// All its nodes in rank order: those that are free and those that come free. To be held for it.
+    /// All nodes of the job in rank order, both free ones and those of victims. The nodes must be promised to the job.
     pub nodes: Vec<NodeId>,
-    /// Where they lie.
+    /// Layout of the nodes.
     pub layout: Layout,
-    /// What is lost, GPU-seconds.
+    /// Total loss, GPU-seconds.
     pub cost: f64,
-    /// What it is worth, GPU-seconds: more than the cost.
+    /// Value of the preemption, GPU-seconds: more than the cost.
     pub value: f64,
 }
 
-/// Work that makes room.
+/// A victim.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Victim {
-    /// Which.
+    /// Id of the victim.
     pub id: AllocationId,
-    /// The class that it was counted as.
+    /// Class that it was counted as.
     pub class: u8,
-    /// Of a tenant's excess over its share.
+    /// Whether the victim is part of its tenant's excess over its share.
     pub burst: bool,
-    /// Nodes that it gives up.
+    /// Nodes that it releases.
     pub nodes: u32,
-    /// What that costs.
+    /// Cost of preempting the victim.
     pub cost: Cost,
 }
 
-/// Why nobody makes room.
+/// Reason for which no job is preempted.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "snake_case")]
 pub enum NoVictims {
-    /// The vCluster lets nobody be preempted.
+    /// The vCluster does not allow preemption.
     #[error("the vCluster's policy allows no preemption")]
     Disabled,
     /// The view has no such pending job.
     #[error("the job is not pending")]
     NotPending,
-    /// It fits without anybody's going.
+    /// The job fits without preemption.
     #[error("the job fits on nodes that are free")]
     FitsNow,
-    /// Something else than work in the way keeps it: limits, or what the nodes are.
+    /// The reason is not a running job, but limits or properties of the nodes.
     #[error("preemption does not help: {blocker}")]
     Blocked {
-        /// What.
+        /// Reason from the solver.
         blocker: Blocker,
     },
-    /// Nothing that runs may be taken off its nodes for it.
+    /// No running job may be preempted for this one.
     #[error("no running work may make room: {}", Kept(.kept))]
     NoCandidate {
-        /// Why not, with how many of each.
+        /// Number of protected allocations by reason.
         kept: BTreeMap<Protection, u32>,
     },
-    /// It would not fit if all went that may.
+    /// The job would not fit even if all candidates were preempted.
     #[error("at most {freeable} of {needed} nodes could be had ({free} are free): {blocker}")]
     Shortfall {
-        /// Nodes it needs.
+        /// Nodes requested.
         needed: u32,
-        /// Of those that fit, free now; of one conformance group where that is asked for.
+        /// Fitting nodes that are free now; of one conformance group where required.
         free: u32,
-        /// The same if all went that may.
+        /// Same, if all candidates were preempted.
         freeable: u32,
-        /// What would still stop it.
+        /// Remaining reason from the solver.
         blocker: Blocker,
     },
-    /// More would have to go than may for one job.
+    /// More victims are needed than allowed for one job.
     #[error("at least {needed} allocations would have to make room, and {most} may")]
     TooMany {
-        /// How many, at least.
+        /// Victims needed, at least.
         needed: u32,
-        /// How many may.
+        /// Victims allowed.
         most: u32,
     },
-    /// The cheapest that would have to go cost more than the job gains.
+    /// The cheapest sufficient victims cost more than the job gains.
     #[error("the cheapest victims cost {cost:.0} GPU-seconds, the job gains {value:.0}")]
     CostOverValue {
-        /// GPU-seconds lost.
+        /// Loss, GPU-seconds.
         cost: f64,
-        /// GPU-seconds gained.
+        /// Gain, GPU-seconds.
         value: f64,
     },
-    /// The nodes would do, but of the sets that were tried none leaves the power or bandwidth.
+    /// The nodes would suffice, but no set that was tried leaves enough power or bandwidth.
     #[error("none of {tried} sets of victims would let the job start")]
     NotFound {
-        /// How many.
+        /// Number of sets tried.
         tried: u32,
     },
 }

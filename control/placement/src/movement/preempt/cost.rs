@@ -1,5 +1,5 @@
-//! What it costs to take work off its nodes, and what it is worth, both in GPU-seconds. A node without GPUs,
-//! or of which none are known, counts as one.
+//! Cost of preempting a job and value of starting one, in GPU-seconds. A node without GPUs, or with an unknown number,
+//! counts as one GPU.
 
 use super::{Input, Work};
 use crate::{
@@ -10,54 +10,55 @@ use crate::{
 use lattice_quorum_types::{AllocationState, UnixMillis};
 use serde::{Deserialize, Serialize};
 
-/// Part of the walltime up to which work counts as just begun.
+/// Part of the walltime below which a job counts as just begun.
 const JUST_BEGUN: f64 = 0.1;
-/// Part of the walltime from which on work counts as nearly done.
+/// Part of the walltime above which a job counts as nearly done.
 const NEARLY_DONE: f64 = 0.9;
-/// What counts in between of the GPU-seconds that work has had: there a delay is an annoyance, not a loss. It
-/// tells who has just begun from who has run for a day, and makes nobody cost more than his lost work.
+/// Weight of the GPU-seconds used so far, between those two: there a delay is an inconvenience, not a loss. The weight
+/// separates a job that has just begun from one that has run for a day, and stays small against lost progress.
 const UNDER_WAY: f64 = 0.01;
 
-/// Whether work can be saved when it has to go.
+/// Whether a job can be checkpointed before preemption.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Saves {
-    /// It has no checkpoint mode: what it did since it began is lost.
+    /// No checkpoint mode: all progress of this attempt is lost.
     Never,
-    /// It has one, but not now: the storage is out, or it would not be done within the timeout. What it did
-    /// since the last checkpoint is lost.
+    /// A checkpoint mode, but not now: the storage is unavailable, or the timeout is too short. Progress since the last
+    /// checkpoint is lost.
     NotNow,
-    /// It writes a checkpoint before it goes.
+    /// The job writes a checkpoint first.
     In {
-        /// How long that takes, milliseconds.
+        /// Time for writing, milliseconds.
         write_ms: u64,
     },
 }
 
-/// What one victim costs, GPU-seconds.
+/// Cost of preempting one victim, GPU-seconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cost {
-    /// Its GPUs write a checkpoint.
+    /// GPU time for writing a checkpoint.
     pub checkpoint: f64,
-    /// What it has computed and will compute again.
+    /// Progress that must be computed again.
     pub recompute: f64,
-    /// What it would have been worth to let it end.
+    /// Value lost because the job does not end now.
     pub completion: f64,
 }
 
 impl Cost {
-    /// All of it.
+    /// Sum of all terms.
     pub fn total(&self) -> f64 {
         self.checkpoint + self.recompute + self.completion
     }
 
-    /// What it costs to take `work` off nodes with so many `gpus` now.
+    /// Cost of preempting `work` from nodes with `gpus` GPUs now.
     ///
-    /// Who writes a checkpoint loses the time for that and no work, so nothing is recomputed. Who cannot loses
-    /// what it has done in this attempt since the last one; time for which it was off its nodes is no loss.
-    /// On top comes what has been put into it, which bears fruit only at its end: nothing in the first tenth of
-    /// its walltime, all of it in the last, a hundredth in between; nothing of work that has no end. An attempt
-    /// that has not started yet has done nothing and writes nothing.
+    /// A job that writes a checkpoint loses the writing time and no progress. A job that cannot write one loses the
+    /// progress of this attempt since its last checkpoint; time off its nodes is no loss.
+    ///
+    /// The completion term weighs the GPU time used so far, which pays off only at the end of the job. The weight is 0
+    /// in the first tenth of its walltime, 1 in the last and a hundredth in between; it is 0 without a walltime. An
+    /// attempt that has not started has no progress and writes nothing.
     pub(in crate::movement) fn of(
         work: &Work,
         running: &RunningView,
@@ -82,8 +83,8 @@ impl Cost {
     }
 }
 
-/// How long it has run, as far as its walltime counts it; where that is not known, in this attempt too. The
-/// view has the walltime that was left when the attempt began.
+/// Run time so far, as the walltime counts it. Without a walltime, the whole time of this attempt counts. The view has
+/// the walltime that was left when the attempt began.
 fn had_ms(work: &Work, running: &RunningView, now: UnixMillis) -> u64 {
     let in_this = match (running.walltime_ms, running.ends_at) {
         (Some(left), Some(end)) => left.saturating_sub(end.since(now)),
@@ -92,7 +93,7 @@ fn had_ms(work: &Work, running: &RunningView, now: UnixMillis) -> u64 {
     work.ran_before_ms.saturating_add(in_this)
 }
 
-/// How much of what was put into it is lost on those who wait for its end, 0 to 1.
+/// Part of the used GPU time that is lost because the end is delayed, 0 to 1.
 fn completion(work: &Work, running: &RunningView, now: UnixMillis) -> f64 {
     let Some(left) = running.walltime_ms else {
         return 0.0;
@@ -106,19 +107,18 @@ fn completion(work: &Work, running: &RunningView, now: UnixMillis) -> f64 {
     }
 }
 
-/// What it is worth that a job starts now, GPU-seconds.
+/// Value of starting a job now, GPU-seconds.
 ///
-/// What it gains are the GPU-seconds that it will have had by the time at which it would have started, at most
-/// all that it asks for: `work_ms` of `gpus`. One of them is worth one that work of the next lower class
-/// loses, two of the class below that, and so on (`distance`): a class is a statement of how much more its work
-/// matters, and preemption goes further down more easily. Who has waited is worth more, by the wait time factor
-/// of the solver's score: (1 + ln(1 + wait / reference)). So nothing waits for ever for what is cheap, and
-/// nothing large is broken off for what is small.
+/// The gain is the GPU time that the job will have used by its otherwise planned start, at most its whole request:
+/// `work_ms` of `gpus`. One GPU-second is worth one lost by a job of the next lower class, two of the class below, and
+/// so on (`distance`). A higher class is worth more, so preemption reaches further down more easily. The value grows
+/// with the wait, by the wait time factor of the solver's score: (1 + ln(1 + wait / reference)). So no job waits for
+/// ever for cheap victims, and no large job is preempted for a small one.
 pub fn value(work_ms: u64, gpus: f64, distance: u8, wait_factor: f64) -> f64 {
     work_ms as f64 / 1000.0 * gpus * f64::from(distance) * (1.0 + wait_factor)
 }
 
-/// What the value of a job depends on, but for whom it is weighed against.
+/// Terms of a job's value that do not depend on the victims.
 pub(super) struct Prospect {
     work_ms: u64,
     gpus: f64,
@@ -127,7 +127,7 @@ pub(super) struct Prospect {
 }
 
 impl Prospect {
-    /// `gpus_per_node`: the mean of the nodes that fit.
+    /// `gpus_per_node`: the mean over the nodes that fit.
     pub(super) fn new(input: &Input<'_>, job: &PendingView, gpus_per_node: f64) -> Self {
         let asked = job.walltime_ms.unwrap_or(UNBOUNDED_WALLTIME_MS);
         let sooner = input.planned_start.map(|at| at.since(input.now));
@@ -140,7 +140,7 @@ impl Prospect {
         }
     }
 
-    /// Against victims of which the highest counts as that class.
+    /// Value against victims with highest counted class `class`.
     pub(super) fn value_over(&self, class: u8) -> f64 {
         let distance = self.class.saturating_sub(class);
         value(self.work_ms, self.gpus, distance, self.wait_factor)

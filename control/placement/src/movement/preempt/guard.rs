@@ -1,41 +1,41 @@
-//! Whom nobody takes off its nodes, and why.
+//! Protection from preemption, with reasons.
 
 use super::{Policy, Saves, Work};
 use crate::view::RunningView;
 use lattice_quorum_types::{AllocationState, UnixMillis};
 use serde::{Deserialize, Serialize};
 
-/// The highest class, which makes room for nobody.
+/// The highest class, which is never preempted.
 const HIGHEST: u8 = 10;
-/// From this class on, work that cannot be saved is left alone.
+/// From this class on, jobs that cannot be checkpointed are not preempted.
 const UNSAVED_FROM: u8 = 7;
 
-/// Why work is left alone.
+/// Reason for which a job is not preempted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Protection {
-    /// Its class is not below the job's, counted with what it has been through.
+    /// The job's class, raised by earlier preemptions, is not below that of the pending job.
     Class,
-    /// It has the highest class.
+    /// The job has the highest class.
     HighestClass,
-    /// It is sensitive.
+    /// The job is sensitive.
     Sensitive,
-    /// It writes a checkpoint, or is being stopped already.
+    /// The job writes a checkpoint, or is already stopping.
     State,
-    /// It is over soon.
+    /// The job ends soon.
     NearCompletion,
-    /// It cannot be saved, and its class is 7 or above.
+    /// The job cannot be checkpointed, and its class is 7 or above.
     Unsaved,
-    /// It was preempted or resumed just now.
+    /// The job was preempted or resumed recently.
     JustMoved,
-    /// It has nodes of its vCluster's own, which are not taken from it.
+    /// The job holds nodes of its own vCluster, which must not be taken.
     NotBorrowed,
-    /// Nothing is known of it.
+    /// The caller supplied no facts about the job.
     Unknown,
 }
 
 impl Protection {
-    /// Completes "N …".
+    /// Text that completes "N …".
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Class => "not below the job's class",
@@ -51,7 +51,7 @@ impl Protection {
     }
 }
 
-/// The class work counts as: one higher once it was preempted too often.
+/// Class that a job counts as: one higher after too many preemptions.
 pub(super) fn class(work: &Work, policy: &Policy) -> u8 {
     let is_thrashed = policy.thrash_count > 0 && work.preempted >= policy.thrash_count;
     work.class
@@ -59,7 +59,8 @@ pub(super) fn class(work: &Work, policy: &Policy) -> u8 {
         .min(HIGHEST)
 }
 
-/// What it is, not how it stands: nobody at all takes such work off its nodes, not even their owner.
+/// Protection by properties of the job, not by its state: such a job is never taken off its nodes, not even for their
+/// owner.
 pub(in crate::movement) fn by_nature(
     class: u8,
     sensitive: bool,
@@ -73,8 +74,8 @@ pub(in crate::movement) fn by_nature(
     }
 }
 
-/// Why `work` makes no room for a job of `pending_class`; `None`: it may. `all_borrowed`: none of its nodes is
-/// its vCluster's own.
+/// Reason why `work` is not preempted for a job of `pending_class`; `None`: it may be preempted. `all_borrowed`: the
+/// job holds no node of its own vCluster.
 pub(super) fn protection(
     work: &Work,
     running: &RunningView,

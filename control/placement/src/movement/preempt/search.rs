@@ -1,44 +1,44 @@
-//! Which of many make room: sets of at most three, the best first.
+//! Victim search: sets of at most three victims, best first.
 //!
-//! Of up to [`ALL_OF`] candidates every set is looked at. Of more, those are left out first that three others
-//! are no worse than in everything (nodes of each kind, cost, class, excess over a share), which loses no set
-//! that would be cheaper; where still more than [`MOST`] are left, of each size (all that is missing, half, a
-//! third, less) those are kept that cost least for a node, and the largest.
+//! With up to [`ALL_OF`] candidates, every set is examined. With more, a candidate is dropped if three others are at
+//! least as good in every respect (nodes of each kind, cost, class, excess over a share). That loses no cheaper set. If
+//! more than [`MOST`] candidates are left, they are grouped by size: all missing nodes, half, a third, less. Of each
+//! size, the cheapest per node and the largest are kept.
 
 use super::{Cost, NoVictims};
 use lattice_quorum_types::AllocationId;
 use std::cmp::{Ordering, Reverse};
 
-/// Of so many every set is looked at.
+/// Up to this number of candidates, every set is examined.
 const ALL_OF: usize = 64;
-/// Most whose sets are looked at: 341,504 of up to three.
+/// Most candidates in the search: 341,504 sets of up to three.
 const MOST: usize = 128;
-/// Sets for which the solver is asked, at most: all of 16 candidates.
+/// Most sets tried with the solver: all sets of 16 candidates.
 const MOST_TRIALS: usize = 696;
-/// What each victim after the first weighs, as a part of the cost of all: two must together cost a fifth less
-/// than one, three a third. Costs are estimates, and each victim is somebody's day.
+/// Weight of each victim after the first, as a part of the total cost. Two victims must together cost a fifth less than
+/// one, three a third less. Costs are estimates, and each victim affects another user.
 const EACH_MORE: f64 = 0.25;
 
-/// Work that may go.
+/// A possible victim.
 #[derive(Debug)]
 pub(super) struct Candidate {
     pub(super) id: AllocationId,
-    /// All it holds.
+    /// All nodes that it holds.
     pub(super) nodes: Vec<usize>,
-    /// How many of each kind would be of use.
+    /// Useful nodes of each kind.
     pub(super) gains: Vec<u32>,
-    /// As it is counted.
+    /// Class that it counts as.
     pub(super) class: u8,
     pub(super) burst: bool,
     pub(super) cost: Cost,
-    /// How long it takes to save it, milliseconds: its nodes come free no sooner.
+    /// Time for writing its checkpoint, milliseconds: its nodes become free no sooner.
     pub(super) saved_after_ms: u64,
 }
 
-/// What a set must bring.
+/// Requirement on a set.
 #[derive(Debug)]
 pub(super) struct Goal {
-    /// Nodes that are missing of each kind; one kind must do.
+    /// Missing nodes of each kind; one kind must suffice.
     pub(super) short: Vec<u32>,
     /// Most victims.
     pub(super) most: u32,
@@ -50,7 +50,7 @@ impl Goal {
         kinds.any(|(sum, short)| sum >= short)
     }
 
-    /// What counts of a candidate's nodes: no more than is missing.
+    /// Useful nodes of a candidate, capped at the number missing.
     fn useful(&self, c: &Candidate) -> u32 {
         let kinds = c.gains.iter().zip(&self.short);
         kinds
@@ -59,7 +59,7 @@ impl Goal {
             .unwrap_or(0)
     }
 
-    /// The fewest of these that bring enough, if all of them do.
+    /// Fewest candidates that give enough nodes; `None` if all together do not.
     fn fewest(&self, candidates: &[Candidate]) -> Option<u32> {
         let of_kind = |(kind, short): (usize, &u32)| {
             let mut gains: Vec<u32> = candidates.iter().map(|c| c.gains[kind]).collect();
@@ -76,17 +76,17 @@ impl Goal {
     }
 }
 
-/// One to three candidates that bring enough and cost less than they are worth.
+/// One to three candidates that give enough nodes at a cost below the value.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Set {
-    /// Places among the candidates, ascending.
+    /// Positions among the candidates, ascending.
     places: [usize; 3],
     len: usize,
-    /// Victims that are of nobody's excess over a share, and what they lose: that counts first.
+    /// Victims that are not part of an excess over a share, and their cost: the first criterion.
     others: usize,
     others_cost: f64,
     pub(super) cost: f64,
-    /// The highest class among them.
+    /// Highest class among the victims.
     pub(super) class: u8,
     taken: usize,
 }
@@ -97,7 +97,7 @@ impl Set {
         places.map(|place| &candidates[*place]).collect()
     }
 
-    /// What the set weighs, first to last.
+    /// Criteria of comparison, most important first.
     pub(super) fn weights(&self) -> (f64, f64, usize) {
         let others = weigh(self.others_cost, self.others);
         (others, weigh(self.cost, self.len), self.len)
@@ -110,12 +110,12 @@ impl Set {
         by_others.then(by_cost).then(ours.2.cmp(&theirs.2))
     }
 
-    /// Whether nothing but the nodes tells them apart.
+    /// Whether the sets differ in nothing but their nodes.
     pub(super) fn ties(&self, other: &Self) -> bool {
         self.weight(other) == Ordering::Equal
     }
 
-    /// The better first: of equal ones, who takes fewer nodes from others, then the lower ids.
+    /// Better sets first: of equal ones, the set that takes fewer nodes, then the one with lower ids.
     fn rank(&self, other: &Self) -> Ordering {
         let by_taken = self.taken.cmp(&other.taken);
         let by_id = self.places.cmp(&other.places);
@@ -123,17 +123,17 @@ impl Set {
     }
 }
 
-/// What a search comes to.
+/// Result of a search.
 #[derive(Debug)]
 pub(super) struct Found {
-    /// The best first.
+    /// Sets, best first.
     pub(super) sets: Vec<Set>,
-    /// The cheapest that brings enough and is not worth it, with what it is worth.
+    /// Cost and value of the cheapest set that gives enough nodes but costs at least its value.
     too_dear: Option<(f64, f64)>,
 }
 
 impl Found {
-    /// Why there is no set that the solver takes.
+    /// Reason why there is no set that the solver accepts.
     pub(super) fn why_none(&self, candidates: &[Candidate], goal: &Goal) -> NoVictims {
         if !self.sets.is_empty() {
             let tried = u32::try_from(self.sets.len()).unwrap_or(u32::MAX);
@@ -149,7 +149,7 @@ impl Found {
     }
 }
 
-/// Sets that reach the goal at less than `value` of their highest class. Candidates are in the order of ids.
+/// Sets that meet the goal at a cost below `value` of their highest class. Candidates are in order of id.
 pub(super) fn best(candidates: &[Candidate], goal: &Goal, value: impl Fn(u8) -> f64) -> Found {
     let mut walk = Walk {
         candidates,
@@ -176,7 +176,7 @@ pub(super) fn best(candidates: &[Candidate], goal: &Goal, value: impl Fn(u8) -> 
     found
 }
 
-/// What it weighs that so many lose so much.
+/// Weighted cost of a number of victims.
 fn weigh(cost: f64, victims: usize) -> f64 {
     cost * (1.0 + EACH_MORE * victims.saturating_sub(1) as f64)
 }
@@ -190,13 +190,13 @@ struct Walk<'a> {
     candidates: &'a [Candidate],
     goal: &'a Goal,
     places: Vec<usize>,
-    /// By class.
+    /// Value by class.
     values: Vec<f64>,
     found: Found,
 }
 
 impl Walk<'_> {
-    /// Every set that begins with `set`, which has `sums` of each kind, and goes on with a later candidate.
+    /// Examines every set that extends `set`, with `sums` nodes of each kind, by a later candidate.
     fn extend(&mut self, set: Set, from: usize, sums: &[u32]) {
         if set.len >= self.goal.most as usize {
             return;
@@ -239,7 +239,7 @@ impl Walk<'_> {
     }
 }
 
-/// Places of the candidates whose sets are looked at, ascending. See the module.
+/// Positions of the candidates in the search, ascending; see the module documentation.
 fn promising(candidates: &[Candidate], goal: &Goal) -> Vec<usize> {
     let mut places: Vec<usize> = (0..candidates.len()).collect();
     if places.len() > ALL_OF {
@@ -251,7 +251,7 @@ fn promising(candidates: &[Candidate], goal: &Goal) -> Vec<usize> {
     places
 }
 
-/// Those that fewer than three are as good as in everything.
+/// Candidates for which fewer than three others are at least as good in every respect.
 fn not_outdone(candidates: &[Candidate], goal: &Goal) -> Vec<usize> {
     let mut cheapest_first: Vec<usize> = (0..candidates.len()).collect();
     let by_cost = |a: &usize, b: &usize| {
@@ -261,7 +261,7 @@ fn not_outdone(candidates: &[Candidate], goal: &Goal) -> Vec<usize> {
     cheapest_first.sort_unstable_by(by_cost);
     let most = goal.most as usize;
     let mut left: Vec<usize> = Vec::new();
-    // Who is left out is outdone by three that are left, so it need not be asked about.
+    // A dropped candidate is matched by three kept ones, so it need not be compared with later ones.
     for place in cheapest_first {
         let c = &candidates[place];
         let outdoes = |other: &&usize| is_as_good(&candidates[**other], c, goal);
@@ -273,13 +273,13 @@ fn not_outdone(candidates: &[Candidate], goal: &Goal) -> Vec<usize> {
     left
 }
 
-/// Whether `a`, which costs no more, may stand for `b` in any set.
+/// Whether `a`, which costs no more, can replace `b` in any set.
 fn is_as_good(a: &Candidate, b: &Candidate, goal: &Goal) -> bool {
     let mut kinds = a.gains.iter().zip(&b.gains).zip(&goal.short);
     a.class <= b.class && a.burst >= b.burst && kinds.all(|((a, b), short)| a >= b.min(short))
 }
 
-/// At most [`MOST`]: of each size the cheapest for a node, and the largest.
+/// At most [`MOST`] candidates: of each size the cheapest per node, and the largest.
 fn of_each_size(candidates: &[Candidate], goal: &Goal, places: &[usize]) -> Vec<usize> {
     const SIZES: usize = 4;
     let missing = goal.short.iter().copied().max().unwrap_or(0).max(1);

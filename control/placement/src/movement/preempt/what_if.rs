@@ -1,4 +1,4 @@
-//! The solver on the machine as it would be without some of what runs.
+//! What-if planning: the solver on the machine without some of the running jobs.
 
 use super::{Input, search::Candidate};
 use crate::{
@@ -18,12 +18,12 @@ use crate::{
 use lattice_quorum_types::{AllocationId, NodeId, ProjectPath, UnixMillis};
 use std::collections::BTreeMap;
 
-/// Kinds of nodes to be counted apart: the conformance groups where one must do, else all in one.
+/// Kinds of nodes counted separately: conformance groups if the job needs one, else a single kind.
 type Kinds = Vec<BitSet>;
 
-/// See the module. It plans one job, with all limits as they are: nobody makes room under a limit.
+/// Plans one job with all limits unchanged: preemption does not help against a limit.
 pub(super) struct WhatIf<'a> {
-    /// All but the nodes, which the machine has.
+    /// View without nodes, which are in the machine.
     view: ClusterView,
     policy: Policy,
     machine: Machine,
@@ -58,7 +58,7 @@ impl<'a> WhatIf<'a> {
         paths.follow(&view.levels, &queue.projects);
         let set = sets.number(0);
         let mut nodes = sets.get(set).nodes.clone();
-        // What administrators keep for others until it would be over is of no use to it.
+        // Nodes reserved for others before the end of the job are of no use to it.
         let kept = Aheads::new(&machine.windows, &sets, machine.index.size(), input.now.0);
         let end = job.walltime_ms.map(|ms| input.now.after(ms).0);
         kept.of(set).drop_held(&mut nodes, end);
@@ -81,7 +81,7 @@ impl<'a> WhatIf<'a> {
         }
         Self {
             view,
-            // It starts now or not at all.
+            // The job starts now or not at all.
             policy: Policy {
                 reservations: Reservations::First(0),
                 ..*input.solver
@@ -97,7 +97,7 @@ impl<'a> WhatIf<'a> {
         }
     }
 
-    /// Where the job starts at that time if `gone` were not there then; else what stops it.
+    /// Placement of the job at `at` if `gone` were not running then; otherwise the reason against it.
     pub(super) fn without(
         &mut self,
         gone: &[&Candidate],
@@ -130,7 +130,7 @@ impl<'a> WhatIf<'a> {
         }
     }
 
-    /// What is rationed comes back with them.
+    /// The view in which `gone` have released their bandwidth and power.
     fn view_without(&self, gone: &[&Candidate]) -> ClusterView {
         let mut view = self.view.clone();
         if !view.storage.is_empty() {
@@ -169,7 +169,7 @@ impl<'a> WhatIf<'a> {
         self.sets.get(self.sets.number(0))
     }
 
-    /// Who holds which nodes.
+    /// Nodes held by each allocation.
     pub(super) fn held(&self) -> &BTreeMap<AllocationId, Vec<usize>> {
         &self.held
     }
@@ -178,7 +178,7 @@ impl<'a> WhatIf<'a> {
         &self.machine.index.names[n]
     }
 
-    /// How many of `nodes` are of each kind that fits the job.
+    /// Number of `nodes` of each kind that fits the job.
     pub(super) fn gains(&self, nodes: &[usize]) -> Vec<u32> {
         let of_kind = |kind: &BitSet| nodes.iter().filter(|n| kind.contains(**n)).count();
         let counts = self.kinds.iter().map(of_kind);
@@ -192,14 +192,14 @@ impl<'a> WhatIf<'a> {
         self.kinds.iter().map(|kind| kind.count_common(free))
     }
 
-    /// How many nodes of each kind are missing.
+    /// Missing nodes of each kind.
     pub(super) fn short(&self) -> Vec<u32> {
         self.free()
             .map(|free| self.needed.saturating_sub(free))
             .collect()
     }
 
-    /// How many of the best kind are free without `gone`.
+    /// Free nodes of the best kind without `gone`.
     pub(super) fn most_free(&self, gone: &[&Candidate]) -> u32 {
         let with = |(kind, free): (usize, u32)| {
             let freed = gone.iter().map(|c| c.gains[kind]);
@@ -208,20 +208,20 @@ impl<'a> WhatIf<'a> {
         self.free().enumerate().map(with).max().unwrap_or(0)
     }
 
-    /// GPUs of these nodes; one where none are known.
+    /// GPUs of these nodes; a node without GPUs, or with an unknown number, counts as one.
     pub(super) fn gpus(&self, nodes: &[usize]) -> u64 {
         let gpus = nodes.iter().map(|n| self.machine.index.gpus[*n].max(1));
         gpus.map(u64::from).sum()
     }
 
-    /// The same, of a node that fits the job: the mean.
+    /// Mean number of GPUs of the nodes that fit the job.
     pub(super) fn gpus_per_node(&self) -> f64 {
         let nodes: Vec<usize> = self.eligible().nodes.iter().collect();
         self.gpus(&nodes) as f64 / nodes.len().max(1) as f64
     }
 }
 
-/// What a plan of one job needs of a view beside nodes, queue and limits.
+/// Parts of the view needed to plan one job, apart from nodes, queue and limits.
 fn light(view: &ClusterView) -> ClusterView {
     ClusterView {
         revision: view.revision,
@@ -234,7 +234,7 @@ fn light(view: &ClusterView) -> ClusterView {
     }
 }
 
-/// The limits above a project, and its own.
+/// Limits of a project and above it.
 fn levels_of(view: &ClusterView, project: &ProjectPath) -> BTreeMap<ProjectPath, LevelView> {
     let levels = view
         .levels

@@ -1,8 +1,8 @@
-//! Which nodes a service gets when it grows.
+//! Node choice for a growing service.
 //!
-//! The solver chooses, as it would for work of its own with so many nodes: constraints, health, power, and the
-//! fewest groups. Beside that a service wants what no other work does: its vCluster's own nodes before borrowed
-//! ones, and nodes near those it has. Both are said by offering the solver the better nodes first.
+//! The solver chooses as for a separate job of that size: constraints, health, power, and the fewest groups. A service
+//! has two further preferences: own nodes of its vCluster before borrowed ones, and nodes near those it has. Both are
+//! expressed by offering the solver the better nodes first.
 
 use super::Source;
 use crate::{
@@ -14,38 +14,38 @@ use crate::{
 use lattice_quorum_types::{AllocationId, NodeId, UnixMillis, command::ExpectedNode, spec::Spread};
 use std::collections::BTreeSet;
 
-/// What a service asks for.
+/// Request of a growing service.
 #[derive(Debug, Clone)]
 pub struct Growth<'a> {
-    /// Which.
+    /// Allocation of the service.
     pub id: AllocationId,
-    /// What it asks of a node, and when it is over. How many nodes it says does not matter.
+    /// Node requirements and end of the service. The number of nodes in the job is ignored.
     pub job: PendingView,
-    /// How many it gets at most.
+    /// Most nodes to add.
     pub nodes: u32,
-    /// Whose will do.
+    /// Permitted source of the nodes.
     pub from: Source,
-    /// The nodes where it runs.
+    /// Nodes on which the service runs.
     pub runs_on: &'a BTreeSet<NodeId>,
-    /// Nodes that have, or had, a rank of this attempt: no node gets a second one.
+    /// Nodes that have, or had, a rank of this attempt: a node never gets a second one.
     pub had: &'a BTreeSet<NodeId>,
     /// Nodes of the view that belong to another vCluster.
     pub borrowed: &'a BTreeSet<NodeId>,
-    /// Nodes that are held for others: placed, or reserved, by the last plan.
+    /// Nodes held for others: placed or reserved by the last plan.
     pub taken: &'a BTreeSet<NodeId>,
-    /// How the vCluster's solver chooses.
+    /// Solver policy of the vCluster.
     pub solver: &'a Policy,
-    /// The time.
+    /// Present time.
     pub now: UnixMillis,
 }
 
-/// Whether a node is among those that the solver is offered.
+/// Filter of the nodes offered to the solver.
 type Offer<'a> = &'a dyn Fn(&NodeId, &NodeView) -> bool;
 
-/// The nodes that it gets: as many as it asks for, or as there are. Takes a view of its own, of its vCluster.
+/// Chooses nodes: as many as requested, or as are available. `view` is a copy of the view of the vCluster.
 ///
 /// # Errors
-/// What the solver says where there is not one.
+/// Reason from the solver if no node can be added.
 pub fn choose(mut view: ClusterView, growth: &Growth<'_>) -> Result<Vec<ExpectedNode>, Blocker> {
     let is_own = |name: &NodeId| !growth.borrowed.contains(name);
     let near = near(&view, growth);
@@ -55,12 +55,12 @@ pub fn choose(mut view: ClusterView, growth: &Growth<'_>) -> Result<Vec<Expected
         is_free && may && !growth.had.contains(name) && !growth.taken.contains(name)
     });
     view.running.clear();
-    // It is no allocation more.
+    // Growth adds no allocation.
     for level in view.levels.values_mut() {
         level.limits.max_concurrent_allocations = None;
     }
     let solver = Policy {
-        // It gets them now or not at all.
+        // The service gets the nodes now or not at all.
         reservations: Reservations::First(0),
         ..*growth.solver
     };
@@ -75,7 +75,7 @@ pub fn choose(mut view: ClusterView, growth: &Growth<'_>) -> Result<Vec<Expected
         if with_last && !has_last {
             break;
         }
-        // Each has what the one before has: as many are the same.
+        // Each offer contains the previous one, so offers of equal size are equal.
         let mut tried = 0;
         for offer in offers {
             let mut offered = view.clone();
@@ -96,7 +96,7 @@ pub fn choose(mut view: ClusterView, growth: &Growth<'_>) -> Result<Vec<Expected
     as_many_as_there_are(&view, growth, &solver)
 }
 
-/// Where there are not all of them: some are better than none for who has too few.
+/// Chooses fewer nodes than requested: for a service below its minimum, some are better than none.
 fn as_many_as_there_are(
     view: &ClusterView,
     growth: &Growth<'_>,
@@ -130,7 +130,7 @@ fn solve(
 ) -> Result<Vec<ExpectedNode>, Blocker> {
     let job = PendingView {
         nodes,
-        // Bandwidth is promised to the whole of it, however many nodes that has.
+        // Bandwidth is reserved for the whole service, whatever its number of nodes.
         storage_mb_s: Default::default(),
         ..growth.job.clone()
     };
@@ -146,8 +146,8 @@ fn solve(
     }
 }
 
-/// Whether a node lies as the service asked to be laid out: in a group where it runs already, or where it does
-/// not where it wants to be spread.
+/// Whether a node matches the requested spread: in a group where the service runs, or outside such groups if it wants
+/// to be spread.
 fn near(view: &ClusterView, growth: &Growth<'_>) -> impl Fn(&NodeView) -> bool + use<> {
     let held = growth.runs_on.iter();
     let groups = held.filter_map(|name| view.nodes.get(name)?.facts.group.clone());

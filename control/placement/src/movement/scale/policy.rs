@@ -1,4 +1,4 @@
-//! A service's settings of scaling.
+//! Scaling settings of a service.
 
 #[cfg(test)]
 mod tests;
@@ -6,49 +6,49 @@ mod tests;
 use serde::{Deserialize, Serialize};
 
 const MINUTE: u64 = 60_000;
-/// Evaluations that a window has at most: a day of minutes. It bounds what is remembered.
+/// Most evaluations in a window: a day of minutes. Bounds the size of the state.
 const MAX_WINDOW: u64 = 1440;
 
-/// How far a service scales, and by what.
+/// Range and metric target of a service.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ScalePolicy {
-    /// Nodes that it must have, all of its own vCluster. It starts with them.
+    /// Minimum of nodes, all of its own vCluster. The service starts with this number.
     pub min_nodes: u32,
-    /// Nodes that it may have.
+    /// Maximum of nodes.
     pub max_nodes: u32,
-    /// What its metric should be, in the metric's unit; above 0.
+    /// Target of the metric, in its unit; above 0.
     pub target: f64,
-    /// How quickly it follows.
+    /// How quickly the service follows its metric.
     #[serde(default)]
     pub damping: Damping,
 }
 
-/// How quickly a service follows its metric. Times in milliseconds. The defaults are those of the autoscaling
-/// document, as collected in the semantics.
+/// How quickly a service follows its metric. Times in milliseconds. The defaults are those of the autoscaling document,
+/// as collected in the semantics.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Damping {
-    /// Below this part of the target it shrinks; above 0 and below 1: 0.5.
+    /// Part of the target below which the service shrinks; above 0 and below 1: 0.5.
     pub threshold: f64,
-    /// How often the metric is read: 60 s.
+    /// Interval between evaluations of the metric: 60 s.
     pub evaluation_ms: u64,
-    /// How long it must be above the target: 2 min.
+    /// Time above the target before the service grows: 2 min.
     pub up_window_ms: u64,
-    /// How long it must be below the threshold: 5 min.
+    /// Time below the threshold before the service shrinks: 5 min.
     pub down_window_ms: u64,
-    /// How long it stays as it is after any change: 3 min.
+    /// Time without a further change after any change: 3 min.
     pub cooldown_ms: u64,
-    /// Evaluations without a metric, in a row, until somebody is told: 3.
+    /// Consecutive evaluations without a metric until an alert: 3.
     pub missing_alert: u32,
-    /// How often a proposal that was refused is made again: 3.
+    /// Retries of a rejected proposal: 3.
     pub retries: u32,
-    /// For how many cooldowns nothing is proposed then: 2.
+    /// Length of the pause after that, in cooldowns: 2.
     pub backoff_cooldowns: u32,
-    /// Turns from growing to shrinking or back, in a row, until somebody is told: 5.
+    /// Consecutive turns between growing and shrinking until an alert: 5.
     pub oscillation_alert: u32,
-    /// How long it must have been calm for a change to be no turn: 1 h. Ours: a service that grows in the
-    /// morning and shrinks at night does not oscillate.
+    /// Time without a change after which a change does not count as a turn: 1 h. Not from the document: a service that
+    /// grows in the morning and shrinks at night does not oscillate.
     pub calm_ms: u64,
 }
 
@@ -69,23 +69,23 @@ impl Default for Damping {
     }
 }
 
-/// A setting with which a service would not scale as meant.
+/// Setting with which a service would not scale as intended.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{field} is {found}; it must be {must}")]
 pub struct InvalidScale {
-    /// Which.
+    /// Name of the setting.
     pub field: &'static str,
-    /// As given.
+    /// Rejected value.
     pub found: String,
-    /// What would do.
+    /// Accepted values, as text.
     pub must: String,
 }
 
 impl ScalePolicy {
-    /// Checks the settings. What it refuses is still defined for [`super::decide`].
+    /// Checks the settings. [`super::decide`] is defined for rejected settings too.
     ///
     /// # Errors
-    /// The first setting that is of no use.
+    /// The first invalid setting.
     pub fn check(&self) -> Result<(), InvalidScale> {
         let some = self.min_nodes >= 1;
         demand(some, "min_nodes", &self.min_nodes, || {
@@ -104,11 +104,11 @@ impl ScalePolicy {
 }
 
 impl Damping {
-    /// Checks the windows against the time between two evaluations. The range of each setting is checked before it is
-    /// stored ([`SchedulerSettings::check`](lattice_quorum_types::scheduler::SchedulerSettings::check)).
+    /// Checks the windows against the evaluation interval. The range of each setting is checked before it is stored
+    /// ([`SchedulerSettings::check`](lattice_quorum_types::scheduler::SchedulerSettings::check)).
     ///
     /// # Errors
-    /// The first window that has too many evaluations.
+    /// The first window with too many evaluations.
     pub fn check(&self) -> Result<(), InvalidScale> {
         let longest_ms = self.evaluation_ms.saturating_mul(MAX_WINDOW);
         let windows = [
@@ -123,8 +123,8 @@ impl Damping {
         Ok(())
     }
 
-    /// With so long a time between two evaluations that no window has more of them than it may: who asks for a
-    /// week's mean needs no value each minute.
+    /// Raises the evaluation interval until no window has too many evaluations: a window of a week does not need a
+    /// value each minute.
     #[must_use]
     pub fn fitted(mut self) -> Self {
         let longest_ms = self.up_window_ms.max(self.down_window_ms);
@@ -132,14 +132,13 @@ impl Damping {
         self
     }
 
-    /// How long after one evaluation the next may be. A tenth less than it should be, so that a timer that
-    /// is a little early does not leave one out.
+    /// Shortest time between two evaluations: a tenth less than the interval, so that a timer that fires slightly early
+    /// does not skip one.
     pub(super) fn pace_ms(&self) -> u64 {
         self.evaluation_ms - self.evaluation_ms / 10
     }
 
-    /// How far two samples may be apart, so that what was between them is taken for known: one evaluation that
-    /// came late.
+    /// Longest gap between two samples within a window: one evaluation may be late.
     pub(super) fn gap_ms(&self) -> u64 {
         self.evaluation_ms.saturating_mul(2)
     }

@@ -1,10 +1,10 @@
-//! What holds of every service, whatever its metric says, and whatever becomes of its nodes and proposals.
+//! Properties of every service, for any metric and any outcome of its nodes and proposals.
 
 use super::tests::*;
 use super::*;
 use proptest::{collection::vec, prelude::*, sample::select, test_runner::TestCaseResult};
 
-/// What happens between two calls.
+/// Events between two calls.
 #[derive(Debug, Clone)]
 struct Tick {
     after_ms: u64,
@@ -14,24 +14,24 @@ struct Tick {
     headroom: u32,
 }
 
-/// What becomes of a proposal.
+/// Outcome of a proposal.
 #[derive(Debug, Clone, Copy)]
 enum Fate {
     Committed,
-    /// Committed, and nobody said so until the nodes are seen.
+    /// Committed, but not reported before the nodes are visible.
     Unheard,
     Refused,
     LimitReached,
     Lost,
 }
 
-/// What becomes of the service.
+/// Event of the service.
 #[derive(Debug, Clone, Copy)]
 enum Event {
     Nothing,
-    /// The node at this place is taken away.
+    /// The node at this position is reclaimed.
     Reclaimed(usize),
-    /// It is preempted, and is back at the next call.
+    /// The service is preempted, and is back at the next call.
     Preempted,
     Checkpoint,
 }
@@ -56,7 +56,7 @@ fn any_event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// Mostly the same metric and the same fate for a while, so that windows fill.
+/// Mostly the same metric and outcome for a while, so that windows fill.
 fn any_phase() -> impl Strategy<Value = Vec<Tick>> {
     let after_ms = prop_oneof![9 => 50 * SECOND..=70 * SECOND, 1 => 0..3 * MINUTE];
     let headroom = prop_oneof![1 => Just(0_u32), 4 => 1..3_u32, 4 => Just(u32::MAX)];
@@ -85,19 +85,19 @@ fn any_policy() -> impl Strategy<Value = ScalePolicy> {
     })
 }
 
-/// A service, and what was seen of it, kept apart from the state.
+/// A service with its observed history, kept apart from the state under test.
 struct World {
     now: UnixMillis,
     started_at: UnixMillis,
     doing: AllocationState,
     nodes: Vec<HeldNode>,
     next: u32,
-    /// What was read when it was due, and `None` where it was away.
+    /// Metric at each due evaluation, and `None` while the service was away.
     read: Vec<(UnixMillis, Option<f64>)>,
-    /// When nodes came or went.
+    /// Time of the last change of nodes.
     changed_at: Option<UnixMillis>,
-    /// There are nodes that the service was not seen with, and nobody said that they came: what goes before
-    /// anybody knew of it leaves no trace.
+    /// Whether the service has nodes that no call has seen and no answer has reported: a node that leaves before that
+    /// has no effect on the state.
     unheard: bool,
 }
 
@@ -155,7 +155,7 @@ impl World {
         self.changed_at = Some(self.now);
     }
 
-    /// For the whole of the window the metric was read, without a gap, and was as asked.
+    /// Whether the metric was known for the whole window, without a gap, and satisfied `holds`.
     fn held(&self, window_ms: u64, damping: &Damping, holds: impl Fn(f64) -> bool) -> bool {
         let mut newer = self.now;
         for (at, metric) in self.read.iter().rev() {
@@ -175,7 +175,7 @@ impl World {
         self.nodes.iter().filter(|node| !node.borrowed).count()
     }
 
-    /// What must be true of a decision, before it happens.
+    /// Checks a decision before it is applied.
     fn judge(&self, tick: &Tick, decision: &Decision, policy: &ScalePolicy) -> TestCaseResult {
         let damping = &policy.damping;
         let held = self.nodes.len();
@@ -215,8 +215,8 @@ impl World {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(crate::tests::cases(1000)))]
 
-    /// Never above its most or below its least, never twice within a cooldown, never on what was not read, and
-    /// never for what does not run.
+    /// Never above the maximum or below the minimum, never twice within a cooldown, never on a missing metric, and
+    /// never for a service that does not run.
     #[test]
     fn a_service_scales_as_it_may(policy in any_policy(), phases in vec(any_phase(), 1..12)) {
         let mut world = World::new(&policy);

@@ -1,33 +1,33 @@
-//! What is proposed for a service, and what becomes of it.
+//! Scaling proposals and their outcome.
 
 use super::{Cause, Decision};
 use lattice_quorum_types::{NodeId, UnixMillis};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// What became of a proposal.
+/// Outcome of a proposal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
-    /// It is committed.
+    /// The change is committed.
     Done,
-    /// It was refused, or there is no node for it.
+    /// The change was rejected, or no node was available.
     Refused,
-    /// Limits had no room for it after all. That is no error.
+    /// Limits had no headroom for the change after all. This is not an error.
     LimitReached,
 }
 
-/// How a service is to change.
+/// Change of a service.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Change {
-    /// So many nodes more.
+    /// Add this number of nodes.
     More(u32),
-    /// This one less.
+    /// Release this node.
     Less(NodeId),
 }
 
-/// What was proposed, and why.
+/// Proposed change, with its cause.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Proposal {
     pub(super) change: Change,
@@ -44,7 +44,7 @@ impl Proposal {
         Some(Self { change, cause })
     }
 
-    /// Whether that is what it led to.
+    /// Whether the proposal explains these changes of nodes.
     pub(super) fn explains(&self, gone: &BTreeSet<NodeId>, come: u32) -> bool {
         match &self.change {
             Change::More(_) => come > 0,
@@ -53,7 +53,7 @@ impl Proposal {
     }
 }
 
-/// The last change for the metric.
+/// Last change caused by the metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Turn {
     pub(super) grew: bool,

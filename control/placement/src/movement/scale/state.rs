@@ -1,5 +1,4 @@
-//! What is remembered of a service from one evaluation to the next. A plain value: whoever takes over goes on
-//! where the last one was.
+//! Scaling state of a service, kept between evaluations. A plain value: another control can continue from it.
 
 use super::{
     Alert, Cause, Damping, Decision, Input, ScalePolicy, Why,
@@ -9,42 +8,42 @@ use lattice_quorum_types::{AllocationState, NodeId, UnixMillis};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// What is kept whatever the settings are; twice what the longest window has that they may name. A window that
-/// needs more is never full.
+/// Most samples kept, whatever the settings: twice the number in the longest permitted window. A window that needs more
+/// is never full.
 const MAX_SAMPLES: usize = 2880;
 
-/// The metric at one evaluation.
+/// Metric at one evaluation.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
-    /// When.
+    /// Time of the evaluation.
     pub at: UnixMillis,
-    /// What it was; a finite number.
+    /// Value of the metric; finite.
     pub value: f64,
 }
 
-/// What is remembered of a service. It holds no more samples than the longest window has.
+/// Scaling state of a service. The state holds no more samples than the longest window needs.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ScaleState {
-    /// When the run began that it is of.
+    /// Start of the run that the state describes.
     started_at: Option<UnixMillis>,
-    /// It was seen on its way out, or out, since then.
+    /// Whether the service was seen stopping or suspended since then.
     was_away: bool,
-    /// Without a gap, the oldest first.
+    /// Samples without a gap, oldest first.
     samples: Vec<Sample>,
     evaluated_at: Option<UnixMillis>,
-    /// Evaluations without a metric, one after the other.
+    /// Consecutive evaluations without a metric.
     missing: u32,
-    /// Nodes that stayed when it was last looked at, less what is committed to go since.
+    /// Nodes that stayed at the last call, less those with a committed release since.
     nodes: Option<BTreeSet<NodeId>>,
-    /// Nodes that are committed to come, and were not seen yet.
+    /// Nodes with a committed addition that no call has seen yet.
     expected: u32,
-    /// When nodes last came or went, for whatever reason.
+    /// Time of the last change of nodes, for any reason.
     changed_at: Option<UnixMillis>,
     proposed_at: Option<UnixMillis>,
-    /// What was proposed and has no answer yet.
+    /// Proposal without an answer.
     open: Option<Proposal>,
-    /// Proposals refused, one after the other.
+    /// Consecutive rejected proposals.
     refused: u32,
     quiet_until: Option<UnixMillis>,
     last_turn: Option<Turn>,
@@ -53,8 +52,8 @@ pub struct ScaleState {
 }
 
 impl ScaleState {
-    /// Of a service that somebody else has followed until now: only what its record tells is known of it, when
-    /// its run began and when nodes of it last came or went. Its window begins anew, its cooldown goes on.
+    /// State of a service that another control has followed until now. Such a state is based on the record only: the
+    /// start of the run and the last change of nodes. The window starts again, and the cooldown continues.
     pub fn taken_over(started_at: Option<UnixMillis>, changed_at: Option<UnixMillis>) -> Self {
         Self {
             started_at,
@@ -63,19 +62,18 @@ impl ScaleState {
         }
     }
 
-    /// Whether [`super::decide`] will look at the metric: it need not be read before.
+    /// Whether [`super::decide`] will use the metric; if not, the metric need not be read.
     pub fn is_due(&self, now: UnixMillis, damping: &Damping) -> bool {
         let due = |at: UnixMillis| now < at || now >= at.after(damping.pace_ms());
         self.evaluated_at.is_none_or(due)
     }
 
-    /// The samples that windows are judged by, the oldest first.
+    /// Samples that windows are judged by, oldest first.
     pub fn samples(&self) -> &[Sample] {
         &self.samples
     }
 
-    /// Tells what became of the last proposal. Of one that is long past, or was never made, nothing is known
-    /// any more, and nothing changes.
+    /// Records the outcome of the last proposal. No change without an open proposal.
     pub fn answered(
         &mut self,
         answer: Answer,
@@ -104,8 +102,7 @@ impl ScaleState {
         }
     }
 
-    /// A change was committed. One in the other direction than the last is a turn, unless it was calm for
-    /// long between them.
+    /// Records a committed change. A change opposite to the last one is a turn, unless they were far apart.
     fn done(&mut self, open: &Proposal, now: UnixMillis, policy: &ScalePolicy) -> Option<Alert> {
         self.changed_at = Some(now);
         self.refused = 0;
@@ -125,7 +122,7 @@ impl ScaleState {
         (turns == damping.oscillation_alert).then_some(Alert::Oscillating { turns })
     }
 
-    /// Takes notice of what happened to the service since: that it was away, or has other nodes.
+    /// Updates the state after changes of the service: it was away, or has other nodes.
     pub(super) fn follow(
         &mut self,
         input: &Input<'_>,
@@ -140,7 +137,7 @@ impl ScaleState {
             return Err(Why::NotRunning { state: input.state });
         }
         if self.started_at != input.started_at {
-            // Work that comes back has its cooldown; what is seen for the first time has not.
+            // A service that comes back has its cooldown; one seen for the first time does not.
             let was_away = self.was_away || self.started_at.is_some();
             *self = Self {
                 started_at: input.started_at,
@@ -154,7 +151,7 @@ impl ScaleState {
         Ok(())
     }
 
-    /// Compares its nodes with those that it had.
+    /// Compares the nodes with those of the last call.
     fn see(&mut self, input: &Input<'_>, policy: &ScalePolicy) -> Option<Alert> {
         let staying = input.nodes.iter().filter(|node| !node.leaving);
         let present: BTreeSet<NodeId> = staying.map(|node| node.node.clone()).collect();
@@ -164,19 +161,18 @@ impl ScaleState {
         if !gone.is_empty() || come != self.expected {
             self.changed_at = Some(input.now);
         }
-        // What does not come within an evaluation went again before it was seen.
+        // An added node that does not appear within an evaluation has left before any call saw it.
         let late = self.pause_until(input.now, policy).is_none();
         self.expected = match self.expected.saturating_sub(come) {
             _ if late => 0,
             expected => expected,
         };
-        // Nobody said so, but it is what was proposed.
+        // There was no answer, but the change matches the proposal.
         let open = self.open.take_if(|open| open.explains(&gone, come))?;
         self.done(&open, input.now, policy)
     }
 
-    /// Nothing that is remembered may be of a time that is still to come: a clock that was ahead would hold
-    /// everything up.
+    /// Corrects times in the future: a clock that was ahead would otherwise block every decision.
     fn turn_back(&mut self, now: UnixMillis, policy: &ScalePolicy) {
         if self.samples.iter().any(|sample| sample.at > now) {
             self.samples.clear();
@@ -188,7 +184,7 @@ impl ScaleState {
         self.quiet_until = self.quiet_until.map(|until| until.min(latest));
     }
 
-    /// Takes the metric's sample, when it is time for one.
+    /// Takes a sample of the metric, when one is due.
     pub(super) fn evaluate(
         &mut self,
         input: &Input<'_>,
@@ -221,7 +217,7 @@ impl ScaleState {
         Ok(())
     }
 
-    /// Of the samples from before the longest window the last one is enough: it covers its beginning.
+    /// One sample from before the longest window suffices: it covers the start of the window.
     fn forget(&mut self, now: UnixMillis, damping: &Damping) {
         let longest_ms = damping.up_window_ms.max(damping.down_window_ms);
         let before = |sample: &Sample| now.since(sample.at) >= longest_ms;
@@ -230,14 +226,14 @@ impl ScaleState {
         self.samples.drain(..old.saturating_sub(1).max(too_many));
     }
 
-    /// For how long the metric is as asked, without a break up to now; `None`: it is not.
+    /// Time for which the metric has satisfied `holds`, without a break until now; `None`: it does not now.
     pub(super) fn lasts(&self, now: UnixMillis, holds: impl Fn(f64) -> bool) -> Option<u64> {
         let newest_first = self.samples.iter().rev();
         let run = newest_first.take_while(|sample| holds(sample.value));
         run.last().map(|first| now.since(first.at))
     }
 
-    /// One proposal an evaluation at most, and none while it backs off. One that nobody answered is forgotten.
+    /// Allows one proposal per evaluation at most, and none during a backoff. A proposal without an answer is dropped.
     pub(super) fn may_propose(&mut self, now: UnixMillis, policy: &ScalePolicy) -> Result<(), Why> {
         if let Some(until) = self.quiet_until.filter(|until| now < *until) {
             return Err(Why::BackingOff { until });
@@ -249,7 +245,7 @@ impl ScaleState {
         Ok(())
     }
 
-    /// Until when nothing more is proposed, after what was.
+    /// Time until which no further proposal is made after the last one.
     fn pause_until(&self, now: UnixMillis, policy: &ScalePolicy) -> Option<UnixMillis> {
         let until = self.proposed_at?.after(policy.damping.pace_ms());
         (now < until).then_some(until)
@@ -278,7 +274,7 @@ impl ScaleState {
         below
     }
 
-    /// Remembers what is proposed.
+    /// Records the proposal.
     pub(super) fn propose(&mut self, now: UnixMillis, decision: &Decision) {
         self.proposed_at = Some(now);
         self.expected = 0;

@@ -38,7 +38,7 @@ fn borrowed(n: u32) -> HeldNode {
     }
 }
 
-/// A service of 2 to 6 nodes whose metric should be 0.8, and a clock.
+/// A service of 2 to 6 nodes with a metric target of 0.8, and a clock.
 struct Service {
     now: UnixMillis,
     policy: ScalePolicy,
@@ -81,7 +81,7 @@ impl Service {
         decide(&input, &self.policy, &mut self.state)
     }
 
-    /// Asks, where nothing should be wrong.
+    /// Decides, and expects no alerts.
     fn decides(&mut self, metric: Option<f64>) -> Decision {
         let outcome = self.asked(metric);
         assert_eq!(outcome.alerts, []);
@@ -95,7 +95,7 @@ impl Service {
         }
     }
 
-    /// Asks each minute from now on, and says after how many minutes something is proposed.
+    /// Decides each minute from now on; returns the minutes until a proposal.
     fn minutes_until(&mut self, metric: Option<f64>) -> (u64, Decision) {
         for minutes in 0..1000 {
             match self.decides(metric) {
@@ -114,7 +114,7 @@ impl Service {
         self.state.answered(answer, self.now, &self.policy)
     }
 
-    /// What was decided happens: nodes come, the one that goes is gone.
+    /// Applies the decision: added nodes appear, and the released one is gone.
     fn commit(&mut self, decision: &Decision) -> Option<Alert> {
         self.happens(decision);
         self.answer(Answer::Done)

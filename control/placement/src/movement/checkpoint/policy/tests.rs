@@ -1,4 +1,4 @@
-//! The settings: their defaults, and which are refused.
+//! Checkpoint settings: defaults, and rejected values.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use super::*;

@@ -1,4 +1,4 @@
-//! Every way that a request for a checkpoint can go, as tables: time, what was heard, what is done.
+//! Every course of a checkpoint request, as tables: time, event, expected action.
 
 use super::*;
 use Heard::{Answering, Failed, Nothing, StorageOut, Written};
@@ -24,7 +24,7 @@ fn request(purpose: Purpose) -> Request {
     Request::new(ASKED, purpose, DEADLINES, None)
 }
 
-/// What is expected of a step, for short.
+/// Expected step, abbreviated.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Is {
     Waits,
@@ -46,7 +46,7 @@ fn is(step: Step) -> (Is, Option<Request>) {
     }
 }
 
-/// Seconds after it was asked, what is heard, what is done, and when it is looked at next.
+/// Seconds after the request, event, expected action, and time of the next check.
 type Row = (u64, Heard, Is, Option<u64>);
 
 #[track_caller]
@@ -77,7 +77,7 @@ fn who_writes_in_time_is_done() {
     ];
     check(request(Purpose::RunOn), &rows);
     check(request(Purpose::GiveWay), &rows);
-    // Late, and before anybody gave it up.
+    // Late, but before the request was given up.
     check(
         request(Purpose::RunOn),
         &[(9999, Written, Is::Writes, None)],
@@ -93,7 +93,7 @@ fn who_never_answers_has_the_timeout() {
     check(request(Purpose::RunOn), &rows);
     let stop = Is::Gives(GaveUp::Unresponsive, Then::StopWithout);
     check(request(Purpose::GiveWay), &[(600, Nothing, stop, None)]);
-    // It has answered once, more than a quarter of the timeout ago.
+    // The job answered once, more than a quarter of the timeout ago.
     let rows = [
         (449, Answering, Is::Waits, Some(600)),
         (600, Nothing, UNRESPONSIVE, None),
@@ -112,19 +112,19 @@ fn who_is_slow_and_answers_has_half_as_much_more_once() {
         (900, Answering, too_slow, None),
     ];
     check(request(Purpose::GiveWay), &rows);
-    // Its answer is what comes at the end of its time.
+    // The job's answer arrives exactly at the deadline.
     let rows = [
         (600, Answering, Is::Extends, Some(900)),
         (899, Written, Is::Writes, None),
     ];
     check(request(Purpose::GiveWay), &rows);
-    // It falls silent.
+    // The job stops answering.
     let rows = [
         (600, Answering, Is::Extends, Some(900)),
         (900, Nothing, UNRESPONSIVE, None),
     ];
     check(request(Purpose::RunOn), &rows);
-    // Whoever looks too late does not begin the extension then.
+    // A check that comes late does not start the extension from that time.
     let rows = [(900, Answering, too_slow, None)];
     check(request(Purpose::GiveWay), &rows);
 }
@@ -147,16 +147,16 @@ fn it_may_be_put_off_three_times_and_five_minutes_in_all() {
     let rows = [
         (10, defer(1), Is::Defers, Some(70)),
         (69, Nothing, Is::Waits, Some(70)),
-        // The minute does not count.
+        // The deferred minute does not count.
         (70, Nothing, Is::Asks, Some(660)),
         (80, defer(1), Is::Defers, Some(140)),
-        // Also before it is told again.
+        // A deferral may also come before the next request.
         (100, defer(1), Is::Defers, Some(160)),
         (160, Nothing, Is::Asks, Some(740)),
         (170, defer(1), often, None),
     ];
     check(request(Purpose::RunOn), &rows);
-    // For longer than it may: for as long as it may, and then no more.
+    // A deferral longer than allowed is cut to the allowance, and no further one is granted.
     let stop = Is::Gives(GaveUp::DeferredTooOften, Then::StopWithout);
     let rows = [
         (10, defer(60), Is::Defers, Some(310)),
@@ -175,7 +175,7 @@ fn it_may_be_put_off_three_times_and_five_minutes_in_all() {
         ),
     ];
     check(request(Purpose::RunOn), &rows);
-    // At the end of its time, and then its extension.
+    // At the end of the writing time, then with the extension.
     let rows = [
         (599, defer(5), Is::Defers, Some(899)),
         (899, Nothing, Is::Asks, Some(900)),
@@ -207,7 +207,7 @@ fn what_it_was_put_off_for_and_did_not_use_is_given_back() {
     check(request(Purpose::RunOn), &rows);
 }
 
-/// Where a checkpoint is carried out the same is taken for slow but alive.
+/// The code that runs checkpoints uses the same rule for slow but alive.
 #[test]
 fn who_answers_is_the_same_everywhere() {
     let order = CheckpointOrder::new(1, "/scratch", DEADLINES.timeout_ms);
@@ -304,9 +304,9 @@ fn walltime_wins_over_a_checkpoint_in_progress() {
         for heard in [Nothing, Failed, StorageOut, defer(1), defer(0)] {
             check(request, &[(100, heard, over, None)]);
         }
-        // One that is complete is one.
+        // A complete checkpoint counts.
         check(request, &[(100, Written, Is::Writes, None)]);
-        // While it is put off as well.
+        // Also while the checkpoint is deferred.
         let rows = [
             (10, defer(5), Is::Defers, Some(100)),
             (100, Nothing, over, None),
@@ -358,8 +358,8 @@ fn any_heard() -> impl Strategy<Value = Heard> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(crate::tests::cases(2000)))]
 
-    /// Whatever it answers, and whenever: who looks when it should has an end in time, which is what the owner
-    /// of a node that is lent plans on.
+    /// Whatever the job answers, and whenever: a request that is checked at its wake times ends in time. The owner of a
+    /// lent node plans on this.
     #[test]
     fn every_request_ends(heard in vec((any_heard(), 0..12 * MINUTE), 0..40)) {
         let mut request = request(Purpose::GiveWay);
@@ -369,7 +369,7 @@ proptest! {
             prop_assert!(steps < 200);
             let wake = request.wake_at();
             let (word, after) = heard.next().unwrap_or((Nothing, u64::MAX));
-            // It is looked at when it wants to be, or when it says something before.
+            // The request is checked at its wake time, or earlier when an event arrives.
             let (at, word) = match now.after(after) {
                 at if at < wake => (at, word),
                 _ => (wake, Nothing),

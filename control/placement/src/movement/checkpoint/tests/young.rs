@@ -1,8 +1,8 @@
-//! How often checkpoints are written when nothing waits, beside the formula for it.
+//! Checkpoint period when no job waits, compared with Young's formula.
 
 use super::*;
 
-/// When the first checkpoint is written of work of which nothing else is known.
+/// Time of the first checkpoint of an allocation without further facts.
 fn first_written_s(input: &Input<'_>, policy: &Policy) -> f64 {
     let mut input = input.clone();
     let mut writes = |ms: u64| {
@@ -22,8 +22,8 @@ fn first_written_s(input: &Input<'_>, policy: &Policy) -> f64 {
     yes as f64 / 1000.0
 }
 
-/// Young (1974): sqrt(2·C·MTBF); the job's MTBF is that of a node over its nodes. Daly (2006) takes off the
-/// time of writing, and adds terms that are small where this is.
+/// Young (1974): sqrt(2·C·MTBF); the MTBF of the job is that of a node divided by its nodes. Daly (2006) subtracts the
+/// writing time, and adds terms that are small here.
 #[test]
 fn without_pressure_the_period_is_youngs() {
     let unbounded = Bounds {
@@ -52,8 +52,8 @@ fn without_pressure_the_period_is_youngs() {
                 let young_s = (2.0 * write_s as f64 * mtbf_s).sqrt();
                 let ratio = first_written_s(&input, &policy) / young_s;
                 assert!((ratio - 1.0).abs() < 1e-5, "{nodes} {write_s}: {ratio}");
-                // The wait and the money make it longer: most where one GPU pays for what all the storage
-                // takes, since then the money is three times the GPU's time.
+                // The wait and storage terms make the period longer. The largest effect occurs where one GPU pays for
+                // the storage of a whole node, since the storage term is then three times the GPU time.
                 let ratio = first_written_s(&input, &defaults) / young_s;
                 let most = if gpus == 0 { 2.2 } else { 1.4 };
                 assert!((1.0..most).contains(&ratio), "{nodes} {gpus}: {ratio}");

@@ -1,4 +1,4 @@
-//! What others have to spare for a job.
+//! Spare nodes of other vClusters for a job.
 
 use super::{Ledger, Wants};
 use crate::{
@@ -8,7 +8,7 @@ use crate::{
 };
 
 impl Ledger<'_> {
-    /// Nodes for a job that its vCluster borrows, so many or none.
+    /// Nodes that the job's vCluster borrows for it: `missing` nodes or none.
     pub(in crate::movement::lend) fn offer(
         &self,
         job: &Wants<'_>,
@@ -53,7 +53,7 @@ impl Ledger<'_> {
         }
     }
 
-    /// The smallest backlog first, then by name.
+    /// Lenders, smallest backlog first, then by name.
     fn lenders(&self, borrower: usize) -> Vec<usize> {
         let lends = |owner: &usize| *owner != borrower && self.members[*owner].policy.allow_lending;
         let mut owners: Vec<usize> = (0..self.members.len()).filter(lends).collect();
@@ -61,7 +61,7 @@ impl Ledger<'_> {
         owners
     }
 
-    /// Idle, healthy, unclaimed and planned for nothing.
+    /// Idle, healthy, unclaimed nodes that are in no plan.
     fn spare(&self, owner: usize, job: &Wants<'_>) -> BitSet {
         let condition = &self.machine.condition;
         let mut spare = self.fits(job).and(&self.home[owner]).and(&self.here[owner]);
@@ -73,7 +73,7 @@ impl Ledger<'_> {
         spare
     }
 
-    /// The solver's choice of so many of `spare`, which has them; in the groups of `near` if it can be there.
+    /// The solver's choice of `wanted` nodes from `spare`, which has enough; in the groups of `near` if they suffice.
     fn choose(&self, job: &Wants<'_>, spare: &BitSet, wanted: u32, near: &[usize]) -> Vec<usize> {
         let index = &self.machine.index;
         let eligible = self.eligible(job);

@@ -1,4 +1,4 @@
-//! What a job could have of its vCluster.
+//! Nodes that a job could get from its own vCluster.
 
 use super::{Ledger, Wants};
 use crate::{
@@ -6,33 +6,33 @@ use crate::{
     movement::preempt::{Saves, Work, by_nature},
 };
 
-/// Nodes that a job could have of its vCluster, none of them in two.
+/// Disjoint sets of nodes that a job could get from its vCluster.
 #[derive(Debug)]
 pub(in crate::movement::lend) struct Pools {
-    /// Its vCluster's own, idle at home.
+    /// Own nodes, idle at home.
     pub(in crate::movement::lend) own: BitSet,
-    /// Its own, asked back already.
+    /// Own nodes, already recalled.
     pub(in crate::movement::lend) coming: BitSet,
-    /// Its own, lent and idle.
+    /// Own nodes, lent and idle.
     pub(in crate::movement::lend) idle_loans: BitSet,
-    /// Its own, lent and in use by work that can be stopped.
+    /// Own nodes, lent and in use by jobs that can be stopped.
     pub(in crate::movement::lend) busy_loans: BitSet,
-    /// Others', borrowed and idle.
+    /// Nodes of others, borrowed and idle.
     pub(in crate::movement::lend) borrowed: BitSet,
 }
 
 impl Ledger<'_> {
-    /// Planned for another job.
+    /// Whether the node is planned for another job.
     fn is_planned_for_others(&self, n: usize, job: &Wants<'_>) -> bool {
         let planned = self.places[n].and_then(|place| place.planned_for);
         planned.is_some_and(|id| id != job.id())
     }
 
-    /// What a job could have of its vCluster.
+    /// Nodes that the job could get from its vCluster.
     pub(in crate::movement::lend) fn pools(&self, job: &Wants<'_>) -> Pools {
         let mut pools = self.all_pools(job);
         if job.view.sensitive {
-            // One group, of which there is enough if there is of any; the most of what is at home.
+            // One conformance group: one that is large enough if any is, then the one with the most nodes at home.
             let index = &self.machine.index;
             let of_key = |alike: &&BitSet| {
                 let common = |set: &BitSet| set.count_common(alike);

@@ -1,4 +1,4 @@
-//! Clusters of vClusters, written short.
+//! Builders of clusters of vClusters.
 
 use super::super::*;
 use crate::{
@@ -6,7 +6,7 @@ use crate::{
     view::RunningView,
 };
 
-/// Some vClusters, and all that a decision asks for.
+/// Some vClusters, with all inputs of a decision.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Cluster {
     pub(super) view: ClusterView,
@@ -26,7 +26,7 @@ pub(super) fn id(text: &str) -> NodeId {
 }
 
 impl Cluster {
-    /// vClusters with so many idle nodes of their own: `a000`, `a001`, ….
+    /// vClusters with this many idle nodes of their own: `a000`, `a001`, ….
     pub(super) fn new(sizes: &[(&str, usize)]) -> Self {
         let mut cluster = Self {
             now: NOW,
@@ -65,8 +65,8 @@ impl Cluster {
         self
     }
 
-    /// Gives the nodes to work of class 3 that began an hour ago, ends in ten of twenty, and writes a
-    /// checkpoint in so many seconds.
+    /// Gives the nodes to an allocation of class 3 that began an hour ago and has ten of its twenty hours left. Its
+    /// checkpoint takes `write_s` seconds.
     pub(super) fn run(&mut self, number: u64, nodes: &[&str], write_s: u64) -> &mut Self {
         use crate::movement::preempt::Saves;
         let number = AllocationId(number);
@@ -92,7 +92,7 @@ impl Cluster {
         self.vclusters.get_mut(&name(vcluster)).unwrap()
     }
 
-    /// A job of class 5 that wants so many nodes, as the last of the vCluster's queue.
+    /// A job of class 5 that waits for nodes, at the end of the vCluster's queue.
     pub(super) fn want(&mut self, vcluster: &str, number: u64, nodes: u32) -> &mut Wanting {
         self.want_job(vcluster, number, job(nodes, 5))
     }
@@ -126,14 +126,14 @@ impl Cluster {
         })
     }
 
-    /// Does what is to be done at once; what is asked back is on its way.
+    /// Applies all moves at once; reclaimed nodes are recalled.
     pub(super) fn apply(&mut self, moves: &Moves) {
         let now = self.now;
         let mut put = |node: &NodeId, current: &VclusterName| {
             let place = self.places.get_mut(node).unwrap();
             (place.current, place.moved_at) = (current.clone(), now);
             place.recalled_at = None;
-            // Whoever had planned with it plans anew.
+            // A plan that used the node is replaced.
             place.planned_for = None;
         };
         moves.returns.iter().for_each(|r| put(&r.node, &r.owner));
@@ -147,7 +147,7 @@ impl Cluster {
     }
 }
 
-/// (node, to whom) of each loan.
+/// (node, borrower) of each loan.
 pub(super) fn loans(moves: &Moves) -> Vec<(&str, &str)> {
     let loans = moves.loans.iter();
     loans
@@ -155,12 +155,12 @@ pub(super) fn loans(moves: &Moves) -> Vec<(&str, &str)> {
         .collect()
 }
 
-/// Nodes that go home.
+/// Nodes that are returned.
 pub(super) fn returns(moves: &Moves) -> Vec<&str> {
     moves.returns.iter().map(|r| r.node.as_str()).collect()
 }
 
-/// (work, nodes) of each that is asked back.
+/// (allocation, nodes) of each reclaim.
 pub(super) fn reclaims(moves: &Moves) -> Vec<(u64, Vec<&str>)> {
     let reclaims = moves.reclaims.iter();
     reclaims

@@ -1,6 +1,5 @@
-//! Some hours of vClusters that lend each other nodes: jobs come, are served in the order in which they came,
-//! end, and are stopped for owners as late as that may be. After each step the promise is held against what
-//! came of it.
+//! Hours of vClusters that lend nodes to each other. Jobs arrive, are served in order of arrival, end, and are stopped
+//! for owners as late as allowed. After each step the guarantee to owners is checked.
 
 use super::{super::*, build::*};
 use crate::{
@@ -15,7 +14,7 @@ use std::collections::VecDeque;
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
 const STEP: u64 = 20_000;
-/// The default grace, and the default checkpoint.
+/// Default grace plus default checkpoint timeout.
 const PROMISE: u64 = 660_000;
 
 #[derive(Debug, Clone)]
@@ -57,10 +56,10 @@ struct World {
     cluster: Cluster,
     jobs: BTreeMap<AllocationId, Arrival>,
     queues: [VecDeque<AllocationId>; 3],
-    /// When running work goes: its end, or sooner where it is stopped.
+    /// End of each running job: its own end, or earlier if it is stopped.
     goes_at: BTreeMap<AllocationId, UnixMillis>,
     stopped: BTreeSet<AllocationId>,
-    /// Since when the first of a queue would run, had nobody borrowed.
+    /// Time since when the first job of a queue would run if no node had been lent.
     would_run: [Option<(AllocationId, UnixMillis)>; 3],
 }
 
@@ -74,7 +73,7 @@ impl World {
         }
     }
 
-    /// Gives back the nodes of whoever is through.
+    /// Frees the nodes of jobs that have ended.
     fn end(&mut self) {
         let now = self.cluster.now;
         let over: Vec<AllocationId> = self
@@ -103,7 +102,7 @@ impl World {
         }
     }
 
-    /// Starts the first of each queue while there is room for it.
+    /// Starts the first job of each queue while nodes are available.
     fn start(&mut self) {
         for (v, vcluster) in NAMES.into_iter().enumerate() {
             while let Some(id) = self.queues[v].front().copied() {
@@ -155,7 +154,7 @@ impl World {
         self.goes_at.insert(id, end);
     }
 
-    /// Lends, returns, and stops whoever is asked to go at the last moment.
+    /// Lends and returns nodes, and stops jobs on reclaimed nodes at the last moment.
     fn lend(&mut self) {
         self.cluster.view.pending.clear();
         for (v, vcluster) in NAMES.into_iter().enumerate() {
@@ -177,7 +176,7 @@ impl World {
         }
     }
 
-    /// The first of a queue runs in time from when it would run, had its vCluster lent nothing.
+    /// The first job of a queue starts within the guarantee, counted from when it would run without lending.
     fn check(&mut self) -> Result<(), TestCaseError> {
         let now = self.cluster.now;
         for (v, vcluster) in NAMES.into_iter().enumerate() {
@@ -234,7 +233,7 @@ proptest! {
             world.lend();
             world.start();
             world.check()?;
-            // What is left waits for nodes that there are not.
+            // The remaining jobs wait for nodes that do not exist.
             if step > 200 && world.goes_at.is_empty() {
                 break;
             }

@@ -1,4 +1,4 @@
-//! Small random clusters.
+//! Properties of lending on small random clusters.
 
 use super::{
     super::{
@@ -37,7 +37,8 @@ fn any_policy() -> impl Strategy<Value = Policy> {
         )
 }
 
-/// (home, current, held by which of its vCluster's work, GPUs, sick, planned for, moved so long ago, returning, promised)
+/// (home, current, holder among the jobs of its vCluster, GPUs, sick, planned for, time since the last move, recalled,
+/// promised)
 type AnyNode = (
     usize,
     usize,
@@ -133,10 +134,10 @@ prop_compose! {
             let node_name = format!("n{n:02}");
             cluster.add(&node_name, NAMES[home], NAMES[current]);
             let mut view: NodeView = node(&format!("g{}", n % 4), Some(gpus));
-            // Work of a vCluster runs where that is.
+            // A job of a vCluster runs on nodes that this vCluster uses.
             view.holder = held.map(|h| AllocationId(90 + 2 * current as u64 + h));
             match sick {
-                // Of one that is asked back nothing else speaks against its use.
+                // A recalled node has no other reason against its use.
                 0 => view.in_service = returning,
                 1 => view.facts.health = Health::Degraded,
                 2 => view.facts.conformance = crate::view::ConformanceKey::Known([9; 32]),
@@ -162,7 +163,7 @@ prop_compose! {
     }
 }
 
-/// The rules once more, slowly and plainly.
+/// The rules again, in a slow and simple form.
 impl Cluster {
     fn fits(&self, node: &NodeView, job: &PendingView) -> bool {
         let gpus = node.facts.gpu_count.unwrap() >= job.constraints.gpus_per_node.unwrap_or(0);
@@ -175,7 +176,7 @@ impl Cluster {
         work.class == 10 || work.sensitive || (work.class >= 7 && work.saves == Saves::Never)
     }
 
-    /// How many nodes a job could have that are so.
+    /// Number of suitable nodes with this property.
     fn count(&self, job: AllocationId, is_so: impl Fn(&NodeView, &Place) -> bool) -> u32 {
         let asks = &self.view.pending[&job];
         let mut by_key: BTreeMap<_, u32> = BTreeMap::new();
@@ -196,7 +197,7 @@ impl Cluster {
         own && node.holder.is_none() && place.planned_for.is_none_or(|id| id == job)
     }
 
-    /// Lent, and to be had back.
+    /// Lent, and reclaimable.
     fn is_loan(&self, v: &str, node: &NodeView, place: &Place) -> bool {
         let lent = place.home == name(v) && place.current != name(v);
         let stays = |holder| place.recalled_at.is_none() && self.is_unstoppable(holder);
@@ -276,7 +277,7 @@ proptest! {
                 prop_assert_eq!((&reclaim.owner, &reclaim.borrower), (&place.home, &place.current));
             }
         }
-        // No limit is passed by a loan.
+        // No loan exceeds a limit.
         let mut after = cluster.clone();
         after.apply(&moves);
         for loan in &moves.loans {
@@ -285,7 +286,7 @@ proptest! {
             let borrower = cluster.vclusters[&loan.borrower].policy.borrowing_limit;
             prop_assert!(borrower.is_none_or(|limit| after.borrowed(&loan.borrower) <= limit as usize));
         }
-        // Whoever borrows has all it needs then.
+        // Every borrower then has all nodes it needs.
         for job in moves.loans.iter().map(|loan| loan.job).collect::<BTreeSet<_>>() {
             let v = moves.loans.iter().find(|loan| loan.job == job).unwrap().borrower.as_str();
             let has = after.count(job, |node, place| {
@@ -296,8 +297,8 @@ proptest! {
         }
     }
 
-    /// The first job of a queue that would start now, had its vCluster lent nothing, has its nodes at once or is
-    /// on its way to them: none of what is lent now, and what is asked back is back by the promised time.
+    /// The first job of a queue that would start now without lending has its nodes at once, or will get them in time.
+    /// None of them is lent now, and reclaimed nodes are back by the guaranteed time.
     #[test]
     fn an_owner_waits_no_longer_than_a_reclaim_takes(cluster in any_cluster(6)) {
         let moves = cluster.decide();
@@ -337,7 +338,7 @@ proptest! {
         prop_assert!(next.withdrawn.iter().all(|node| !asked.contains(node)), "{next:?}");
         let asked_again = next.reclaims.iter().flat_map(|r| &r.nodes);
         prop_assert!(asked_again.clone().all(|node| !moves.withdrawn.contains(node)), "{next:?}");
-        // Nobody plans and nothing ends: it comes to rest, at whatever pace it is asked.
+        // Without new plans and ends, decisions come to rest, whatever the interval between calls.
         for pace in [0, 31_000] {
             let mut cluster = cluster.clone();
             let mut rounds = 0;
@@ -354,7 +355,7 @@ proptest! {
         }
     }
 
-    /// One job in all: how many nodes it borrows is what a count says.
+    /// With one job in all, the number of borrowed nodes follows from a count.
     #[test]
     fn one_job_borrows_exactly_what_it_lacks(cluster in any_cluster(2)) {
         let Some((vcluster, member)) = cluster.vclusters.iter().find(|(_, m)| !m.wanting.is_empty()) else {
@@ -380,7 +381,7 @@ proptest! {
         let rights = own + cluster.count(job, |node, place| cluster.is_loan(v, node, place));
         let idle = cluster.count(job, |node, place| {
             let settled = place.planned_for.is_none() && cluster.now.since(place.moved_at) >= 30_000;
-            // Who could wait for its own borrows to start at once.
+            // A job that could wait for its own nodes borrows to start at once.
             let usable = match node.holder {
                 None => rights >= needed || settled,
                 Some(_) => rights < needed && place.recalled_at.is_some(),

@@ -1,4 +1,4 @@
-//! One rule a test.
+//! One rule per test.
 
 use super::{super::*, build::*};
 use crate::{
@@ -28,7 +28,7 @@ fn who_has_200_and_uses_150_lends_20_to_who_has_100_and_needs_120() {
     }
     cluster.apply(&moves);
     assert!(cluster.decide().is_empty(), "and that is that");
-    // All 50 that are idle may be lent, and not one more.
+    // All 50 idle nodes may be lent, and no more.
     for (needs, lent) in [(150, 50), (151, 0)] {
         let mut cluster = cluster.clone();
         cluster.apply(&Moves::default());
@@ -122,7 +122,7 @@ fn only_nodes_that_fit_the_job_are_lent() {
     asks.constraints.gpus_per_node = Some(4);
     cluster.want_job("b", 1, asks);
     let moves = cluster.decide();
-    // It has one that fits; of two others it gets the one with less.
+    // One fitting node is there; of two others the job gets the one with less hardware.
     assert_eq!(loans(&moves), [("a002", "b")]);
 }
 
@@ -220,7 +220,7 @@ fn nothing_is_lent_for_work_that_nobody_could_stop() {
         }
     );
     assert_eq!(why(5), NotLent::HomeOnly);
-    // Nor do they get what is borrowed already.
+    // Such jobs do not get nodes that are borrowed already either.
     cluster.lend(&["a000"], "b");
     let moves = cluster.decide();
     assert!(moves.loans.iter().all(|loan| loan.job.0 > 5));
@@ -250,7 +250,7 @@ fn of_a_class_who_goes_quickly_borrows_first_until_the_other_has_waited() {
     cluster.want_job("b", 1, writes(5, 0));
     cluster.want_job("c", 2, writes(1, 0));
     assert_eq!(loans(&cluster.decide()), [("a000", "c")]);
-    // f8 is a third of the other's: it takes a wait of e² - 1 hours.
+    // f8 is a third of the other job's, which a wait of e² - 1 hours outweighs.
     for (waited, first) in [(6, "c"), (7, "b")] {
         cluster
             .view
@@ -271,7 +271,7 @@ fn what_is_borrowed_idle_and_of_no_use_goes_home() {
     let moves = cluster.decide();
     assert_eq!(returns(&moves), ["a003"]);
     assert_eq!(moves.returns[0].job, None);
-    // One that was lent a moment ago may not have been planned with yet.
+    // The borrower may not have planned yet with a node lent a moment ago.
     cluster.places.get_mut(&id("a003")).unwrap().moved_at = UnixMillis(NOW.0 - 29_999);
     assert!(cluster.decide().is_empty());
     cluster.now = NOW.after(1);
@@ -315,7 +315,7 @@ fn the_cheapest_borrowers_are_stopped_for_no_more_nodes_than_needed() {
         .run(93, &["a004", "a005"], 60);
     cluster.want("a", 1, 2);
     let moves = cluster.decide();
-    // 91 and 92 are the cheapest two nodes.
+    // 91 and 92 are the cheapest two jobs.
     assert_eq!(reclaims(&moves), [(91, vec!["a002"]), (92, vec!["a003"])]);
     let first = &moves.reclaims[0];
     assert_eq!(
@@ -345,13 +345,13 @@ fn what_is_promised_to_others_is_asked_back_last() {
         .lend(&["a000", "a001", "a002"], "b")
         .run(90, &["a000", "a001"], 600)
         .run(91, &["a002"], 30);
-    // On its way off for somebody who waits for its node: it costs nothing any more.
+    // A job already stopping for another job costs nothing more.
     cluster.work.get_mut(&AllocationId(91)).unwrap().state = AllocationState::Stopping;
     let place = cluster.places.get_mut(&id("a002")).unwrap();
     (place.planned_for, place.is_promised) = (Some(AllocationId(7)), true);
     cluster.want("a", 1, 1);
     assert_eq!(reclaims(&cluster.decide()), [(90, vec!["a000"])]);
-    // Where all are needed the owner's right goes before a promise.
+    // If all nodes are needed, the owner takes precedence over a promise.
     cluster.want("a", 2, 2);
     let moves = cluster.decide();
     assert_eq!(
@@ -370,7 +370,7 @@ fn what_is_asked_back_and_wanted_no_more_is_kept() {
     cluster.want("a", 1, 2);
     let moves = cluster.decide();
     cluster.apply(&moves);
-    // As the committed state shows it.
+    // As the committed state shows the nodes.
     for node in cluster.view.nodes.values_mut() {
         node.in_service = false;
     }
@@ -380,7 +380,7 @@ fn what_is_asked_back_and_wanted_no_more_is_kept() {
     assert!(cluster.decide().is_empty(), "it was asked back just now");
     cluster.now = NOW.after(30_000);
     assert_eq!(cluster.decide().withdrawn, [id("a001")]);
-    // Who writes its checkpoint may stay yet; who is on his way off goes on.
+    // A job that writes its checkpoint may still stay; a stopping job continues to stop.
     let states = [AllocationState::Checkpointing, AllocationState::Stopping];
     let decided = states.map(|state| {
         cluster.work.get_mut(&AllocationId(91)).unwrap().state = state;
@@ -403,7 +403,7 @@ fn work_that_ends_in_time_is_left_to_end() {
         .get_mut(&AllocationId(91))
         .unwrap()
         .ends_at = Some(NOW.after(11 * MINUTE));
-    // It should be over, and nobody knows why it is not.
+    // The job is past its end for an unknown reason.
     cluster
         .view
         .running
@@ -441,7 +441,7 @@ fn nobody_is_stopped_while_the_owner_can_borrow_or_has_borrowed() {
     );
     cluster.apply(&moves);
     assert!(cluster.decide().is_empty());
-    // Sensitive work may not borrow; the owner's right is its as well.
+    // A sensitive job may not borrow, but may reclaim like any other.
     let mut cluster = Cluster::new(&[("a", 2), ("b", 0), ("c", 2)]);
     cluster.lend(&["a000"], "b").run(90, &["a000"], 60);
     cluster.want_job(
@@ -457,7 +457,7 @@ fn nobody_is_stopped_while_the_owner_can_borrow_or_has_borrowed() {
     assert!(moves.loans.is_empty());
 }
 
-/// What it has borrowed may be gone by the time the others are there.
+/// Borrowed nodes might be gone by the time the own nodes are free.
 #[test]
 fn who_waits_for_its_own_nodes_gets_all_of_them() {
     let mut cluster = Cluster::new(&[("a", 3), ("b", 0), ("c", 1)]);
@@ -471,17 +471,17 @@ fn who_waits_for_its_own_nodes_gets_all_of_them() {
         reclaims(&cluster.decide()),
         [(90, vec!["a000"]), (91, vec!["a001"])]
     );
-    // The same while one of them is on its way.
+    // Same while one of the nodes is on its way back.
     cluster.places.get_mut(&id("a000")).unwrap().recalled_at = Some(NOW);
     assert_eq!(reclaims(&cluster.decide()), [(91, vec!["a001"])]);
-    // A second idle node, and it can start.
+    // With a second idle node the job can start.
     cluster.add("c001", "c", "c");
     let moves = cluster.decide();
     assert_eq!(
         (loans(&moves), moves.reclaims.len()),
         (vec![("c001", "a")], 0)
     );
-    // Until it has, nobody is told to stay.
+    // Until the job has started, no recall is withdrawn.
     cluster.apply(&moves);
     cluster.now = cluster.now.after(60_000);
     assert!(cluster.decide().withdrawn.is_empty());
@@ -545,7 +545,7 @@ fn what_an_owner_could_use_itself_is_not_lent() {
     cluster.want_job("b", 1, job(1, 9));
     cluster.want_job("a", 2, job(2, 0));
     assert!(cluster.decide().is_empty(), "whatever the class");
-    // One it could not have without others' nodes does not hold back its idle ones.
+    // A job that needs nodes of others does not keep the idle nodes of its vCluster from being lent.
     cluster.want_job("a", 3, job(3, 0));
     cluster.member("a").wanting.remove(0);
     assert_eq!(cluster.decide().loans.len(), 1);
@@ -592,7 +592,7 @@ fn edges_are_no_trouble() {
     let moves = cluster.decide();
     assert!(moves.is_empty());
     assert_eq!(moves.refused.len(), 1);
-    // A node of a vCluster that nobody has named stays where it is.
+    // A node of an unlisted vCluster stays where it is.
     let mut cluster = Cluster::new(&[("a", 0)]);
     cluster.add("x000", "x", "x").want("a", 1, 1);
     assert!(cluster.decide().is_empty());
@@ -605,7 +605,7 @@ fn ten_thousand_nodes_of_twenty_vclusters_are_no_trouble() {
     let mut cluster = Cluster::new(&sizes);
     for (v, vcluster) in names.iter().enumerate() {
         for n in 0..100 {
-            // A fifth is lent to the next, and all of that is in use; another two fifths are in use at home.
+            // A fifth is lent to the next vCluster and in use there; another two fifths are in use at home.
             let lent = n % 2 == 0;
             let nodes: Vec<String> = (0..3)
                 .map(|k| format!("{vcluster}{:03}", 5 * n + k))

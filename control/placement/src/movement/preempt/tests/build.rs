@@ -1,4 +1,4 @@
-//! Small machines with work on them, written short.
+//! Builders of small machines with running allocations.
 
 use super::super::*;
 use crate::view::{ConformanceKey, Health, LevelView, Liveness, NodeFacts, NodeView};
@@ -35,7 +35,7 @@ pub(in crate::movement) fn node(group: &str, gpus: Option<u32>) -> NodeView {
     }
 }
 
-/// A job that asks for an hour and has just come.
+/// A new job that requests an hour.
 pub(in crate::movement) fn job(nodes: u32, class: u8) -> PendingView {
     PendingView {
         user: "alice".to_owned(),
@@ -93,7 +93,7 @@ pub(in crate::movement) fn level(
     view.levels.insert(ProjectPath::new(path).unwrap(), level);
 }
 
-/// A vCluster, and all that a choice asks for.
+/// A vCluster, with all inputs of a choice.
 #[derive(Debug, Clone, Default)]
 pub(in crate::movement) struct Site {
     pub(in crate::movement) view: ClusterView,
@@ -105,7 +105,7 @@ pub(in crate::movement) struct Site {
 }
 
 impl Site {
-    /// `groups` groups of `size` equal free nodes of four GPUs: `g0n00`, `g0n01`, ….
+    /// `groups` groups of `size` equal free nodes with four GPUs: `g0n00`, `g0n01`, ….
     pub(in crate::movement) fn new(groups: usize, size: usize) -> Self {
         let mut site = Self::default();
         for g in 0..groups {
@@ -118,7 +118,7 @@ impl Site {
         site
     }
 
-    /// Gives the nodes to work that ends in so long of twice that.
+    /// Gives the nodes to an allocation that has used half of its walltime.
     pub(in crate::movement) fn run(
         &mut self,
         number: u64,
@@ -139,7 +139,7 @@ impl Site {
         self
     }
 
-    /// The job is allocation 1.
+    /// Submits the job as allocation 1.
     pub(in crate::movement) fn ask(&mut self, job: PendingView) -> &mut Self {
         self.view.pending.insert(AllocationId(1), job);
         self
@@ -159,13 +159,13 @@ impl Site {
         })
     }
 
-    /// Numbers of the victims.
+    /// Ids of the victims.
     pub(in crate::movement) fn victims(&self) -> Vec<u64> {
         let chosen = self.choose().unwrap();
         chosen.victims.iter().map(|v| v.id.0).collect()
     }
 
-    /// Why work 90 alone, on one node, makes no room for a job of one node.
+    /// Protection of allocation 90, alone on one node, from a job of one node.
     pub(in crate::movement) fn kept(&self) -> Protection {
         match self.choose() {
             Err(NoVictims::NoCandidate { kept }) => *kept.keys().next().unwrap(),

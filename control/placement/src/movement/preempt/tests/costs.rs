@@ -1,4 +1,4 @@
-//! What victims cost and what room is worth, in GPU-seconds.
+//! Cost of victims and value of preemption, in GPU-seconds.
 
 use super::{super::*, build::*};
 
@@ -18,7 +18,7 @@ fn parts(work: &Work, running: &RunningView, gpus: u64) -> (f64, f64, f64) {
 
 #[test]
 fn who_writes_a_checkpoint_loses_the_time_for_that_and_no_work() {
-    // 2 min x 40 GPUs. Of 10 h it has had 5: a hundredth of 5 h x 40 GPUs.
+    // 2 min x 40 GPUs. It has run 5 of 10 h: a hundredth of 5 h x 40 GPUs.
     let cost = parts(&work(3), &running(Some(10 * HOUR), 5 * HOUR), 40);
     assert_eq!(cost, (4_800.0, 0.0, 7_200.0));
 }
@@ -27,7 +27,7 @@ fn who_writes_a_checkpoint_loses_the_time_for_that_and_no_work() {
 fn who_writes_none_loses_what_it_did_since_the_last_or_since_it_began() {
     let never = Work {
         saves: Saves::Never,
-        // What a mode would have left counts for nothing.
+        // Without a checkpoint mode, an earlier checkpoint does not count.
         checkpointed_at: Some(NOW),
         ..work(3)
     };
@@ -39,7 +39,7 @@ fn who_writes_none_loses_what_it_did_since_the_last_or_since_it_began() {
     };
     assert_eq!(parts(&out(10), &running(None, 0), 4), (0.0, 2_400.0, 0.0));
     assert_eq!(parts(&out(0), &running(None, 0), 4), (0.0, 0.0, 0.0));
-    // The checkpoint is of an earlier attempt: it was off its nodes since, or repeats what it did.
+    // The checkpoint is of an earlier attempt: time off its nodes and repeated progress do not count.
     assert_eq!(parts(&out(600), &running(None, 0), 4), (0.0, 14_400.0, 0.0));
     let none_yet = Work {
         checkpointed_at: None,
@@ -63,7 +63,7 @@ fn what_was_put_into_it_counts_by_how_near_its_end_it_is() {
 
 #[test]
 fn earlier_attempts_count_as_the_walltime_counts_them() {
-    // Of 100 h it had used 80 when it was taken off, and now it has 8 of the 20 that were left.
+    // Of 100 h it had used 80 when it was preempted, and now it has used 8 of the remaining 20.
     let resumed = Work {
         ran_before_ms: 80 * HOUR,
         ..work(3)
@@ -140,7 +140,7 @@ fn work_is_read_from_its_record() {
         burst: true,
     };
     assert_eq!(Work::new(&record, Saves::NotNow, true), expected);
-    // Ten minutes are lost, and not those for which it was written.
+    // Ten minutes are lost, without the time for writing the checkpoint.
     assert_eq!(parts(&expected, &running(None, 0), 1).1, 600.0);
     record.state = AllocationState::Starting;
     assert_eq!(Work::new(&record, Saves::Never, false).since, at(29));
@@ -215,7 +215,7 @@ fn a_job_is_worth_the_work_that_it_gets_done_sooner_by_class_and_wait() {
         .ask(job(2, 5));
     // 1 h of 8 GPUs, two classes above.
     assert_eq!(site.choose().unwrap().value, 57_600.0);
-    // It would have had all but the last half hour by then.
+    // By then it would have had all but the last half hour.
     site.planned_start = Some(NOW.after(HOUR / 2));
     assert_eq!(site.choose().unwrap().value, 28_800.0);
     site.planned_start = None;

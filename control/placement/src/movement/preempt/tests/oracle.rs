@@ -1,4 +1,4 @@
-//! Small random systems, each solved in every way.
+//! Small random systems, compared with an exhaustive search.
 
 use super::{super::*, build::*};
 use crate::view::{ConformanceKey, StorageView};
@@ -120,12 +120,12 @@ prop_compose! {
 
 const SYSTEM: &str = "scratch";
 
-/// What a set of victims comes to, told without the product: who may go, and what nodes there are then.
+/// Effect of a set of victims, computed without the product code: permitted victims, and nodes available then.
 struct Plainly<'a> {
     site: &'a Site,
 }
 
-/// (weighed cost of those not of an excess, weighed cost of all, victims), as sets are compared.
+/// (weighted cost of victims outside an excess, weighted cost of all victims, number of victims), as sets are compared.
 type Weight = (f64, f64, usize);
 
 impl Plainly<'_> {
@@ -150,7 +150,7 @@ impl Plainly<'_> {
             && work.moved_at.is_none_or(|at| at.after(15 * MINUTE) <= NOW)
     }
 
-    /// Whether enough nodes fit that are free or held by one of these.
+    /// Whether enough fitting nodes are free or held by one of these.
     fn is_enough(&self, gone: &[AllocationId]) -> bool {
         let job = self.job();
         let mut keys: BTreeMap<ConformanceKey, u32> = BTreeMap::new();
@@ -174,7 +174,7 @@ impl Plainly<'_> {
         has_nodes && has_storage
     }
 
-    /// By the documents' words, once more.
+    /// The cost as defined in the documents.
     fn cost(&self, id: AllocationId) -> f64 {
         let (work, running) = (&self.site.work[&id], &self.site.view.running[&id]);
         let nodes = self
@@ -238,7 +238,7 @@ impl Plainly<'_> {
 
     fn weight(&self, gone: &[AllocationId]) -> Weight {
         let weighed = |set: &[AllocationId]| {
-            // The sum of nothing is -0.
+            // The sum of an empty set is -0.
             let cost = set.iter().map(|id| self.cost(*id)).fold(0.0, |a, b| a + b);
             cost * [0.0, 1.0, 1.25, 1.5][set.len()]
         };
@@ -247,7 +247,7 @@ impl Plainly<'_> {
         (weighed(&others), weighed(gone), gone.len())
     }
 
-    /// Every set of at most `most` that may go, brings enough, and (where asked) is worth it.
+    /// Every set of at most `most` permitted victims that gives enough nodes and (if requested) pays.
     fn sets(&self, most: usize, worth_it: bool) -> Vec<Vec<AllocationId>> {
         let holders: BTreeSet<AllocationId> = self
             .site

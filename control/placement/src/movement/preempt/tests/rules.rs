@@ -1,4 +1,4 @@
-//! One rule a test.
+//! One rule per test.
 
 use super::{super::*, build::*};
 use crate::{
@@ -43,7 +43,7 @@ fn only_work_strictly_below_makes_room() {
         (10, 10, Some(Protection::HighestClass)),
         (0, 1, None),
         (0, 0, Some(Protection::Class)),
-        // Out of the range, which interfaces refuse.
+        // Out of range; interfaces reject such a class.
         (10, 255, Some(Protection::HighestClass)),
     ] {
         let mut site = one(work(victim));
@@ -137,7 +137,7 @@ fn the_thrash_guard_spares_for_an_interval_and_raises_by_one_class_after_three_t
     let mut off = often(3);
     off.policy.thrash_count = 0;
     assert_eq!(off.victims(), [90]);
-    // Raised to class 10 it is below nobody.
+    // Raised to class 10, it is protected from every job.
     let mut highest = one(Work {
         preempted: 3,
         ..work(9)
@@ -190,7 +190,7 @@ fn three_victims_at_most_and_why_not_is_data() {
 
 #[test]
 fn what_is_lost_must_be_less_than_what_the_job_gains() {
-    // Nine of ten hours' work on one node for a job of a minute.
+    // Nine of ten hours of progress on one node, for a job of a minute.
     let mut site = one(Work {
         saves: Saves::Never,
         since: UnixMillis(NOW.0 - 9 * HOUR),
@@ -208,7 +208,7 @@ fn what_is_lost_must_be_less_than_what_the_job_gains() {
             value: 240.0
         })
     );
-    // Exactly as much is not less: 2 min of 4 GPUs.
+    // An equal cost is not less: 2 min of 4 GPUs.
     site.run(90, &["g0n00"], 20 * HOUR, work(5));
     site.view
         .running
@@ -350,7 +350,7 @@ fn the_excess_over_a_share_goes_first_whatever_it_costs() {
         [91, 92],
         "rather than one of them and one that is not"
     );
-    // But what is lost must be worth it.
+    // The loss must still be less than the value.
     for id in [91, 92] {
         site.work.get_mut(&AllocationId(id)).unwrap().saves = Saves::In {
             write_ms: 900 * HOUR,
@@ -412,7 +412,7 @@ fn sensitive_work_gets_one_known_conformance_group() {
     site.run(90, &["g0n01"], 20 * HOUR, work(3))
         .run(91, &["g0n02"], 20 * HOUR, dear.clone());
     site.run(92, &["g0n03"], 20 * HOUR, dear);
-    // g0n00 is free: with 90, which is the cheapest, there would be two nodes that are not alike.
+    // g0n00 is free: with the cheapest victim, 90, there would be two nodes of different groups.
     site.ask(PendingView {
         sensitive: true,
         ..job(2, 9)
@@ -457,7 +457,7 @@ fn power_and_bandwidth_come_back_with_who_goes() {
     let mut asks = job(1, 6);
     asks.constraints.exclude = vec![id("g0n00")];
     site.ask(asks);
-    // A node is free and cannot be paid: the cheaper victim would not give enough.
+    // A node is free but has no power: the cheaper victim would not release enough.
     assert_eq!(site.victims(), [91]);
     site.view.power.clear();
     site.view
@@ -513,7 +513,7 @@ fn what_administrators_keep_for_others_is_of_no_use() {
         matches!(no, NoVictims::Shortfall { freeable: 2, .. }),
         "{no:?}"
     );
-    // The job begins once who has the node has written its checkpoint, which takes two minutes.
+    // The job begins once the holder of the node has written its checkpoint, which takes two minutes.
     let starts = 2 * MINUTE;
     let mut site_with = |from| {
         site.view.reserved.insert(name.clone(), window(from));

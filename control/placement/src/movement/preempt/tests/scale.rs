@@ -1,4 +1,4 @@
-//! Thousands of candidates.
+//! Victim search with thousands of candidates.
 
 use super::{
     super::{
@@ -27,7 +27,7 @@ fn candidate(id: u64, gain: u32, class: u8, burst: bool, cost: f64) -> Candidate
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(crate::tests::cases(64)))]
 
-    /// Leaving out who is outdone loses nothing: compared with every set of 65 to 90 candidates.
+    /// Dropping dominated candidates loses no better set: compared with every set of 65 to 90 candidates.
     #[test]
     fn of_many_the_best_is_still_found(
         all in vec((1..12_u32, 0..4_u8, any::<bool>(), 1..1_000_u32), 65..90),
@@ -43,7 +43,7 @@ proptest! {
         let weight = |set: &[&Candidate]| {
             let weighed = |only_others: bool| {
                 let set = set.iter().filter(|c| !(only_others && c.burst));
-                // The sum of nothing is -0.
+                // The sum of an empty set is -0.
                 let cost = set.clone().map(|c| c.cost.total()).fold(0.0, |a, b| a + b);
                 cost * [0.0, 1.0, 1.25, 1.5][set.count()]
             };
@@ -73,7 +73,7 @@ proptest! {
     }
 }
 
-/// Each candidate is of another size and the larger the dearer: none is outdone, and some must be left out.
+/// Candidates differ in size, and larger ones cost more: none is dominated, so some good ones must be dropped.
 #[test]
 fn of_too_many_a_set_is_still_found() {
     let cost = |n: u32| f64::from(n) * f64::from(1000 - n % 7);
@@ -124,7 +124,7 @@ fn ten_thousand_nodes_with_two_thousand_running() {
             of,
         );
     }
-    // What is left over is down, so that nothing is free.
+    // The remaining nodes are out of service, so that none is free.
     for node in site.view.nodes.values_mut() {
         node.in_service = node.holder.is_some();
     }

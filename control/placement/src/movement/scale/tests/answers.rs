@@ -1,4 +1,4 @@
-//! What becomes of proposals: refused, lost, turned about, or of work that is away.
+//! Outcomes of proposals: rejected, lost, reversed, or for a service that is away.
 
 use super::*;
 
@@ -16,13 +16,13 @@ fn without_room_under_the_limits_it_stays_until_there_is() {
     service.headroom = 1;
     service.pass(MINUTE);
     assert_eq!(service.decides(HIGH), UP);
-    // The room was gone when it was proposed: no error, and it is proposed again.
+    // The headroom was gone at the proposal: no error, and the proposal is repeated.
     for _ in 0..20 {
         assert_eq!(service.answer(Answer::LimitReached), None);
         service.pass(MINUTE);
         assert_eq!(service.decides(HIGH), UP);
     }
-    // It shrinks without room.
+    // Shrinking needs no headroom.
     let mut service = Service::of(3);
     service.headroom = 0;
     assert_eq!(service.minutes_until(LOW), (5, down(2)));
@@ -46,10 +46,10 @@ fn a_refused_proposal_is_made_three_times_more_and_then_left_for_two_cooldowns()
             assert_eq!(service.waits(HIGH), Why::BackingOff { until });
         }
         service.pass(MINUTE);
-        // The window went on.
+        // The window has continued.
         assert_eq!(service.decides(HIGH), decision);
     }
-    // One that is taken ends it: three refusals before it do not count.
+    // A committed proposal resets the count: three refusals before it do not count.
     for _ in 0..3 {
         service.answer(Answer::Refused);
         service.pass(MINUTE);
@@ -76,7 +76,7 @@ fn an_answer_to_nothing_is_nothing() {
     assert_eq!(service.state, ScaleState::default());
     assert_eq!(service.minutes_until(HIGH), (2, UP));
     service.answer(Answer::Refused);
-    // The second answer to one proposal.
+    // Second answers to the same proposal.
     for _ in 0..9 {
         service.answer(Answer::Refused);
     }
@@ -93,7 +93,7 @@ fn a_proposal_without_an_answer_is_made_again() {
     assert_eq!(service.waits(None), Why::NotDue { at });
     service.pass(30 * SECOND);
     assert_eq!(service.decides(HIGH), decision);
-    // An answer that comes after the next evaluation is to nothing.
+    // An answer after the next evaluation has no effect.
     service.pass(MINUTE);
     service.waits(FINE);
     let before = service.state.clone();
@@ -109,7 +109,7 @@ fn what_happened_is_seen_though_nobody_said_so() {
     service.pass(MINUTE);
     let until = service.now.after(3 * MINUTE);
     assert_eq!(service.waits(HIGH), Why::Cooldown { until });
-    // What is said later is of a proposal that is over.
+    // A later answer belongs to a proposal that is over.
     assert_eq!(service.answer(Answer::Refused), None);
     service.pass(MINUTE);
     assert_eq!(service.minutes_until(HIGH), (2, UP));
@@ -125,7 +125,7 @@ fn five_turns_are_told() {
         told.extend(service.commit(&decision).map(|alert| (turns, alert)));
     }
     assert_eq!(told, [(5, Alert::Oscillating { turns: 5 })]);
-    // Twice in one direction: it is over.
+    // Twice in one direction ends the oscillation.
     service.pass(MINUTE);
     let (_, decision) = service.minutes_until(LOW);
     assert_eq!(service.commit(&decision), None);
@@ -181,7 +181,7 @@ fn nothing_is_proposed_for_what_does_not_run() {
         service.waits(HIGH);
         service.pass(MINUTE);
         service.doing = state;
-        // Nor a replacement.
+        // Nor is a replacement proposed.
         service.nodes.clear();
         for metric in [HIGH, LOW, None].repeat(3) {
             assert_eq!(service.waits(metric), Why::NotRunning { state });
@@ -219,7 +219,7 @@ fn who_was_preempted_comes_back_with_its_least_and_its_cooldown() {
         service.pass(MINUTE);
     }
     assert_eq!(service.decides(HIGH), UP);
-    // Also where it was never seen before, or nobody looked while it was away.
+    // Also for a service never seen before, or without a call while it was away.
     let mut service = Service::of(2);
     service.doing = AllocationState::Suspended;
     service.waits(HIGH);
@@ -261,14 +261,14 @@ fn who_takes_over_goes_on() {
         }
         service.pass(MINUTE);
     }
-    // One who knows nothing begins anew.
+    // A control without a state starts again.
     assert_eq!(
         serde_json::from_str::<ScaleState>("{}").unwrap(),
         ScaleState::default()
     );
 }
 
-/// Another control followed it until a moment ago.
+/// Another control has followed the service until now.
 #[test]
 fn who_takes_over_waits_for_a_window_and_for_the_rest_of_the_cooldown() {
     let mut service = Service::of(3);

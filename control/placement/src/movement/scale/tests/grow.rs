@@ -1,4 +1,4 @@
-//! Which nodes a service gets.
+//! Node choice of a growing service.
 
 use super::super::{Growth, Source, choose};
 use crate::{
@@ -17,7 +17,7 @@ fn cluster() -> ClusterView {
     view
 }
 
-/// Gives the nodes to work.
+/// Gives the nodes to an allocation.
 fn run(view: &mut ClusterView, number: u64, nodes: &[&str]) {
     let running = RunningView::default();
     view.running.insert(AllocationId(number), running);
@@ -26,7 +26,7 @@ fn run(view: &mut ClusterView, number: u64, nodes: &[&str]) {
     }
 }
 
-/// Of a service without an end.
+/// Request of a service without an end.
 fn job() -> PendingView {
     PendingView {
         walltime_ms: None,
@@ -38,7 +38,7 @@ fn names(names: &[&str]) -> BTreeSet<NodeId> {
     names.iter().map(|name| id(name)).collect()
 }
 
-/// What the service asks for.
+/// Growth request of the service.
 struct Asks {
     nodes: u32,
     from: Source,
@@ -133,11 +133,11 @@ fn what_others_hold_were_promised_or_want_back_is_left_to_them() {
     let asked = Asks {
         // Placed or reserved by the last plan.
         taken: names(&["g1n01"]),
-        // It had a rank there before.
+        // The service had a rank on that node before.
         had: names(&["g1n00", "g1n02"]),
         ..asks(1, Source::Any)
     };
-    // Promised, wanted back or drained: the view says so of all of these.
+    // Promised, recalled or drained: the view shows all of these the same way.
     node_of(&mut view, "g1n03").in_service = false;
     assert_eq!(asked.gets(&view).unwrap(), ["g0n00"]);
 }

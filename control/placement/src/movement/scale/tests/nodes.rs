@@ -1,4 +1,4 @@
-//! Which nodes come and go.
+//! Changes of the nodes of a service.
 
 use super::*;
 
@@ -31,13 +31,13 @@ fn who_came_last_goes_first() {
         service.minutes_until(LOW).1
     };
     assert_eq!(goes(vec![own(0), own(2), own(1)]), down(2));
-    // At the same time: the last by name.
+    // Added at the same time: the last by name.
     let [a, b, c] = [2, 4, 3].map(|n| HeldNode {
         added_at: START,
         ..own(n)
     });
     assert_eq!(goes(vec![a, b, c]), down(4));
-    // Its least stay of its own.
+    // The minimum must stay of its own vCluster.
     assert_eq!(goes(vec![own(5), own(6), borrowed(1)]), down(1));
     assert_eq!(goes(vec![own(5), borrowed(7), borrowed(6)]), down(7));
     assert_eq!(goes(vec![own(5), own(6), own(7), borrowed(1)]), down(7));
@@ -58,7 +58,7 @@ fn who_bears_least_goes_first_where_that_is_known_of_all() {
     assert_eq!(loads([Some(3.0), Some(1.0), nan, Some(4.0)]), down(3));
     let negative = Some(f64::NEG_INFINITY);
     assert_eq!(loads([negative, Some(1.0), Some(0.0), Some(4.0)]), down(3));
-    // What stays in any case need not be known.
+    // The load of nodes that stay in any case need not be known.
     let mut service = Service::of(2);
     let known = |n, load| HeldNode {
         load: Some(load),
@@ -73,7 +73,7 @@ fn who_is_on_its_way_out_does_not_go_twice_and_still_takes_room() {
     let mut service = Service::of(6);
     service.nodes[5].leaving = true;
     assert_eq!(service.minutes_until(LOW).1, down(4));
-    // Five stay, and six are there.
+    // Six nodes are present, and five of them stay.
     let mut service = Service::of(6);
     service.nodes[5].leaving = true;
     for _ in 0..2 {
@@ -96,7 +96,7 @@ fn a_drain_is_one_change() {
     let until = service.now.after(3 * MINUTE);
     service.pass(MINUTE);
     assert_eq!(service.waits(LOW), Why::Cooldown { until });
-    // It is gone now, which is no other change.
+    // The node is gone now, which is not another change.
     service.nodes.pop();
     service.pass(MINUTE);
     assert_eq!(service.waits(LOW), Why::Cooldown { until });
@@ -117,7 +117,7 @@ fn what_is_reclaimed_below_its_least_is_replaced_at_once() {
         min_nodes: 2,
     };
     assert_eq!(outcome.alerts, [alert]);
-    // Told once; proposed once an evaluation.
+    // One alert; one proposal per evaluation.
     let at = service.now.after(54 * SECOND);
     service.pass(SECOND);
     assert_eq!(service.waits(None), Why::NotDue { at });
@@ -127,7 +127,7 @@ fn what_is_reclaimed_below_its_least_is_replaced_at_once() {
     let until = service.now.after(3 * MINUTE);
     service.pass(MINUTE);
     assert_eq!(service.waits(HIGH), Why::Cooldown { until });
-    // The cooldown holds up no replacement; and it is told again.
+    // The cooldown does not delay a replacement, and the alert is raised again.
     service.nodes.clear();
     let outcome = service.asked(HIGH);
     assert_eq!(outcome.decision, below(2, Source::Home));
@@ -141,7 +141,7 @@ fn who_is_being_reclaimed_is_replaced_before_it_is_gone() {
     let outcome = service.asked(FINE);
     assert_eq!(outcome.decision, below(1, Source::Home));
     assert_eq!(outcome.alerts.len(), 1);
-    // Not beyond its most.
+    // Not beyond the maximum.
     let mut service = Service::of(2);
     service.policy.max_nodes = 2;
     service.nodes[0].leaving = true;
@@ -157,7 +157,7 @@ fn a_replacement_waits_for_room_and_for_the_end_of_a_pause() {
         service.asked(FINE).decision,
         Decision::Wait(Why::LimitReached)
     );
-    // As many as there is room for.
+    // As many as the headroom allows.
     service.headroom = 1;
     assert_eq!(service.decides(None), below(1, Source::Home));
     for retry in 0..4 {
@@ -191,13 +191,13 @@ fn what_is_reclaimed_above_its_least_is_a_change() {
 fn one_that_comes_while_another_goes_is_a_change() {
     let mut service = Service::of(3);
     let (_, decision) = service.minutes_until(HIGH);
-    // Nobody said that it came.
+    // The addition was not reported.
     service.happens(&decision);
     service.nodes.remove(0);
     service.pass(MINUTE);
     let until = service.now.after(3 * MINUTE);
     assert_eq!(service.waits(HIGH), Why::Cooldown { until });
-    // Somebody did, and it was gone before it was seen; nothing is expected for ever.
+    // The addition was reported, but the node left before any call saw it; the expectation ends.
     service.pass(MINUTE);
     let (_, decision) = service.minutes_until(HIGH);
     service.answer(Answer::Done);
@@ -217,7 +217,7 @@ fn a_node_that_is_seen_late_is_one_change() {
     assert!(matches!(service.waits(HIGH), Why::NotDue { .. }));
     service.happens(&decision);
     service.pass(30 * SECOND);
-    // The cooldown goes from when it was not there yet.
+    // The cooldown starts before the node was present.
     let until = service.now.after(150 * SECOND);
     assert_eq!(service.waits(HIGH), Why::Cooldown { until });
 }
@@ -230,7 +230,7 @@ fn who_may_not_have_so_many_any_more_gives_them_back_one_by_one() {
         node: name(n),
         cause: Cause::AboveMax,
     };
-    // Never blindly.
+    // Never without a metric.
     assert!(matches!(service.waits(None), Why::MetricMissing { .. }));
     service.pass(MINUTE);
     assert_eq!(service.minutes_until(HIGH), (0, trim(4)));

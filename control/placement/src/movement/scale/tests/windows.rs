@@ -1,4 +1,4 @@
-//! What the metric says, and for how long it must.
+//! Metric windows.
 
 use super::*;
 
@@ -47,7 +47,7 @@ fn one_sample_elsewhere_begins_the_window_anew() {
 
 #[test]
 fn a_gap_begins_the_window_anew() {
-    // One evaluation that came late is none.
+    // One late evaluation is not a gap.
     let after = |ms| {
         let mut service = Service::of(2);
         service.waits(HIGH);
@@ -110,7 +110,7 @@ fn it_is_evaluated_once_a_minute_however_often_it_is_asked() {
         // Not read.
         assert_eq!(service.waits(None), Why::NotDue { at });
     }
-    // A timer that is a little early counts.
+    // A timer that fires slightly early counts.
     service.pass(SECOND);
     assert!(service.state.is_due(service.now, &service.policy.damping));
     assert!(matches!(service.waits(HIGH), Why::Steady { .. }));
@@ -119,7 +119,7 @@ fn it_is_evaluated_once_a_minute_however_often_it_is_asked() {
 
 #[test]
 fn every_45_seconds_it_grows_as_well() {
-    // It is evaluated every 90 s, which is no gap.
+    // Evaluations every 90 s are not a gap.
     let mut service = Service::of(2);
     let mut asked = 0;
     while service.decides(HIGH) != UP {
@@ -140,16 +140,16 @@ fn after_a_change_it_stays_for_the_cooldown() {
         service.pass(MINUTE);
         assert_eq!(service.waits(HIGH), Why::Cooldown { until });
     }
-    // That the metric is missing is said rather.
+    // A missing metric takes precedence as the reason.
     let mut blind = Service::of(2);
     blind.minutes_until(HIGH);
     blind.commit(&UP);
     blind.pass(MINUTE);
     assert!(matches!(blind.waits(None), Why::MetricMissing { .. }));
-    // The window went on.
+    // The window has continued.
     service.pass(MINUTE);
     assert_eq!(service.decides(HIGH), UP);
-    // Down as well, after as long.
+    // Shrinking takes its own window as well.
     service.commit(&UP);
     service.pass(MINUTE);
     assert_eq!(service.minutes_until(LOW), (5, down(3)));
@@ -206,7 +206,7 @@ fn only_what_the_longest_window_needs_is_kept() {
     let samples = service.state.samples();
     assert_eq!(samples.len(), 6);
     assert_eq!(service.now.since(samples[0].at), 6 * MINUTE);
-    // Also where nothing was checked: it never grows then.
+    // Also for unchecked settings: the service then never grows.
     service.policy.damping.evaluation_ms = 1;
     service.policy.damping.up_window_ms = u64::MAX;
     for _ in 0..3000 {
@@ -223,7 +223,7 @@ fn a_clock_that_goes_back_begins_anew() {
     service.commit(&decision);
     service.now = UnixMillis(START.0 - 1000 * MINUTE);
     assert!(service.state.is_due(service.now, &service.policy.damping));
-    // Its cooldown is at most a whole one from now on.
+    // The cooldown is at most a full one from now on.
     let until = service.now.after(3 * MINUTE);
     assert_eq!(service.waits(HIGH), Why::Cooldown { until });
     assert_eq!(service.state.samples().len(), 1);
