@@ -1,10 +1,8 @@
-//! What a full probe costs: `bench_probe [--host gpu001] [--rounds 200] [--memory-rounds 1000]
-//! [--json]`.
+//! Cost of a full probe: `bench_probe [--host gpu001] [--rounds 200] [--memory-rounds 1000] [--json]`.
 //!
-//! Probes a captured host of the repository as an agent does, in a process of its own with the
-//! fake driver in another below it. Prints the median of each probe and of the whole, and what
-//! this process, which stands for the agent, holds in memory before and after. Fails where that
-//! grew by more than 1 MiB.
+//! Probes a captured host of the repository as an agent does: in a separate process, with the fake driver in another
+//! process below it. Prints the median time of each probe and of the whole, and the memory of this process, which
+//! stands for the agent, before and after. Fails if the memory grew by more than 1 MiB.
 
 use lattice_fake_nvml::{DESCRIPTION_ENV, library_path};
 use lattice_hwprobe::{Host, Inventory, NvmlSource, child, diff, probe_isolated};
@@ -14,9 +12,8 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// How much more this process may hold after the rounds for memory than before them, KiB: an
-/// allocator keeps some pages more or less, and an inventory that were kept of each of 1,000 probes
-/// is some 50 MiB.
+/// Maximum growth of this process's memory over the memory rounds, in KiB. An allocator may keep some pages more or
+/// less; a leaked inventory per probe would make some 50 MiB for 1,000 probes.
 const MOST_GROWTH_KIB: u64 = 1024;
 
 struct Args {
@@ -62,7 +59,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Resident memory of this process, KiB.
+/// Resident memory of this process, in KiB.
 fn resident_kib() -> Result<u64, Box<dyn Error>> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -112,7 +109,7 @@ fn run(args: &Args) -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// A cost is told only of what was read as it should be.
+/// Checks that both probes gave the same result: a cost counts only for a correct result.
 fn same(first: &Inventory, other: &Inventory) -> Result<(), Box<dyn Error>> {
     for (class, record) in &first.records {
         let now = &other.records[class];

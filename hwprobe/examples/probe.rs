@@ -1,4 +1,4 @@
-//! Prints what this machine, or a captured tree of one, is.
+//! Prints the inventory of this machine, or of a captured tree.
 //!
 //! ```text
 //! cargo run -p lattice-hwprobe --example probe -- [--root DIR] [--library PATH]

@@ -1,9 +1,9 @@
-//! Kernel calls that may never come back, made aside.
+//! Kernel calls that may never return, made on a separate thread.
 //!
-//! An ioctl or a netlink request waits for the driver's locks, and no signal ends that wait. So it
-//! runs on a thread of its own, and whoever asked goes on at the deadline with what came until
-//! then. A thread that is stuck is counted until it comes back; meanwhile nothing further is
-//! asked, so that a broken driver costs one thread however often the node is probed.
+//! An ioctl or a netlink request waits for the driver's locks, and no signal ends that wait. Each call therefore runs
+//! on its own thread, and the caller continues at the deadline with the values received until then. A stuck thread is
+//! counted until its call returns. While one is stuck, no further call starts, so a broken driver costs one thread
+//! however often the node is probed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
@@ -11,7 +11,7 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// One kind of call, with its stuck threads. Kernel locks are of the machine, so this is a
+/// One kind of kernel call, with the count of its stuck threads. Kernel locks belong to the machine, so each kind is a
 /// `static`, not a part of a host.
 #[derive(Debug)]
 pub(crate) struct Aside {
@@ -19,12 +19,12 @@ pub(crate) struct Aside {
     stuck: AtomicUsize,
 }
 
-/// It did not come to its end.
+/// Why a call did not finish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Expired {
-    /// Not within the deadline, or an earlier one is still stuck.
+    /// The deadline passed, or an earlier call is still stuck.
     TimedOut,
-    /// There is no thread to be had.
+    /// No thread could be started.
     NoThread,
 }
 
@@ -40,7 +40,7 @@ impl Aside {
         }
     }
 
-    /// Runs `job` until its end or the deadline, and gives `take` what it sends, in order.
+    /// Runs `job` until it ends or the deadline passes. `take` receives what `job` sends, in order.
     pub(crate) fn run<T: Send + 'static>(
         &'static self,
         deadline: Duration,
@@ -77,7 +77,7 @@ impl Aside {
             .compare_exchange(RUNNING, ABANDONED, Ordering::AcqRel, Ordering::Acquire)
             .is_err();
         if is_over {
-            // It came to its end at the last moment, and will not take itself off the count.
+            // The thread finished at the last moment, so it does not decrement the count itself.
             self.stuck.fetch_sub(1, Ordering::AcqRel);
         }
         Err(Expired::TimedOut)
@@ -108,7 +108,7 @@ mod tests {
             if got == [1] {
                 break (calls, release);
             }
-            // On a busy machine a thread may begin later than that.
+            // On a busy machine the thread may start after the deadline.
             assert!(deadline < Duration::from_secs(10), "{got:?}");
             deadline *= 4;
         };
@@ -116,7 +116,7 @@ mod tests {
         let again = calls.run(Duration::from_secs(60), |_: &Sender<u8>| (), drop);
         assert_eq!(again, Err(Expired::TimedOut));
         assert!(asked_at.elapsed() < Duration::from_secs(60));
-        // Once the driver lets go, it is asked again.
+        // After the driver returns, calls are made again.
         release.send(()).unwrap();
         let ends_at = Instant::now() + Duration::from_secs(60);
         while calls.stuck.load(Ordering::Acquire) > 0 {

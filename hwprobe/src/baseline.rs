@@ -1,20 +1,18 @@
-//! What a node is meant to be, and where it is not.
+//! Baselines: the expected configuration of a node, and the deviations from it.
 //!
-//! A class is meant to be *exactly* one record, or to agree in some keys, whatever the rest. The
-//! rules of the comparison:
+//! A class either matches *exactly* one record, or matches in the listed keys only. Rules of the comparison:
 //!
-//! - What is not known never differs: an unreadable key, an unrecorded one, a class without a
-//!   digest, a record of another schema.
-//! - What the hardware says it has not is known. A constraint on a key that is absent is a
-//!   difference, unless it allows that.
-//! - `nic.*.firmware` speaks of every slot there is, by the recorded count. Where the count says
-//!   that there is none at all it is a difference: what must have a firmware must be there. Where
-//!   no count is known it is unknown.
+//! - An unknown value never counts as a difference: an unreadable key, an unrecorded key, a class without a digest, a
+//!   record of another schema.
+//! - A value that the hardware reports as absent is known. A constraint on an absent key is a difference, unless the
+//!   constraint allows absence.
+//! - `nic.*.firmware` covers every slot, by the recorded count. A count of zero is a difference: a required firmware
+//!   must exist. Without a known count the result is unknown.
 //! - Versions are opaque: equal or not, never older or newer.
-//! - A record and its exact baseline are compared in the newest schema that both can be told under;
-//!   what only a later schema has is not asked for. Where there is none, key by key what both have.
-//! - Where two records name different attribute registries their settings have nothing to compare:
-//!   that is one difference, the registry, and not one for each setting.
+//! - A record and its exact baseline are compared in the newest schema that can express both. Keys that only a later
+//!   schema has are ignored. Without such a schema, the keys present in both are compared.
+//! - Settings are not comparable between two records that name different attribute registries. That gives one
+//!   difference, the registry, instead of one for each setting.
 
 mod pattern;
 #[cfg(test)]
@@ -30,74 +28,74 @@ use std::collections::{BTreeMap, BTreeSet};
 
 pub use pattern::{BadPattern, Pattern};
 
-/// What nodes are meant to be, class by class.
+/// The expected configuration of nodes, class by class.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Baseline {
-    /// Its name.
+    /// Name of the baseline.
     pub name: String,
-    /// Its version.
+    /// Version of the baseline.
     pub version: u32,
-    /// What each class is meant to be. Others are not judged.
+    /// Expectation for each class. Classes not listed are not checked.
     pub classes: BTreeMap<Class, Expectation>,
 }
 
-/// What one class is meant to be.
+/// The expectation for one class.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Expectation {
-    /// This record.
+    /// The class equals this record.
     Exact {
-        /// Its content address: a node with the same needs no comparison.
+        /// Content address of the record: a node with the same digest needs no comparison.
         digest: Digest,
-        /// The record.
+        /// The expected record.
         record: Box<ClassRecord>,
     },
-    /// These keys, whatever the rest.
+    /// These keys match; all other keys are ignored.
     Partial(Vec<Constraint>),
 }
 
-/// What one key, or one key of every slot, is meant to be.
+/// The allowed values of one key, or of one key in every slot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Constraint {
-    /// Which keys.
+    /// The keys that the constraint covers.
     pub key: Pattern,
-    /// One of these.
+    /// Allowed values; one must match.
     pub any_of: Vec<Value>,
-    /// Or nothing.
+    /// Whether an absent value is allowed too.
     pub or_absent: bool,
 }
 
-/// One key in which a node is not what it is meant to be, or may not be.
+/// One key in which a node deviates from its baseline, or may deviate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Deviation {
-    /// The class.
+    /// Conformance class of the key.
     pub class: Class,
-    /// The key; a pattern where no slot is known.
+    /// The key; a pattern if no slot is known.
     pub key: String,
-    /// What it is meant to be, as shown.
+    /// Expected value, as displayed.
     pub expected: String,
-    /// What it is.
+    /// The node's reading.
     pub found: Reading<Value>,
-    /// Whether that is a difference.
+    /// Whether the deviation is a difference or unknown.
     pub verdict: Verdict,
 }
 
-/// How one class of a node stands to its baseline.
+/// The result of comparing one class of a node with its baseline.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// Everything that is asked for is known and so.
+    /// Every expected value is known and matches.
     Conforms,
-    /// At least one of these differs; the others are unknown.
+    /// At least one of these deviations is a difference; the others are unknown.
     Differs(Vec<Deviation>),
-    /// Nothing differs, and not everything is known.
+    /// No key differs, but not every key is known.
     Unknown {
-        /// Why.
+        /// The reason.
         why: String,
     },
 }
 
 impl Constraint {
-    /// Whether a present value is one of those allowed. A number and its digits are the same: who
-    /// writes a version into a file need not know how the probe reads it.
+    /// Whether a present value is one of those allowed. A number equals its digits as text, so the author of a baseline
+    /// need not consider how the probe reads a version.
     fn allows(&self, found: &Value) -> bool {
         let is_same = |allowed: &Value| {
             allowed == found
@@ -115,7 +113,7 @@ impl Constraint {
         }
     }
 
-    /// The values that are allowed, as shown.
+    /// The allowed values, as displayed.
     #[must_use]
     pub fn expected(&self) -> String {
         let mut allowed: Vec<String> = self.any_of.iter().map(ToString::to_string).collect();
@@ -150,7 +148,7 @@ impl Constraint {
 }
 
 impl Expectation {
-    /// Whether it speaks of this key. An exact record speaks of the whole class.
+    /// Whether the expectation covers this key. An exact record covers the whole class.
     #[must_use]
     pub fn covers(&self, key: &str) -> bool {
         match self {
@@ -159,8 +157,8 @@ impl Expectation {
         }
     }
 
-    /// Every key in which `record` is not as expected, or may not be; differences before unknowns
-    /// of the same key order.
+    /// Every key in which `record` deviates, or may deviate: in key order for an exact record, else in the order of the
+    /// constraints.
     #[must_use]
     pub fn check(&self, record: &ClassRecord) -> Vec<Deviation> {
         match self {
@@ -173,7 +171,8 @@ impl Expectation {
         }
     }
 
-    /// How a node with this mark, and this said beside it, stands, by the records at hand.
+    /// Compares a node's mark, and the digest published in an earlier schema, with the expectation, using the available
+    /// records.
     #[must_use]
     pub fn judge(
         &self,
@@ -184,7 +183,7 @@ impl Expectation {
         let unknown = |why: &str| Standing::Unknown {
             why: why.to_owned(),
         };
-        // What cannot stand beside the mark was not said.
+        // An `earlier` digest that contradicts the mark is ignored.
         let earlier = earlier.filter(|earlier| mark.is_some_and(|mark| earlier.is_beside(mark)));
         let (schema, found) = match mark {
             None => return unknown("never seen"),
@@ -202,12 +201,12 @@ impl Expectation {
             }
             Self::Partial(_) => None,
         };
-        // In the baseline's own schema, where the node says it.
+        // Uses the baseline's own schema if the node publishes a digest in it.
         let found = match (asked, earlier) {
             (Some(asked), Some(earlier)) if asked.schema == earlier.schema => &earlier.digest,
             _ => found,
         };
-        // A baseline that was set from an upgraded node, as it was before.
+        // The baseline was set from an upgraded node: compare it in the schema that this node still uses.
         if let Some(asked) = asked
             && asked.schema > schema
             && let Some(asked) = preimages.under(asked, schema)
@@ -233,8 +232,8 @@ impl Expectation {
         }
     }
 
-    /// How this record stands. Who has the whole record, its unreadable keys too, need not go by a
-    /// digest.
+    /// Compares a complete record with the expectation. A complete record includes its unreadable keys, so no digest is
+    /// needed.
     #[must_use]
     pub fn standing(&self, record: &ClassRecord) -> Standing {
         if let Some(why) = &record.disabled {
@@ -249,7 +248,7 @@ impl Expectation {
     }
 }
 
-/// What these deviations come to.
+/// The standing that these deviations amount to.
 fn standing_of(found: Vec<Deviation>) -> Standing {
     let Some(first) = found.first() else {
         return Standing::Conforms;
@@ -264,22 +263,22 @@ fn standing_of(found: Vec<Deviation>) -> Standing {
     Standing::Unknown { why }
 }
 
-/// Every key in which a class record is not as its baseline says, or may not be. A class of which
-/// the baseline does not speak has none.
+/// Every key in which a class record deviates from the baseline, or may deviate. Empty for a class that the baseline
+/// does not cover.
 #[must_use]
 pub fn check(baseline: &Baseline, record: &ClassRecord) -> Vec<Deviation> {
     let expected = baseline.classes.get(&record.class);
     expected.map_or_else(Vec::new, |expected| expected.check(record))
 }
 
-/// Ends of the key that names the registry by which settings are read.
+/// Suffix of the key that names the attribute registry of some settings.
 const REGISTRY: &str = ".registry";
-/// What such settings begin with, behind the registry's prefix.
+/// Segments after the registry's prefix at which the keys of those settings start.
 const SETTINGS: [&str; 4] = [".setting.", ".settings.", ".attribute.", ".attributes."];
 
 fn check_exact(expected: &ClassRecord, record: &ClassRecord) -> Vec<Deviation> {
     let differences = differences(expected, record);
-    // A slot that one side lacks shifts the ranks of all behind it: the count says it all.
+    // A slot that one side lacks shifts the ranks of all later slots; the count alone reports that.
     let mut miscounted: BTreeSet<&str> = BTreeSet::new();
     let mut other_registry: BTreeSet<&str> = BTreeSet::new();
     for difference in differences.iter().filter(|d| d.verdict == Verdict::Differs) {
@@ -307,8 +306,8 @@ fn check_exact(expected: &ClassRecord, record: &ClassRecord) -> Vec<Deviation> {
     .collect()
 }
 
-/// In the newest schema that both can be told under; else key by key, without what only the node's
-/// schema has.
+/// Compares in the newest schema that can express both records. Otherwise compares key by key, without the keys that
+/// only the node's schema has.
 fn differences(expected: &ClassRecord, record: &ClassRecord) -> Vec<Difference> {
     let schema = expected.schema.min(record.schema);
     if expected.schema == record.schema {

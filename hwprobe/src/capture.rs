@@ -1,10 +1,9 @@
-//! Captures a live host into a tree that can stand in for it as [`Host::root`].
+//! Captures of a live host: a tree that replaces the host as [`Host::root`].
 //!
-//! The probes themselves say what belongs into it: they run once on a root that writes
-//! down every file read, directory listed and link followed. Nothing else is copied. What is
-//! asked of drivers and programs instead of files is recorded beside it.
+//! The probes define the content. They run once on a root that records every file read, directory listed and link
+//! followed; nothing else is copied. Answers of drivers and programs are recorded next to the tree.
 //!
-//! Begin at [`capture_isolated`] and [`host_of`]; [`archive`] makes one file of a tree.
+//! Start at [`capture_isolated`] and [`host_of`]. [`archive`] packs a tree into one file.
 
 pub mod archive;
 mod manifest;
@@ -26,46 +25,46 @@ use std::io;
 use std::path::{Path, PathBuf};
 use tree::Writer;
 
-/// Whether serials, UUIDs, addresses and host names are kept.
+/// Whether a capture keeps serials, UUIDs, addresses and host names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Privacy {
-    /// As they are.
+    /// Identities are kept unchanged.
     Keep,
-    /// Replaced by fixed text; conformance digests stay the same.
+    /// Identities are replaced by fixed text; conformance digests do not change.
     Mask,
 }
 
-/// What a capture wrote.
+/// Summary of a finished capture.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Captured {
-    /// Files written.
+    /// Number of files written.
     pub files: u64,
-    /// Links written.
+    /// Number of links written.
     pub links: u64,
-    /// Paths that could not be read, with what came of it.
+    /// Paths that could not be read, with the error.
     pub unreadable: BTreeMap<PathBuf, String>,
-    /// Probes that gave nothing, with the reason.
+    /// Probes without a result, with the reason.
     pub lost: BTreeMap<String, Loss>,
 }
 
-/// Why a capture stopped.
+/// Why a capture failed.
 #[derive(Debug, thiserror::Error)]
 pub enum CaptureError {
-    /// The target is there already and not empty: a capture never mixes with another.
+    /// The target exists and is not empty: two captures never share a folder.
     #[error("{path} is not empty")]
     NotEmpty {
-        /// The target.
+        /// The target folder.
         path: PathBuf,
     },
-    /// The file system refused.
+    /// The file system rejected a write.
     #[error("cannot write {path}")]
     Write {
-        /// What was written.
+        /// The path that was being written.
         path: PathBuf,
-        /// The cause.
+        /// The I/O error.
         source: io::Error,
     },
-    /// Something recorded has no JSON form.
+    /// Recorded data cannot be encoded as JSON.
     #[error("cannot encode what was recorded")]
     Encode(#[from] serde_json::Error),
 }
@@ -73,12 +72,12 @@ pub enum CaptureError {
 /// The name of the recorded GPU report in a captured tree, for [`NvmlSource::Recorded`].
 pub const GPU_REPORT: &str = "gpu-report.json";
 
-/// Copies what the probes read from `host` into the new directory `out`, probing in this
-/// process: for tests and trees. A live machine is captured with [`capture_isolated`].
+/// Copies what the probes read from `host` into the new directory `out`. The probes run in this process, for tests and
+/// trees; use [`capture_isolated`] for a live machine.
 ///
 /// # Errors
-/// `out` is not empty or cannot be written. What cannot be *read* is no error: it is
-/// recorded, and the captured tree answers there as the host did.
+/// `out` is not empty or cannot be written. An unreadable *source* path is not an error: the capture records it, and
+/// the captured tree fails there as the host did.
 pub fn capture(host: &Host, out: &Path, privacy: Privacy) -> Result<Captured, CaptureError> {
     let (root, trace) = host.root.traced();
     let traced = Host {
@@ -90,8 +89,8 @@ pub fn capture(host: &Host, out: &Path, privacy: Privacy) -> Result<Captured, Ca
     write_down(host, &inventory, &touched, out, privacy)
 }
 
-/// The same with the probes in a process of their own, as [`crate::probe_isolated`] runs them; a
-/// probe that hangs is captured as one that hung. Gives what the host was as well.
+/// Captures with the probes in a separate process, as [`crate::probe_isolated`] runs them. A probe that hangs is
+/// captured as hung. Returns the inventory as well.
 ///
 /// # Errors
 /// As [`capture`].
@@ -144,7 +143,7 @@ fn write_down(
     Ok(captured)
 }
 
-/// Every name of a place that was touched.
+/// File and directory names of every touched path.
 fn names(touched: &Touches) -> impl Iterator<Item = &str> {
     touched.places.iter().flat_map(|(path, what)| {
         let parts = path.iter().filter_map(|part| part.to_str());
@@ -156,7 +155,7 @@ fn names(touched: &Touches) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The driver's answer beside the tree; why there is none, where it gave none.
+/// Records the GPU driver's report next to the tree. Returns the reason if the driver gave no report.
 fn gpus(
     host: &Host,
     privacy: Privacy,
@@ -186,7 +185,7 @@ fn gpus(
     Ok(None)
 }
 
-/// What the kernel said of network interfaces, where it was asked.
+/// Records the kernel's report on network interfaces, if the host queries it.
 fn network(host: &Host, writer: &mut Writer<'_>) -> Result<(), CaptureError> {
     if host.ethtool == net::EthtoolSource::Disabled {
         return Ok(());
@@ -203,7 +202,7 @@ fn network(host: &Host, writer: &mut Writer<'_>) -> Result<(), CaptureError> {
     writer.record(net::EthtoolReport::FILE, &report.encode()?)
 }
 
-/// What the BMC said in band, where it was asked.
+/// Records the BMC's in-band report, if the host queries it.
 fn bmc(host: &Host, writer: &mut Writer<'_>) -> Result<(), CaptureError> {
     let Reading::Present(report) = ipmi::ask(&host.ipmi) else {
         return Ok(());

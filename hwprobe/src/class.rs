@@ -22,19 +22,19 @@ pub enum Class {
     Bmc,
     /// Kernel release, command line and settings.
     Kernel,
-    /// Processors and their shape.
+    /// Processors and their topology.
     Cpu,
-    /// DIMMs and NUMA shape.
+    /// DIMMs and NUMA topology.
     Memory,
     /// Disks and file-system clients.
     Storage,
     /// Operating system image and packages.
     Software,
-    /// Modules in the cages of network interfaces: optical ones and cables.
+    /// Modules in the cages of network interfaces: optical modules and cables.
     Optics,
 }
 
-/// The name is none of the known classes.
+/// The name is not a known class.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "unknown class \"{0}\" (known: gpu nic bios bmc kernel cpu memory storage software optics)"
@@ -56,8 +56,8 @@ impl Class {
         Self::Optics,
     ];
 
-    /// Those that every node says something of, be it that they are switched off: all but the
-    /// optional ones.
+    /// The classes for which every node publishes a mark, even if only as disabled: all classes except the optional
+    /// ones.
     pub const STANDING: [Self; 9] = [
         Self::Gpu,
         Self::Nic,
@@ -70,8 +70,8 @@ impl Class {
         Self::Software,
     ];
 
-    /// Whether nodes read it only where their site asks for it ([`crate::Host::also`]). A node that
-    /// does not says nothing of it, as one of before it was known.
+    /// Whether nodes read the class only if their site requests it ([`crate::Host::also`]). Other nodes publish no mark
+    /// for it, as nodes of a build without the class do.
     #[must_use]
     pub const fn is_optional(self) -> bool {
         matches!(self, Self::Optics)
@@ -94,10 +94,9 @@ impl Class {
         }
     }
 
-    /// The schema this build writes for the class. Raise it whenever the set or the
-    /// meaning of keys changes, and tell in the key table what changed: digests of different
-    /// schemas are never compared. While a roll from the schema before is supported, and a record
-    /// can be told under it, name that one in [`Class::written`].
+    /// The schema that this build writes for the class. Raise it whenever the set or the meaning of keys changes, and
+    /// record the change in the key table: digests of different schemas are never compared. Name the previous schema in
+    /// [`Class::written`] while a rolling upgrade from it is supported and records can be expressed in it.
     #[must_use]
     pub const fn schema(self) -> u16 {
         match self {
@@ -106,9 +105,9 @@ impl Class {
         }
     }
 
-    /// The schemas this build knows of the class. None is written beside the current one yet:
-    /// records of schema 1 lack what their machines had, as firmware of Ethernet ports, so that
-    /// nobody who reads it now can say what they would have been.
+    /// The schemas that this build writes for the class. No earlier schema is written yet: records of schema 1 lack
+    /// values that their machines had, such as the firmware of Ethernet ports. A record of today can therefore not be
+    /// expressed in schema 1.
     #[must_use]
     pub const fn written(self) -> Written {
         Written::only(self.schema())

@@ -1,8 +1,8 @@
-//! The kernel command line without what belongs to one host.
+//! Kernel command line, with host-specific and secret values masked.
 
 /// Arguments that differ between equal nodes, or are secret.
 pub const MASKED_ARGUMENTS: &[&str] = &[
-    // Where this node boots from, and in which of two boot slots its system lies.
+    // Boot source of the node, and the boot slot of its system.
     "boot_image",
     "bootif",
     "root",
@@ -22,7 +22,7 @@ pub const MASKED_ARGUMENTS: &[&str] = &[
     "nvmf*",
     "netroot",
     "nfsroot",
-    // Its addresses and names.
+    // Addresses and names of the node.
     "ip",
     "ifname",
     "nameserver",
@@ -40,7 +40,7 @@ pub const MASKED_ARGUMENTS: &[&str] = &[
     "xname",
     "nid",
     "bos_session_id",
-    // What it is provisioned from.
+    // Source from which the node is provisioned.
     "ds",
     "s3_url",
     "metal.server",
@@ -55,7 +55,7 @@ pub const MASKED_ARGUMENTS: &[&str] = &[
     "ignition.config.url",
 ];
 
-/// Words that mark an argument as a secret wherever they occur in its name.
+/// Words that mark an argument as a secret anywhere in its name.
 const SECRET_WORDS: &[&str] = &[
     "token",
     "passw",
@@ -68,20 +68,19 @@ const SECRET_WORDS: &[&str] = &[
     "key",
 ];
 
-/// Words around `key` that have nothing to do with secrets.
+/// Words that contain `key` but do not mark a secret.
 const KEYBOARD_WORDS: &[&str] = &["keymap", "keyboard", "keytable", "atkbd"];
 
-/// The arguments in order, with the value of each masked one replaced by `<masked>`.
+/// The arguments in order, with each masked value replaced by `<masked>`.
 ///
-/// Secrets are masked in both forms: `name=value`, and `--name value` as init programs
-/// take it.
+/// Secrets are masked in both forms: `name=value`, and `--name value` as init programs accept it.
 #[must_use]
 pub fn mask(line: &str, masked: &[String]) -> Vec<String> {
     mask_but(line, masked, |_, _| None)
 }
 
-/// The same, with what `keep` makes of the name and value of an argument that is masked for its
-/// name alone, where it makes something.
+/// Masks the command line, except where `keep` returns a replacement value. `keep` receives the name and value of each
+/// argument that is masked for any reason except a secret name.
 pub(crate) fn mask_but(
     line: &str,
     masked: &[String],
@@ -111,12 +110,12 @@ pub(crate) fn mask_but(
     out
 }
 
-/// The kernel does not tell `-` and `_` apart.
+/// The kernel treats `-` and `_` as equal.
 fn fold(name: &str) -> String {
     name.to_ascii_lowercase().replace('-', "_")
 }
 
-/// Whether a folded name is one of a secret.
+/// Whether a folded name marks a secret.
 pub(crate) fn is_secret(folded: &str) -> bool {
     let mut rest = folded.to_owned();
     for word in KEYBOARD_WORDS {
@@ -125,8 +124,8 @@ pub(crate) fn is_secret(folded: &str) -> bool {
     SECRET_WORDS.iter().any(|word| rest.contains(word))
 }
 
-/// Whether a value holds a secret of its own: an assignment with a secret's name
-/// (`systemd.setenv=API_TOKEN=…`), or an address with a user or a query.
+/// Whether a value contains a secret of its own: an assignment with a secret's name (`systemd.setenv=API_TOKEN=…`), or
+/// a URL with a user or a query.
 fn has_secret(value: &str) -> bool {
     if let Some((_, address)) = value.split_once("://") {
         let host = address.split('/').next().unwrap_or_default();
@@ -144,7 +143,7 @@ fn is_masked(name: &str, masked: &[String]) -> bool {
     is_secret(&folded) || masked.iter().any(|pattern| matches(pattern, &folded))
 }
 
-/// Splits as the kernel does: at blanks outside double quotes.
+/// Splits the line as the kernel does: at whitespace outside double quotes.
 pub(crate) fn arguments(line: &str) -> Vec<String> {
     let mut arguments = Vec::new();
     let mut current = String::new();
@@ -169,7 +168,7 @@ pub(crate) fn arguments(line: &str) -> Vec<String> {
     arguments
 }
 
-/// Whether `pattern`, in which `*` stands for any run of characters, names `name`.
+/// Whether `pattern` matches `name`; `*` matches any run of characters.
 pub(crate) fn matches(pattern: &str, name: &str) -> bool {
     let Some((first, rest)) = pattern.split_once('*') else {
         return name == pattern;
@@ -179,7 +178,7 @@ pub(crate) fn matches(pattern: &str, name: &str) -> bool {
     };
     let mut parts: Vec<&str> = rest.split('*').collect();
     let last = parts.pop().unwrap_or_default();
-    // The earliest place of each part leaves the most to those after it.
+    // The earliest match of each part leaves the longest rest for the parts after it.
     for part in parts {
         let Some(at) = left.find(part) else {
             return false;

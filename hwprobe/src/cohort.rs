@@ -1,30 +1,29 @@
-//! Cohorts, and who differs from the majority of its own.
+//! Cohorts, and the nodes that differ from the majority of their cohort.
 
 use crate::record::{name_space, split_slot};
 use crate::{Class, ClassMark, ClassRecord, Digest, Earlier, Identity, Levels, Reading, Value};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The fewest nodes that make a cohort: below it a majority says nothing.
+/// Minimum number of nodes in a cohort; in a smaller group a majority has no meaning.
 pub const COHORT_MIN: usize = 4;
 
-/// What nodes meant to be the same share by construction.
+/// The properties shared by nodes of one design.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct CohortKey {
-    /// System vendor; none where firmware names none.
+    /// System vendor; none if the firmware gives none.
     pub vendor: Option<String>,
-    /// Product name; none where firmware names none.
+    /// Product name; none if the firmware gives none.
     pub product: Option<String>,
     /// GPU model; none on a node without GPUs.
     pub gpu_model: Option<String>,
-    /// Number of GPUs; none where the site switched the GPU probe off, which is not
-    /// the same as no GPUs.
+    /// Number of GPUs. None if the site disabled the GPU probe, which differs from zero GPUs.
     pub gpu_count: Option<u32>,
 }
 
 impl CohortKey {
-    /// The cohort of a node, or none while one of the four is unknown: a node whose GPU
-    /// driver hangs must not fall into the cohort of nodes without GPUs.
+    /// The cohort of a node. None while one of the four properties is unknown: a node with a hung GPU driver must not
+    /// join the cohort of nodes without GPUs.
     #[must_use]
     pub fn of(identity: &Identity) -> Option<Self> {
         let text =
@@ -44,35 +43,34 @@ impl CohortKey {
     }
 }
 
-/// One node as drift and groups see it.
+/// One node, as input for drift and groups.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeView {
-    /// The node's name.
+    /// Name of the node.
     pub node: String,
-    /// Its cohort, if known.
+    /// Cohort of the node, if known.
     pub cohort: Option<CohortKey>,
-    /// Its class marks; a class not in the map is unknown.
+    /// Class marks of the node; a class missing from the map is unknown.
     pub classes: BTreeMap<Class, ClassMark>,
-    /// What it says beside them, for comparison with nodes that are not upgraded yet.
+    /// Digests in earlier schemas, for comparison with nodes that are not upgraded yet.
     #[serde(default)]
     pub earlier: BTreeMap<Class, Earlier>,
 }
 
 impl NodeView {
-    /// What it says of its classes.
+    /// The class marks and the digests in earlier schemas.
     #[must_use]
     pub const fn says(&self) -> (&BTreeMap<Class, ClassMark>, &BTreeMap<Class, Earlier>) {
         (&self.classes, &self.earlier)
     }
 }
 
-/// Where drift finds the records behind digests it has to open.
+/// Source of the records behind digests.
 pub trait Preimages {
-    /// The verified record of a digest, if at hand.
+    /// The verified record of a digest, if available.
     fn record(&self, digest: &Digest) -> Option<ClassRecord>;
 
-    /// A record as it reads under an earlier schema, if that can be known: see
-    /// [`ClassRecord::under`].
+    /// The record expressed in an earlier schema, if possible: see [`ClassRecord::under`].
     fn under(&self, record: &ClassRecord, schema: u16) -> Option<ClassRecord> {
         record.under(schema).ok()
     }
@@ -84,72 +82,72 @@ impl<F: Fn(&Digest) -> Option<ClassRecord>> Preimages for F {
     }
 }
 
-/// A node whose value differs from the strict majority of its cohort.
+/// A key in which a node differs from the strict majority of its cohort.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Drift {
-    /// The node.
+    /// Name of the node.
     pub node: String,
-    /// The class.
+    /// Conformance class of the key.
     pub class: Class,
-    /// The key.
+    /// Key in which the node differs.
     pub key: String,
-    /// The majority's value as shown.
+    /// Value of the majority, as displayed.
     pub expected: String,
-    /// The node's value as shown.
+    /// Value of the node, as displayed.
     pub found: String,
-    /// Like nodes whose value of this key is known, this one too.
+    /// Number of nodes in the cohort with a known value of this key, including this node.
     pub of: usize,
-    /// Those of them that have the majority's value: `of - like` differ.
+    /// Number of nodes among `of` with the majority's value: `of - like` differ.
     pub like: usize,
 }
 
-/// A key on which a cohort disagrees without a majority: nobody drifts.
+/// A key on which a cohort disagrees without a majority, so no node drifts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NoMajority {
-    /// The cohort.
+    /// The cohort that disagrees.
     pub cohort: CohortKey,
-    /// The class.
+    /// Conformance class of the key.
     pub class: Class,
-    /// The key.
+    /// Key without a majority.
     pub key: String,
-    /// Each value as shown, with the nodes that hold it.
+    /// Each value as displayed, with the nodes that have it.
     pub values: BTreeMap<String, Vec<String>>,
 }
 
-/// A node about which nothing can be said in one class.
+/// A node with an unknown state in one class.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct UnknownClassOf {
-    /// The node.
+    /// Name of the node.
     pub node: String,
-    /// The class.
+    /// The unknown class.
     pub class: Class,
-    /// Why: incomplete, never seen, or the preimage is not at hand yet.
+    /// Reason: incomplete, never seen, no preimage available yet, or another schema.
     pub why: String,
 }
 
-/// The outcome of one comparison over all cohorts.
+/// Result of one comparison over all cohorts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DriftReport {
-    /// Sorted by node, class, key.
+    /// Drifts, sorted by node, class, key.
     pub drifts: Vec<Drift>,
-    /// Keys without a majority.
+    /// Keys on which a cohort has no majority.
     pub no_majority: Vec<NoMajority>,
-    /// Unknown classes, sorted.
+    /// Unknown classes, sorted by node and class.
     pub unknown: Vec<UnknownClassOf>,
-    /// Nodes compared with nobody: cohort unknown or smaller than [`COHORT_MIN`].
+    /// Nodes without a comparison: the cohort is unknown or smaller than [`COHORT_MIN`].
     pub alone: Vec<String>,
 }
 
 /// One cohort of at least [`COHORT_MIN`] nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cohort<'a> {
-    /// What its members share.
+    /// The properties that the members share.
     pub key: &'a CohortKey,
-    /// Its members in the order given.
+    /// Members of the cohort, in input order.
     pub members: Vec<&'a NodeView>,
 }
 
-/// Splits nodes into cohorts, and those in none.
+/// Splits nodes into cohorts and nodes without a cohort.
 #[must_use]
 pub fn cohorts(nodes: &[NodeView]) -> (Vec<Cohort<'_>>, Vec<&NodeView>) {
     let mut by_key: BTreeMap<&CohortKey, Vec<&NodeView>> = BTreeMap::new();
@@ -173,9 +171,8 @@ pub fn cohorts(nodes: &[NodeView]) -> (Vec<Cohort<'_>>, Vec<&NodeView>) {
 
 /// Finds every node that differs from the strict majority of its cohort.
 ///
-/// Digests are compared first, each class of a cohort in the schema in which its members compare
-/// (see [`Levels`]); records are opened only in cohorts and classes where more than one digest
-/// occurs, each digest once.
+/// Digests are compared first, each class of a cohort in the schema that [`Levels`] selects for its members. Records
+/// are opened only for classes with more than one digest in a cohort, each digest once.
 #[must_use]
 pub fn drift(nodes: &[NodeView], preimages: &impl Preimages) -> DriftReport {
     let mut report = DriftReport::default();
@@ -198,7 +195,7 @@ pub fn drift(nodes: &[NodeView], preimages: &impl Preimages) -> DriftReport {
     report
 }
 
-/// The members that share one digest, with its record.
+/// The members with one digest, and the record of that digest.
 struct Variant<'a> {
     record: ClassRecord,
     nodes: Vec<&'a str>,
@@ -226,7 +223,7 @@ fn compare_class(
                 by_digest.entry(digest).or_default().push(&member.node);
             }
             Some(ClassMark::Incomplete) => unknown(&member.node, "incomplete"),
-            // Switched off, or never asked for, is a choice of the site, not a gap to report.
+            // A class that the site disabled, or never requested, is a decision and not a gap to report.
             Some(ClassMark::Disabled) => {}
             None if class.is_optional() => {}
             None => unknown(&member.node, "never seen"),
@@ -244,7 +241,7 @@ fn compare_class(
                 .for_each(|node| unknown(node, "preimage not at hand")),
         }
     }
-    // Values of different schemas are never compared: the most common schema counts.
+    // Values of different schemas are never compared; the most common schema is used.
     let schema = majority_schema(&variants);
     variants.retain(|variant| {
         let comparable = Some(variant.record.schema) == schema;
@@ -280,7 +277,7 @@ fn compare_keys(
         .iter()
         .flat_map(|variant| variant.record.entries.keys())
         .collect();
-    // Slot ranks of a node that lacks a device are shifted: the count says it all.
+    // A missing device shifts the slot ranks of a node; the count alone reports that.
     let mut miscounted: BTreeSet<(&str, &str)> = BTreeSet::new();
     let (counts, rest): (Vec<&String>, Vec<&String>) =
         keys.into_iter().partition(|key| key.ends_with(".count"));
@@ -289,7 +286,7 @@ fn compare_keys(
         let mut by_value: BTreeMap<Reading<Value>, Vec<&str>> = BTreeMap::new();
         let space = name_space(key).and_then(|space| Some((space, majority(variants, space)?)));
         for variant in variants {
-            // Under another name space the key means something else, and that is a drift already.
+            // In another name space the key has another meaning, and the name space itself is reported as drift.
             if let Some((space, common)) = &space
                 && variant.record.get(space) != *common
             {
@@ -333,7 +330,7 @@ fn compare_keys(
     }
 }
 
-/// What most nodes hold under a key.
+/// The value that most nodes have for a key.
 fn majority(variants: &[Variant<'_>], key: &str) -> Option<Reading<Value>> {
     let mut sizes: BTreeMap<Reading<Value>, usize> = BTreeMap::new();
     for variant in variants {

@@ -1,10 +1,9 @@
-//! Programs whose answer no file has: which ones, and how they are run.
+//! External programs for values that no file contains: the allowed command lines, and how they run.
 //!
-//! Only the lines written here run, by absolute path and with fixed arguments. The one thing read
-//! from the machine that may stand in one is the address of a PCI device ([`Device`]), written anew
-//! from its numbers; nothing of the network ever does. Each runs with no environment but `LC_ALL=C`,
-//! within a deadline and a bound on its answer, and may be answered from a record instead, so that a
-//! captured tree says what its host said.
+//! Only the lines listed here run, by absolute path and with fixed arguments. The only variable argument is the PCI
+//! address of a device ([`Device`]), formatted from its parsed numbers; no input from the network is used. Each program
+//! runs without environment except `LC_ALL=C`, within a deadline and a limit on its output. A recorded answer may
+//! replace the program, so that a captured tree gives the answers of its host.
 
 use crate::process::{self, Bounds, Outstanding, Unfinished};
 use crate::root::read_record;
@@ -16,12 +15,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// The longest answer taken: 4,000 packages make about 300 KiB.
+/// Maximum output of a program, in bytes; 4,000 packages take about 300 KiB.
 pub const LONGEST_ANSWER: u64 = 4 << 20;
-/// The folder of recorded answers in a captured tree.
+/// Folder of recorded answers in a captured tree.
 pub const RECORDS: &str = "commands";
 
-/// One program with its arguments. Only this module makes them.
+/// One program with its arguments. Only this module constructs lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Line {
     name: &'static str,
@@ -29,8 +28,8 @@ pub struct Line {
     args: &'static [&'static str],
 }
 
-/// Every installed RPM: name, then `epoch:version-release.arch`. The absence of an epoch is 0,
-/// which is what it means when versions are compared.
+/// Every installed RPM: name, then `epoch:version-release.arch`. A missing epoch is written as 0, its value in version
+/// comparisons.
 pub const RPM_PACKAGES: Line = Line {
     name: "rpm-packages",
     program: "/usr/bin/rpm",
@@ -48,18 +47,18 @@ pub const CXI_STAT: Line = Line {
     args: &[],
 };
 
-/// What stands for the device in the arguments of a line that is about one.
+/// Placeholder for the PCI address in the arguments of a line.
 const DEVICE: &str = "<device>";
 
-/// The firmware configuration of one NVIDIA (Mellanox) NIC, by the tool that comes with its driver:
-/// each setting as shipped, as it runs and as it will (`-e`).
+/// Firmware configuration of one NVIDIA (Mellanox) NIC, by the tool shipped with its driver: the default, current and
+/// next value of each setting (`-e`).
 pub const MLXCONFIG: Line = Line {
     name: "mlxconfig",
     program: "/usr/bin/mlxconfig",
     args: &["-d", DEVICE, "-e", "q"],
 };
 
-/// The same by the tool of distributions (`mstflint`).
+/// Firmware configuration of one NVIDIA (Mellanox) NIC, by the tool of Linux distributions (`mstflint`).
 pub const MSTCONFIG: Line = Line {
     name: "mstconfig",
     program: "/usr/bin/mstconfig",
@@ -69,36 +68,36 @@ pub const MSTCONFIG: Line = Line {
 /// Every line that may run.
 pub const ALLOWED: &[Line] = &[RPM_PACKAGES, CXI_STAT, MLXCONFIG, MSTCONFIG];
 
-/// A PCI device that a line is about.
+/// The PCI device that a line queries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device(String);
 
 impl Device {
-    /// The device at this address; none for what is no address. It is written anew from its
-    /// numbers, so that nothing else gets into a line.
+    /// The device at this address, or `None` if the text is not a PCI address. The address is formatted from its parsed
+    /// numbers, so no other text enters a line.
     #[must_use]
     pub fn parse(address: &str) -> Option<Self> {
         pci::address(address).present().cloned().map(Self)
     }
 }
 
-/// Where answers come from.
+/// Source of answers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Commands {
     /// The programs of this machine.
     Run {
-        /// When one is killed.
+        /// Time after which a program is killed.
         deadline: Duration,
     },
-    /// The answers in this folder, as [`record`] wrote them; a line without one is of a program
-    /// that was not there.
+    /// The answers in this folder, as [`record`] wrote them. A line without a recorded answer counts as a program that
+    /// was not installed.
     Recorded(PathBuf),
-    /// None: no program is run.
+    /// No program runs.
     Disabled,
 }
 
 impl Line {
-    /// Its name in records.
+    /// Name of the line in records.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         self.name
@@ -109,7 +108,7 @@ impl Line {
     }
 }
 
-/// A line as it runs.
+/// A line with the device to query, if any.
 #[derive(Clone, Copy)]
 struct Asked<'a> {
     line: &'a Line,
@@ -128,7 +127,7 @@ impl Asked<'_> {
         command
     }
 
-    /// The name of its record.
+    /// File name of the recorded answer.
     fn file(&self, ending: &str) -> String {
         let name = self.line.name;
         match self.device {
@@ -147,11 +146,11 @@ impl Asked<'_> {
 }
 
 impl Commands {
-    /// `rpm -qa` takes a second on a slow disk; more than this is a damaged database.
+    /// `rpm -qa` takes a second on a slow disk; a longer run indicates a damaged database.
     pub const DEADLINE: Duration = Duration::from_secs(6);
 
-    /// What fits the tree below `root`: programs where it is the running machine, the records in
-    /// it where it stands for another one.
+    /// The source that fits the tree below `root`: programs for the running machine, recorded answers for any other
+    /// tree.
     #[must_use]
     pub fn of(root: &Path) -> Self {
         if root == Path::new("/") {
@@ -163,7 +162,7 @@ impl Commands {
         }
     }
 
-    /// The longest that one line may take.
+    /// Maximum time for one line.
     #[must_use]
     pub const fn deadline(&self) -> Duration {
         match self {
@@ -172,15 +171,15 @@ impl Commands {
         }
     }
 
-    /// What the program of `line` wrote to its standard output. Absent where it is not
-    /// installed; failed, with the first line of its complaints, where it ends with an error.
+    /// The standard output of the program of `line`. Absent if it is not installed. Failed, with the first line of its
+    /// standard error, if it exits with an error.
     #[must_use]
     pub fn ask(&self, line: &Line, outstanding: &Outstanding) -> Reading<Vec<u8>> {
         let asked = Asked { line, device: None };
         self.answer(asked, self.deadline(), outstanding)
     }
 
-    /// The same of a line that is about a device, within the time that is left for it.
+    /// The standard output of a line about a device, within the time left for it.
     #[must_use]
     pub fn ask_of(
         &self,
@@ -246,11 +245,11 @@ fn recorded(folder: &Path, asked: Asked<'_>) -> Reading<Vec<u8>> {
     }
 }
 
-/// Writes the answer to every line into `folder`, for [`Commands::Recorded`]; `keep` says what of
-/// an answer is kept. Returns how many files there are now.
+/// Writes the answer to every line into `folder`, for [`Commands::Recorded`]. `keep` filters each answer. Returns the
+/// number of files written.
 ///
 /// # Errors
-/// What the file system says.
+/// An I/O error.
 pub fn record(
     host: &Host,
     folder: &Path,

@@ -1,47 +1,47 @@
-//! When a freshly read mark is published: a change must be read twice.
+//! Debouncing of class marks: a change is published after two equal reads.
 
 use crate::{ClassMark, Digest};
 use serde::{Deserialize, Serialize};
 
-/// So many reads in a row that do not confirm the one before them say that a class does not hold
-/// still: what was published before is not what it is, and nothing else is either.
+/// Number of consecutive reads without confirmation after which a class is unsettled. The published mark is then wrong,
+/// and no other mark is confirmed.
 pub const UNEQUAL_CONFIRMATIONS: u32 = 4;
 
-/// The publication state of one class on one node. Pure: the caller owns the clock.
+/// Publication state of one class on one node. Pure: the caller provides the clock.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Debounce {
     published: Option<ClassMark>,
     last_complete: Option<ClassMark>,
     candidate: Option<ClassMark>,
     revision: u64,
-    /// The read before, if it was complete.
+    /// The previous read, if it was complete.
     before: Option<ClassMark>,
-    /// Reads in a row that were unlike the one before them.
+    /// Number of consecutive reads that differ from the previous one.
     unlike: u32,
     is_restless: bool,
 }
 
-/// What to do after a read.
+/// Action after a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Publication {
-    /// Nothing new.
+    /// No change.
     Unchanged,
-    /// A change was seen once; read again soon (30 to 60 s) to confirm it.
+    /// A change was seen once. Read again soon (in 30 to 60 s) to confirm it.
     Confirm,
-    /// No two reads in a row were equal: what is published stays incomplete until two are. No
-    /// read is to confirm it: it was tried often enough. It is read again as any incomplete class.
+    /// No two consecutive reads were equal. The published mark stays incomplete until two are. No further confirming
+    /// read is requested; the class is read again like any incomplete class.
     Restless,
     /// Publish this mark under this revision.
     Publish {
-        /// The mark.
+        /// The mark to publish.
         mark: ClassMark,
-        /// Rises by one with each publication.
+        /// Revision of the mark; rises by one with each publication.
         revision: u64,
     },
 }
 
 impl Debounce {
-    /// As it stood when it was last written down. What was seen only once then is forgotten.
+    /// Restores the state that was last stored. A change seen only once before that is lost.
     #[must_use]
     pub const fn restored(
         published: Option<ClassMark>,
@@ -59,14 +59,12 @@ impl Debounce {
         }
     }
 
-    /// Takes the mark of a fresh read.
+    /// Processes the mark of a fresh read.
     ///
-    /// The first complete mark is published at once: nothing is there to drift from. A digest
-    /// other than the last complete one needs two equal reads in a row. Becoming
-    /// incomplete or disabled is published at once, since unknown must not be shown as
-    /// the old value, and so is the return to the last complete digest. A class that reads
-    /// otherwise each time becomes incomplete as well, and stays so until two reads in a row are
-    /// equal.
+    /// The first complete mark is published at once, because there is no earlier mark to differ from. A digest other
+    /// than the last complete one needs two equal reads in a row. An incomplete or disabled mark is published at once,
+    /// so that an unknown class does not keep its old value; so is the return to the last complete digest. A class with
+    /// different digests in each read becomes incomplete as well, until two consecutive reads are equal.
     pub fn observe(&mut self, mark: ClassMark) -> Publication {
         let read = matches!(mark, ClassMark::Complete { .. }).then_some(mark);
         let before = std::mem::replace(&mut self.before, read);
@@ -77,7 +75,7 @@ impl Debounce {
         if read.is_some() && self.unlike > UNEQUAL_CONFIRMATIONS {
             self.is_restless = true;
         }
-        // Until two reads are equal, or the class is switched off.
+        // Until two reads are equal, or the class is disabled.
         self.is_restless &= match read {
             Some(_) => before != read,
             None => mark == ClassMark::Incomplete,
@@ -114,7 +112,7 @@ impl Debounce {
         }
     }
 
-    /// Whether a change was seen once and waits to be confirmed.
+    /// Whether a change was seen once and awaits confirmation.
     #[must_use]
     pub const fn is_waiting(&self) -> bool {
         self.candidate.is_some()
@@ -126,13 +124,13 @@ impl Debounce {
         self.published
     }
 
-    /// The last complete digest, also while the class is incomplete.
+    /// The last complete digest, even if the class is incomplete now.
     #[must_use]
     pub fn last_complete(&self) -> Option<Digest> {
         self.last_complete.and_then(|mark| mark.digest())
     }
 
-    /// How often something was published.
+    /// Number of publications so far.
     #[must_use]
     pub const fn revision(&self) -> u64 {
         self.revision

@@ -1,4 +1,4 @@
-//! What differs between two records of one class, key by key.
+//! Differences between two records of one class, key by key.
 
 use crate::record::name_space;
 use crate::schema::Shared;
@@ -6,18 +6,18 @@ use crate::{Class, ClassRecord, Reading, Schemas, Value};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// One key on which two records do not agree, or may not.
+/// One key on which two records differ, or may differ.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Difference {
-    /// The class.
+    /// Conformance class of the key.
     pub class: Class,
-    /// The key.
+    /// The differing key.
     pub key: String,
-    /// What the left side says.
+    /// Reading in the left record.
     pub left: Reading<Value>,
-    /// What the right side says.
+    /// Reading in the right record.
     pub right: Reading<Value>,
-    /// Whether that is a difference.
+    /// Whether the readings differ, or at least one is unknown.
     pub verdict: Verdict,
 }
 
@@ -25,11 +25,11 @@ pub struct Difference {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// Both are known and not equal.
+    /// Both readings are known and not equal.
     Differs,
-    /// At least one is unknown: neither equal nor different.
+    /// At least one reading is unknown: neither equal nor different.
     Unknown,
-    /// Of a class as a whole: both sides have the same parts, and what differs is where they are.
+    /// For a class as a whole: both sides have the same parts in different places.
     Moved,
 }
 
@@ -46,20 +46,19 @@ pub(crate) fn compare<T: PartialEq>(left: &Reading<T>, right: &Reading<T>) -> Op
 
 /// Every key on which `left` and `right` differ or are not both known.
 ///
-/// Keys whose names mean something else on either side (settings of two BIOS generations) are left
-/// out: the key that tells the generations apart is among the differences.
+/// Keys with a different meaning on either side (settings of two BIOS generations) are omitted; the key that identifies
+/// the generation is among the differences.
 ///
-/// Of records of two schemas of a class the keys that both have are compared; any other is unknown
-/// on the side whose schema does not have it. Where one of the schemas is not known to this build,
-/// or the records are of two classes, nothing compares: the one difference returned then is the
-/// unknown key `schema`.
+/// For records of two schemas of a class, the keys that both schemas define are compared. Any other key is unknown on
+/// the side with the schema that lacks it. If this build does not support one of the schemas, or the records belong to
+/// two classes, no key is compared. The result is then one difference, the unknown key `schema`.
 #[must_use]
 pub fn diff(left: &ClassRecord, right: &ClassRecord) -> Vec<Difference> {
     diff_under(&Schemas::SHIPPED, left, right)
 }
 
-/// As [`diff`], and where the parts on both sides are the same and only in other places, that first:
-/// cards in swapped slots are told as such, and not only by every key that the swap moved.
+/// As [`diff`]. If both sides have the same parts in different places, that difference comes first: swapped cards are
+/// reported as such, not only as changed keys.
 #[must_use]
 pub fn diff_by_parts(left: &ClassRecord, right: &ClassRecord) -> Vec<Difference> {
     let mut found = diff(left, right);
@@ -77,7 +76,7 @@ pub fn diff_by_parts(left: &ClassRecord, right: &ClassRecord) -> Vec<Difference>
     found
 }
 
-/// Whether both are wholly known, and differ in nothing but where the parts are.
+/// Whether both records are completely known and differ only in the places of their parts.
 fn has_moved(left: &ClassRecord, right: &ClassRecord) -> bool {
     let digests = (left.state().digest(), right.state().digest());
     let is_other = matches!(digests, (Some(one), Some(other)) if one != other);
@@ -146,7 +145,7 @@ pub fn diff_under(schemas: &Schemas, left: &ClassRecord, right: &ClassRecord) ->
         .collect()
 }
 
-/// What both records say of a key, as far as their schemas mean the same by it.
+/// The readings of a key in both records, as far as both schemas give it the same meaning.
 fn readings(
     schemas: &Schemas,
     left: &ClassRecord,
@@ -160,7 +159,7 @@ fn readings(
         left.entries.contains_key(key),
         right.entries.contains_key(key),
     );
-    // Seen from the side that has it.
+    // Seen from the side that has the key.
     let shared = match has_left {
         true => schemas.shared(key, left.schema, right.schema),
         false => schemas.shared(key, right.schema, left.schema),

@@ -5,24 +5,24 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::fmt;
 use std::str::FromStr;
 
-/// A blake3 digest, shown as 64 lower-case hex digits.
+/// A blake3 digest, displayed as 64 lower-case hex digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest(pub [u8; 32]);
 
-/// Not 64 lower-case hex digits.
+/// The text is not 64 lower-case hex digits.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("\"{0}\" is not a digest (64 lower-case hex digits)")]
 pub struct BadDigest(pub String);
 
 impl Digest {
-    /// The digest of `bytes` under a context string (blake3 key derivation), so that
-    /// equal bytes of different meaning never share an address.
+    /// The digest of `bytes` under a context string (blake3 key derivation), so that equal bytes with different
+    /// meanings never share an address.
     #[must_use]
     pub fn derive(context: &str, bytes: &[u8]) -> Self {
         Self(blake3::derive_key(context, bytes))
     }
 
-    /// The first 12 hex digits, enough to tell groups apart on a screen.
+    /// The first 12 hex digits, enough to distinguish groups in command output.
     #[must_use]
     pub fn short(&self) -> String {
         let mut hex = self.to_string();

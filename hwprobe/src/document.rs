@@ -1,61 +1,59 @@
-//! The small per-node document that travels by digest: who the node is and what it offers.
+//! Node document: identity and resources of a node, distributed by digest.
 
 use crate::{Digest, Facts, Identity};
 use serde::{Deserialize, Serialize};
 
 /// Version of the document's fields written by this build.
 pub const NODE_DOCUMENT_VERSION: u32 = 1;
-/// What a document's digest is derived under; a digest of a class never equals one of a document.
+/// Derivation context of the digest; the digest of a class never equals that of a document.
 const CONTEXT: &str = "lattice node document";
 
-/// What a node tells of itself beside its class marks. Gossip carries only the document's digest;
-/// who does not know that digest fetches the bytes once and checks them with
-/// [`NodeDocument::verify`].
+/// Identity and resources that a node publishes in addition to its class marks. Gossip carries only the document's
+/// digest. A receiver of an unknown digest fetches the bytes once and checks them with [`NodeDocument::verify`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeDocument {
     /// [`NODE_DOCUMENT_VERSION`] of the writer.
     pub version: u32,
-    /// The node's name in the cluster.
+    /// Name of the node in the cluster.
     pub node: String,
-    /// Its topology group, where the agent was told one.
+    /// Topology group of the node, if the agent's configuration names one.
     pub topology_group: Option<String>,
-    /// Names, serials, addresses.
+    /// Names, serials and addresses of the node.
     pub identity: Identity,
-    /// What placement may ask.
+    /// Resources of the node, as placement uses them.
     pub facts: Facts,
 }
 
 /// Why bytes are not the document of a digest.
 #[derive(Debug, thiserror::Error)]
 pub enum DocumentError {
-    /// They hash to another digest.
+    /// The bytes hash to another digest.
     #[error("the document hashes to {found}, not to {expected}")]
     Mismatch {
-        /// As asked for.
+        /// Requested digest.
         expected: Digest,
-        /// Of the bytes.
+        /// Digest of the bytes.
         found: Digest,
     },
-    /// They are no document.
+    /// The bytes are not a node document.
     #[error("the node document cannot be read")]
     Unreadable(#[from] serde_json::Error),
 }
 
 impl NodeDocument {
-    /// The bytes that travel, and their digest.
+    /// The encoded document, and its digest.
     ///
     /// # Errors
-    /// Never for the fields there are today: none of them can refuse to be written as JSON.
+    /// Does not occur with the current fields: all of them can be encoded as JSON.
     pub fn encode(&self) -> Result<(Digest, Vec<u8>), DocumentError> {
         let bytes = serde_json::to_vec(self)?;
         Ok((Digest::derive(CONTEXT, &bytes), bytes))
     }
 
-    /// Checks that `bytes` have this `digest`, and reads them. Fields of newer versions that this
-    /// build does not know are left out.
+    /// Checks that `bytes` have this `digest`, and decodes them. Fields of newer versions are ignored.
     ///
     /// # Errors
-    /// Bytes of another digest, or that are no document.
+    /// The bytes have another digest, or are not a document.
     pub fn verify(digest: &Digest, bytes: &[u8]) -> Result<Self, DocumentError> {
         let found = Digest::derive(CONTEXT, bytes);
         if found != *digest {

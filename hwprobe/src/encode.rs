@@ -1,4 +1,4 @@
-//! The canonical encoding of a class record and its digest.
+//! Canonical encoding of a class record, and its digest.
 //!
 //! Layout, integers little-endian:
 //!
@@ -10,58 +10,58 @@
 //! list:   count u32, that many texts
 //! ```
 //!
-//! Keys are strictly ascending and lengths explicit, so no two records share bytes and
-//! no two byte strings decode to one record.
+//! Keys are strictly ascending and lengths are explicit. So no two records share an encoding, and no two byte strings
+//! decode to the same record.
 
 use crate::{Class, ClassRecord, Digest, Reading, Value};
 use std::collections::BTreeMap;
 
 const MAGIC: &[u8; 4] = b"LCR1";
 
-/// Why bytes are not the preimage they claim to be.
+/// Why bytes are not the preimage of a digest.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PreimageError {
-    /// Does not begin as a preimage of this format version.
+    /// The bytes do not begin as a preimage of this format version.
     #[error("not a class record of a known format")]
     Magic,
-    /// Ends inside a field.
+    /// The bytes end inside a field.
     #[error("truncated at byte {at}")]
     Truncated {
-        /// Where the missing bytes should begin.
+        /// Offset at which the missing bytes should begin.
         at: usize,
     },
-    /// Goes on after the last entry.
+    /// Bytes follow the last entry.
     #[error("{extra} bytes after the last entry")]
     Trailing {
-        /// How many.
+        /// Number of extra bytes.
         extra: usize,
     },
-    /// A text is not UTF-8.
+    /// A text is not valid UTF-8.
     #[error("text at byte {at} is not UTF-8")]
     Utf8 {
-        /// Where the text begins.
+        /// Offset of the text.
         at: usize,
     },
-    /// A tag has no meaning.
+    /// A tag is not defined.
     #[error("unknown tag {tag} at byte {at}")]
     Tag {
-        /// Where.
+        /// Offset of the tag.
         at: usize,
-        /// The tag.
+        /// Value of the tag.
         tag: u8,
     },
-    /// The class is not known here.
+    /// The class is unknown to this build.
     #[error("unknown class \"{0}\"")]
     Class(String),
     /// Keys are repeated or not sorted.
     #[error("key \"{0}\" is repeated or out of order")]
     Order(String),
-    /// The bytes are canonical but of another record.
+    /// The bytes are canonical, but encode another record.
     #[error("expected digest {expected}, the bytes hash to {found}")]
     OtherDigest {
-        /// What was asked for.
+        /// Requested digest.
         expected: Digest,
-        /// What the bytes are.
+        /// Digest of the bytes.
         found: Digest,
     },
 }
@@ -93,8 +93,8 @@ pub(crate) fn encode(record: &ClassRecord) -> Vec<u8> {
 }
 
 fn put_length(out: &mut Vec<u8>, length: usize) {
-    // Saturating cannot collide in practice: a 4 GiB record never exists, every source
-    // is read with a bound far below.
+    // Saturation cannot cause a collision in practice: a 4 GiB record never exists, because every source is read with a
+    // much lower limit.
     out.extend_from_slice(&u32::try_from(length).unwrap_or(u32::MAX).to_le_bytes());
 }
 
@@ -110,7 +110,7 @@ fn put_reading(out: &mut Vec<u8>, reading: &Reading<Value>) {
             put_value(out, value);
         }
         Reading::Absent => out.push(1),
-        // The callers pass known readings only; unsupported is the last of them.
+        // Callers pass known readings only; unsupported is the remaining one.
         _ => out.push(2),
     }
 }
@@ -134,7 +134,7 @@ fn put_value(out: &mut Vec<u8>, value: &Value) {
     }
 }
 
-/// The slot-free digest: every device as its own sorted tuple, without its place, the tuples sorted.
+/// The slot-free digest. Each device is a sorted tuple without its place; the tuples are sorted.
 pub(crate) fn parts_digest(record: &ClassRecord) -> Digest {
     let mut devices: BTreeMap<(&str, &str), Vec<u8>> = BTreeMap::new();
     for (key, reading) in record.entries.iter().filter(|(_, r)| r.is_known()) {
@@ -166,11 +166,11 @@ pub(crate) fn parts_digest(record: &ClassRecord) -> Digest {
     )
 }
 
-/// What a device has by where it is, not by what it is.
+/// Properties of a device that depend on its place.
 const PLACES: &[&str] = &["numa_node", "pci_switch", "locator", "bank", "location"];
 
-/// Kind of device, slot and name of a key: the slot is the first segment of digits alone that has
-/// something after it, so that the interfaces of a NIC stay with it. Without one it is of none.
+/// Device kind, slot and name of a key. The slot is the first all-digit segment that is not the last one, so the
+/// interfaces of a NIC stay with the NIC. A key without a slot belongs to no device.
 fn part(key: &str) -> (&str, &str, &str) {
     let mut at = 0;
     while let Some(length) = key[at..].find('.') {
@@ -244,7 +244,7 @@ impl<'a> Cursor<'a> {
             2 => self.text().map(Value::Text),
             3 => {
                 let count = self.length()?;
-                // No reservation by a count from outside: it may lie.
+                // No allocation by an untrusted count.
                 (0..count)
                     .map(|_| self.text())
                     .collect::<Result<_, _>>()

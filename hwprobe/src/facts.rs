@@ -1,37 +1,37 @@
-//! What placement may ask of a node.
+//! Node resources as placement uses them.
 
 use crate::Reading;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// The node as a resource. Unknown amounts stay unknown; they are never zero.
+/// Resources of a node. An unknown amount stays unknown; it is never zero.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Facts {
     /// GPU model, if all GPUs share one.
     pub gpu_model: Reading<String>,
     /// Number of GPUs the driver can use; absent on a node without any.
     pub gpu_count: Reading<u32>,
-    /// Memory of the smallest GPU, bytes.
+    /// Memory of the smallest GPU, in bytes.
     pub gpu_memory_bytes: Reading<u64>,
-    /// Memory the kernel can use, bytes (`MemTotal`: moves a little between boots).
+    /// Memory the kernel can use, in bytes (`MemTotal`: varies a little between boots).
     pub memory_bytes: Reading<u64>,
-    /// Processor packages.
+    /// Number of processor packages.
     pub sockets: Reading<u32>,
-    /// Physical cores.
+    /// Number of physical cores.
     pub cores: Reading<u32>,
-    /// Hardware threads online.
+    /// Number of online hardware threads.
     pub threads: Reading<u32>,
-    /// NUMA nodes.
+    /// Number of NUMA nodes.
     pub numa_nodes: Reading<u32>,
-    /// RDMA-capable network functions.
+    /// Number of RDMA-capable network functions.
     pub rdma_count: Reading<u32>,
-    /// What was seen to be there: `rdma`, `infiniband`, `nvlink`, `avx512f`, `sve`, …
-    /// A name that is not here may be missing or unknown.
+    /// Detected features: `rdma`, `infiniband`, `nvlink`, `avx512f`, `sve`, … A feature not listed may be missing or
+    /// unknown.
     pub features: BTreeSet<String>,
 }
 
 impl Facts {
-    /// The number of GPUs if known: zero only where the bus and driver say there are none.
+    /// The number of GPUs if known: zero only if the bus and the driver report none.
     #[must_use]
     pub const fn gpus(&self) -> Option<u32> {
         match self.gpu_count {
@@ -41,7 +41,7 @@ impl Facts {
         }
     }
 
-    /// Takes over what another probe learned.
+    /// Merges the facts of another probe.
     pub(crate) fn absorb(&mut self, other: Self) {
         let mut features = std::mem::take(&mut self.features);
         features.extend(other.features);

@@ -1,52 +1,52 @@
-//! Every contradiction that a probe can tell. The list is one, so that each can have a check.
+//! Findings: every contradiction that a probe can report. One list, so that each finding can have a health check.
 
 use crate::{Class, Finding};
 
-/// What contradicts itself. [`Self::name`] is stable: sites name it in their checks.
+/// Code of a contradiction. [`Self::name`] is stable: sites refer to it in their checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FindingCode {
-    /// Settings of the firmware that the kernel shows change at the next boot.
+    /// Firmware settings shown by the kernel change at the next boot.
     BiosRebootPending,
-    /// Settings that the BMC was given change at the next boot.
+    /// Settings sent to the BMC change at the next boot.
     BiosSettingsPending,
-    /// Two sources name different BIOS versions.
+    /// Two sources report different BIOS versions.
     BiosVersionMismatch,
     /// The BMC lists firmware that it does not have.
     BmcDeadLink,
-    /// The BMC is of another machine.
+    /// The BMC belongs to another machine.
     BmcIdentityMismatch,
     /// The BMC is updating or starting.
     BmcNotAvailable,
-    /// The BMC names one version of itself over IPMI and another over Redfish.
+    /// The BMC reports different versions of itself over IPMI and Redfish.
     BmcVersionMismatch,
-    /// The bus and the driver have different numbers of GPUs.
+    /// The bus and the driver report different numbers of GPUs.
     GpuCountMismatch,
-    /// Library and kernel module are of different versions.
+    /// Library and kernel module have different versions.
     GpuDriverMismatch,
     /// The GPUs of a node are in different NVLink fabrics.
     GpuFabricDiffers,
-    /// A GPU that the driver lists does not answer.
+    /// A GPU that the driver lists does not respond.
     GpuLost,
-    /// A mode changes at the GPU's next reset.
+    /// A GPU mode changes at the GPU's next reset.
     GpuModePending,
-    /// The bus and the driver hang the GPUs together differently.
+    /// The bus and the driver report different GPU topologies.
     GpuTopologyMismatch,
     /// Settings of a NIC's firmware change at the next boot.
     NicConfigPending,
-    /// A NIC that was there is not.
+    /// A NIC that was present is missing.
     NicMissing,
-    /// A NIC stores firmware that it does not run.
+    /// The firmware stored on a NIC differs from the running one.
     NicRebootPending,
-    /// A port is active, and programs have no device to use it by.
+    /// A port is active, but programs have no device to use it.
     NicVerbsMissing,
     /// A NIC on the bus has no driver.
     NicWithoutDriver,
-    /// Several meters claim to measure the whole node.
+    /// Several meters report the power of the whole node.
     PowerMeterAmbiguous,
 }
 
 impl FindingCode {
-    /// All of them.
+    /// Every finding code.
     pub const ALL: [Self; 19] = [
         Self::BiosRebootPending,
         Self::BiosSettingsPending,
@@ -69,7 +69,7 @@ impl FindingCode {
         Self::PowerMeterAmbiguous,
     ];
 
-    /// As it is told: [`Finding::code`].
+    /// Name as reported in [`Finding::code`].
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -95,13 +95,13 @@ impl FindingCode {
         }
     }
 
-    /// The one of this name.
+    /// The code with this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|code| code.name() == name)
     }
 
-    /// The class whose probe tells it.
+    /// The class of the probe that reports the finding.
     #[must_use]
     pub const fn class(self) -> Class {
         match self {
@@ -130,7 +130,7 @@ impl FindingCode {
 }
 
 impl Finding {
-    /// What contradicts itself, and what was seen.
+    /// A finding with its evidence.
     #[must_use]
     pub fn new(code: FindingCode, detail: impl Into<String>) -> Self {
         Self {

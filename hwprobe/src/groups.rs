@@ -6,19 +6,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::str::FromStr;
 
-/// What nodes are grouped by.
+/// Scope of a grouping.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// One class.
     Class(Class),
-    /// Several classes together: what a job or a vCluster cares about. More than one.
+    /// Several classes together, as a job or a vCluster requires: more than one.
     Union(BTreeSet<Class>),
     /// The node fingerprint.
     All,
 }
 
 impl Scope {
-    /// The classes it is about; none for the node fingerprint, which takes what there is.
+    /// The classes in scope; empty for the node fingerprint, which covers every class that is not disabled.
     #[must_use]
     pub fn classes(&self) -> Vec<Class> {
         match self {
@@ -30,7 +30,7 @@ impl Scope {
 }
 
 impl fmt::Display for Scope {
-    /// As [`Scope::from_str`] reads it.
+    /// Formats the scope as [`Scope::from_str`] parses it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::All => f.pad("all"),
@@ -46,7 +46,7 @@ impl fmt::Display for Scope {
 impl FromStr for Scope {
     type Err = UnknownClass;
 
-    /// A class name, several with commas between them, or `all`.
+    /// Parses a class name, several separated by commas, or `all`.
     fn from_str(names: &str) -> Result<Self, UnknownClass> {
         if names == "all" {
             return Ok(Self::All);
@@ -63,26 +63,25 @@ impl FromStr for Scope {
 /// Nodes that share a digest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Group {
-    /// The class, where it is one; none for several, and for the node fingerprint.
+    /// The class if the scope is one class; none for several, and for the node fingerprint.
     pub class: Option<Class>,
     /// The shared digest.
     pub digest: Digest,
-    /// Its members, sorted.
+    /// Members of the group, sorted.
     pub nodes: Vec<String>,
 }
 
-/// The groups of a scope, and the nodes that are in none.
+/// The groups of a scope, and the nodes without a group.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Groups {
-    /// Largest first, then by digest.
+    /// Groups, largest first, then by digest.
     pub groups: Vec<Group>,
-    /// Nodes whose digest is unknown: equal to nobody, not even to each other.
+    /// Nodes with an unknown digest: equal to no other node, not even to each other.
     pub unknown: Vec<String>,
 }
 
-/// The digest of several classes of one node together: over the ordered list of class, schema and
-/// digest. None while one of them is unknown, or switched off: what was asked for is not there to be
-/// equal.
+/// The combined digest of several classes of one node: over the ordered list of class, schema and digest. `None` if one
+/// of the classes is unknown or disabled, because then no comparison is possible.
 #[must_use]
 pub fn union_digest(
     marks: &BTreeMap<Class, ClassMark>,
@@ -102,7 +101,7 @@ pub fn union_digest(
     (!classes.is_empty()).then(|| Digest::derive("lattice conformance classes", &list))
 }
 
-/// Groups nodes by digest, each class in the schema in which these nodes compare: see [`Levels`].
+/// Groups nodes by digest, each class in the schema that these nodes share: see [`Levels`].
 #[must_use]
 pub fn groups(nodes: &[NodeView], scope: &Scope) -> Groups {
     let mut by_digest: BTreeMap<Digest, Vec<String>> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! The machine to probe, with every edge injectable.
+//! The machine to probe, with each source of data replaceable.
 
 use crate::child::{Outstanding, Stuck};
 use crate::commands::Commands;
@@ -13,91 +13,88 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How long a probe that only reads files may take: they are read in milliseconds, and a driver
-/// that is busy answers within a second or two.
+/// Deadline of a probe that only reads files. Reads take milliseconds, and a busy driver responds within a second or
+/// two.
 const FILES_WITHIN: Duration = Duration::from_secs(10);
 
-/// What a probe gets beyond the deadline of the program it waits for.
+/// Time of a probe beyond the deadline of the program that it waits for.
 const MARGIN: Duration = Duration::from_secs(2);
 
-/// A machine, or a captured tree of one. It can be written down: the process that probes gets
-/// it from the one that wants to know.
+/// A machine, or a captured tree of one. The value is serialisable: a caller passes it to the probing process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Host {
-    /// Where `/proc` and `/sys` are found.
+    /// Root folder that contains `/proc` and `/sys`.
     pub root: Root,
-    /// How the GPU driver is asked.
+    /// Source of the GPU driver's report.
     pub nvml: NvmlSource,
-    /// Kernel arguments that differ between equal nodes: only their presence counts.
-    /// `*` at the end matches any rest; case, `-` and `_` are not told apart.
+    /// Kernel arguments that differ between equal nodes: only their presence counts. `*` matches any run of characters;
+    /// case, and `-` and `_`, are not distinguished.
     pub masked_arguments: Vec<String>,
-    /// The sysctls that count, as paths below `/proc/sys`.
+    /// Sysctls that count, as paths below `/proc/sys`.
     pub sysctls: Vec<String>,
-    /// The kernel modules whose version and parameters count; `*` at the end matches.
+    /// Kernel modules with version and parameters that count; `*` matches any run of characters.
     pub modules: Vec<String>,
-    /// The packages whose versions count; `*` matches any run of characters.
+    /// Packages with versions that count; `*` matches any run of characters.
     pub packages: Vec<String>,
-    /// Absolute paths of configuration files whose hash counts.
+    /// Absolute paths of configuration files; the hash of each counts.
     pub hashed_files: Vec<String>,
-    /// How programs are run whose answer no file has.
+    /// How external programs run for values that no file contains.
     pub commands: Commands,
-    /// Who is asked about network interfaces.
+    /// Source of data about network interfaces.
     pub ethtool: EthtoolSource,
-    /// Who is asked about the BMC, in band.
+    /// Source of in-band data about the BMC.
     pub ipmi: IpmiSource,
-    /// Only what has live values is wanted: what takes long and changes with a boot alone is not
-    /// asked.
+    /// Whether only live values are requested. Slow values that change only with a boot are then not read.
     #[serde(default)]
     pub is_live_only: bool,
-    /// Classes switched off by the site.
+    /// Classes that the site disabled.
     pub disabled: BTreeSet<Class>,
-    /// Classes that the site wants though they are not read unless asked for
-    /// ([`Class::is_optional`]).
+    /// Optional classes that the site requests ([`Class::is_optional`]).
     #[serde(default)]
     pub also: BTreeSet<Class>,
-    /// Probes that gave nothing when this tree was captured, by name: they give nothing here.
+    /// Probes without a result when this tree was captured, by name; they have none here either.
     #[serde(default)]
     pub lost: BTreeMap<String, Loss>,
-    /// How long a probe that only reads files may take before it counts as hung.
+    /// Time after which a probe that only reads files counts as hung.
     pub files_within: Duration,
-    /// Whether the probes run in a process of their own, which has the agent as its parent.
+    /// Whether the probes run in a separate process with the agent as its parent.
     #[serde(skip)]
     pub(crate) is_isolated: bool,
-    /// Probe children that would not die.
+    /// Probe children that survived a kill.
     #[serde(skip)]
     pub(crate) outstanding: Outstanding,
-    /// Processes of isolated probes that would not die.
+    /// Processes of isolated probes that survived a kill.
     #[serde(skip)]
     pub(crate) stuck: Stuck,
 }
 
-/// How the GPU driver is asked. Never in this process.
+/// How the GPU driver is queried. The query never runs in this process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum NvmlSource {
-    /// Run this program, which must end in [`crate::child::main`].
+    /// Run this program, which must call [`crate::child::main`].
     Child {
         /// The program, normally the running binary.
         program: PathBuf,
-        /// Its arguments, normally `__probe-gpu [--library PATH]`.
+        /// Arguments, normally `__probe-gpu [--library PATH]`.
         args: Vec<OsString>,
-        /// Environment to add.
+        /// Environment variables to add.
         env: Vec<(OsString, OsString)>,
-        /// When it is killed.
+        /// Time after which the program is killed.
         deadline: Duration,
     },
-    /// Take the report from a file that a [`crate::capture`] wrote.
+    /// Read the report from a file that a [`crate::capture`] wrote.
     Recorded(PathBuf),
-    /// Do not ask.
+    /// Do not query the driver.
     Disabled,
 }
 
 impl NvmlSource {
-    /// NVML answers in milliseconds on a healthy node and in a few seconds when the
-    /// driver has to wake sixteen GPUs without persistence mode.
+    /// Deadline of an NVML query. NVML responds in milliseconds on a healthy node, and in a few seconds if the driver
+    /// has to wake sixteen GPUs without persistence mode.
     pub const DEADLINE: Duration = Duration::from_secs(20);
 
-    /// This `program` (normally the running executable) with the hidden subcommand,
-    /// loading `library` or, without one, the system's `libnvidia-ml.so.1`.
+    /// Runs `program` (normally the running executable) with the hidden subcommand. It loads `library`, or without one
+    /// the system's `libnvidia-ml.so.1`.
     #[must_use]
     pub fn child(program: impl Into<PathBuf>, library: Option<&Path>) -> Self {
         let mut args = vec![OsString::from(crate::child::SUBCOMMAND)];
@@ -113,7 +110,7 @@ impl NvmlSource {
         }
     }
 
-    /// The same with one more environment variable for the child.
+    /// Adds an environment variable for the child.
     #[must_use]
     pub fn with_env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         if let Self::Child { env, .. } = &mut self {
@@ -122,7 +119,7 @@ impl NvmlSource {
         self
     }
 
-    /// The same with another deadline.
+    /// Replaces the deadline.
     #[must_use]
     pub fn with_deadline(mut self, limit: Duration) -> Self {
         if let Self::Child { deadline, .. } = &mut self {
@@ -160,26 +157,26 @@ impl Host {
         }
     }
 
-    /// The probes that are run, or say that they are switched off, in the order of the list.
+    /// The probes to run or to report as disabled, in the order of the list.
     pub fn probes(&self) -> impl Iterator<Item = &'static Probe> {
         let is_wanted = |probe: &&Probe| !probe.class.is_optional() || self.wants(probe.class);
         PROBES.iter().filter(is_wanted)
     }
 
-    /// Whether an optional class is asked for and not switched off.
+    /// Whether an optional class is requested and not disabled.
     pub(crate) fn wants(&self, class: Class) -> bool {
         self.also.contains(&class) && !self.disabled.contains(&class)
     }
 
-    /// How long a probe of this class may take before it counts as hung.
+    /// Time after which a probe of this class counts as hung.
     #[must_use]
     pub fn deadline(&self, class: Class) -> Duration {
         match (&self.nvml, class) {
             (NvmlSource::Child { deadline, .. }, Class::Gpu) => {
                 self.files_within.max(*deadline + MARGIN)
             }
-            // What is asked besides files; each answer has a deadline of its own, and a probe that
-            // waited for all of them still says which.
+            // Sources other than files: each answer has its own deadline, and a probe that waited for all of them still
+            // reports which one timed out.
             (_, Class::Software) => self.beyond(self.commands.deadline()),
             (_, Class::Nic) => {
                 let tools = configuration_deadline(&self.commands, self.is_live_only);
@@ -191,7 +188,7 @@ impl Host {
         }
     }
 
-    /// The time of a probe that waits this long for others.
+    /// Deadline of a probe that waits this long for other sources.
     fn beyond(&self, asked: Duration) -> Duration {
         if asked.is_zero() {
             self.files_within
@@ -200,8 +197,8 @@ impl Host {
         }
     }
 
-    /// The processes of earlier isolated probes that could not be killed and are still there,
-    /// by the probes that hung in them.
+    /// Number of processes of earlier isolated probes that could not be killed and still exist, by the probe that hung
+    /// in them.
     #[must_use]
     pub fn stuck(&self) -> BTreeMap<String, u32> {
         self.stuck.still()

@@ -1,4 +1,4 @@
-//! Who a node is: names, serials and addresses. Never part of a digest.
+//! Identity of a node: names, serials and addresses. Never part of a digest.
 
 use crate::Reading;
 use serde::{Deserialize, Serialize};
@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 /// The identity plane of one node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
-    /// Host name as the kernel has it.
+    /// Host name, as reported by the kernel.
     pub hostname: Reading<String>,
-    /// Changes with every boot.
+    /// Boot id of the kernel; changes with every boot.
     pub boot_id: Reading<String>,
     /// System vendor.
     pub vendor: Reading<String>,
@@ -26,25 +26,25 @@ pub struct Identity {
     pub gpu_model: Reading<String>,
     /// Number of GPUs.
     pub gpu_count: Reading<u32>,
-    /// The GPUs by slot.
+    /// GPUs by slot.
     pub gpus: Vec<GpuIdentity>,
-    /// The network functions by slot.
+    /// Network functions by slot.
     pub nics: Vec<NicIdentity>,
     /// DIMM serial numbers by slot (root only).
     pub dimm_serials: Vec<Reading<String>>,
-    /// The disks by slot.
+    /// Disks by slot.
     #[serde(default)]
     pub disks: Vec<DiskIdentity>,
 }
 
-/// One disk's names.
+/// Identity of one disk.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiskIdentity {
     /// `nvme.<slot>` or `disk.<slot>`, as in conformance keys.
     pub slot: String,
-    /// PCI address of the controller; absent for a device the tree does not tie to one.
+    /// PCI address of the controller; absent if sysfs links the device to none.
     pub address: Reading<String>,
-    /// The kernel's name.
+    /// Kernel name of the disk.
     pub name: String,
     /// Serial number.
     pub serial: Reading<String>,
@@ -52,7 +52,7 @@ pub struct DiskIdentity {
     pub wwid: Reading<String>,
 }
 
-/// One GPU's names.
+/// Identity of one GPU.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GpuIdentity {
     /// Rank by PCI address, as in conformance keys.
@@ -61,28 +61,28 @@ pub struct GpuIdentity {
     pub address: Reading<String>,
     /// Model name.
     pub model: Reading<String>,
-    /// The driver's UUID.
+    /// UUID assigned by the driver.
     pub uuid: Reading<String>,
     /// Board serial number.
     pub serial: Reading<String>,
 }
 
-/// One network function's names.
+/// Identity of one network function.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NicIdentity {
     /// Rank by PCI address, as in conformance keys.
     pub slot: u32,
-    /// PCI address; absent for a device the tree does not tie to one.
+    /// PCI address; absent if sysfs links the device to none.
     pub address: Reading<String>,
     /// RDMA device names (`mlx5_0`), sorted.
     pub rdma: Vec<String>,
     /// Network interface names, sorted.
     pub interfaces: Vec<String>,
-    /// Hardware addresses of those interfaces, in their order.
+    /// Hardware addresses of those interfaces, in the same order.
     pub macs: Vec<Reading<String>>,
     /// RDMA node GUID of the first RDMA device.
     pub node_guid: Reading<String>,
-    /// Serial number of the card, where its driver tells one.
+    /// Serial number of the card, if its driver reports one.
     #[serde(default)]
     pub serial: Reading<String>,
     /// Slingshot fabric address, decimal.
@@ -91,7 +91,7 @@ pub struct NicIdentity {
 }
 
 impl Identity {
-    /// Takes over what another probe learned.
+    /// Merges the identity found by another probe.
     pub(crate) fn absorb(&mut self, other: Self) {
         let mut old = std::mem::take(self);
         old.gpus.extend(other.gpus);

@@ -1,4 +1,4 @@
-//! Everything one pass over a node learned.
+//! Inventory: all results of one pass over a node.
 
 use crate::{
     Class, ClassMark, ClassRecord, ClassState, CohortKey, Earlier, Facts, Fingerprint, Identity,
@@ -9,93 +9,92 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
-/// All planes of one node, with how each probe went.
+/// All planes of one node, with the outcome of each probe.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Inventory {
-    /// One record per class, in fingerprint order; of a class that is optional only where it was
-    /// asked for.
+    /// One record per class, in fingerprint order; an optional class has one only if requested.
     pub records: BTreeMap<Class, ClassRecord>,
-    /// Names, serials, addresses.
+    /// Names, serials and addresses.
     pub identity: Identity,
-    /// What placement may ask.
+    /// Resources, as placement uses them.
     pub facts: Facts,
-    /// How its devices hang together.
+    /// Topology of the devices.
     #[serde(default)]
     pub topology: Topology,
     /// Live values.
     #[serde(default)]
     pub vitals: Vitals,
-    /// What it draws, by the best source that was asked.
+    /// Power draw, from the best available source.
     #[serde(default)]
     pub power: Option<Power>,
     /// Contradictions between sources.
     pub findings: Vec<Finding>,
-    /// How each probe went, in list order.
+    /// Outcome of each probe, in list order.
     pub probes: Vec<ProbeOutcome>,
-    /// Processes of earlier probes that could not be killed and are still there, by probe.
+    /// Number of processes of earlier probes that could not be killed and still exist, by probe.
     #[serde(default)]
     pub stuck: BTreeMap<String, u32>,
 }
 
-/// Two sources that should agree do not: a matter for health, never for a digest.
+/// A contradiction between two sources. It concerns health, never a digest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
-    /// The class it was found in.
+    /// The class of the probe that reported the finding.
     pub class: Class,
     /// Stable code, e.g. `gpu_count_mismatch`.
     pub code: String,
-    /// What was seen, for a person.
+    /// Evidence, as text for operators.
     pub detail: String,
 }
 
-/// How one probe went.
+/// Outcome of one probe.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProbeOutcome {
-    /// The probe's name in the list.
+    /// Name of the probe in the list.
     pub name: String,
-    /// The class it fills.
+    /// The class that the probe fills.
     pub class: Class,
-    /// Wall time, microseconds.
+    /// Elapsed wall-clock time, in microseconds.
     pub duration_us: u64,
-    /// Whether the class got a digest.
+    /// Result of the probe.
     pub outcome: Outcome,
-    /// Keys in the record.
+    /// Number of keys in the record.
     pub keys: u32,
-    /// Keys that are unknown.
+    /// Number of unknown keys in the record.
     pub unknown: u32,
-    /// What went wrong, where the probe as a whole gave nothing.
+    /// The reason, if the whole probe gave no result.
     #[serde(default)]
     pub loss: Option<Loss>,
-    /// The same for a person.
+    /// The reason as text for operators.
     #[serde(default)]
     pub why: Option<String>,
 }
 
-/// Why a probe as a whole gave nothing.
+/// Why a whole probe gave no result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Loss {
-    /// It said nothing within its deadline.
+    /// The probe did not answer within its deadline.
     Hung {
-        /// The deadline, milliseconds.
+        /// The deadline, in milliseconds.
         after_ms: u64,
     },
-    /// It was not started: too many of its earlier processes cannot be killed.
+    /// The probe was not started: too many of its earlier processes cannot be killed.
     Stuck {
-        /// How many there are.
+        /// Number of those processes.
         processes: u32,
-        /// The deadline each of them missed, milliseconds.
+        /// The deadline that each of them missed, in milliseconds.
         after_ms: u64,
     },
-    /// Its process ended without an answer, or answered nonsense.
+    /// The process of the probe ended without an answer, or sent an invalid one.
     Failed {
-        /// How.
+        /// Description of the failure.
         why: String,
     },
 }
 
 impl Loss {
-    /// For a person: `probe hung: nic, nothing after 10000 ms`.
+    /// The reason as text for operators: `probe hung: nic, nothing after 10000 ms`.
     #[must_use]
     pub fn why(&self, probe: &str) -> String {
         match self {
@@ -120,19 +119,19 @@ impl Loss {
     }
 }
 
-/// A probe's result in a word.
+/// Result of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
     /// The class has a digest.
     Complete,
-    /// A required key is unknown, or another was not answered in time.
+    /// A required key is unknown, or another key timed out.
     Incomplete,
-    /// The probe, or the driver it waited for, did not answer in time.
+    /// The probe, or the driver it waited for, timed out.
     Hung,
-    /// The probe's process died or answered nonsense.
+    /// The process of the probe died or sent an invalid answer.
     Failed,
-    /// The class is switched off.
+    /// The class is disabled.
     Disabled,
 }
 
@@ -148,8 +147,8 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// One late key of a device makes no probe hang: only what must be known does, by which a probe
-/// waits for a whole driver.
+/// A single late key of a device does not count as a hung probe. Only a required key does, because it makes the probe
+/// wait for a whole driver.
 impl From<&ClassRecord> for Outcome {
     fn from(record: &ClassRecord) -> Self {
         let is_late = |key: &String| record.get(key).is_late();
@@ -163,8 +162,8 @@ impl From<&ClassRecord> for Outcome {
 }
 
 impl Inventory {
-    /// Takes in what a probe learned. A class that several sources speak of (BIOS settings come
-    /// from the BMC, the BIOS version from DMI) is the union of their records.
+    /// Merges the result of a probe. If several sources fill one class (BIOS settings come from the BMC, the BIOS
+    /// version from DMI), the records are merged.
     pub fn take(&mut self, name: &str, took: Duration, probed: Probed) {
         let outcome = Outcome::from(&probed.record);
         self.note(name, took, &probed.record, outcome);
@@ -172,7 +171,7 @@ impl Inventory {
         self.facts.absorb(probed.facts);
         self.topology.absorb(probed.topology);
         self.vitals.absorb(probed.vitals);
-        // A later probe knows better, where it knows.
+        // A reading of a later probe takes precedence, if it has one.
         self.power = match (probed.power, self.power.take()) {
             (Some(power), Some(before)) => Some(power.or(before)),
             (power, before) => power.or(before),
@@ -181,16 +180,16 @@ impl Inventory {
         self.unite(probed.record);
     }
 
-    /// Notes that a probe gave nothing. Its class is incomplete, by a required key of the probe's
-    /// own that is never known and so never part of a digest; unless the probe only reads live
-    /// values, as the one of power does, whose name is none of a class.
+    /// Records that a probe gave no result. Its class becomes incomplete through a required key for the probe, which is
+    /// always unknown and so never part of a digest. A probe that only reads live values, such as the power probe, is
+    /// not named after a class and does not affect the digest.
     pub fn lose(&mut self, probe: &Probe, took: Duration, loss: &Loss) {
         let mut record = ClassRecord::new(probe.class);
         let key = format!("{}.probe.{}", probe.class, probe.name);
         if probe.name == probe.class.name() {
             record.require(key, loss.reading(probe.name));
         } else {
-            // A key that was not answered in time would take the digest away.
+            // A key with a timeout would make the class incomplete.
             record.put(key, Reading::<Value>::failed(loss.why(probe.name)));
         }
         let outcome = match loss {
@@ -205,7 +204,7 @@ impl Inventory {
         self.unite(record);
     }
 
-    /// The probes that gave nothing, with the reason.
+    /// Probes without a result, with the reason.
     #[must_use]
     pub(crate) fn lost(&self) -> BTreeMap<String, Loss> {
         let lost = self.probes.iter();
@@ -236,7 +235,7 @@ impl Inventory {
         self.records.insert(class, united);
     }
 
-    /// Adds a record for every class that no probe speaks of and each node has.
+    /// Adds a disabled record for every non-optional class that no probe filled.
     pub(crate) fn complete(&mut self) {
         for class in Class::STANDING {
             let missing = || ClassRecord::disabled(class, "not probed by this agent");
@@ -244,9 +243,9 @@ impl Inventory {
         }
     }
 
-    /// Stable reasons of the probes that gave nothing: `probe.<name>.hung` where one, or the
-    /// driver it asked, did not answer in time, `probe.<name>.failed` where its process died or
-    /// answered nonsense. Sorted, each once.
+    /// Stable reasons of the probes without a result. `probe.<name>.hung` means that the probe, or the driver it
+    /// queried, timed out; `probe.<name>.failed` means that its process died or sent an invalid answer. Sorted, without
+    /// duplicates.
     #[must_use]
     pub fn probe_reasons(&self) -> Vec<String> {
         let reason = |probe: &ProbeOutcome| match probe.outcome {
@@ -258,8 +257,8 @@ impl Inventory {
         reasons.into_iter().collect()
     }
 
-    /// Whether by such a reason a class is not known: its own probe gave nothing. Others read live
-    /// values that no work depends on, as a meter's.
+    /// Whether such a reason means that a class is unknown, because the probe of that class gave no result. Other
+    /// probes read live values, such as power, on which no allocation depends.
     #[must_use]
     pub fn is_blind(reason: &str) -> bool {
         let mut parts = reason.split('.');
@@ -270,7 +269,7 @@ impl Inventory {
                 .is_some_and(|name| name.parse::<Class>().is_ok())
     }
 
-    /// The state of every class.
+    /// State of every class.
     #[must_use]
     pub fn states(&self) -> BTreeMap<Class, ClassState> {
         let states = self.records.iter();
@@ -279,7 +278,7 @@ impl Inventory {
             .collect()
     }
 
-    /// The mark of every class.
+    /// Mark of every class.
     #[must_use]
     pub fn marks(&self) -> BTreeMap<Class, ClassMark> {
         let records = self.records.iter();
@@ -288,7 +287,7 @@ impl Inventory {
             .collect()
     }
 
-    /// As a build with these schemas writes it: see [`Schemas::write`].
+    /// The inventory as a build with these schemas writes it: see [`Schemas::write`].
     #[must_use]
     pub fn written_as(mut self, schemas: &Schemas) -> Self {
         let records = std::mem::take(&mut self.records).into_iter();
@@ -297,7 +296,7 @@ impl Inventory {
         self
     }
 
-    /// What is said beside the marks while a fleet is upgraded: see [`Schemas::earlier`].
+    /// The digests in earlier schemas, published while a fleet is upgraded: see [`Schemas::earlier`].
     #[must_use]
     pub fn earlier(&self, schemas: &Schemas) -> BTreeMap<Class, Earlier> {
         let records = self.records.iter();
@@ -312,7 +311,7 @@ impl Inventory {
         fingerprint(&self.marks())
     }
 
-    /// This node as drift and groups see it.
+    /// This node as input for drift and groups.
     #[must_use]
     pub fn view(&self, node: impl Into<String>) -> NodeView {
         NodeView {

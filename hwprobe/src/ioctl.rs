@@ -1,6 +1,6 @@
-//! The only unsafe code of this crate: three system calls on structures of the kernel.
+//! The only unsafe code of this crate outside NVML: three system calls on kernel structures.
 //!
-//! Nothing here knows what the bytes mean; [`crate::net`] and [`crate::ipmi`] do.
+//! This module does not interpret the bytes; [`crate::net`] and [`crate::ipmi`] do.
 
 use rustix::ioctl::{Opcode, Updater, ioctl, opcode};
 use std::ffi::{c_int, c_long, c_short, c_uchar, c_uint, c_ushort, c_void};
@@ -12,10 +12,10 @@ const SIOCETHTOOL: Opcode = 0x8946;
 /// `include/uapi/linux/if.h`: `IFNAMSIZ`, with the closing NUL.
 const NAME_BYTES: usize = 16;
 
-/// The longest answer to one ethtool command, bytes. Every buffer has this length, whatever the
-/// command, so that an answer whose length the driver chooses fits too: the kernel has at most 64
-/// features (`netdev_features_t`) and 32 private flags (one `u32`) of 32 bytes each, and at most
-/// 127 words in each of three link mode masks (`link_mode_masks_nwords` is an `s8`).
+/// Maximum length of an answer to one ethtool command, in bytes. Every buffer has this length, whatever the command, so
+/// that an answer with a length chosen by the driver fits too. The kernel has at most 64 features (`netdev_features_t`)
+/// and 32 private flags (one `u32`) of 32 bytes each. Each of the three link mode masks has at most 127 words
+/// (`link_mode_masks_nwords` is an `s8`).
 pub(crate) const ETHTOOL_BYTES: usize = 64 << 10;
 
 /// `struct ifreq` of `include/uapi/linux/if.h` with `ifr_data` chosen from its union of 24 bytes
@@ -27,11 +27,10 @@ struct IfReq {
     rest: [u8; 16],
 }
 
-/// Sends the ethtool command that stands in `buffer` to the interface `name`; the answer is in
-/// `buffer` afterwards.
+/// Sends the ethtool command in `buffer` to the interface `name`. The answer overwrites `buffer`.
 ///
 /// # Errors
-/// What the kernel says; `InvalidInput` for a name no interface can have.
+/// The error of the kernel; `InvalidInput` if `name` is not a valid interface name.
 #[expect(unsafe_code, reason = "SIOCETHTOOL has no safe wrapper")]
 pub(crate) fn ethtool(
     socket: impl AsFd,
@@ -47,10 +46,10 @@ pub(crate) fn ethtool(
         return Err(io::ErrorKind::InvalidInput.into());
     }
     request.name[..name.len()].copy_from_slice(name.as_bytes());
-    // SAFETY: SIOCETHTOOL takes a `struct ifreq`, which `IfReq` covers, whose `ifr_data` points to
-    // the command. The kernel reads and writes there through copy_{from,to}_user, without any
-    // demand on alignment, and never beyond ETHTOOL_BYTES (see there). `buffer` is borrowed
-    // mutably until the call returns, and no pointer is kept by the kernel after that.
+    // SAFETY: SIOCETHTOOL takes a `struct ifreq`, which `IfReq` covers; its `ifr_data` points to the command. The
+    // kernel reads and writes there through copy_{from,to}_user, without alignment requirements, and never beyond
+    // ETHTOOL_BYTES (see there). `buffer` is borrowed mutably until the call returns, and the kernel keeps no pointer
+    // after that.
     unsafe { ioctl(socket, Updater::<{ SIOCETHTOOL }, IfReq>::new(&mut request)) }?;
     Ok(())
 }
@@ -64,7 +63,7 @@ struct SystemInterface {
     lun: c_uchar,
 }
 
-/// `struct ipmi_addr`: what any sender's address fits into.
+/// `struct ipmi_addr`: large enough for the address of any sender.
 #[repr(C)]
 struct AnyAddress {
     addr_type: c_int,
@@ -114,16 +113,16 @@ const RESPONSE: c_int = 1;
 /// An answer of the BMC.
 #[derive(Debug)]
 pub(crate) struct IpmiAnswer {
-    /// The number its request was sent under; none for what nobody asked for (events).
+    /// Id of the request; none for unsolicited messages (events).
     pub id: Option<i64>,
     /// Completion code and data.
     pub data: Vec<u8>,
 }
 
-/// Hands a request for the BMC of this system to the IPMI device.
+/// Sends a request for the BMC of this system to the IPMI device.
 ///
 /// # Errors
-/// What the driver says.
+/// The error of the driver.
 #[expect(unsafe_code, reason = "the IPMI device has no safe wrapper")]
 pub(crate) fn ipmi_send(
     device: impl AsFd,
@@ -147,17 +146,16 @@ pub(crate) fn ipmi_send(
             data: data.as_mut_ptr(),
         },
     };
-    // SAFETY: the opcode takes a `struct ipmi_req`, which `Request` is field by field. Both
-    // pointers are to live locals or the caller's borrow with the lengths given beside them; the
-    // driver copies them before the call returns.
+    // SAFETY: the opcode takes a `struct ipmi_req`, which `Request` matches field by field. Both pointers are to live
+    // locals or the caller's borrow, with their actual lengths; the driver copies the data before the call returns.
     unsafe { ioctl(device, Updater::<{ IPMI_SEND }, Request>::new(&mut request)) }?;
     Ok(())
 }
 
-/// Takes the next message out of the IPMI device. Waits for none: `WouldBlock` says there is none.
+/// Reads the next message from the IPMI device without waiting; returns `WouldBlock` if there is none.
 ///
 /// # Errors
-/// What the driver says. A message longer than 272 bytes (`IPMI_MAX_MSG_LENGTH`) does not exist.
+/// The error of the driver. A message longer than 272 bytes (`IPMI_MAX_MSG_LENGTH`) does not exist.
 #[expect(unsafe_code, reason = "the IPMI device has no safe wrapper")]
 pub(crate) fn ipmi_receive(device: impl AsFd) -> io::Result<IpmiAnswer> {
     const LONGEST: u16 = 272;
@@ -179,9 +177,9 @@ pub(crate) fn ipmi_receive(device: impl AsFd) -> io::Result<IpmiAnswer> {
             data: data.as_mut_ptr(),
         },
     };
-    // SAFETY: the opcode takes a `struct ipmi_recv`, which `Received` is field by field. The
-    // driver writes at most `addr_len` and `data_len` bytes behind the two pointers (this variant
-    // of the call cuts a longer message off), and both point to live locals of these lengths.
+    // SAFETY: the opcode takes a `struct ipmi_recv`, which `Received` matches field by field. The driver writes at most
+    // `addr_len` and `data_len` bytes through the two pointers, because this variant of the call truncates a longer
+    // message. Both pointers are to live locals of these lengths.
     unsafe {
         ioctl(
             device,
@@ -201,7 +199,7 @@ mod tests {
     use super::*;
     use std::mem::offset_of;
 
-    // What a C compiler says of the kernel's headers on x86-64 and aarch64 Linux.
+    // Sizes and offsets by a C compiler with the kernel's headers on x86-64 and aarch64 Linux.
     #[test]
     #[cfg(target_pointer_width = "64")]
     fn the_structures_are_those_of_the_kernel_headers() {

@@ -1,8 +1,8 @@
-//! The conformance keys: what each means, in what unit, and from where.
+//! Conformance keys: the meaning, unit and source of each.
 //!
-//! One row describes all keys of a pattern: `<slot>` is a rank (by PCI address for devices on the
-//! bus), `<name>` any text, dots included. `KEYS.md` is this table for readers; tests keep it
-//! current, and find keys that no row describes and rows that no fixture has.
+//! One row describes all keys of a pattern. `<slot>` is a rank (by PCI address for devices on the bus), and `<name>` is
+//! any text, dots included. `KEYS.md` is this table for readers. Tests keep it current, and find keys without a row and
+//! rows without a fixture.
 
 use crate::{Class, UnknownClass};
 use std::fmt::Write;
@@ -10,65 +10,65 @@ use std::fmt::Write;
 /// Whether a class is complete without a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
-    /// It is not: while this key was asked and is not known there is no digest.
+    /// Incomplete: while this key was requested and is unknown, there is no digest.
     Required,
-    /// It is: what cannot be known here is left out of the digest. What was not answered in time
-    /// could be known, and counts as required.
+    /// Complete: an unknown key is omitted from the digest. A key with a timeout could be known, and counts as
+    /// required.
     Optional,
 }
 
 /// How a row is tested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen {
-    /// The hosts and BMC trees of the repository have such keys.
+    /// The hosts and BMC trees in the repository contain such keys.
     InFixtures,
-    /// Only with hardware, firmware or settings that none of them has.
+    /// Such keys need hardware, firmware or settings that no fixture has.
     NeedsHardware,
 }
 
 /// The keys of one pattern.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
-    /// The keys: literal segments, `<slot>`, `<name>`.
+    /// Key pattern: literal segments, `<slot>`, `<name>`.
     pub pattern: &'static str,
-    /// Of numbers; empty for text, flags and counts.
+    /// Unit of numbers; empty for text, flags and counts.
     pub unit: &'static str,
-    /// Whether there is a digest without it.
+    /// Whether a digest exists without the key.
     pub need: Need,
-    /// Where it is read.
+    /// Source of the value.
     pub source: &'static str,
-    /// What it is.
+    /// Meaning of the value.
     pub meaning: &'static str,
     /// How the row is tested.
     pub seen: Seen,
-    /// The first schema of the class in which there are such keys, as described here. Schemas
-    /// before the oldest that the class knows do not count.
+    /// First schema of the class with such keys, as described here. Schemas before the oldest one that the class
+    /// supports do not count.
     pub since: u16,
-    /// The last such schema; `None` while it is so. A key that is to mean something else gets a
-    /// row of its own beside this one.
+    /// Last such schema; `None` if the current schema has such keys. A key that changes its meaning gets an additional
+    /// row.
     pub until: Option<u16>,
 }
 
 impl Row {
-    /// The class its keys belong to: their first segment.
+    /// The class of the keys: their first segment.
     ///
     /// # Errors
-    /// Never for a row of [`ROWS`].
+    /// Does not occur for a row of [`ROWS`].
     pub fn class(&self) -> Result<Class, UnknownClass> {
         let first = self.pattern.split('.').next().unwrap_or_default();
         first.parse()
     }
 
-    /// Whether a schema of its class has such keys.
+    /// Whether a schema of the class has such keys.
     #[must_use]
     pub fn is_in(&self, schema: u16) -> bool {
         self.since <= schema && self.until.is_none_or(|until| schema <= until)
     }
 
-    /// Whether `key` is one of its keys.
+    /// Whether `key` matches the pattern.
     #[must_use]
     pub fn describes(&self, key: &str) -> bool {
-        // Most rows are of something else, and that shows at once.
+        // Quick rejection of most rows.
         let literal = self.pattern.split('<').next().unwrap_or_default();
         if !key.starts_with(literal) {
             return false;
@@ -85,7 +85,7 @@ fn fits(pattern: &[&str], key: &[&str]) -> bool {
         (["<slot>", rest @ ..], [slot, key @ ..]) => {
             !slot.is_empty() && slot.bytes().all(|b| b.is_ascii_digit()) && fits(rest, key)
         }
-        // A name is one segment at least, and may have dots.
+        // A name has at least one segment, and may contain dots.
         (["<name>", rest @ ..], [_, ..]) => {
             (1..=key.len()).any(|length| key.get(length..).is_some_and(|key| fits(rest, key)))
         }
@@ -94,14 +94,14 @@ fn fits(pattern: &[&str], key: &[&str]) -> bool {
     }
 }
 
-/// The row of a key as it is now: the first that describes it.
+/// The row of a key in the current schema: the first that describes the key.
 #[must_use]
 pub fn row_of(key: &str) -> Option<&'static Row> {
     let mut now = ROWS.iter().filter(|row| row.until.is_none());
     now.find(|row| row.describes(key))
 }
 
-/// The table as Markdown, one section for each class.
+/// The table as Markdown, with one section per class.
 #[must_use]
 pub fn markdown() -> String {
     let mut text = String::from(
@@ -177,14 +177,14 @@ impl Row {
         self
     }
 
-    /// The row of keys that came with `schema`.
+    /// The row, for keys that exist since `schema`.
     #[must_use]
     pub const fn came_with(mut self, schema: u16) -> Self {
         self.since = schema;
         self
     }
 
-    /// The row of keys as they were through `schema`.
+    /// The row, for keys that exist up to `schema`.
     #[must_use]
     pub const fn ended_with(mut self, schema: u16) -> Self {
         self.until = Some(schema);

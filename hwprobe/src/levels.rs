@@ -1,24 +1,23 @@
-//! In which schema nodes are compared while they do not all write the same one.
+//! Schema levels: the schema in which nodes are compared while they write different ones.
 //!
-//! Of each class it is the newest schema that every node says which says anything of the class at
-//! all. Where there is none, it is the one that most of them say, the newest of those that equally
-//! many say, and the others are among themselves by the same rule. So every node is compared in
-//! exactly one schema, whatever order they come in, and being equal stays transitive: what shares
-//! a digest is a group. A schema is part of its digest's context, so digests of two schemas are
+//! For each class it is the newest schema that every node with a digest of the class publishes. If there is none, it is
+//! the schema that most of them publish, the newest one on a tie; the remaining nodes follow the same rule among
+//! themselves. So each node is compared in exactly one schema, in any order of nodes, and equality stays transitive: a
+//! group is the nodes that share a digest. A schema is part of its digest's context, so digests of two schemas are
 //! never equal.
 
 use crate::{Class, ClassMark, Earlier};
 use std::collections::BTreeMap;
 
-/// The schemas in which a set of nodes is compared.
+/// The schemas in which a set of nodes is compared, by class.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Levels(BTreeMap<Class, Vec<u16>>);
 
-/// What one node can say of a class: the schema it writes, and the one it says beside it.
+/// The schemas that one node publishes for a class: the schema it writes, and an earlier one in addition.
 type Says = (u16, Option<u16>);
 
 impl Levels {
-    /// Of these nodes, each with its marks and what it says beside them.
+    /// The levels of these nodes, given the marks and earlier digests of each.
     #[must_use]
     pub fn of<'a, N>(nodes: N) -> Self
     where
@@ -38,7 +37,7 @@ impl Levels {
         Self(levels.collect())
     }
 
-    /// What a node's mark is where it is compared with the others.
+    /// The mark of a node in the schema in which it is compared.
     #[must_use]
     pub fn mark(&self, class: Class, mark: ClassMark, earlier: Option<&Earlier>) -> ClassMark {
         let (ClassMark::Complete { schema, .. }, Some(beside)) = (mark, beside(mark, earlier))
@@ -58,7 +57,7 @@ impl Levels {
         }
     }
 
-    /// All of a node's marks where it is compared with the others.
+    /// All marks of a node, in the schemas in which it is compared.
     #[must_use]
     pub fn marks(
         &self,
@@ -73,12 +72,12 @@ impl Levels {
     }
 }
 
-/// What is said beside a mark, if it can be.
+/// The earlier digest, if it is consistent with the mark.
 fn beside(mark: ClassMark, earlier: Option<&Earlier>) -> Option<Earlier> {
     earlier.copied().filter(|earlier| earlier.is_beside(&mark))
 }
 
-/// The schemas in the order in which nodes take the first that they can say.
+/// The schemas in order of precedence: each node uses the first that it publishes.
 fn order(mut said: BTreeMap<Says, usize>) -> Vec<u16> {
     let mut levels = Vec::new();
     loop {
@@ -88,7 +87,7 @@ fn order(mut said: BTreeMap<Says, usize>) -> Vec<u16> {
                 *sayers.entry(schema).or_default() += count;
             }
         }
-        // Ascending by schema, and of equals the last one is taken.
+        // Iteration ascends by schema, and `max_by_key` returns the last of equals.
         let Some((level, _)) = sayers.into_iter().max_by_key(|(_, count)| *count) else {
             return levels;
         };

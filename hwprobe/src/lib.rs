@@ -1,21 +1,19 @@
-//! What a node *is*: probes, conformance records, digests, differences and drift.
+//! Inventory of a node: probes, conformance records, digests, differences and drift.
 //!
-//! A probe reads one facet of the machine and returns a [`ClassRecord`] of
-//! `(key, Reading)` pairs. Records are encoded canonically; the digest of those
-//! bytes (the *preimage*) is what nodes gossip, so equal nodes share one digest and
-//! two different digests can always be compared key by key.
+//! A probe reads one facet of the machine and returns a [`ClassRecord`] of `(key, Reading)` pairs. Records are encoded
+//! canonically. Nodes publish the digest of those bytes (the *preimage*) by gossip, so equal nodes share one digest.
+//! Two records with different digests can always be compared key by key.
 //!
-//! The planes never mix: *conformance* (what nodes meant to be equal must share,
-//! [`ClassRecord`]), *identity* (serials, addresses, names, [`Identity`], and how devices
-//! hang together, [`Topology`]), what placement may ask for ([`Facts`]), and live values
-//! (counters, temperatures, draw: [`Vitals`], [`Power`]). A value is in exactly one.
+//! The planes never mix: *conformance* (values that nodes of one design must share, [`ClassRecord`]), *identity*
+//! (serials, addresses, names, [`Identity`], and the connection of devices, [`Topology`]), resources for placement
+//! ([`Facts`]), and live values (counters, temperatures, power draw: [`Vitals`], [`Power`]). Each value is in exactly
+//! one plane.
 //!
-//! This crate must not know about gossip, the network, the quorum or async. Its only
-//! edges are files below [`Host::root`], calls to the kernel ([`net`], [`ipmi`]), a few
-//! programs that are asked ([`commands`]) and the GPU driver. Each has a deadline, and a
-//! daemon does all of it in disposable processes ([`child`]).
+//! This crate must not depend on gossip, the network, the quorum or async. It interacts only with files below
+//! [`Host::root`], kernel calls ([`net`], [`ipmi`]), a few external programs ([`commands`]) and the GPU driver. Each
+//! has a deadline, and a daemon runs all of it in disposable processes ([`child`]).
 //!
-//! Begin at [`probe_all`], then [`ClassRecord`], then [`drift`].
+//! Start at [`probe_all`], then [`ClassRecord`], then [`drift`].
 
 #![deny(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! The short form of a class state, and the node fingerprint composed of them.
+//! Class marks: the short form of a class state, and the node fingerprint composed of them.
 
 use crate::{Class, Digest};
 use serde::{Deserialize, Serialize};
@@ -6,26 +6,26 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-/// What a node says about one class in a few bytes.
+/// State of one class of a node, in a few bytes.
 ///
 /// Its text form is `<schema>:<digest>`, `incomplete` or `disabled`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ClassMark {
-    /// There is a digest.
+    /// The class has a digest.
     Complete {
-        /// Its schema.
+        /// Schema of the digest.
         schema: u16,
         /// The content address of the preimage.
         digest: Digest,
     },
     /// A required key is unknown.
     Incomplete,
-    /// Not probed.
+    /// The class is not probed.
     Disabled,
 }
 
-/// Text that is no class mark.
+/// The text is not a class mark.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("\"{0}\" is not a class mark (<schema>:<digest>, incomplete, disabled)")]
 pub struct BadMark(pub String);
@@ -71,24 +71,24 @@ impl FromStr for ClassMark {
     }
 }
 
-/// The fingerprint of a whole node, or why there is none.
+/// The fingerprint of a whole node, or the reason why there is none.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Fingerprint {
-    /// Composed of the digests of these classes; disabled classes are left out, so
-    /// nodes that probe different classes never share a fingerprint.
+    /// Composed of the digests of these classes. Disabled classes are omitted, so nodes that probe different classes
+    /// never share a fingerprint.
     Complete {
         /// The composed digest.
         digest: Digest,
-        /// What it covers.
+        /// The classes that the fingerprint covers.
         classes: Vec<Class>,
     },
     /// At least one class is incomplete.
     Unknown {
-        /// Which.
+        /// The incomplete classes.
         incomplete: Vec<Class>,
     },
-    /// Every class is disabled: nothing is known, nothing is equal.
+    /// Every class is disabled: no value is known, so the node is equal to no other.
     Empty,
 }
 

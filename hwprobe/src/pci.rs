@@ -9,19 +9,19 @@ pub(crate) use way::{Switches, Way, way};
 use crate::{Reading, Root, Value, text};
 use std::collections::BTreeMap;
 
-/// NVIDIA's vendor id.
+/// Vendor id of NVIDIA.
 pub const NVIDIA: &str = "10de";
-/// AMD's vendor id.
+/// Vendor id of AMD.
 pub const AMD: &str = "1002";
-/// Mellanox, whose vendor id NVIDIA's NICs still have.
+/// Vendor id of Mellanox, which NVIDIA's NICs still use.
 pub const MELLANOX: &str = "15b3";
 
 const DEVICES: &str = "/sys/bus/pci/devices";
 
-/// One PCI function as sysfs describes it.
+/// One PCI function, as described by sysfs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Function {
-    /// `domain:bus:device.function`, lower-case.
+    /// PCI address `domain:bus:device.function`, in lower case.
     pub address: String,
     /// Class code, six hex digits.
     pub class: Reading<String>,
@@ -30,13 +30,13 @@ pub struct Function {
 }
 
 impl Function {
-    /// The function's directory.
+    /// Path of `file` in the function's sysfs directory.
     #[must_use]
     pub fn path(&self, file: &str) -> String {
         format!("{DEVICES}/{}/{file}", self.address)
     }
 
-    /// Whether the class code begins so.
+    /// Whether the class code starts with `prefix`.
     #[must_use]
     pub fn is_class(&self, prefix: &str) -> bool {
         self.class
@@ -44,19 +44,19 @@ impl Function {
             .is_some_and(|class| class.starts_with(prefix))
     }
 
-    /// Whether the vendor is this one.
+    /// Whether the function has this vendor id.
     #[must_use]
     pub fn is_vendor(&self, vendor: &str) -> bool {
         self.vendor.present().is_some_and(|found| found == vendor)
     }
 
-    /// Whether this is a display controller with compute use (VGA or 3D).
+    /// Whether this is a display controller usable for computing (VGA or 3D).
     #[must_use]
     pub fn is_gpu(&self) -> bool {
         self.is_class("0300") || self.is_class("0302")
     }
 
-    /// Whether this is a virtual function: those come and go with use.
+    /// Whether this is a virtual function; these are created and removed in operation.
     #[must_use]
     pub fn is_virtual(&self, root: &Root) -> bool {
         root.exists(self.path("physfn"))
@@ -87,7 +87,7 @@ pub fn functions(root: &Root) -> Reading<Vec<Function>> {
     })
 }
 
-/// The sort key of an address: as numbers, since domains may have more than four digits.
+/// Sort key of an address, as numbers, because a domain may have more than four digits.
 #[must_use]
 pub fn rank(address: &str) -> Option<(u64, u64)> {
     let (rest, function) = address.rsplit_once('.')?;
@@ -99,7 +99,7 @@ pub fn rank(address: &str) -> Option<(u64, u64)> {
     Some((domain, bus << 16 | device << 8 | hex(function)?))
 }
 
-/// An address in sysfs form, from NVML's (`00000000:1B:00.0`) or sysfs's own.
+/// Converts an address from NVML's form (`00000000:1B:00.0`) or sysfs's own form to sysfs form.
 #[must_use]
 pub fn address(raw: &str) -> Reading<String> {
     match rank(raw.trim()) {
@@ -113,13 +113,13 @@ pub fn address(raw: &str) -> Reading<String> {
     }
 }
 
-/// `vendor:device` of a function.
+/// `vendor:device` id of a function.
 #[must_use]
 pub fn id(root: &Root, function: &Function) -> Reading<Value> {
     pair(root, function, "vendor", "device")
 }
 
-/// `vendor:device` of a function's subsystem.
+/// `vendor:device` id of a function's subsystem.
 #[must_use]
 pub fn subsystem(root: &Root, function: &Function) -> Reading<Value> {
     pair(root, function, "subsystem_vendor", "subsystem_device")
@@ -133,7 +133,7 @@ fn pair(root: &Root, function: &Function, first: &str, second: &str) -> Reading<
     hex(first).and_then(|first| hex(second).map(|second| Value::Text(format!("{first}:{second}"))))
 }
 
-/// `32.0 GT/s PCIe` as transfers a second.
+/// Parses `32.0 GT/s PCIe` as transfers per second.
 #[must_use]
 pub fn link_speed(raw: &str) -> Reading<Value> {
     let number = raw.split_whitespace().next().unwrap_or_default();
@@ -143,12 +143,12 @@ pub fn link_speed(raw: &str) -> Reading<Value> {
         (Ok(whole), Ok(tenths)) if raw.contains("GT/s") && whole < 10_000 => {
             Reading::Present(Value::Number((whole * 10 + tenths) * 100_000_000))
         }
-        // "Unknown" is sysfs's word for a function without a link.
+        // sysfs reports "Unknown" for a function without a link.
         _ => Reading::Unsupported,
     }
 }
 
-/// The lanes of a link; 0 and 255 are what sysfs shows where there is none.
+/// Parses the lanes of a link; sysfs reports 0 or 255 without a link.
 #[must_use]
 pub fn link_width(raw: &str) -> Reading<Value> {
     match raw.parse::<i64>() {
@@ -157,14 +157,14 @@ pub fn link_width(raw: &str) -> Reading<Value> {
     }
 }
 
-/// The driver's name; absent while none is bound.
+/// Name of the bound driver; absent if none is bound.
 #[must_use]
 pub fn driver(root: &Root, function: &Function) -> Reading<String> {
     root.link_name(function.path("driver"))
 }
 
-/// The module the driver came with, whose name may be another (`cxi_core` comes with `cxi_ss1`);
-/// without a link to it, as for a driver that is part of the kernel, the driver's name.
+/// Name of the driver's kernel module, which may differ from the driver's name (driver `cxi_core`, module `cxi_ss1`).
+/// Without a module link, as with a built-in driver, the driver's name.
 #[must_use]
 pub fn module(root: &Root, function: &Function) -> Reading<String> {
     match root.link_name(function.path("driver/module")) {
@@ -173,7 +173,7 @@ pub fn module(root: &Root, function: &Function) -> Reading<String> {
     }
 }
 
-/// The NUMA node; -1 means the firmware does not say.
+/// NUMA node of the function; unsupported if the firmware reports none (-1).
 #[must_use]
 pub fn numa_node(root: &Root, function: &Function) -> Reading<Value> {
     root.line(function.path("numa_node")).and_then(|raw| {
@@ -182,7 +182,7 @@ pub fn numa_node(root: &Root, function: &Function) -> Reading<Value> {
     })
 }
 
-/// The last PCI address in a sysfs device path: the function a device hangs on.
+/// The last PCI address in a sysfs device path: the function that the device belongs to.
 #[must_use]
 pub fn address_in(path: &str) -> Option<&str> {
     path.split('/')

@@ -1,27 +1,27 @@
-//! What a node draws, and what limits it: readings with their source, never conformance.
+//! Power draw and power limit of a node: readings with their source, never conformance.
 
 use crate::Reading;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Milliwatts: power is compared and added up in integers.
+/// Power in milliwatts: power is compared and added as an integer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Milliwatts(pub u64);
 
 impl Milliwatts {
-    /// From watts as a BMC writes them (`467`, `97.5`); nothing for what is no amount of power
-    /// (negative, not finite, beyond a gigawatt).
+    /// Converts watts as a BMC reports them (`467`, `97.5`); `None` for an invalid amount of power (negative, not
+    /// finite, above one gigawatt).
     #[must_use]
     pub fn from_watts(watts: f64) -> Option<Self> {
         const MOST: f64 = 1e9;
-        // Within the range above the product is far below 2^53, where f64 is exact.
+        // Within this range the product is far below 2^53, where f64 is exact.
         (0.0..=MOST)
             .contains(&watts)
             .then(|| Self((watts * 1000.0).round() as u64))
     }
 
-    /// Watts, for a screen.
+    /// Power in watts, for display.
     #[must_use]
     pub fn watts(self) -> f64 {
         // Exact below 2^53 milliwatts, nine terawatts.
@@ -35,18 +35,18 @@ impl fmt::Display for Milliwatts {
     }
 }
 
-/// What is known about a power limit. Four words that are kept apart: no control, a control that
-/// limits nothing, a limit, and not known.
+/// State of a power limit. Four cases are distinguished: no control, a control without an active limit, a limit, and
+/// unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LimitState {
-    /// The node has no control that could limit it.
+    /// The node has no power limit control.
     Absent,
-    /// There is one, and it limits nothing now.
+    /// The node has a control, and no limit is active.
     Uncapped,
-    /// A limit is set. Whether the hardware keeps it shows only in the draw.
+    /// A limit is set. Only the draw shows whether the hardware enforces it.
     Set,
-    /// It could not be read, or what was read contradicts itself.
+    /// The limit could not be read, or the readings contradict each other.
     #[default]
     Unknown,
 }
@@ -63,7 +63,7 @@ impl LimitState {
         }
     }
 
-    /// How much it tells: who sees a limit knows more than who sees none.
+    /// Precedence when two sources are merged: a set limit wins over every other state.
     const fn rank(self) -> u8 {
         match self {
             Self::Set => 3,
@@ -80,30 +80,29 @@ impl fmt::Display for LimitState {
     }
 }
 
-/// Power of one node as one source tells it, in one look.
+/// Power of one node, in one reading of one source.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Power {
-    /// What the node draws now, milliwatts.
+    /// Current draw of the node, in milliwatts.
     pub draw: Reading<Milliwatts>,
-    /// The limit, milliwatts; present exactly while `limit_state` is [`LimitState::Set`].
+    /// Power limit in milliwatts; present exactly if `limit_state` is [`LimitState::Set`].
     pub limit: Reading<Milliwatts>,
-    /// What kind of limit there is.
+    /// State of the power limit.
     pub limit_state: LimitState,
-    /// The lowest limit that may be set, milliwatts.
+    /// Lowest limit that may be set, in milliwatts.
     pub limit_min: Reading<Milliwatts>,
-    /// The highest limit that may be set, milliwatts.
+    /// Highest limit that may be set, in milliwatts.
     pub limit_max: Reading<Milliwatts>,
-    /// What the BMC does when the limit cannot be kept, as it says: `NoAction`, `LogEventOnly`,
+    /// Action of the BMC if the limit cannot be enforced, as the BMC reports it: `NoAction`, `LogEventOnly`,
     /// `HardPowerOff`.
     pub exception_action: Reading<String>,
-    /// Where the draw comes from: the resource's path for Redfish, else `ipmi`, `hwmon/<name>`,
-    /// `rapl`; where another one tells the limit, with `, limit: <that one>`. Empty where there is
-    /// none.
+    /// Source of the draw: the resource's path for Redfish, else `ipmi`, `hwmon/<name>`, `rapl`. If another source
+    /// provides the limit, `, limit: <source>` follows. Empty without a source.
     pub source: String,
 }
 
 impl Power {
-    /// What two sources tell of one node, each as far as it knows: this one goes before `other`.
+    /// Merges two sources of one node, value by value. If both have a value, `self` takes precedence.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         let has_draw = rank(&self.draw) >= rank(&other.draw);
@@ -119,7 +118,7 @@ impl Power {
             true => draws.clone(),
             false => format!("{draws}, limit: {limits}"),
         };
-        // The bounds of a limit are of whoever tells it, unless it does not know them.
+        // The bounds of the limit come from the source of the limit, unless that source does not report them.
         let (limiting, rest) = match has_limit {
             true => (self.clone(), &other),
             false => (other.clone(), &self),
@@ -136,7 +135,7 @@ impl Power {
     }
 }
 
-/// How much a reading tells.
+/// Precedence of a reading: present, then known, then unknown.
 const fn rank<T>(reading: &Reading<T>) -> u8 {
     match reading {
         Reading::Present(_) => 2,
@@ -184,7 +183,7 @@ mod tests {
             ..meter.clone()
         };
         assert_eq!(bmc.clone().or(meter.clone()), both);
-        // Whoever goes before tells what both know.
+        // If both sources have a value, the first one takes precedence.
         let other = meter.clone().or(bmc.clone());
         assert_eq!(
             (other.draw, other.source.as_str()),

@@ -1,8 +1,8 @@
-//! Runs another program within a deadline and a bound on what it may answer.
+//! Runs external programs within a deadline and a limit on the output.
 //!
-//! The program gets a process group of its own, so that killing it takes its children along. One
-//! that cannot be killed (stuck in a driver call in the kernel) is left to a thread that waits
-//! for it, and counted: while [`Outstanding`] is full no further one is started.
+//! Each program gets its own process group, so that a kill includes its children. A program that cannot be killed
+//! (stuck in a driver call in the kernel) is left to a waiting thread and counted. While [`Outstanding`] is full, no
+//! further program starts.
 
 use crate::text;
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -15,67 +15,67 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What is kept of a program's complaints.
+/// Maximum length of a program's standard error that is kept, in bytes.
 pub(crate) const LONGEST_COMPLAINT: u64 = 4 << 10;
-/// How long a killed or finished program may take to be reaped in the foreground.
+/// Time to reap a killed or finished program in the foreground.
 const REAP_WITHIN: Duration = Duration::from_millis(200);
-/// Programs stuck in the kernel before no further one is started.
+/// Number of programs stuck in the kernel at which no further one starts.
 const MOST_STUCK: usize = 2;
 
-/// Whether what is run here stays in the group of this process.
+/// Whether programs started here stay in the process group of this process.
 static STAYS_IN_GROUP: AtomicBool = AtomicBool::new(false);
 
-/// From now on what is run stays in the group of this process, which is a disposable one: whoever
-/// started it kills the group as a whole, also where this process could not do it any more.
+/// Keeps programs started from now on in the process group of this process, which is disposable. The parent kills the
+/// whole group, even if this process can no longer do that.
 pub(crate) fn stay_in_group() {
     STAYS_IN_GROUP.store(true, Ordering::Release);
 }
 
-/// The programs that were killed and are not gone yet, shared by all clones of a host.
+/// Killed programs that still exist, shared by all clones of a host.
 #[derive(Clone, Debug, Default)]
 pub struct Outstanding(Arc<AtomicUsize>);
 
 impl Outstanding {
-    /// How many there are.
+    /// Number of those programs.
     #[must_use]
     pub fn count(&self) -> usize {
         self.0.load(Ordering::Acquire)
     }
 }
 
-/// What a program may cost.
+/// Limits for one run of a program.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
-    /// When it is killed, from its start.
+    /// Time after which the program is killed, from its start.
     pub deadline: Duration,
-    /// The longest answer taken, bytes.
+    /// Maximum length of the answer, in bytes.
     pub answer: u64,
 }
 
-/// A program that came to its end by itself.
+/// A program that exited by itself.
 #[derive(Debug)]
 pub(crate) struct Finished {
-    /// What it wrote to its standard output.
+    /// Standard output of the program.
     pub answer: Vec<u8>,
-    /// How it ended.
+    /// Exit status of the program.
     pub status: ExitStatus,
-    /// The beginning of what it wrote to its standard error.
+    /// Start of the program's standard error.
     pub complaints: Vec<u8>,
 }
 
-/// Why there is no answer.
+/// Why a program gave no answer.
 #[derive(Debug)]
 pub(crate) enum Unfinished {
-    /// It could not be started.
+    /// The program could not be started.
     NotStarted(io::Error),
-    /// The deadline passed, or too many others are stuck.
+    /// The deadline passed, or too many other programs are stuck.
     TimedOut,
-    /// It answered more than allowed and was killed for it.
+    /// The program exceeded the output limit and was killed.
     TooLong,
 }
 
 impl Finished {
-    /// Its complaints as one line, without the rest: `what` ended with …: ….
+    /// The exit status and the first line of standard error as one line: `what` ended with …: ….
     pub(crate) fn complaint(&self, what: &str) -> String {
         let said = String::from_utf8_lossy(&self.complaints);
         let said = said.lines().map(text::collapse).find(|l| !l.is_empty());
@@ -86,7 +86,7 @@ impl Finished {
     }
 }
 
-/// Runs `command` to its end, or to its bounds.
+/// Runs `command` until it exits or reaches a limit.
 pub(crate) fn run(
     mut command: Command,
     bounds: Bounds,
@@ -132,11 +132,11 @@ pub(crate) fn run(
     Err(stopped)
 }
 
-/// What came out of a pipe.
+/// The bytes read from a pipe.
 enum Drained {
-    /// Everything.
+    /// The complete content.
     All(Vec<u8>),
-    /// The beginning of more.
+    /// The first part of a longer content.
     More(Vec<u8>),
 }
 
@@ -148,8 +148,8 @@ impl Drained {
     }
 }
 
-/// Reads a pipe to its end on a thread of its own; says so as soon as there are more than `most`
-/// bytes. The thread ends when the last writer is gone.
+/// Reads a pipe to its end on a separate thread. Returns early once there are more than `most` bytes. The thread ends
+/// when the last writer has closed the pipe.
 fn drain(pipe: Option<impl Read + Send + 'static>, most: u64) -> Receiver<Drained> {
     let (sender, receiver) = channel();
     let Some(mut pipe) = pipe else {
@@ -157,7 +157,7 @@ fn drain(pipe: Option<impl Read + Send + 'static>, most: u64) -> Receiver<Draine
     };
     let reader = move || {
         let mut kept = Vec::new();
-        // A broken pipe ends the answer early; its parser will say so.
+        // A read error ends the answer early; the parser of the answer reports it.
         let _ = pipe.by_ref().take(most + 1).read_to_end(&mut kept);
         let is_more = kept.len() as u64 > most;
         let _ = sender.send(if is_more {
@@ -165,17 +165,17 @@ fn drain(pipe: Option<impl Read + Send + 'static>, most: u64) -> Receiver<Draine
         } else {
             Drained::All(kept)
         });
-        // Without a reader the program would stop at a full pipe and never say how it ended.
+        // Without a reader the program would block at a full pipe and never exit.
         let _ = io::copy(&mut pipe, &mut io::sink());
     };
-    // Without a thread the sender is dropped and the caller sees a closed channel.
+    // Without a thread the sender is dropped, and the caller sees a closed channel.
     let _ = thread::Builder::new()
         .name("probe-drain".to_owned())
         .spawn(reader);
     receiver
 }
 
-/// Polls for the end; the only waits in this file without a pipe to wait on.
+/// Polls for the exit; the only wait in this file without a pipe.
 fn wait_until(child: &mut Child, ends_at: Instant) -> Option<ExitStatus> {
     let mut pause = Duration::from_micros(200);
     loop {
@@ -190,7 +190,7 @@ fn wait_until(child: &mut Child, ends_at: Instant) -> Option<ExitStatus> {
     }
 }
 
-/// Kills a child's whole group and reaps it, in the background if it is stuck.
+/// Kills a child's whole process group and reaps the child, in the background if it is stuck.
 ///
 /// Only this function and `wait_until` reap, so the process id cannot have been reused.
 fn put_away(mut child: Child, outstanding: &Outstanding) {
@@ -210,7 +210,7 @@ fn put_away(mut child: Child, outstanding: &Outstanding) {
         let _ = child.wait();
         count.fetch_sub(1, Ordering::AcqRel);
     };
-    // Without a thread the child stays counted: better no further child than many.
+    // Without a thread the child stays counted: no further child is better than many stuck ones.
     let _ = thread::Builder::new()
         .name("probe-reap".to_owned())
         .spawn(reaper);

@@ -1,41 +1,40 @@
-//! The result of reading one thing: seven states that stay distinct to the screen.
+//! Reading: the result of reading one value, in seven states that are never mixed up.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::io;
 use std::time::Duration;
 
-/// What came of reading one value.
+/// Result of reading one value.
 ///
-/// Only the first three are knowledge. The other four are *unknown*: never equal,
-/// never zero, never a difference.
+/// Only the first three states are known. The other four are *unknown*: never equal, never zero, never a difference.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Reading<T> {
-    /// The value.
+    /// The value was read.
     Present(T),
-    /// The bus, firmware or kernel says there is none.
+    /// The bus, firmware or kernel reports that the value does not exist.
     Absent,
-    /// The device is there and says it cannot answer, or answers with a placeholder.
+    /// The device exists, but cannot provide the value, or returns a placeholder.
     Unsupported,
-    /// We may not read it.
+    /// The process lacks permission to read the value.
     Denied {
-        /// What refused.
+        /// The cause of the denial.
         why: String,
     },
-    /// Reading went wrong.
+    /// The read failed.
     Failed {
-        /// What went wrong.
+        /// The cause of the failure.
         why: String,
     },
-    /// No answer within the deadline.
+    /// No answer arrived within the deadline.
     Timeout {
         /// The deadline, in milliseconds.
         after_ms: u64,
     },
-    /// Not asked, by policy or because no probe exists.
+    /// Not read, by policy or because no probe exists.
     Disabled {
-        /// Who decided.
+        /// The reason.
         why: String,
     },
 }
@@ -44,19 +43,19 @@ pub enum Reading<T> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
-    /// There is a value.
+    /// The value was read.
     Present,
-    /// There is none.
+    /// The value does not exist.
     Absent,
-    /// The device cannot say.
+    /// The device cannot provide the value.
     Unsupported,
-    /// Not permitted.
+    /// The process lacks permission.
     Denied,
-    /// Went wrong.
+    /// The read failed.
     Failed,
-    /// Took too long.
+    /// The read exceeded its deadline.
     Timeout,
-    /// Not asked.
+    /// The value was not read.
     Disabled,
 }
 
@@ -83,7 +82,7 @@ impl<T> Reading<T> {
         }
     }
 
-    /// The state alone.
+    /// The state without the value.
     pub const fn state(&self) -> State {
         match self {
             Self::Present(_) => State::Present,
@@ -96,12 +95,12 @@ impl<T> Reading<T> {
         }
     }
 
-    /// Whether this is knowledge (present, absent, unsupported) and so enters a digest.
+    /// Whether the reading is known (present, absent, unsupported) and so enters a digest.
     pub const fn is_known(&self) -> bool {
         matches!(self, Self::Present(_) | Self::Absent | Self::Unsupported)
     }
 
-    /// Whether it was not answered in time: asked again it may be anything.
+    /// Whether the read timed out; a new read may return anything.
     pub const fn is_late(&self) -> bool {
         matches!(self, Self::Timeout { .. })
     }
@@ -114,7 +113,7 @@ impl<T> Reading<T> {
         }
     }
 
-    /// `self`, unless nobody asked: then `other`.
+    /// `self`, or `other` if `self` is disabled.
     #[must_use]
     pub fn or_asked(self, other: Self) -> Self {
         match self {
@@ -128,7 +127,7 @@ impl<T> Reading<T> {
         self.and_then(|value| Reading::Present(f(value)))
     }
 
-    /// Continues with `f` on a present value, keeps any other state.
+    /// Continues with `f` on a present value; keeps any other state.
     pub fn and_then<U>(self, f: impl FnOnce(T) -> Reading<U>) -> Reading<U> {
         match self {
             Self::Present(value) => f(value),
@@ -141,7 +140,7 @@ impl<T> Reading<T> {
         }
     }
 
-    /// Borrowing view.
+    /// A reading that borrows the value.
     pub fn as_ref(&self) -> Reading<&T> {
         match self {
             Self::Present(value) => Reading::Present(value),
@@ -156,12 +155,12 @@ impl<T> Reading<T> {
         }
     }
 
-    /// The state an I/O error stands for: a missing file is *absent*, a refusal is
-    /// *denied*, a device that will not answer is *unsupported*, the rest *failed*.
+    /// The reading that an I/O error stands for. A missing file is *absent*, a missing permission *denied*, an
+    /// unimplemented attribute *unsupported*, and any other error *failed*.
     pub fn from_io(what: &str, error: &io::Error) -> Self {
-        // ENXIO, ENODEV: attribute of a device that is not there any more.
+        // ENXIO, ENODEV: attribute of a device that no longer exists.
         const GONE: [i32; 2] = [6, 19];
-        // EINVAL, EOPNOTSUPP, ENOSYS: sysfs attributes a driver does not implement.
+        // EINVAL, EOPNOTSUPP, ENOSYS: sysfs attributes that a driver does not implement.
         const UNIMPLEMENTED: [i32; 3] = [22, 95, 38];
         match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => return Self::Absent,
@@ -179,7 +178,7 @@ impl<T> Reading<T> {
 }
 
 impl<T> Default for Reading<T> {
-    /// Nobody asked yet.
+    /// Disabled, because no probe has run.
     fn default() -> Self {
         Self::disabled("not probed")
     }
@@ -207,8 +206,8 @@ impl fmt::Display for State {
     }
 }
 
-/// A present value as itself, any other state in angle brackets with its reason, so a
-/// screen cannot show one for the other.
+/// Displays a present value as itself, and any other state in angle brackets with its reason, so that the two cannot be
+/// confused.
 impl<T: fmt::Display> fmt::Display for Reading<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

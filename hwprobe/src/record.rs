@@ -1,22 +1,22 @@
-//! One class of one node: its keys, and whether they are enough for a digest.
+//! Record of one class of one node: its keys, and whether they suffice for a digest.
 
 use crate::encode::{self, PreimageError};
 use crate::{Class, ClassMark, Digest, NotUnder, Reading, Schemas, Value};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Everything one probe learned that should be equal between equal nodes.
+/// All values of one probe that should be equal on equal nodes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClassRecord {
-    /// The class.
+    /// Conformance class of the record.
     pub class: Class,
-    /// The schema of keys and values.
+    /// Schema of keys and values.
     pub schema: u16,
-    /// Every key with what came of reading it.
+    /// Every key with its reading.
     pub entries: BTreeMap<String, Reading<Value>>,
     /// Keys without which there is no digest.
     pub required: BTreeSet<String>,
-    /// Set when the class is switched off or has no probe: then there are no entries.
+    /// The reason, if the class is disabled or has no probe; there are no entries then.
     pub disabled: Option<String>,
 }
 
@@ -26,25 +26,24 @@ pub struct ClassRecord {
 pub enum ClassState {
     /// Every required key is known.
     Complete {
-        /// The schema the digest is bound to.
+        /// Schema of the digest.
         schema: u16,
         /// The content address of the preimage.
         digest: Digest,
     },
-    /// Some required keys are unknown, or any was not answered in time: no digest, never equal,
-    /// never drifted.
+    /// Some required keys are unknown, or some key timed out: no digest, never equal, never drifted.
     Incomplete {
-        /// Those keys, with what came of reading them.
+        /// Those keys, with their readings.
         missing: BTreeMap<String, Reading<Value>>,
     },
-    /// Not probed.
+    /// The class was not probed.
     Disabled {
-        /// Who decided.
+        /// The reason.
         why: String,
     },
 }
 
-/// The key of the reads themselves, which a class that holds still does not have.
+/// Key that marks differing reads; a settled class does not have it.
 fn reads(class: Class) -> String {
     format!("{class}.probe.reads")
 }
@@ -62,7 +61,7 @@ impl ClassRecord {
         }
     }
 
-    /// A class that is not probed, with the reason.
+    /// A record of a class that is not probed, with the reason.
     #[must_use]
     pub fn disabled(class: Class, why: impl Into<String>) -> Self {
         Self {
@@ -71,37 +70,36 @@ impl ClassRecord {
         }
     }
 
-    /// A record that was read completely and does not count, for it is one reading of several that
-    /// differ: without the key of its reads it has no digest.
+    /// Marks a complete record that does not count, because it is one of several differing reads. The required key for
+    /// the reads is unknown, so the record has no digest.
     #[must_use]
     pub fn unsettled(mut self, why: &str) -> Self {
         self.require(reads(self.class), Reading::<Value>::failed(why));
         self
     }
 
-    /// Why it is no knowledge of the class, whatever its keys are; see [`ClassRecord::unsettled`].
+    /// The reason why the record does not count, whatever its keys are; see [`ClassRecord::unsettled`].
     #[must_use]
     pub fn why_unsettled(&self) -> Option<String> {
         let reading = self.entries.get(&reads(self.class))?;
         (!reading.is_known()).then(|| reading.to_string())
     }
 
-    /// Sets a key that the digest can do without, unless it was not answered in time: see
+    /// Sets an optional key: an unknown reading does not prevent a digest, unless it is a timeout. See
     /// [`ClassRecord::state`].
     pub fn put(&mut self, key: impl Into<String>, reading: Reading<impl Into<Value>>) {
         self.entries.insert(key.into(), reading.map(Into::into));
     }
 
-    /// Sets a key without which the class is incomplete.
+    /// Sets a required key: while it is unknown, the class is incomplete.
     pub fn require(&mut self, key: impl Into<String>, reading: Reading<impl Into<Value>>) {
         let key = key.into();
         self.required.insert(key.clone());
         self.put(key, reading);
     }
 
-    /// This record with what another source says of the same class. A key that both tell stays
-    /// as it is here, unless only the other one knows it; a class one of them does not probe is
-    /// the other's.
+    /// Merges this record with that of another source for the same class. A key in both keeps the reading of this
+    /// record, unless only the other one is known. If one of the records is disabled, the result is the other one.
     #[must_use]
     pub fn unite(mut self, other: Self) -> Self {
         if self.disabled.is_some() {
@@ -120,12 +118,11 @@ impl ClassRecord {
         self
     }
 
-    /// What is known of `key`.
+    /// The reading of `key`.
     ///
-    /// A key of a device beyond the recorded count (`nic.8.firmware` where `nic.count`
-    /// is 8), or of something that a recorded list does not name (`software.package.ucx` where
-    /// `software.package.names` has no `ucx`), is absent; any other key that was not recorded is
-    /// unknown, as one is that the record's schema does not have.
+    /// A key of a device beyond the recorded count (`nic.8.firmware` with `nic.count` 8) is absent. So is a key of
+    /// something missing from a recorded list (`software.package.ucx` without `ucx` in `software.package.names`). Any
+    /// other unrecorded key is unknown, and so is a key that the record's schema lacks.
     #[must_use]
     pub fn get(&self, key: &str) -> Reading<Value> {
         if let Some(reading) = self.entries.get(key) {
@@ -144,16 +141,16 @@ impl ClassRecord {
         Reading::failed("not recorded")
     }
 
-    /// This record as an agent that writes `schema` would have written it of the same machine.
+    /// This record as an agent that writes `schema` would have written it for the same machine.
     ///
     /// # Errors
-    /// Where that cannot be known: see [`NotUnder`].
+    /// The record cannot be expressed in `schema`: see [`NotUnder`].
     pub fn under(&self, schema: u16) -> Result<Self, NotUnder> {
         Schemas::SHIPPED.under(self, schema)
     }
 
-    /// Whether `rest`, which follows `prefix` in a key, begins with a slot at or beyond
-    /// `<prefix>.count`, or with nothing that `<prefix>.names` lists.
+    /// Whether `rest`, which follows `prefix` in a key, starts with a slot at or beyond `<prefix>.count`, or with a
+    /// name that `<prefix>.names` does not list.
     fn is_beyond(&self, prefix: &str, rest: &str) -> bool {
         let slot = rest.split_once('.').and_then(|(slot, _)| slot.parse().ok());
         let is_beyond_count = match self.entries.get(&format!("{prefix}.count")) {
@@ -181,17 +178,16 @@ impl ClassRecord {
         encode::encode(self)
     }
 
-    /// Reads canonical bytes back; the result holds known entries only.
+    /// Decodes canonical bytes; the result contains known entries only.
     ///
     /// # Errors
-    /// Any byte string that [`ClassRecord::encode`] would not write is refused.
+    /// Any byte string that [`ClassRecord::encode`] would not write is rejected.
     pub fn decode(bytes: &[u8]) -> Result<Self, PreimageError> {
         encode::decode(bytes)
     }
 
-    /// Complete with a digest, incomplete, or disabled. There is no digest without a key that was
-    /// not answered in time, required or not: another read may tell it, and the two reads would
-    /// have two digests.
+    /// Complete with a digest, incomplete, or disabled. A key that timed out, required or not, prevents a digest: the
+    /// next read may return it, and the two reads would have two digests.
     #[must_use]
     pub fn state(&self) -> ClassState {
         if let Some(why) = &self.disabled {
@@ -214,8 +210,8 @@ impl ClassRecord {
         }
     }
 
-    /// The digest of the devices regardless of slot and NUMA node: equal when two nodes hold the
-    /// same parts in other places. The record's own digest covers the layout.
+    /// Digest of the devices regardless of slot and NUMA node: equal for two nodes with the same parts in different
+    /// places. The record's own digest covers the layout.
     #[must_use]
     pub fn parts_digest(&self) -> Digest {
         encode::parts_digest(self)
@@ -223,7 +219,7 @@ impl ClassRecord {
 }
 
 impl ClassState {
-    /// The short form that nodes gossip.
+    /// The short form that nodes publish by gossip.
     #[must_use]
     pub const fn mark(&self) -> ClassMark {
         match self {
@@ -246,10 +242,10 @@ impl ClassState {
     }
 }
 
-/// The key that says what the name of `key` means: names of BIOS settings belong to an attribute
-/// registry, or in band to the driver that shows them, and under another registry the same name may be another setting. Such keys are
-/// compared only between records in which that key is known and equal; where it differs, that
-/// says it all.
+/// The key that defines the meaning of the name `key`. Names of BIOS settings belong to an attribute registry, or in
+/// band to the driver that provides them; under another registry the same name may be another setting. Such keys are
+/// compared only between records in which that key is known and equal. If it differs, that is the only difference
+/// reported.
 pub(crate) fn name_space(key: &str) -> Option<&'static str> {
     const SPACES: &[(&str, &str)] = &[
         ("bios.setting.", "bios.registry"),
@@ -260,8 +256,7 @@ pub(crate) fn name_space(key: &str) -> Option<&'static str> {
     found.map(|(_, space)| *space)
 }
 
-/// Splits `nic.3.firmware` into `("nic", 3)`: the part before the last all-digit
-/// segment that has something after it.
+/// Splits `nic.3.firmware` into `("nic", 3)`, at the last all-digit segment that is not the last segment.
 pub(crate) fn split_slot(key: &str) -> Option<(&str, i64)> {
     let mut end = key.rfind('.')?;
     loop {
@@ -274,10 +269,10 @@ pub(crate) fn split_slot(key: &str) -> Option<(&str, i64)> {
     }
 }
 
-/// Checks that `bytes` are the preimage of `digest` and reads them.
+/// Checks that `bytes` are the preimage of `digest`, and decodes them.
 ///
 /// # Errors
-/// Bytes that are not canonical, or that hash to another digest.
+/// The bytes are not canonical, or hash to another digest.
 pub fn verify(digest: &Digest, bytes: &[u8]) -> Result<ClassRecord, PreimageError> {
     let record = encode::decode(bytes)?;
     let found = encode::digest(record.class, record.schema, bytes);

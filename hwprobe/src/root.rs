@@ -1,9 +1,8 @@
-//! Files below an injectable root, as readings, within bounds.
+//! Files below a replaceable root folder, returned as readings, within bounds.
 //!
-//! What is read may be anything: an attribute that answers for ever, a folder with a million
-//! entries, a FIFO put where a file should be. Each becomes a failure with its reason in bounded
-//! time and memory. What no bound helps against, a read that blocks in the kernel, is ended from
-//! outside ([`crate::probe_isolated`]).
+//! A read may meet anything: an attribute that never ends, a folder with a million entries, a FIFO in place of a file.
+//! Each becomes a failure with its reason, in bounded time and memory. A read that blocks in the kernel cannot be
+//! bounded here; the parent process ends it ([`crate::probe_isolated`]).
 
 mod bounds;
 mod file;
@@ -27,18 +26,18 @@ use std::sync::{Arc, OnceLock};
 use touch::Unread;
 use way::Ways;
 
-/// What the hash of a file is derived under; it never equals another kind of digest.
+/// Derivation context of a file's hash; it never equals another kind of digest.
 const HASH_CONTEXT: &str = "lattice file content";
-/// How a capture marks a hash that it keeps instead of a content.
+/// Prefix that marks a hash which a capture keeps in place of a file's content.
 const KEPT_HASH: &str = "only the hash of this file was kept: ";
 
-/// ENXIO, ENODEV: a file of a device that is not there any more.
+/// ENXIO, ENODEV: a file of a device that no longer exists.
 const GONE: [i32; 2] = [6, 19];
 
-/// A directory that stands for `/`.
+/// A folder that stands for `/`.
 ///
-/// Symbolic links are followed inside it: an absolute target begins at the root again,
-/// and `..` never leaves it, so a captured tree behaves as the machine did.
+/// Symbolic links are followed inside it: an absolute target starts at the root again, and `..` never leaves it, so a
+/// captured tree behaves as the machine did.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(from = "PathBuf", into = "PathBuf")]
 pub struct Root {
@@ -62,7 +61,7 @@ impl From<Root> for PathBuf {
 }
 
 impl Root {
-    /// The tree below `path`. Nothing of it is read yet.
+    /// The tree below `path`. Nothing is read yet.
     #[must_use]
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self {
@@ -74,15 +73,15 @@ impl Root {
         }
     }
 
-    /// The directory on disk.
+    /// The folder on disk.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The same root for one probe, which may read [`MOST_BYTES`] and open something
-    /// [`MOST_ACCESSES`] times in all. Where a folder's links lead is found out once: attributes
-    /// lie a dozen deep, and most of a folder's are read together.
+    /// A root for one probe, which may read [`MOST_BYTES`] and open files and folders [`MOST_ACCESSES`] times in total.
+    /// The links of a folder are resolved once: attributes are a dozen levels deep, and most attributes of a folder are
+    /// read together.
     #[must_use]
     pub fn bounded(&self) -> Self {
         Self {
@@ -92,19 +91,19 @@ impl Root {
         }
     }
 
-    /// The same root, writing down what is read.
+    /// A root that records every access.
     pub(crate) fn traced(&self) -> (Self, Trace) {
         let trace = Trace::default();
         let root = Self {
             trace: Some(Arc::clone(&trace)),
-            // Every link that is followed is to be written down.
+            // Every followed link must be recorded.
             ways: self.ways.as_ref().map(|_| Arc::default()),
             ..self.clone()
         };
         (root, trace)
     }
 
-    /// What could not be read when this tree was captured.
+    /// Paths that could not be read when this tree was captured.
     fn unreadable(&self) -> &BTreeMap<PathBuf, Unread> {
         self.unreadable.get_or_init(|| {
             let list = (self.path != Path::new("/"))
@@ -120,19 +119,19 @@ impl Root {
         self.path == Path::new("/") && self.trace.is_none()
     }
 
-    /// Where `path` is on disk once `virtual_path` is link-free.
+    /// Path on disk of the link-free `virtual_path`.
     fn on_disk(&self, virtual_path: &Path) -> PathBuf {
         let below = virtual_path.strip_prefix("/").unwrap_or(virtual_path);
         self.path.join(below)
     }
 
-    /// Counts one access.
+    /// Counts one access against the budget.
     fn access(&self) -> io::Result<()> {
         self.budget.as_ref().map_or(Ok(()), |left| left.access())
     }
 
-    /// The bytes of a file; [`LONGEST_FILE`] of them are a failure, since what is cut off
-    /// would be a value nobody wrote.
+    /// The bytes of a file. A file longer than [`LONGEST_FILE`] is a failure, because a truncated value was never
+    /// written.
     #[must_use]
     pub fn bytes(&self, path: impl AsRef<Path>) -> Reading<Vec<u8>> {
         self.read_with(path.as_ref(), |path| self.read(path))
@@ -157,14 +156,13 @@ impl Root {
         Ok(bytes)
     }
 
-    /// The hash of a file whose content never leaves the node; a capture keeps the hash in the
-    /// content's place.
+    /// The hash of a file with content that never leaves the node; a capture keeps the hash in place of the content.
     #[must_use]
     pub fn hash(&self, path: impl AsRef<Path>) -> Reading<String> {
         let path = path.as_ref();
         let quiet = Self {
             trace: None,
-            // A link that is followed here is not written down, so others are to find it anew.
+            // Links followed here are not recorded, so later reads must follow them again.
             ways: None,
             ..self.clone()
         };
@@ -181,8 +179,7 @@ impl Root {
         hash
     }
 
-    /// The text of a file, untouched. Bytes that are no text are a failure: garbage must
-    /// not become a value.
+    /// The unchanged text of a file. Content that is not UTF-8 is a failure: garbage must not become a value.
     #[must_use]
     pub fn text(&self, path: impl AsRef<Path>) -> Reading<String> {
         let path = path.as_ref();
@@ -194,20 +191,20 @@ impl Root {
         })
     }
 
-    /// A one-value file written by the kernel: blanks trimmed, empty is unsupported.
+    /// A one-value file written by the kernel: whitespace is trimmed, and an empty file is unsupported.
     #[must_use]
     pub fn line(&self, path: impl AsRef<Path>) -> Reading<String> {
         self.text(path).and_then(|line| text::plain(&line))
     }
 
-    /// A one-value file whose text comes from firmware: placeholders are unsupported.
+    /// A one-value file with text from firmware: placeholders are unsupported.
     #[must_use]
     pub fn firmware(&self, path: impl AsRef<Path>) -> Reading<String> {
         self.text(path).and_then(|line| text::firmware(&line))
     }
 
-    /// The sorted names in a directory. More than [`MOST_ENTRIES`], or one that is not UTF-8
-    /// and so could not be opened by its name again, are a failure.
+    /// The names in a directory, sorted. More than [`MOST_ENTRIES`], or a name that is not UTF-8 and so could not be
+    /// opened by name, is a failure.
     #[must_use]
     pub fn list(&self, dir: impl AsRef<Path>) -> Reading<Vec<String>> {
         self.list_within(dir.as_ref(), MOST_ENTRIES)
@@ -217,14 +214,14 @@ impl Root {
         self.read_with(dir, |dir| self.names(dir, most))
     }
 
-    /// Reads, unless the capture says that it could not be read; notes what cannot be now.
+    /// Reads, unless the capture lists the path as unreadable. Records a path that is unreadable now.
     fn read_with<T>(&self, path: &Path, read: impl Fn(&Path) -> io::Result<T>) -> Reading<T> {
         let reading = match self.unreadable().get(path) {
             Some(unread) => unread.reading(),
             None => match read(path) {
                 Ok(value) => Reading::Present(value),
                 Err(error) => {
-                    // The file is there and its device is not: an empty one would say otherwise.
+                    // The file exists but its device does not: an empty file in the capture would claim otherwise.
                     if error
                         .raw_os_error()
                         .is_some_and(|code| GONE.contains(&code))
@@ -260,7 +257,7 @@ impl Root {
         Ok(names)
     }
 
-    /// The last component a link points to, e.g. a device's driver.
+    /// The last path component of a link's target, e.g. the name of a device's driver.
     #[must_use]
     pub fn link_name(&self, path: impl AsRef<Path>) -> Reading<String> {
         self.read_with(path.as_ref(), |path| self.link_target(path))
@@ -281,19 +278,19 @@ impl Root {
         )
     }
 
-    /// Whether something is known to be there, following links. For who decides by its absence
-    /// there is [`Root::presence`].
+    /// Whether the path exists, following links; false if unknown. Use [`Root::presence`] if a decision depends on
+    /// absence.
     #[must_use]
     pub fn exists(&self, path: impl AsRef<Path>) -> bool {
         self.resolve(path).is_ok()
     }
 
-    /// The same, with "not there" apart from "nobody knows".
+    /// Whether the path exists, with "absent" distinct from "unknown".
     #[must_use]
     pub fn presence(&self, path: impl AsRef<Path>) -> Reading<()> {
         let path = path.as_ref();
         let reading = match self.resolve(path) {
-            // That its content could not be read is another matter.
+            // Unreadable content does not matter here.
             Ok(_) => return Reading::Present(()),
             Err(error) => Reading::from_io(&path.to_string_lossy(), &error),
         };
@@ -306,7 +303,7 @@ impl Root {
     }
 }
 
-/// The hash that a capture keeps instead of a file.
+/// The hash that a capture keeps in place of a file's content.
 fn kept_hash(bytes: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(bytes).ok()?;
     let hash = text.strip_prefix(KEPT_HASH)?.trim();

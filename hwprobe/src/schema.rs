@@ -1,33 +1,32 @@
-//! The schemas of the classes, and how a record reads under an earlier one.
+//! Schemas of the classes, and conversion of a record to an earlier schema.
 //!
-//! Digests of different schemas never compare. While a fleet is upgraded node by node, an upgraded
-//! node therefore says its classes' digests under the earlier schema as well, exactly as an agent
-//! that was not upgraded yet would say them of the same machine. Which keys came when is part of
-//! the key table ([`crate::keys`]); where a key of the earlier schema is not what it was, nobody
-//! who writes the later one can say what it would have been, and nothing is said.
+//! Digests of different schemas never compare. An upgraded node in a partly upgraded fleet therefore publishes its
+//! digests under the earlier schema too. They equal those that an agent before the upgrade would publish for the same
+//! machine. The key table ([`crate::keys`]) records the schemas of each key. If a key of the earlier schema has
+//! changed, its earlier value cannot be derived, and no earlier digest is published.
 
 use crate::keys::{ROWS, Row};
 use crate::{Class, ClassMark, ClassRecord, ClassState, Digest, Reading};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// The digest of a class under the schema before the present one, said beside it.
+/// Digest of a class under the previous schema, published in addition to the current one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Earlier {
-    /// That schema.
+    /// The earlier schema.
     pub schema: u16,
-    /// The content address of the record as it reads there.
+    /// Content address of the record in the earlier schema.
     pub digest: Digest,
 }
 
 impl Earlier {
-    /// What names it beside the class's own name in gossip: `gpu.1`.
+    /// Gossip key next to the class's own name: `gpu.1`.
     #[must_use]
     pub fn key(&self, class: Class) -> String {
         format!("{class}.{}", self.schema)
     }
 
-    /// Whether it can stand beside `mark`: of a complete one, and of a schema before its own.
+    /// Whether the digest is consistent with `mark`: the mark is complete and has a later schema.
     #[must_use]
     pub const fn is_beside(&self, mark: &ClassMark) -> bool {
         match mark {
@@ -36,7 +35,7 @@ impl Earlier {
         }
     }
 
-    /// As a mark of its schema.
+    /// The digest as a mark of its schema.
     #[must_use]
     pub const fn mark(&self) -> ClassMark {
         ClassMark::Complete {
@@ -45,7 +44,7 @@ impl Earlier {
         }
     }
 
-    /// What `key` and its text in gossip say beside the mark of a class, if they do.
+    /// Parses `key` and its text in gossip; `None` if they are not an earlier digest of a class.
     #[must_use]
     pub fn read(key: &str, text: &str) -> Option<(Class, Self)> {
         let (class, schema) = key.rsplit_once('.')?;
@@ -59,19 +58,19 @@ impl Earlier {
     }
 }
 
-/// What a build can write and read of one class.
+/// Schemas of one class that a build writes and reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Written {
-    /// The schema it writes.
+    /// The schema that the build writes.
     pub current: u16,
-    /// The one before it, while a roll from there is supported.
+    /// The previous schema, while a rolling upgrade from it is supported.
     pub earlier: Option<u16>,
-    /// The oldest schema whose keys the table tells. Of records of older ones it knows nothing.
+    /// The oldest schema with keys in the table; records of older schemas cannot be interpreted.
     pub oldest: u16,
 }
 
 impl Written {
-    /// A class without a history that this build knows.
+    /// A class without earlier schemas in this build.
     #[must_use]
     pub const fn only(schema: u16) -> Self {
         Self {
@@ -86,77 +85,76 @@ impl Written {
     }
 }
 
-/// What every class's schemas are and which keys each has. Data: an agent takes it from outside.
+/// The schemas of every class, and the keys of each schema. Data: an agent receives it from outside.
 #[derive(Clone, Copy)]
 pub struct Schemas {
-    /// What is written of each class.
+    /// The written schemas of each class.
     pub written: fn(Class) -> Written,
-    /// Every key with the schemas it is in.
+    /// Every key, with the schemas that contain it.
     pub rows: &'static [Row],
 }
 
-/// Why a record cannot be told under another schema.
+/// Why a record cannot be expressed in another schema.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotUnder {
-    /// The record's own schema, or the one asked for, is none that this build knows.
+    /// The record's own schema, or the requested one, is unknown to this build.
     #[error("schema {schema} of {class} is not known to this build")]
     Unknown {
-        /// The class.
+        /// Conformance class of the record.
         class: Class,
-        /// The schema.
+        /// The unknown schema.
         schema: u16,
     },
-    /// The record lacks what came later.
+    /// The record lacks keys of the later schema.
     #[error("a record of schema {from} of {class} does not have what schema {to} has")]
     Later {
-        /// The class.
+        /// Conformance class of the record.
         class: Class,
-        /// The record's schema.
+        /// Schema of the record.
         from: u16,
-        /// The one asked for.
+        /// Requested schema.
         to: u16,
     },
-    /// These keys are not what they were.
+    /// These keys changed their meaning.
     #[error("{pattern} is since schema {until} of {class} not what it was")]
     Changed {
-        /// The class.
+        /// Conformance class of the record.
         class: Class,
-        /// The keys.
+        /// Pattern of the changed keys.
         pattern: &'static str,
-        /// The last schema in which they were what they were.
+        /// The last schema with the earlier meaning.
         until: u16,
     },
-    /// Nothing is known of a key.
+    /// A key of the record is not in the table.
     #[error("no row of the table describes {key}")]
     Unlisted {
-        /// The key.
+        /// The unlisted key.
         key: String,
     },
 }
 
-/// Whether a key means the same in two schemas.
+/// Whether a key has the same meaning in two schemas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shared {
-    /// It does.
+    /// The key has the same meaning.
     Same,
-    /// The schema asked for has no such key.
+    /// The other schema has no such key.
     Missing,
-    /// It has one of that name that means something else.
+    /// The other schema has a key with this name and another meaning.
     Otherwise,
 }
 
 impl Schemas {
-    /// Of this build.
+    /// The schemas of this build.
     pub const SHIPPED: Self = Self {
         written: Class::written,
         rows: ROWS,
     };
 
-    /// The record as an agent that writes `schema` would have written it of the same machine: keys
-    /// that came later are left out.
+    /// The record as an agent that writes `schema` would have written it for the same machine, without later keys.
     ///
     /// # Errors
-    /// Where that cannot be known: see [`NotUnder`].
+    /// The record cannot be expressed in `schema`: see [`NotUnder`].
     pub fn under(&self, record: &ClassRecord, schema: u16) -> Result<ClassRecord, NotUnder> {
         let (class, from) = (record.class, record.schema);
         if schema == from {
@@ -176,7 +174,7 @@ impl Schemas {
         self.leave_out(record, schema)
     }
 
-    /// What is left of a record under an earlier schema, whatever this build writes.
+    /// The record reduced to an earlier schema, whatever this build writes.
     fn leave_out(&self, record: &ClassRecord, schema: u16) -> Result<ClassRecord, NotUnder> {
         let (class, from) = (record.class, record.schema);
         let rows: Vec<&Row> = self.rows_of(class).collect();
@@ -215,8 +213,8 @@ impl Schemas {
         Ok(earlier)
     }
 
-    /// The record as a build with these schemas writes it. That is what it is, but where an earlier
-    /// build is played.
+    /// The record as a build with these schemas writes it. It is unchanged, unless these schemas simulate an earlier
+    /// build.
     #[must_use]
     pub fn write(&self, record: ClassRecord) -> ClassRecord {
         let current = (self.written)(record.class).current;
@@ -229,8 +227,8 @@ impl Schemas {
         }
     }
 
-    /// The record under the schema before the present one, where such are still written. There is
-    /// none of a record that has no digest itself: what is unknown is equal under no name.
+    /// The record under the previous schema, if that one is still written. `None` for a record without a digest: an
+    /// unknown state is equal to no other in any schema.
     #[must_use]
     pub fn earlier(&self, record: &ClassRecord) -> Option<(Earlier, ClassRecord)> {
         let written = (self.written)(record.class);
@@ -245,7 +243,7 @@ impl Schemas {
         }
     }
 
-    /// Whether a later schema has `key` and that of `record` has not.
+    /// Whether the current schema has `key` and the record's earlier one does not.
     pub(crate) fn lacks(&self, record: &ClassRecord, key: &str) -> bool {
         let written = (self.written)(record.class);
         record.schema < written.current
@@ -260,7 +258,7 @@ impl Schemas {
         written.knows(left) && written.knows(right)
     }
 
-    /// What `key` of schema `from` is in schema `to`.
+    /// How `key` of schema `from` relates to schema `to`.
     pub(crate) fn shared(&self, key: &str, from: u16, to: u16) -> Shared {
         let row = self.row(key, from);
         if row.is_some_and(|row| row.is_in(to)) {
@@ -272,13 +270,13 @@ impl Schemas {
         }
     }
 
-    /// What stands where a schema has no such key.
+    /// The reading of a key that the schema lacks.
     #[must_use]
     pub fn not_in<T>(schema: u16) -> Reading<T> {
         Reading::disabled(format!("not in schema {schema}"))
     }
 
-    /// The row of a key as `schema` has it.
+    /// The row of a key in `schema`.
     fn row(&self, key: &str, schema: u16) -> Option<&'static Row> {
         let mut rows = self.rows.iter();
         rows.find(|row| row.is_in(schema) && row.describes(key))

@@ -1,5 +1,4 @@
-//! The SMBIOS table: memory arrays (type 16) and devices (type 17). Pure; the table comes as
-//! bytes.
+//! SMBIOS table: memory arrays (type 16) and memory devices (type 17). Pure; the caller provides the bytes.
 
 use crate::{Reading, text};
 
@@ -10,23 +9,23 @@ const END_OF_TABLE: u8 = 127;
 /// One memory slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryDevice {
-    /// The slot's name on the board.
+    /// Name of the slot on the board.
     pub locator: Reading<String>,
-    /// The bank's name: on boards that number the slots of each processor alike, the processor.
+    /// Name of the bank. On boards that number the slots of each processor alike, the bank identifies the processor.
     pub bank: Reading<String>,
     /// Capacity in bytes; absent in an empty slot.
     pub size: Reading<u64>,
-    /// `DDR5` and so on.
+    /// Type of the memory: `DDR5` and so on.
     pub kind: Reading<String>,
-    /// Configured transfers a second.
+    /// Configured speed, in transfers per second.
     pub speed: Reading<u64>,
-    /// Ranks.
+    /// Number of ranks.
     pub rank: Reading<u64>,
-    /// What the part is made of: `DRAM`, `NVDIMM-N` and so on.
+    /// Technology of the part: `DRAM`, `NVDIMM-N` and so on.
     pub technology: Reading<String>,
-    /// Manufacturer as written.
+    /// Manufacturer, as written in the table.
     pub manufacturer: Reading<String>,
-    /// Part number as written.
+    /// Part number, as written in the table.
     pub part_number: Reading<String>,
     /// Serial number (identity).
     pub serial: Reading<String>,
@@ -37,15 +36,15 @@ struct Structure<'a> {
     kind: u8,
     formatted: &'a [u8],
     strings: &'a [u8],
-    /// Formatted part, strings and terminator together.
+    /// Length in bytes of formatted part, strings and terminator.
     length: usize,
 }
 
 impl<'a> Structure<'a> {
-    /// The first structure in `table`; none where the table is cut off.
+    /// The first structure in `table`; `None` if the table is truncated.
     fn first(table: &'a [u8]) -> Option<Self> {
         let formatted = table.get(..usize::from(*table.get(1)?))?;
-        // A structure is at least its own four-byte header, or the walk would not end.
+        // A structure has at least a four-byte header; a shorter one would stop the walk from advancing.
         if formatted.len() < 4 {
             return None;
         }
@@ -73,7 +72,7 @@ impl<'a> Structure<'a> {
         Some(u32::from_le_bytes(bytes.try_into().ok()?))
     }
 
-    /// The string whose 1-based number stands at `at`.
+    /// The string with the 1-based number stored at `at`.
     fn string(&self, at: usize) -> Reading<String> {
         let number = match self.byte(at) {
             None | Some(0) => return Reading::Unsupported,
@@ -105,7 +104,7 @@ impl<'a> Structure<'a> {
         }
     }
 
-    /// The configured speed, else the part's own; both in MT/s.
+    /// The configured speed, else the maximum speed of the part. Converts MT/s to transfers per second.
     fn speed(&self) -> Reading<u64> {
         let field = |at: usize, extended: usize| match self.word(at)? {
             0 => None,
@@ -161,7 +160,7 @@ impl Structure<'_> {
         Reading::Present(name.to_owned())
     }
 
-    /// Error correction of an array.
+    /// Error correction of a memory array.
     fn correction(&self) -> Option<&'static str> {
         match self.byte(0x06)? {
             3 => Some("none"),
@@ -173,13 +172,13 @@ impl Structure<'_> {
         }
     }
 
-    /// Whether this is an array of system memory, not of cache, video or flash memory.
+    /// Whether this is an array of system memory, and not of cache, video or flash memory.
     fn is_system_memory(&self) -> bool {
         self.kind == MEMORY_ARRAY && self.byte(0x05) == Some(3)
     }
 }
 
-/// The error correction of system memory; where arrays differ, each kind once, sorted.
+/// Error correction of system memory; if arrays differ, each kind once, sorted.
 #[must_use]
 pub fn error_correction(table: &[u8]) -> Reading<String> {
     structures(table).and_then(|all| correction(&all))
@@ -200,9 +199,9 @@ fn correction(all: &[Structure<'_>]) -> Reading<String> {
     }
 }
 
-/// Every structure before the one that ends the table. What lies behind damage is not known, so a
-/// table that ends neither by that structure nor at its last byte says nothing of how many there
-/// are. Some firmware leaves the end out and fills up with zeros, which begin no structure.
+/// All structures before the end-of-table structure. The bytes after damage are unknown, so a table must end with that
+/// structure or at its last byte; otherwise the number of structures is unknown. Some firmware omits the end and pads
+/// with zeros, which start no structure.
 fn structures(table: &[u8]) -> Reading<Vec<Structure<'_>>> {
     let mut all = Vec::new();
     let mut rest = table;
@@ -222,7 +221,7 @@ fn structures(table: &[u8]) -> Reading<Vec<Structure<'_>>> {
     Reading::Present(all)
 }
 
-/// The memory slots in table order.
+/// The memory slots, in table order.
 #[must_use]
 pub fn memory_devices(table: &[u8]) -> Reading<Vec<MemoryDevice>> {
     structures(table).and_then(|all| devices(&all))
@@ -266,9 +265,8 @@ fn devices(all: &[Structure<'_>]) -> Reading<Vec<MemoryDevice>> {
     }
 }
 
-/// The same table with memory arrays and devices alone, serial numbers and asset tags replaced
-/// by `X`: what [`memory_devices`] needs and nothing that names a machine. A damaged one stays
-/// one that cannot be read.
+/// The table reduced to memory arrays and devices, with serial numbers and asset tags replaced by `X`: enough for
+/// [`memory_devices`], without identifying the machine. A damaged table stays unreadable.
 #[must_use]
 pub fn without_identity(table: &[u8]) -> Vec<u8> {
     let Reading::Present(all) = structures(table) else {

@@ -1,5 +1,5 @@
-//! Where answers come from that no file of a machine has: the machine itself, asked now, or what
-//! was recorded beside a captured tree. One shape for all of them, and one form of record.
+//! Source of answers that no file contains: the live machine, or a record next to a captured tree. All such sources
+//! have the same type and the same record format.
 
 use crate::Reading;
 use crate::root::read_record;
@@ -8,28 +8,28 @@ use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Who is asked. `L` says whom, where that is the machine itself.
+/// Source of answers. `L` identifies the live interface, such as a device path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Source<L> {
     /// The running machine.
     Live(L),
-    /// A file that [`Answers::encode`] wrote.
+    /// A file written by [`Answers::encode`].
     Recorded(PathBuf),
-    /// Nobody.
+    /// No source.
     Disabled,
 }
 
-/// Answers as they are recorded: with the version of their fields.
+/// Recordable answers, with the version of their fields.
 pub trait Answers: Serialize + DeserializeOwned {
-    /// The name of the file beside a captured tree.
+    /// File name of the record next to a captured tree.
     const FILE: &'static str;
-    /// Version of the fields written by this build.
+    /// Version of the fields that this build writes.
     const VERSION: u32;
 
-    /// As they are recorded.
+    /// Encodes the answers as a record.
     ///
     /// # Errors
-    /// Never for the fields there are today: none of them can refuse to be written as JSON.
+    /// Does not occur with the current fields: all of them can be encoded as JSON.
     fn encode(self) -> serde_json::Result<Vec<u8>> {
         serde_json::to_vec_pretty(&Envelope {
             version: Self::VERSION,
@@ -45,8 +45,8 @@ struct Envelope<T> {
 }
 
 impl<L> Source<L> {
-    /// `live` for the running machine, the record where a captured tree has one, nobody for any
-    /// other tree: what this machine answers is never the answer of another one.
+    /// `live` for the running machine, the record for a captured tree with one, and disabled for any other tree: an
+    /// answer of this machine must never stand for another one.
     pub(crate) fn beside<T: Answers>(root: &Path, live: L) -> Self {
         let recorded = root.join(T::FILE);
         if root == Path::new("/") {
@@ -58,7 +58,7 @@ impl<L> Source<L> {
         }
     }
 
-    /// The longest that asking may take, where the machine gets `live`: a record takes no time.
+    /// Maximum duration of a query, given that of the live machine; a record takes no time.
     pub(crate) const fn within(&self, live: Duration) -> Duration {
         match self {
             Self::Live(_) => live,
@@ -66,7 +66,7 @@ impl<L> Source<L> {
         }
     }
 
-    /// What `live` answers, or what was recorded; `nobody` says why nobody is asked.
+    /// The answer of `live`, or the recorded one. The first argument is the reason if the source is disabled.
     pub(crate) fn ask<T: Answers>(&self, nobody: &str, live: impl FnOnce(&L) -> T) -> Reading<T> {
         match self {
             Self::Disabled => Reading::disabled(nobody),
@@ -76,10 +76,10 @@ impl<L> Source<L> {
     }
 }
 
-/// The longest record read: an interface or a GPU makes a few KiB.
+/// Maximum size of a record, in bytes; an interface or a GPU takes a few KiB.
 const LONGEST: u64 = 4 << 20;
 
-/// The bytes of a record. One that is gone is a failure, not a machine without what it tells of.
+/// The bytes of a record. A missing record is a failure, and not an absent value.
 pub(crate) fn bytes(path: &Path) -> Reading<Vec<u8>> {
     match read_record(path, LONGEST) {
         Ok(bytes) => Reading::Present(bytes),

@@ -1,9 +1,9 @@
-//! How text becomes a value: blanks, placeholders, numbers.
+//! Conversion of text to values: whitespace, placeholders, numbers.
 
 use crate::{Reading, Value};
 use icu_normalizer::ComposingNormalizerBorrowed;
 
-/// What firmware writes where it has nothing to say, lower-case.
+/// Placeholders that firmware writes for missing values, in lower case.
 const PLACEHOLDERS: &[&str] = &[
     "n/a",
     "na",
@@ -52,12 +52,12 @@ const PLACEHOLDERS: &[&str] = &[
     "<out of spec>",
 ];
 
-/// SMBIOS sets no bound to a string, but none that means something is longer; what is has grown
-/// from damage.
+/// Maximum length of a firmware text, in bytes. SMBIOS sets no limit, but no meaningful text is longer; a longer one
+/// indicates damage.
 const LONGEST_TEXT: usize = 256;
 
-/// Trims, collapses inner blanks, and composes (NFC), so that one text has one form whoever wrote
-/// it; case is kept.
+/// Trims and collapses whitespace and NULs, and normalises to NFC, so that a text has the same form from every source;
+/// case is kept.
 #[must_use]
 pub fn collapse(raw: &str) -> String {
     let mut out = String::with_capacity(raw.len());
@@ -71,7 +71,7 @@ pub fn collapse(raw: &str) -> String {
     composed(out)
 }
 
-/// The text in Unicode's normalisation form C.
+/// The text in Unicode normalisation form C.
 #[must_use]
 pub fn composed(text: String) -> String {
     if text.is_ascii() {
@@ -82,7 +82,7 @@ pub fn composed(text: String) -> String {
         .into_owned()
 }
 
-/// The beginning of a text, for a message about it.
+/// The start of a text, for a message.
 #[must_use]
 pub fn shown(raw: &str) -> String {
     const LONGEST: usize = 80;
@@ -94,7 +94,7 @@ pub fn shown(raw: &str) -> String {
     text
 }
 
-/// The longest value: a kernel's command line may have 4 KiB, a processor's features 3 KiB.
+/// Maximum length of a value, in bytes; a kernel command line may have 4 KiB, and processor features 3 KiB.
 pub const LONGEST_VALUE: usize = 64 << 10;
 
 fn bounded(text: String) -> Reading<String> {
@@ -104,7 +104,7 @@ fn bounded(text: String) -> Reading<String> {
     Reading::Present(text)
 }
 
-/// Text from the kernel, whose words (`none`, `off`) mean what they say.
+/// Text from the kernel, in which words such as `none` and `off` are values and not placeholders.
 #[must_use]
 pub fn plain(raw: &str) -> Reading<String> {
     let text = collapse(raw);
@@ -115,9 +115,9 @@ pub fn plain(raw: &str) -> Reading<String> {
     }
 }
 
-/// Text from firmware: placeholders and fillers are no value, and neither is nothing but zeros
-/// (`0.0`, `00.00.0000`, `0x0`), which is what a version reads as where none was ever written. A
-/// bare `0` is a value: boards and steppings begin with it.
+/// Text from firmware. Placeholders and fillers are unsupported, and so is a text of zeros only (`0.0`, `00.00.0000`,
+/// `0x0`), which is how an unwritten version reads. A single `0` is a value: board revisions and steppings start with
+/// it.
 #[must_use]
 pub fn firmware(raw: &str) -> Reading<String> {
     setting(raw).and_then(|text| match is_of_zeros(&text) {
@@ -126,7 +126,7 @@ pub fn firmware(raw: &str) -> Reading<String> {
     })
 }
 
-/// What firmware or a driver has set: as [`firmware`], but zeros are what was chosen.
+/// A setting of firmware or a driver: as [`firmware`], but a text of zeros is a value.
 #[must_use]
 pub fn setting(raw: &str) -> Reading<String> {
     let text = collapse(raw);
@@ -153,7 +153,7 @@ pub fn setting(raw: &str) -> Reading<String> {
     }
 }
 
-/// Zeros and what stands between the numbers of a version, an address or an id.
+/// Whether the text consists of zeros and the separators of a version, an address or an id.
 fn is_of_zeros(text: &str) -> bool {
     let prefix = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"));
     let digits = prefix.unwrap_or(text);
@@ -161,7 +161,7 @@ fn is_of_zeros(text: &str) -> bool {
     text != "0" && digits.contains('0') && digits.chars().all(|c| c == '0' || is_separator(c))
 }
 
-/// A hexadecimal id: lower-case, without `0x`, zero padded to `width`.
+/// A hexadecimal id: in lower case, without `0x`, zero-padded to `width`.
 #[must_use]
 pub fn hex_id(raw: &str, width: usize) -> Reading<String> {
     let digits = raw.trim().trim_start_matches("0x").to_ascii_lowercase();
@@ -171,7 +171,7 @@ pub fn hex_id(raw: &str, width: usize) -> Reading<String> {
     Reading::Present(format!("{digits:0>width$}"))
 }
 
-/// A hexadecimal number as drivers count (`0x1f`).
+/// A hexadecimal number as drivers print counters (`0x1f`).
 #[must_use]
 pub fn hex_number(raw: &str) -> Reading<Value> {
     let digits = raw.trim().trim_start_matches("0x");
@@ -181,7 +181,7 @@ pub fn hex_number(raw: &str) -> Reading<Value> {
     )
 }
 
-/// An integer where the text is one in its usual form, text otherwise.
+/// An integer if the text is one in canonical form, otherwise text.
 #[must_use]
 pub fn number_or_text(text: String) -> Value {
     match text.parse::<i64>() {
@@ -190,7 +190,7 @@ pub fn number_or_text(text: String) -> Value {
     }
 }
 
-/// An unsigned integer; anything else is a failure that shows the text.
+/// An unsigned integer; any other text is a failure that quotes the text.
 #[must_use]
 pub fn unsigned(text: &str) -> Reading<u64> {
     text.trim().parse().map_or_else(
@@ -199,7 +199,7 @@ pub fn unsigned(text: &str) -> Reading<u64> {
     )
 }
 
-/// The chosen word of `always [madvise] never`; text without brackets as it is.
+/// The selected word of `always [madvise] never`; a text without brackets is returned as it is.
 #[must_use]
 pub fn chosen(text: &str) -> Reading<String> {
     let chosen = text
@@ -209,7 +209,7 @@ pub fn chosen(text: &str) -> Reading<String> {
     plain(chosen)
 }
 
-/// How many numbers a kernel list (`0-3,8,10-11`) names.
+/// Count of numbers in a kernel list (`0-3,8,10-11`).
 #[must_use]
 pub fn list_length(list: &str) -> Reading<u32> {
     let mut count: u32 = 0;
@@ -317,7 +317,7 @@ mod tests {
                 "{list}"
             );
         }
-        // More than any number holds.
+        // The sum exceeds the number range.
         let list = "0-1048575,".repeat(5000);
         assert!(matches!(list_length(&list), Reading::Failed { .. }));
     }

@@ -1,5 +1,5 @@
-//! How the devices of one node hang together, read from the machine. Neither conformance (two
-//! equal nodes may differ in a rack's fabric) nor health.
+//! Topology of the devices in one node, read from the machine. It is neither conformance (equal nodes may differ in the
+//! fabric of a rack) nor health.
 
 mod connected;
 
@@ -7,79 +7,78 @@ use crate::Reading;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Which devices are near each other. Slots are those of the conformance keys.
+/// Connections and distances between devices. Slots are those of the conformance keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Topology {
-    /// What is NVLinked to what.
+    /// NVLink connections.
     pub nvlinks: Vec<NvlinkPeer>,
-    /// The PCIe way between each pair of GPU and GPU, GPU and NIC. A pair is here also where
-    /// its way is not known.
+    /// PCIe distance of each pair of GPUs, and of GPU and NIC. A pair is listed even if its distance is unknown.
     pub pairs: Vec<Pair>,
-    /// The NVLink fabric's cluster UUID and clique, where the driver names one.
+    /// Cluster UUID and clique of the NVLink fabric, if the driver reports them.
     pub fabric: Reading<String>,
-    /// Where each GPU sits, where the platform tells the driver.
+    /// Position of each GPU, if the platform provides it to the driver.
     #[serde(default)]
     pub places: Vec<GpuPlace>,
 }
 
-/// Links from one GPU to one other end.
+/// NVLinks from one GPU to one far end.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct NvlinkPeer {
-    /// The GPU's slot.
+    /// Slot of the GPU.
     pub gpu: u32,
-    /// The other end: `gpu.<slot>`, `switch`, `cpu`, or the PCI address of something else; any
-    /// other state where the driver does not say.
+    /// The far end: `gpu.<slot>`, `switch`, `cpu`, or the PCI address of another device; another state if the driver
+    /// does not report it.
     pub to: Reading<String>,
-    /// How many links.
+    /// Number of links.
     pub links: u32,
 }
 
-/// Two devices and what lies between them.
+/// Two devices and their distance.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Pair {
-    /// One, e.g. `gpu.0`.
+    /// First device, e.g. `gpu.0`.
     pub a: String,
-    /// The other, e.g. `nic.3`.
+    /// Second device, e.g. `nic.3`.
     pub b: String,
-    /// What their way crosses; not present where the machine does not tell.
+    /// PCIe distance; not present if the machine does not report it.
     pub distance: Reading<Distance>,
 }
 
-/// A GPU's place in its rack, as the platform's firmware told the driver.
+/// Position of a GPU in its rack, as provided to the driver by the platform's firmware.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GpuPlace {
-    /// The GPU's slot.
+    /// Slot of the GPU.
     pub gpu: u32,
     /// Position on the baseboard.
     pub module: Reading<u32>,
-    /// The chassis's serial number.
+    /// Serial number of the chassis.
     pub chassis_serial: Reading<String>,
-    /// The chassis's slot in the rack.
+    /// Slot of the chassis in the rack.
     pub slot: Reading<u32>,
-    /// The tray within it.
+    /// Tray within the chassis slot.
     pub tray: Reading<u32>,
     /// The host within the tray.
     pub host: Reading<u32>,
 }
 
-/// What a PCIe way crosses, nearest first; the words of `nvidia-smi topo -m`.
+/// PCIe distance, nearest first, in the terms of `nvidia-smi topo -m`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Distance {
     /// At most one PCIe switch.
     Pix,
-    /// Several PCIe switches, no host bridge.
+    /// Several PCIe switches, but no host bridge.
     Pxb,
-    /// A host bridge.
+    /// Across a host bridge.
     Phb,
-    /// Host bridges of one NUMA node.
+    /// Across host bridges of one NUMA node.
     Node,
-    /// NUMA nodes.
+    /// Across NUMA nodes.
     Sys,
 }
 
 impl Distance {
-    /// The word of `nvidia-smi topo -m`.
+    /// The name used by `nvidia-smi topo -m`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -99,7 +98,7 @@ impl fmt::Display for Distance {
 }
 
 impl Topology {
-    /// The way between two devices, in either order; not known for a pair nobody looked at.
+    /// The distance of two devices, in either order; unknown for a pair that was not read.
     #[must_use]
     pub fn distance(&self, one: &str, other: &str) -> Reading<Distance> {
         let is =
@@ -108,7 +107,7 @@ impl Topology {
         pair.map_or_else(Reading::default, |pair| pair.distance.clone())
     }
 
-    /// Takes over what another probe learned.
+    /// Merges the topology found by another probe.
     pub(crate) fn absorb(&mut self, other: Self) {
         self.nvlinks.extend(other.nvlinks);
         self.pairs.extend(other.pairs);

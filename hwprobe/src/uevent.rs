@@ -1,26 +1,25 @@
-//! What the kernel tells about devices, and which of it is worth another look at the node.
+//! Kernel device events (uevents), and which of them require a new read of the node.
 //!
-//! Pure: bytes and times come from outside. [`Uevent::parse`] reads one message of the kernel's
-//! netlink group, [`Uevent::cause`] judges it, [`Settling`] makes one read of a storm, and a few
-//! lines of the journal.
+//! Pure: the caller provides bytes and times. [`Uevent::parse`] decodes one message of the kernel's netlink group, and
+//! [`Uevent::cause`] converts it to a cause. [`Settling`] reduces a storm to one read and a few journal lines.
 
 use crate::history::Cause;
 use std::collections::BTreeSet;
 
-/// Longest message the kernel sends (`UEVENT_BUFFER_SIZE` is 2 KiB; the header comes on top).
+/// Maximum message size of the kernel, in bytes (`UEVENT_BUFFER_SIZE` is 2 KiB, without the header).
 pub const MOST_MESSAGE_BYTES: usize = 8 << 10;
-/// A storm is over when nothing came for this long: a GPU that is reset takes a few seconds to
-/// tell of all its parts.
+/// Quiet time after which a storm has ended, in milliseconds. A GPU reset takes a few seconds to report all parts of
+/// the GPU.
 pub const QUIET_MS: u64 = 5_000;
-/// While a storm goes on, one read in this time; also while it goes on with pauses.
+/// Interval between reads during a storm, in milliseconds, including a storm with pauses.
 pub const STORM_MS: u64 = 60_000;
 
-/// Modules, and as many other things, that are named of one storm: half of what an hour has lines
-/// for. A thousand functions, or devices that somebody has all told of again, are not worth more.
+/// Maximum number of modules, and of other devices, reported by name per storm: half of the hourly journal lines. A
+/// storm of a thousand functions, or of events that an operator replays, needs no more.
 const MOST_NAMED: usize = 16;
 
-/// Devices whose coming, going and change may change a conformance record. Not `usb`: no class
-/// reads it, and a management controller's virtual drives come and go all day.
+/// Subsystems with devices that may affect a conformance record. `usb` is omitted: no class reads it, and a BMC's
+/// virtual drives are attached and detached all the time.
 const SUBSYSTEMS: [&str; 8] = [
     "pci",
     "net",
@@ -31,43 +30,43 @@ const SUBSYSTEMS: [&str; 8] = [
     "module",
     "firmware",
 ];
-/// Where devices live that no hardware stands behind: every container brings a pair of them.
+/// Path of devices without hardware: every container creates a pair of them.
 const VIRTUAL: &str = "/devices/virtual/";
-/// Longest name that is repeated from a message.
+/// Maximum length of a name copied from a message, in characters.
 const MOST_NAME_CHARS: usize = 64;
 
-/// One message of the kernel.
+/// One uevent message of the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Uevent {
     /// `add`, `remove`, `change`, `bind`, …
     pub action: String,
-    /// The device's path below `/sys`.
+    /// Path of the device below `/sys`.
     pub path: String,
-    /// What kind it is.
+    /// Subsystem of the device.
     pub subsystem: String,
-    /// `disk` or `partition`, of block devices.
+    /// `disk` or `partition`, for block devices.
     pub device_type: Option<String>,
 }
 
-/// Bytes that are no message of the kernel.
+/// The bytes are not a uevent message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadUevent {
-    /// It is longer than the kernel makes them.
+    /// The message is longer than any that the kernel sends.
     #[error("a message of {0} bytes")]
     TooLong(usize),
-    /// It does not begin with `<action>@<path>`.
+    /// The message does not begin with `<action>@<path>`.
     #[error("a message without action and path")]
     NoHeader,
-    /// What it says first and what it says then are not the same, or the kind is missing.
+    /// Header and fields of the message differ, or the subsystem is missing.
     #[error("a message without {0}")]
     Missing(&'static str),
 }
 
 impl Uevent {
-    /// Reads `<action>@<path>\0KEY=VALUE\0…`. What is not UTF-8 is replaced.
+    /// Parses `<action>@<path>\0KEY=VALUE\0…`. Invalid UTF-8 is replaced.
     ///
     /// # Errors
-    /// Messages of another form, as udev's own in the other group are.
+    /// The message has another form, as udev's own messages in the other multicast group have.
     pub fn parse(message: &[u8]) -> Result<Self, BadUevent> {
         if message.len() > MOST_MESSAGE_BYTES {
             return Err(BadUevent::TooLong(message.len()));
@@ -102,13 +101,13 @@ impl Uevent {
         })
     }
 
-    /// The device's own name: the last part of its path, made harmless.
+    /// Name of the device: the last component of its path, sanitised.
     #[must_use]
     pub fn name(&self) -> String {
         harmless(self.path.rsplit('/').next().unwrap_or_default())
     }
 
-    /// Why the node should be read again, if it should.
+    /// The cause for a new read of the node; `None` if the event requires none.
     #[must_use]
     pub fn cause(&self) -> Option<Cause> {
         if !SUBSYSTEMS.contains(&self.subsystem.as_str()) || self.path.starts_with(VIRTUAL) {
@@ -118,7 +117,7 @@ impl Uevent {
         match self.subsystem.as_str() {
             "module" => return Some(Cause::DriverLoad { module: name }),
             "block" => {
-                // Optical and virtual media are polled, and say `change` each time.
+                // Optical and virtual media are polled and send `change` each time.
                 let comes_or_goes = matches!(self.action.as_str(), "add" | "remove");
                 let is_disk = self.device_type.as_deref() == Some("disk");
                 if !comes_or_goes || !is_disk || name.starts_with("sr") {
@@ -133,14 +132,14 @@ impl Uevent {
     }
 }
 
-/// A name from a message, as it may be repeated: short, and without control characters.
+/// Sanitises a name from a message for further use: short, and without control characters.
 pub(crate) fn harmless(name: &str) -> String {
     let name = name.chars().take(MOST_NAME_CHARS);
     name.map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
-/// A storm of events, the one read it is worth, and what of it is named. Times are milliseconds of
-/// any clock that does not go back.
+/// State of an event storm: the single read it causes, and the names reported. Times are milliseconds of a monotonic
+/// clock.
 #[derive(Clone, Debug, Default)]
 pub struct Settling {
     storm: Option<Storm>,
@@ -158,9 +157,8 @@ struct Storm {
 }
 
 impl Settling {
-    /// Takes an event. Whether it is to be told by its name, as the first ones of a storm are and
-    /// what is the same as one of these; the rest is to be counted. Modules have their own
-    /// number: their devices come with them.
+    /// Adds an event. Returns true if the event is to be reported by name: the first names of a storm, and repeats of
+    /// these. Other events are only counted. Modules have a separate limit, because their devices arrive with them.
     pub fn take(&mut self, cause: Cause, now: u64) -> bool {
         let storm = match self.storm.take() {
             None => Storm {
@@ -195,18 +193,17 @@ impl Settling {
         named.contains(&name)
     }
 
-    /// When the node should be read: after some quiet, or in the midst of a storm that does not
-    /// end. `None` while nothing happened.
+    /// Time of the next read: after a quiet time, or during a storm that does not end. `None` without an event.
     #[must_use]
     pub fn due(&self) -> Option<u64> {
         let storm = self.storm.as_ref()?;
         let due = (storm.last + QUIET_MS).min(storm.first + STORM_MS);
-        // A device that comes and goes every ten seconds is a storm as well.
+        // A device that appears and disappears every ten seconds is a storm too.
         let earliest = self.settled.map_or(0, |settled| settled + STORM_MS);
         Some(due.max(earliest))
     }
 
-    /// The cause of the read that is due at `now`, which begins anew from there.
+    /// Returns the cause of the read that is due at `now`, and starts a new storm.
     pub fn settle(&mut self, now: u64) -> Option<Cause> {
         if self.due()? > now {
             return None;
@@ -241,7 +238,7 @@ mod tests {
 
     #[test]
     fn a_message_as_the_kernel_sends_it_is_read() {
-        // As received from a Linux 6.18.
+        // As received from Linux 6.18.
         let bytes = b"add@/devices/virtual/net/vtest1\0ACTION=add\0DEVPATH=/devices/virtual/net/vtest1\0SUBSYSTEM=net\0INTERFACE=vtest1\0IFINDEX=1228\0SEQNUM=15462\0";
         let event = Uevent::parse(bytes).unwrap();
         assert_eq!(

@@ -1,4 +1,4 @@
-//! The value of a conformance key.
+//! Value of a conformance key.
 
 use crate::text;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -6,21 +6,21 @@ use std::fmt;
 
 /// A value that can be compared exactly.
 ///
-/// Numbers are integers in base units (bytes, milliwatts, hertz, transfers a second).
+/// Numbers are integers in base units (bytes, milliwatts, hertz, transfers per second).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Value {
-    /// Yes or no.
+    /// A boolean flag.
     Flag(bool),
-    /// A count or an amount in base units.
+    /// A count, or an amount in base units.
     Number(i64),
-    /// Text, trimmed, inner blanks collapsed, composed (NFC).
+    /// Text: trimmed, whitespace collapsed, normalised to NFC.
     Text(String),
-    /// A sequence whose order matters.
+    /// A sequence in which order matters.
     List(Vec<String>),
 }
 
-// Formats for people get the bare value, binary formats a tag: the former would read
-// `{"text": "x"}` badly, the latter cannot guess a type.
+// Human-readable formats get the bare value, binary formats a tag: the former would be hard to read with `{"text":
+// "x"}`, and the latter cannot infer a type.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 enum Bare {
@@ -103,8 +103,8 @@ impl Value {
         }
     }
 
-    /// A number from an unsigned amount; amounts beyond `i64` do not occur in hardware
-    /// and are kept as text rather than wrapped.
+    /// A number from an unsigned amount. Amounts beyond `i64` do not occur in hardware; they are kept as text and do
+    /// not wrap.
     #[must_use]
     pub fn amount(amount: u64) -> Self {
         i64::try_from(amount).map_or_else(|_| Self::Text(amount.to_string()), Self::Number)

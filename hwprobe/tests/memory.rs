@@ -1,5 +1,5 @@
-//! What an agent holds in memory does not grow with its probes. In a process of its own, one test
-//! at a time: it measures the resident memory of this process.
+//! The memory of an agent does not grow with its probes. The tests run in a separate process, one at a time, because
+//! they measure the resident memory of this process.
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 #[path = "support/trials.rs"]
@@ -13,12 +13,12 @@ use trials::{Test, tests};
 
 const TESTS: &[Test] = tests![probes_leave_nothing_behind, what_is_left_behind_is_seen];
 
-/// Rounds until an allocator has what it needs, and rounds that must need no more.
+/// Rounds for warming up the allocator, and rounds that must need no more memory.
 const WARM_UP: usize = 30;
 const ROUNDS: usize = 90;
-/// Rounds whose memory is looked at, at the end of either.
+/// Number of last rounds with measured memory, in either phase.
 const LOOKED_AT: usize = 8;
-/// An inventory that were kept of each round is four times this.
+/// Maximum growth in KiB; an inventory leaked in each round would be four times this.
 const MOST_GROWTH_KIB: u64 = 1024;
 
 fn main() -> ExitCode {
@@ -26,7 +26,7 @@ fn main() -> ExitCode {
     trials::run(TESTS, true)
 }
 
-/// Resident memory of this process, KiB.
+/// Resident memory of this process, in KiB.
 fn resident_kib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -34,8 +34,8 @@ fn resident_kib() -> u64 {
     amount.expect("VmRSS").parse().unwrap()
 }
 
-/// By how much memory grew, KiB: from the most of the last rounds of warming up to the least of the
-/// last rounds, since a page that was taken for a moment is no growth.
+/// Memory growth in KiB: from the maximum of the last warm-up rounds to the minimum of the last rounds, because a
+/// temporarily used page is not growth.
 fn growth_of(mut round: impl FnMut()) -> u64 {
     let mut last_of = |rounds: usize| -> Vec<u64> {
         let mut seen = Vec::with_capacity(rounds);
@@ -65,7 +65,7 @@ fn probes_leave_nothing_behind() {
     assert!(grown <= MOST_GROWTH_KIB, "{grown} KiB");
 }
 
-/// The measure itself: a leak of 64 KiB in each round is far above the bound.
+/// Test of the measurement: a leak of 64 KiB in each round is far above the limit.
 fn what_is_left_behind_is_seen() {
     let mut kept = Vec::new();
     let grown = growth_of(|| kept.push(vec![1_u8; 64 << 10]));

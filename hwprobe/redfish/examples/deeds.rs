@@ -1,4 +1,4 @@
-//! What a recorded BMC did, as its history would have it.
+//! Prints the events recorded by a BMC, as its history would show them, from a recorded tree.
 //!
 //! `cargo run -p lattice-redfish --example deeds -- fixtures/captures/redfish/hpe-dl325-ilo5.tar.gz`
 

@@ -1,10 +1,10 @@
-//! How long it takes to read the power of many BMCs, with bounded concurrency. The BMCs are
-//! simulated in the same process, so their cost is in every number.
+//! Time to read the power of many BMCs with bounded concurrency. The BMCs are simulated in the same process, so their
+//! cost is included in every number.
 //!
 //! `cargo run --profile dist -p lattice-redfish --example sweep -- --bmcs 500`
 //!
-//! One JSON line on stdout: `find_s` is the first look (TLS, login, finding where power is told),
-//! `poll_s` each later one over kept connections and sessions, `close_s` the end of the sessions.
+//! Prints one JSON line on stdout. `find_s` is the first pass (TLS, login, search for power sources), `poll_s` each
+//! later pass over kept connections and sessions, `close_s` the end of the sessions.
 
 use clap::Parser;
 use lattice_fake_bmc::{FakeBmc, Fault, Fleet, FleetAddresses, Identity, Rule, Tree};
@@ -19,30 +19,30 @@ use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-/// Reads the power of simulated BMCs.
+/// Read the power of simulated BMCs.
 #[derive(Parser)]
 struct Args {
-    /// So many BMCs.
+    /// Number of BMCs.
     #[arg(long, default_value_t = 500)]
     bmcs: usize,
-    /// So many are asked at once.
+    /// Number of BMCs queried at once.
     #[arg(long, default_value_t = 256)]
     concurrency: usize,
-    /// So many sweeps after the first look.
+    /// Number of sweeps after the first pass.
     #[arg(long, default_value_t = 3)]
     sweeps: usize,
-    /// Each answer takes so long, as those of real BMCs do.
+    /// Delay of each answer, as with real BMCs, in milliseconds.
     #[arg(long, default_value_t = 0)]
     delay_ms: u64,
-    /// Plain HTTP instead of HTTPS.
+    /// Use plain HTTP instead of HTTPS.
     #[arg(long)]
     plain: bool,
-    /// The recorded tree that every BMC serves.
+    /// Recorded tree that every BMC serves.
     #[arg(long)]
     tree: Option<PathBuf>,
 }
 
-/// One BMC and where its power is told, once that is known.
+/// A BMC's client, with the route to its power once it is found.
 struct Known {
     client: Bmc,
     route: Route,
@@ -111,13 +111,13 @@ async fn find(client: Bmc) -> Known {
     Known { client, route }
 }
 
-/// Whether the draw was read.
+/// Whether the power draw was read.
 async fn poll(known: Arc<Known>) -> bool {
     let read = known.client.read_power(&known.route).await;
     read.power.draw.present().is_some()
 }
 
-/// Does `what` with each, as many at once as `gate` lets through.
+/// Runs `what` for each item, with as many at once as `gate` admits.
 async fn each<T, U, F>(
     gate: &Arc<Semaphore>,
     all: Vec<T>,

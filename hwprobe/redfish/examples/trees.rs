@@ -1,6 +1,6 @@
-//! Prints what every recorded BMC tree says of each of its systems.
+//! Prints a report of each system in every recorded BMC tree.
 //!
-//! `cargo run -p lattice-redfish --example trees [TREE]`: with a tree's name, everything of it.
+//! `cargo run -p lattice-redfish --example trees [TREE]`: with the name of a tree, prints its complete report.
 
 #![allow(
     clippy::expect_used,

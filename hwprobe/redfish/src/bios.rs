@@ -1,4 +1,4 @@
-//! The BIOS as its BMC tells it: version, settings that can be compared, what waits for a reboot.
+//! BIOS as reported by the BMC: version, comparable settings, and settings pending until a reboot.
 
 mod registry;
 
@@ -11,14 +11,14 @@ use registry::{Registry, is_of_this_host};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
-/// No BIOS has more settings; the largest recorded one has 550.
+/// Maximum number of settings; the largest recorded BIOS has 550.
 const MOST_SETTINGS: usize = 4096;
-/// No setting's text is longer; the longest recorded one, a map of menu ids, takes 5 KiB.
+/// Maximum length of a setting's text, in bytes; the longest recorded one, a map of menu ids, takes 5 KiB.
 const LONGEST_TEXT: usize = 16 << 10;
-/// How many names a finding spells out.
+/// Maximum number of names listed in a finding.
 const MOST_NAMES: usize = 20;
 
-/// Fills class `bios` with what the BMC tells, and notes contradictions. Every key is required.
+/// Fills class `bios` from the BMC's documents, and adds findings for contradictions. Every key is required.
 pub(crate) fn record<'a>(
     walk: &mut Walk<'a>,
     root: &Value,
@@ -50,7 +50,7 @@ pub(crate) fn record<'a>(
 fn secure_boot<'a>(walk: &mut Walk<'a>, system: &System<'a>, record: &mut ClassRecord) {
     let resource = walk.follow(system.value, "SecureBoot");
     let state = resource.clone().and_then(|value| {
-        // What was in force at the last boot, not what is chosen for the next.
+        // The state at the last boot, not the choice for the next one.
         match text(value, "SecureBootCurrentBoot") {
             Reading::Present(state) if state == "Enabled" => Reading::Present(true),
             Reading::Present(state) if state == "Disabled" => Reading::Present(false),
@@ -83,7 +83,7 @@ fn settings<'a>(
     let known = match &registry {
         Reading::Present(registry) => Some(registry),
         Reading::Absent | Reading::Unsupported => None,
-        // Without the registry the wrong settings would be compared.
+        // Without the registry, unsuitable settings would be compared.
         unknown => {
             let unknown = unknown.clone().map(|_| Known::List(Vec::new()));
             record.require("bios.setting.names", unknown);
@@ -118,7 +118,7 @@ fn attributes(bios: &Value) -> Reading<&Map<String, Value>> {
     }
 }
 
-/// The settings in which like nodes should be equal, by their names as parts of keys.
+/// The settings that should be equal on nodes of one design, by their names as parts of keys.
 fn compared(
     all: &Map<String, Value>,
     registry: Option<&Registry>,
@@ -155,7 +155,7 @@ fn current(value: &Value) -> &Value {
     value.get("current_value").unwrap_or(value)
 }
 
-/// A setting's words mean what they say (`None`, `Auto`, an empty text): there are no placeholders.
+/// Converts a setting. Its words are values (`None`, `Auto`, an empty text): there are no placeholders.
 fn setting(value: &Value) -> Reading<Known> {
     match value {
         Value::Null => Reading::Unsupported,
@@ -173,7 +173,7 @@ fn setting(value: &Value) -> Reading<Known> {
     }
 }
 
-/// Settings chosen for the next boot. They are never compared: only what runs is.
+/// Reports settings chosen for the next boot. They are never compared; only the running ones are.
 fn pending(walk: &mut Walk<'_>, bios: &Value, current_all: &Map<String, Value>) -> Option<Finding> {
     let object = bios.get("@Redfish.Settings")?;
     let path = link(object, "SettingsObject")?;
@@ -202,7 +202,7 @@ fn pending(walk: &mut Walk<'_>, bios: &Value, current_all: &Map<String, Value>) 
     Some(Finding::new(FindingCode::BiosSettingsPending, detail))
 }
 
-/// A list's text property, for the registry.
+/// A boolean property of the registry, also written as text.
 fn flag(value: &Value, property: &str) -> bool {
     value.get(property) == Some(&Value::Bool(true))
         || string(value, property).is_some_and(|text| text.eq_ignore_ascii_case("true"))

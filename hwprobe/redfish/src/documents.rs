@@ -1,25 +1,25 @@
-//! The resources of one BMC that are at hand, and how each fetch ended.
+//! Available resources of one BMC, with the result of each fetch.
 
 use lattice_hwprobe::Reading;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A resource's path on its BMC as links write it (`/redfish/v1/Systems/1`), without a trailing
-/// slash and without a fragment.
+/// Path of a resource on its BMC, as written in links (`/redfish/v1/Systems/1`), without a trailing slash and without a
+/// fragment.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ResourcePath(String);
 
 impl ResourcePath {
-    /// Where every Redfish service begins (DSP0266, section 6.4).
+    /// Root of every Redfish service (DSP0266, section 6.4).
     #[must_use]
     pub fn root() -> Self {
         Self("/redfish/v1".to_owned())
     }
 
-    /// A link's target; nothing for what is no path below the service's root. A BMC must not be
-    /// able to send its reader elsewhere.
+    /// Parses the target of a link; `None` if it is not a path below the service root. A BMC must not be able to direct
+    /// the client elsewhere.
     #[must_use]
     pub fn parse(link: &str) -> Option<Self> {
         const LONGEST: usize = 1024;
@@ -30,19 +30,19 @@ impl ResourcePath {
         (is_below && is_plain && !climbs && path.len() <= LONGEST).then(|| Self(path.to_owned()))
     }
 
-    /// The part after the last slash: by custom the resource's `Id`.
+    /// The part after the last slash: by convention the resource's `Id`.
     #[must_use]
     pub fn last(&self) -> &str {
         self.0.rsplit('/').next().unwrap_or_default()
     }
 
-    /// The part before the last slash: resources of one collection share it.
+    /// The part before the last slash, which resources of one collection share.
     #[must_use]
     pub fn parent(&self) -> &str {
         self.0.rsplit_once('/').map_or("", |(parent, _)| parent)
     }
 
-    /// As a request line has it.
+    /// The path as used in a request line.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -55,21 +55,20 @@ impl std::fmt::Display for ResourcePath {
     }
 }
 
-/// Resources by path. A path that is not in the map was not asked for; 404 is
-/// [`Reading::Absent`], 401 and 403 are [`Reading::Denied`], a deadline is [`Reading::Timeout`],
-/// broken JSON or a 5xx are [`Reading::Failed`].
+/// Resources by path. A path missing from the map was not requested. 404 is [`Reading::Absent`], 401 and 403 are
+/// [`Reading::Denied`], a timeout is [`Reading::Timeout`], broken JSON or a 5xx status is [`Reading::Failed`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Documents(pub BTreeMap<ResourcePath, Reading<Value>>);
 
 impl Documents {
-    /// What came of fetching one, if it was asked for.
+    /// The result of fetching a resource, if it was requested.
     #[must_use]
     pub fn get(&self, path: &ResourcePath) -> Option<&Reading<Value>> {
         self.0.get(path)
     }
 
-    /// Those of `paths` that nobody asked for yet.
+    /// The `paths` that have not been requested yet.
     pub fn missing<'a>(
         &self,
         paths: impl IntoIterator<Item = &'a ResourcePath>,

@@ -1,4 +1,4 @@
-//! Which firmware runs beside one node: the BMC's own, and that of every component it lists.
+//! Firmware managed by the BMC of one node: the BMC's own version, and that of every listed component.
 
 mod component;
 
@@ -11,15 +11,15 @@ use lattice_hwprobe::{ClassRecord, Finding, FindingCode, Power, Reading};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The firmware inventory as far as it concerns one system.
+/// The firmware inventory, as far as it concerns one system.
 pub(crate) struct Inventory {
-    /// Whether there is a list: absent, or why it is not known.
+    /// State of the list: present, absent, or the reason why it is unknown.
     list: Reading<()>,
     /// Versions by component.
     versions: BTreeMap<String, Reading<String>>,
-    /// The version of the BMC's entry.
+    /// Version of the BMC's entry.
     bmc: Reading<String>,
-    /// The version of the BIOS's entry. It is told in class `bios`, not among the components.
+    /// Version of the BIOS's entry. It belongs to class `bios` and is not among the components.
     pub(crate) bios: Reading<String>,
     dead: Vec<ResourcePath>,
 }
@@ -35,9 +35,9 @@ impl Inventory {
         }
     }
 
-    /// Members that the BMC lists and does not have.
+    /// Reports members that the BMC lists but does not provide.
     pub(crate) fn findings(&self) -> Vec<Finding> {
-        /// How many a finding spells out.
+        /// Maximum number of names listed in a finding.
         const MOST_NAMES: usize = 5;
         let Some(first) = self.dead.first() else {
             return Vec::new();
@@ -55,7 +55,7 @@ impl Inventory {
         vec![Finding::new(FindingCode::BmcDeadLink, detail)]
     }
 
-    /// What an entry that was not found means: there is none, or the list is not known.
+    /// The reading of a missing entry: absent if the list is known, else the state of the list.
     pub(crate) fn or_list(&self, entry: &Reading<String>) -> Reading<String> {
         match (&self.list, entry) {
             (Reading::Present(()) | Reading::Absent, entry) => entry.clone(),
@@ -64,8 +64,7 @@ impl Inventory {
     }
 }
 
-/// Reads the inventory: entries of this system and those all systems share, without copies that
-/// do not run.
+/// Reads the inventory: entries of this system and entries shared by all systems, without copies that do not run.
 pub(crate) fn inventory<'a>(
     walk: &mut Walk<'a>,
     root: &Value,
@@ -157,7 +156,7 @@ fn read<'a>(
     Member_::Component(component)
 }
 
-/// Whether an entry's name begins with another system's id: `Node1.BIOS` on a blade of two.
+/// Whether an entry's name begins with the id of another system: `Node1.BIOS` on a blade of two.
 fn is_anothers_name(name: &str, systems: &Systems<'_>, system: &System<'_>) -> bool {
     let others = systems.found.iter().filter(|one| one.path != system.path);
     let mut others = others.map(|one| one.name.id.as_str());
@@ -165,7 +164,7 @@ fn is_anothers_name(name: &str, systems: &Systems<'_>, system: &System<'_>) -> b
         && component::without_prefix(name, &system.name.id) == name
 }
 
-/// Which images of the BMC and the BIOS run, where a BMC tells that by links.
+/// The running images of the BMC and the BIOS, if the BMC identifies them by links.
 #[derive(Default)]
 struct Images {
     bmc: BTreeSet<ResourcePath>,
@@ -201,8 +200,8 @@ impl Images {
     }
 }
 
-/// Fills class `bmc`. Every key is required: one that could not be read leaves the class
-/// incomplete, so that a BMC that is slow today does not look like one that changed.
+/// Fills class `bmc`. Every key is required: an unreadable key makes the class incomplete, so that a slow BMC does not
+/// look like a changed one.
 pub(crate) fn record<'a>(
     walk: &mut Walk<'a>,
     root: &Value,
@@ -235,7 +234,7 @@ pub(crate) fn record<'a>(
     }
 }
 
-/// The BMC's version: its manager's, else its entry in the inventory.
+/// Version of the BMC: that of its manager, else that of its inventory entry.
 fn version(
     managers: &[(ResourcePath, &Value)],
     silent: &Reading<()>,

@@ -1,4 +1,4 @@
-//! What a BMC's documents say of the systems that are meant.
+//! Interpretation of a BMC's documents for the selected systems.
 
 use crate::documents::{Documents, ResourcePath};
 use crate::report::{BmcReport, Breadth, Interpretation, NodeReport, Scope, Unselected};
@@ -10,10 +10,10 @@ use lattice_hwprobe::{
 };
 use serde_json::Value;
 
-/// Reads what is asked for out of the documents at hand, following links and types from the
-/// service's root. Whatever it needs next and nobody fetched yet is in
-/// [`Interpretation::wanted`]: fetch that, each once, and ask again until it is empty. The result
-/// depends on the documents alone, not on the order in which they came.
+/// Extracts the requested data from the available documents, following links and types from the service root.
+/// [`Interpretation::wanted`] lists the documents that are still missing. The caller fetches each of them once and
+/// calls again, until the list is empty. The result depends on the documents only, not on the order in which they
+/// arrived.
 #[must_use]
 pub fn interpret(documents: &Documents, scope: &Scope) -> Interpretation {
     let mut walk = Walk::new(documents);

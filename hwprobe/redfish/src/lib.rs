@@ -1,14 +1,13 @@
-//! What a BMC says over Redfish: firmware, BIOS settings, draw and limit of one node.
+//! Redfish access to a BMC: firmware, BIOS settings, power draw and power limit of one node.
 //!
-//! Two halves. *Reading* is pure: [`documents`] holds the resources at hand, and [`interpret`]
-//! finds its way among them by links and types and says which further ones it wants. *Fetching*
-//! (`http`) owns the one session and the one request in flight. So the agent, control's BMC worker
-//! and a recorded tree run the same code.
+//! The crate has two halves. *Reading* is pure: [`documents`] holds the available resources, and [`interpret`] follows
+//! their links and types and lists the further documents it needs. *Fetching* (`http`) owns the single session and the
+//! single request in flight. So the agent, control's BMC worker and a recorded tree use the same code.
 //!
-//! This crate must not know about gossip, the quorum or who holds a node.
+//! This crate must not depend on gossip, the quorum or the ownership of nodes.
 //!
-//! Begin at [`interpret`], then [`BmcReport`]; for readings of power alone at [`read_by_route`]; for
-//! what a BMC did at [`read_deeds`].
+//! Start at [`interpret`], then [`BmcReport`]; for power readings alone at [`read_by_route`]; for events recorded by a
+//! BMC at [`read_deeds`].
 
 #![forbid(unsafe_code)]
 

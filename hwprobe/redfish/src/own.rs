@@ -1,4 +1,4 @@
-//! Which chassis hold a system and which managers serve it.
+//! Chassis that contain a system, and managers that serve it.
 
 use crate::documents::ResourcePath;
 use crate::systems::{System, Systems};
@@ -6,17 +6,16 @@ use crate::walk::{Walk, link, links, string};
 use lattice_hwprobe::Reading;
 use serde_json::Value;
 
-/// A chassis that holds the system.
+/// A chassis that contains the system.
 pub(crate) struct Chassis<'a> {
     pub(crate) value: &'a Value,
-    /// Whether other systems are in it too.
+    /// Whether other systems are in the chassis too.
     pub(crate) is_shared: bool,
 }
 
-/// The chassis of a system, its own before shared ones, and what came of those that could not be
-/// read.
+/// The chassis of a system, with its own before shared ones, and the state of those that could not be read.
 ///
-/// They are those either side links; else the one of the same `Id` where every system has one so;
+/// They are those linked from either side; else the one with the system's `Id`, if every system has such a chassis;
 /// else the only chassis of the only system.
 pub(crate) fn chassis<'a>(
     walk: &mut Walk<'a>,
@@ -34,7 +33,7 @@ pub(crate) fn chassis<'a>(
     for path in linked {
         match walk.get(&path) {
             Reading::Present(value) => found.push((path, value)),
-            // A link that leads nowhere is no word on what would be there.
+            // A broken link gives no information about its target.
             Reading::Absent => dead = Reading::failed(format!("{path}: linked, but not there")),
             other => silent = other.map(|_| ()),
         }
@@ -57,8 +56,7 @@ pub(crate) fn chassis<'a>(
     (chassis, silent)
 }
 
-/// The chassis that hold the system as a whole. A baseboard or a card inside one of them measures
-/// a part of the node.
+/// The chassis that contain the whole system. A baseboard or a card inside one of them measures a part of the node.
 fn without_parts(found: Found<'_>) -> Found<'_> {
     const PARTS: &[&str] = &["Module", "Component", "Card", "Cartridge", "Expansion"];
     let all: Vec<ResourcePath> = found.iter().map(|(path, _)| path.clone()).collect();
@@ -91,7 +89,7 @@ fn unlinked_chassis<'a>(
         let mut members = members.iter();
         members.find(|member| member.path.last().eq_ignore_ascii_case(&system.name.id))
     };
-    // Systems 1 to 4 in a chassis 1 do not make it the first one's own.
+    // Systems 1 to 4 in a chassis 1: the chassis does not belong to system 1 alone.
     if systems.found.iter().all(|one| namesake(one).is_some())
         && let Some(member) = namesake(system)
     {
@@ -114,7 +112,7 @@ fn unlinked_chassis<'a>(
         return (holding, Reading::Absent);
     }
     match all.as_slice() {
-        // One system in one chassis that says of nobody else to hold it.
+        // One system in one chassis that links to no other system.
         [(_, value)]
             if systems.found.len() == 1 && members.len() == 1 && of_chassis(value).is_empty() =>
         {
@@ -129,7 +127,7 @@ fn of_chassis(chassis: &Value) -> Vec<ResourcePath> {
     linked.map_or_else(Vec::new, |value| links(value, "ComputerSystems"))
 }
 
-/// Whether a system other than this one is in the chassis, by the word of either side.
+/// Whether the chassis contains a system other than this one, by a link from either side.
 fn is_shared(
     path: &ResourcePath,
     chassis: &Value,
@@ -152,7 +150,7 @@ fn is_shared(
     listed.any(|one| !own(one) && !is_no_node(one)) || others.into_iter().any(claims)
 }
 
-/// The managers of a system, BMCs first, and what came of those that could not be read.
+/// The managers of a system, BMCs first, and the state of those that could not be read.
 pub(crate) fn managers<'a>(
     walk: &mut Walk<'a>,
     root: &Value,
@@ -177,7 +175,7 @@ pub(crate) fn managers<'a>(
     for path in paths {
         match walk.get(&path) {
             Reading::Present(value) => found.push((path, value)),
-            // A link that leads nowhere is no word on what would be there.
+            // A broken link gives no information about its target.
             Reading::Absent => silent = Reading::failed(format!("{path}: linked, but not there")),
             other => silent = other.map(|_| ()),
         }
@@ -188,7 +186,7 @@ pub(crate) fn managers<'a>(
         served.contains(&system.path)
     };
     let is_told = found.iter().any(|(_, value)| serves(value));
-    // Where one is silent, it may be the BMC and those that answered its helpers.
+    // If one manager is unreadable, it may be the BMC, and the others only auxiliary controllers.
     if (!is_linked && is_told) || !silent.is_known() {
         found.retain(|(_, value)| serves(value));
     }

@@ -1,9 +1,8 @@
-//! A BMC's resources as somebody stored them: a folder of JSON files, or a tar of one.
+//! Recorded BMC trees: a folder of JSON files, or a tar archive of one.
 //!
-//! Recorders lay trees out differently, and all of these are read: `Systems/1/index.json` per
-//! resource, the same below `redfish/v1/`, `Systems/1.json`, and `_redfish_v1_Systems_1.json` with
-//! `_` for `/`. Where a file's own `@odata.id` names a resource, that name counts too: links lead
-//! there, and samples with names of their own (`dell_power.json`) have no other.
+//! Several layouts are supported: `Systems/1/index.json` per resource, the same below `redfish/v1/`, `Systems/1.json`,
+//! and `_redfish_v1_Systems_1.json` with `_` for `/`. If a file's own `@odata.id` names a resource, that path counts
+//! too: links lead there, and samples with other file names (`dell_power.json`) have no other path.
 
 use crate::documents::{Documents, ResourcePath};
 use lattice_hwprobe::Reading;
@@ -13,45 +12,45 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// No recorded resource is larger; a registry takes about 2 MiB.
+/// Maximum size of a file, in bytes; a registry takes about 2 MiB.
 const LARGEST_FILE: u64 = 16 << 20;
-/// How names with `_` for `/` begin.
+/// Prefix of names with `_` for `/`.
 const FLAT: &str = "_redfish_v1";
-/// All files of one tree together. The largest known takes 4 MiB.
+/// Maximum size of all files of one tree, in bytes; the largest known tree takes 4 MiB.
 const LARGEST_TREE: u64 = 256 << 20;
 
-/// Why there is no tree.
+/// Why a tree could not be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordedError {
     /// A file or folder could not be read.
     #[error("{path}: cannot be read")]
     Io {
-        /// Which.
+        /// Path of the file or folder.
         path: PathBuf,
-        /// Why.
+        /// The I/O error.
         source: io::Error,
     },
-    /// It is larger than any recording of a BMC.
+    /// A file or the tree exceeds its size limit.
     #[error("{path}: larger than {limit} bytes")]
     TooLarge {
-        /// Which file, or the tree as a whole.
+        /// Path of the file, or of the whole tree.
         path: PathBuf,
-        /// The bound, bytes.
+        /// The limit, in bytes.
         limit: u64,
     },
-    /// No file in it is a Redfish resource.
+    /// No file in the tree is a Redfish resource.
     #[error("{path}: no Redfish resources in it")]
     Empty {
-        /// The folder or archive.
+        /// Path of the folder or archive.
         path: PathBuf,
     },
 }
 
-/// Reads a folder, a `.tar`, or a `.tar.gz`. A file that is no JSON is a resource that failed, as
-/// it would have been on the wire; files that are no resources are left out.
+/// Loads a folder, a `.tar`, or a `.tar.gz`. A file that is not JSON becomes a failed resource, as on a network
+/// connection; files that are not resources are ignored.
 ///
 /// # Errors
-/// What cannot be read, is too large, or holds no resource at all.
+/// The tree is unreadable, is too large, or contains no resource.
 pub fn load(path: &Path) -> Result<Documents, RecordedError> {
     let io = |source| RecordedError::Io {
         path: path.to_owned(),
@@ -78,7 +77,7 @@ pub fn load(path: &Path) -> Result<Documents, RecordedError> {
     })
 }
 
-/// The JSON files of a tree by their path in it, `/` between parts.
+/// The JSON files of a tree by their relative path, with `/` between components.
 #[derive(Default)]
 struct Files {
     by_name: BTreeMap<String, Vec<u8>>,
@@ -152,8 +151,8 @@ fn has_json_name(path: &Path) -> bool {
         .is_some_and(|extension| extension == "json")
 }
 
-/// Resources by path. Of two files with the same `@odata.id` the one whose name leads there counts,
-/// else the first by name.
+/// Resources by path. If two files have the same `@odata.id`, the one with a matching file name counts, else the first
+/// by name.
 fn documents(files: &BTreeMap<String, Vec<u8>>) -> Documents {
     let above = folder_above(files.keys());
     let mut named = BTreeMap::new();
@@ -166,7 +165,7 @@ fn documents(files: &BTreeMap<String, Vec<u8>>) -> Documents {
             Err(error) => Reading::failed(format!("{name}: no JSON: {error}")),
         };
         let name = name.get(above.len()..).unwrap_or(name);
-        // `_` for `/` cannot tell `Base.v1_4_0` from `Base.v1/4/0`; the resource itself can.
+        // `_` for `/` does not distinguish `Base.v1_4_0` from `Base.v1/4/0`; the resource's own id does.
         let is_sure = |path: &ResourcePath, id| path == id || !name.starts_with(FLAT);
         match (path_of(name), id) {
             (Some(path), Some(id)) if is_sure(&path, &id) => {
@@ -184,15 +183,15 @@ fn documents(files: &BTreeMap<String, Vec<u8>>) -> Documents {
 
 fn own_id(value: &Value) -> Option<ResourcePath> {
     let id = value.get("@odata.id")?.as_str()?;
-    // A fragment names a part of another resource.
+    // An id with a fragment is a part of another resource.
     if id.contains('#') {
         return None;
     }
     ResourcePath::parse(id)
 }
 
-/// The path of the folder that all files share and that is no part of their resources' paths:
-/// archives hold one folder named after the machine.
+/// The top folder shared by all files that is not part of the resource paths: archives contain one folder named after
+/// the machine.
 fn folder_above<'a>(names: impl Iterator<Item = &'a String> + Clone) -> &'a str {
     let first = |name: &'a String| {
         name.split_once('/')
@@ -207,7 +206,7 @@ fn folder_above<'a>(names: impl Iterator<Item = &'a String> + Clone) -> &'a str 
     }
 }
 
-/// Where a file's name says that its resource lies.
+/// The resource path derived from a file name.
 fn path_of(name: &str) -> Option<ResourcePath> {
     let stem = name.strip_suffix(".json")?;
     if let Some(flat) = stem.strip_prefix(FLAT) {
@@ -221,7 +220,7 @@ fn path_of(name: &str) -> Option<ResourcePath> {
     if let Some(below) = stem.strip_prefix("redfish/v1") {
         return ResourcePath::parse(&format!("/redfish/v1{below}"));
     }
-    // A lone file's name (`power.json`) is the recorder's, a folder's is the BMC's.
+    // The name of a top-level file (`power.json`) is chosen by the recorder, that of a folder by the BMC.
     (is_index || stem.contains('/')).then(|| ResourcePath::parse(&format!("/redfish/v1/{stem}")))?
 }
 

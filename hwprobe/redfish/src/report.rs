@@ -1,4 +1,4 @@
-//! What one look at a BMC says, and what is asked of it.
+//! Report of one pass over a BMC, and the scope of the pass.
 
 use crate::documents::ResourcePath;
 use crate::power::Route;
@@ -6,74 +6,73 @@ use lattice_hwprobe::{Class, ClassRecord, Finding, LimitState, Power, Probed, Re
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// What a look at a BMC is for.
+/// Scope of a pass over a BMC.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Scope {
-    /// Of which systems.
+    /// The selected systems.
     pub systems: Selector,
-    /// How much of each.
+    /// The amount of data read per system.
     pub breadth: Breadth,
 }
 
-/// Which of a BMC's systems are meant. One BMC serves up to four nodes, and one node may show as
-/// two systems.
+/// Selection among a BMC's systems. One BMC serves up to four nodes, and one node may appear as two systems.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Selector {
-    /// All of them: a chassis controller's reader sorts them out itself.
+    /// All systems: the reader of a chassis controller assigns them to nodes itself.
     Every,
-    /// The one with this `Id`, exactly.
+    /// The system with exactly this `Id`.
     Id(String),
-    /// The one whose UUID or serial number SMBIOS tells in band; else the only one.
+    /// The system with the UUID or serial number that SMBIOS reports in band; else the only one.
     Like {
         /// Product UUID, in either byte order.
         uuid: Option<String>,
         /// Product serial number.
         serial: Option<String>,
     },
-    /// The only one there is.
+    /// The only system.
     #[default]
     Only,
 }
 
-/// How much is read of a system.
+/// Amount of data read per system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Breadth {
-    /// Who it is, and nothing else.
+    /// Identity of the systems only.
     Systems,
-    /// Draw and limit: about ten resources the first time, one or two by a [`Route`] after it.
+    /// Power draw and limit: about ten resources the first time, one or two with a [`Route`] afterwards.
     Power,
-    /// Firmware, BIOS settings, power, health.
+    /// Firmware, BIOS settings, power and health.
     #[default]
     Everything,
 }
 
-/// What the documents at hand say, and which others it takes to say all.
+/// Interpretation of the available documents, and the list of missing ones.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Interpretation {
-    /// As far as the documents go.
+    /// The report, as far as the documents allow.
     pub report: BmcReport,
-    /// What to fetch before asking again. Empty when the report is final.
+    /// Documents to fetch before the next call. Empty if the report is final.
     pub wanted: BTreeSet<ResourcePath>,
 }
 
 /// A BMC and the systems it serves.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct BmcReport {
-    /// Every system the BMC lists, by `Id`.
+    /// Every system that the BMC lists, by `Id`.
     pub systems: Vec<SystemName>,
-    /// Those that were asked for; exactly one for every selector but [`Selector::Every`], none
-    /// where `unselected` says why.
+    /// The selected systems: exactly one for every selector except [`Selector::Every`]; none if `unselected` gives a
+    /// reason.
     pub nodes: Vec<NodeReport>,
-    /// Why no system was chosen.
+    /// Why no system was selected.
     pub unselected: Option<Unselected>,
 }
 
-/// Who a system is, as its BMC tells it.
+/// Identity of a system, as reported by its BMC.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SystemName {
-    /// Where it lies.
+    /// Path of the system.
     pub path: Option<ResourcePath>,
     /// `Id`, else the last part of the path.
     pub id: String,
@@ -81,7 +80,7 @@ pub struct SystemName {
     pub name: Reading<String>,
     /// `SerialNumber`.
     pub serial: Reading<String>,
-    /// `UUID`, lower-case, in the BMC's byte order.
+    /// `UUID` in lower case, in the BMC's byte order.
     pub uuid: Reading<String>,
     /// `HostName`.
     pub host_name: Reading<String>,
@@ -93,22 +92,22 @@ pub struct SystemName {
     pub power_state: Reading<String>,
 }
 
-/// One system, in the planes of an inventory.
+/// Report of one system, in the planes of an inventory.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NodeReport {
-    /// Who it is.
+    /// Identity of the system.
     pub system: SystemName,
-    /// The BMC's part of class `bmc`; empty unless everything was asked.
+    /// The BMC's part of class `bmc`; empty unless everything was requested.
     pub bmc: ClassRecord,
-    /// The BMC's part of class `bios`; empty unless everything was asked.
+    /// The BMC's part of class `bios`; empty unless everything was requested.
     pub bios: ClassRecord,
-    /// Draw and limit.
+    /// Power draw and limit.
     pub power: Power,
-    /// How to ask for them again with few requests.
+    /// Route for reading power again with few requests.
     pub route: Route,
-    /// Health, limits of accelerators, log entries.
+    /// Health, limits of accelerators, number of log entries.
     pub vitals: Vitals,
-    /// Contradictions, pending settings, links that lead nowhere.
+    /// Contradictions, pending settings, broken links.
     pub findings: Vec<Finding>,
 }
 
@@ -127,39 +126,39 @@ impl Unselected {
     }
 }
 
-/// Why no system of a BMC is the node's own.
+/// Why no system of a BMC was selected.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "lowercase")]
 pub enum Unselected {
     /// The list of systems could not be read.
     #[error("the BMC's systems could not be read: {why}")]
     Unread {
-        /// What came of reading it.
+        /// The reading of the list.
         reading: Reading<()>,
-        /// The same in words.
+        /// The reason as text.
         why: String,
     },
-    /// The BMC serves none: a chassis controller, a power shelf.
+    /// The BMC serves no system: a chassis controller, a power shelf.
     #[error("the BMC serves no system")]
     None,
     /// No system has the configured id.
     #[error("the BMC serves no system \"{id}\", but {}", list(.choices))]
     Unknown {
-        /// As configured.
+        /// The configured id.
         id: String,
-        /// The ids there are.
+        /// Ids of the systems.
         choices: Vec<String>,
     },
-    /// More than one could be it.
+    /// More than one system matches.
     #[error("the BMC serves {}: the configuration must say which is this node", list(.choices))]
     Ambiguous {
-        /// The ids there are.
+        /// Ids of the systems.
         choices: Vec<String>,
     },
 }
 
 impl Unselected {
-    /// What anything else of the node reads as, then.
+    /// The reading of every other value of the node in this case.
     #[must_use]
     pub fn reading<T>(&self) -> Reading<T> {
         match self {
@@ -178,9 +177,9 @@ impl Unselected {
     }
 }
 
-/// What is known of the classes that a BMC has a part of while it says nothing: neither, by a key of
-/// each that is never absent where it answers. So the half that the host tells of itself is not taken
-/// for the whole.
+/// Records for the classes with a BMC part while the BMC does not answer. Each contains a required key that is never
+/// absent in an answer, so both classes are incomplete. So the host's own part of a class is not mistaken for the
+/// whole.
 #[must_use]
 pub fn unread(reading: &Reading<String>) -> [ClassRecord; 2] {
     let one = |class: Class, key: &str| {
@@ -200,9 +199,9 @@ fn list(choices: &[String]) -> String {
 }
 
 impl NodeReport {
-    /// This report as two probes of an inventory, class `bmc` and class `bios`. Power is left to
-    /// other sources where the BMC tells neither draw nor limit. What contradicts the host's own
-    /// words is told by [`contradictions`](crate::contradictions) once both are there.
+    /// Converts the report to two probe results of an inventory, for classes `bmc` and `bios`. Power is left to other
+    /// sources if the BMC reports neither draw nor limit. [`contradictions`](crate::contradictions) reports
+    /// contradictions to the host's own values once both are available.
     #[must_use]
     pub fn probed(&self) -> [Probed; 2] {
         let of = |class: Class| -> Vec<Finding> {
@@ -232,10 +231,10 @@ impl NodeReport {
 }
 
 impl BmcReport {
-    /// The one node, where one was asked for.
+    /// The single node, if one was requested.
     ///
     /// # Errors
-    /// Why there is none.
+    /// The reason why there is none.
     pub fn node(&self) -> Result<&NodeReport, Unselected> {
         match (&self.unselected, self.nodes.as_slice()) {
             (Some(why), _) => Err(why.clone()),

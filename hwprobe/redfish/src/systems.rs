@@ -1,4 +1,4 @@
-//! The systems a BMC serves, and which of them is meant.
+//! Systems of a BMC, and the selection among them.
 
 use crate::documents::ResourcePath;
 use crate::report::{Selector, SystemName, Unselected};
@@ -14,14 +14,14 @@ pub(crate) struct System<'a> {
 }
 
 impl System<'_> {
-    /// Whether it could be a node: a card or a guest within one is none.
+    /// Whether the system may be a node: a card, or a guest within a node, is not.
     pub(crate) fn is_node(&self) -> bool {
         let kind = string(self.value, "SystemType");
         !matches!(kind, Some("DPU" | "Virtual" | "OS"))
     }
 }
 
-/// Every system of the BMC by `Id`, and the first reason for which one could not be read.
+/// Every system of the BMC by `Id`, and the state of the first one that could not be read.
 pub(crate) struct Systems<'a> {
     pub(crate) found: Vec<System<'a>>,
     pub(crate) unread: Option<Reading<()>>,
@@ -30,7 +30,7 @@ pub(crate) struct Systems<'a> {
 /// Reads the list of systems.
 ///
 /// # Errors
-/// What came of reading the list, where that is no list.
+/// The list is missing or unreadable.
 pub(crate) fn systems<'a>(walk: &mut Walk<'a>, root: &Value) -> Result<Systems<'a>, Unselected> {
     let Some(path) = link(root, "Systems") else {
         return Err(Unselected::None);
@@ -49,7 +49,7 @@ pub(crate) fn systems<'a>(walk: &mut Walk<'a>, root: &Value) -> Result<Systems<'
     for member in members {
         match walk.member(&member) {
             Reading::Present(value) => {
-                // A collection may list what is no system (a capabilities object).
+                // A collection may contain other resources (a capabilities object).
                 if type_name(value).is_none_or(|name| name == "ComputerSystem") {
                     let name = name_of(&member.path, value);
                     systems.found.push(System {
@@ -83,10 +83,10 @@ fn name_of(path: &ResourcePath, value: &Value) -> SystemName {
     }
 }
 
-/// Which systems are meant, as indexes.
+/// Indices of the selected systems.
 ///
 /// # Errors
-/// None, or more than one where one is asked for.
+/// No system matches, or several do if one was requested.
 pub(crate) fn select(systems: &Systems<'_>, selector: &Selector) -> Result<Vec<usize>, Unselected> {
     let found = &systems.found;
     let choices = || found.iter().map(|s| s.name.id.clone()).collect();
@@ -122,7 +122,7 @@ pub(crate) fn select(systems: &Systems<'_>, selector: &Selector) -> Result<Vec<u
         Selector::Only => nodes(),
     };
     match (chosen.len(), selector, &systems.unread) {
-        // A system that cannot be read now may be the one.
+        // The unreadable system may be the selected one.
         (0, _, Some(why)) | (1.., Selector::Only, Some(why)) => Err(Unselected::unread(why)),
         (1, _, _) => Ok(chosen),
         (0, Selector::Id(id), None) if !found.is_empty() => Err(Unselected::Unknown {
@@ -134,8 +134,8 @@ pub(crate) fn select(systems: &Systems<'_>, selector: &Selector) -> Result<Vec<u
     }
 }
 
-/// Whether two UUIDs are one, in either byte order of the first three fields: SMBIOS writes them
-/// little-endian since 2.6, and BMCs copy them either way.
+/// Whether two UUIDs are equal, in either byte order of the first three fields: SMBIOS writes them in little-endian
+/// order since 2.6, and BMCs copy them in either order.
 pub(crate) fn is_same_uuid(ours: Option<&str>, theirs: Option<&String>) -> bool {
     match (
         ours.and_then(uuid_bytes),
@@ -146,8 +146,8 @@ pub(crate) fn is_same_uuid(ours: Option<&str>, theirs: Option<&String>) -> bool 
     }
 }
 
-/// What speaks against a system being the node it was taken for: neither its UUID nor its serial
-/// number is the node's, as far as both sides tell them.
+/// The evidence that a system is not the node it was selected for: neither its UUID nor its serial number matches, as
+/// far as both sides report them.
 pub(crate) fn mismatch(name: &SystemName, selector: &Selector) -> Option<String> {
     let Selector::Like { uuid, serial } = selector else {
         return None;
@@ -182,7 +182,7 @@ fn uuid_bytes(text: &str) -> Option<[u8; 16]> {
         .filter_map(|pair| u8::try_from(pair[0] * 16 + pair[1]).ok())
         .collect();
     let bytes: [u8; 16] = bytes.try_into().ok()?;
-    // All zeros and all ones are what boards ship with before somebody sets one.
+    // All zeros and all ones are factory values of boards.
     let is_filler = bytes.iter().all(|b| *b == 0) || bytes.iter().all(|b| *b == 0xff);
     (digits.len() == 32 && !is_filler).then_some(bytes)
 }

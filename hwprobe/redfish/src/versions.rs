@@ -1,11 +1,11 @@
-//! Where a host and its BMC name the same firmware, and name two.
+//! Contradictions between a host and its BMC about the version of the same firmware.
 
 use lattice_hwprobe::{ClassRecord, Finding, FindingCode};
 use std::collections::BTreeSet;
 
-/// What a node's own words and its BMC's contradict each other in: the BIOS version, of class `bios`,
-/// and over IPMI the BMC's own, of class `bmc`. Each record is the union of both sides' keys; what
-/// either does not tell contradicts nothing.
+/// Findings for versions that the host and its BMC report differently: the BIOS version in class `bios`, and the BMC's
+/// own version over IPMI in class `bmc`. Each record merges the keys of both sides; a missing value contradicts
+/// nothing.
 #[must_use]
 pub fn contradictions(bios: Option<&ClassRecord>, bmc: Option<&ClassRecord>) -> Vec<Finding> {
     let bios = bios.and_then(|record| {
@@ -30,9 +30,9 @@ fn both(record: &ClassRecord, one: &str, other: &str) -> Option<(String, String)
     Some((text(one)?, text(other)?))
 }
 
-/// Whether two texts name two versions. Vendors write one version in two ways (DMI `A43`, Redfish
-/// `A43 v2.52 (10/29/2021)`): what is a part of the other is no contradiction. Nor is what is
-/// written so differently (`0.1.3`, `T20221205`) that it may well be the same.
+/// Whether two texts name different versions. Vendors write one version in two forms (DMI `A43`, Redfish `A43 v2.52
+/// (10/29/2021)`): a text contained in the other is not a contradiction. Nor are texts of such different forms
+/// (`0.1.3`, `T20221205`) that they may name the same version.
 pub(crate) fn contradict(one: &str, other: &str) -> bool {
     let (one, other) = (one.to_ascii_lowercase(), other.to_ascii_lowercase());
     if one.contains(&other) || other.contains(&one) {
@@ -53,13 +53,14 @@ pub(crate) fn contradict(one: &str, other: &str) -> bool {
 
 /// A part of a version, such as `a43` or `2.52`.
 struct Word {
-    /// Numbers without leading zeros.
+    /// Text of the part, with numbers without leading zeros.
     text: String,
-    /// `#` for each number, `a` for each run of letters, and what is between them: `a#`, `#.#`.
+    /// Form of the part: `#` for each number, `a` for each run of letters, and the characters between them: `a#`,
+    /// `#.#`.
     shape: String,
 }
 
-/// The words that have more than one part. A date has slashes and is no version.
+/// The words of a version with more than one part. A date contains slashes and is not a version.
 fn words(text: &str) -> Vec<Word> {
     let split = |c: char| c.is_whitespace() || "()[],;:-_".contains(c);
     let words = text.split(split).filter(|word| !word.contains('/'));
@@ -110,9 +111,8 @@ fn begins_with_digit(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_digit())
 }
 
-/// Whether IPMI's `major.minor` and the version over Redfish cannot be the same. The former has one
-/// byte for each: of `6.10.30.00` it tells `6.10`. A version without exactly one dotted number in it
-/// does not compare.
+/// Whether IPMI's `major.minor` and the Redfish version cannot be the same. IPMI has one byte for each number: it
+/// reports `6.10` for `6.10.30.00`. A version that does not contain exactly one dotted number is not compared.
 fn contradicts_ipmi(ipmi: &str, redfish: &str) -> bool {
     let Some((major, minor)) = ipmi.split_once('.') else {
         return false;
@@ -122,7 +122,7 @@ fn contradicts_ipmi(ipmi: &str, redfish: &str) -> bool {
     let (Some((told_major, told_minor)), None) = (dotted.next(), dotted.next()) else {
         return false;
     };
-    // What is not filled in.
+    // IPMI's version is not filled in.
     if major == "0" && minor.trim_matches('0').is_empty() {
         return false;
     }
@@ -132,14 +132,14 @@ fn contradicts_ipmi(ipmi: &str, redfish: &str) -> bool {
     if told_major > 0x7f || told_minor.len() > 2 {
         return false;
     }
-    // Two decimal digits, of which `6.1` may be either; some vendors put the binary number there.
+    // Two decimal digits, and `6.1` may stand for either of two forms; some vendors store the binary number.
     let is_minor = told_minor.parse() == minor.parse::<u32>()
         || told_minor.parse() == u32::from_str_radix(minor, 16)
         || format!("{told_minor:0<2}") == minor;
     told_major != major || !is_minor
 }
 
-/// Of `v1.66`, `2.40P`, `6.10.30.00`.
+/// Major and minor number of `v1.66`, `2.40P`, `6.10.30.00`.
 fn major_and_minor(word: &str) -> Option<(u32, &str)> {
     let number = word.trim_start_matches(|c: char| c.is_ascii_alphabetic());
     let (major, rest) = number.split_once('.')?;
@@ -169,7 +169,7 @@ mod tests {
             ("-[IVE164L-3.22]-", "IVE166M", true),
             ("1.7.2", "ex425.bios-1.7.2", false),
             ("1.7.2", "ex425.bios-1.6.1", true),
-            // Each in a way of its own.
+            // Different forms.
             ("0.1.3", "T20221205", false),
             ("2.1", "02.01.00", false),
             ("7", "8", false),

@@ -1,4 +1,4 @@
-//! Live values a BMC tells beside power: health, filled logs, limits of accelerators.
+//! Live values of a BMC other than power: health, log entry counts, limits of accelerators.
 
 use crate::own::{self, Chassis};
 use crate::power::{self, Readout, Told};
@@ -7,12 +7,12 @@ use crate::walk::{Walk, link, string, text};
 use lattice_hwprobe::{LimitState, Milliwatts, Reading, Value as Known, Vitals};
 use serde_json::Value;
 
-/// The most processors that are looked at for accelerators.
+/// Maximum number of processors examined for accelerators.
 const MOST_PROCESSORS: usize = 32;
-/// Hardware event logs by id, lower-case; other logs hold what people and tools did.
+/// Hardware event logs by id, in lower case; other logs record actions of people and tools.
 const HARDWARE_LOGS: &[&str] = &["sel", "iml"];
 
-/// Fills in what the documents tell.
+/// Fills in the values found in the documents.
 pub(crate) fn collect<'a>(
     walk: &mut Walk<'a>,
     root: &Value,
@@ -39,7 +39,7 @@ fn milliwatts(reading: &Reading<Milliwatts>) -> Reading<Known> {
     reading.clone().map(|watts| Known::amount(watts.0))
 }
 
-/// How many entries the hardware logs hold.
+/// Number of entries in the hardware logs.
 fn logs<'a>(walk: &mut Walk<'a>, system: &System<'a>, vitals: &mut Vitals) {
     let Some(path) = link(system.value, "LogServices") else {
         return;

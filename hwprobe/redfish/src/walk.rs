@@ -1,29 +1,29 @@
-//! Going from resource to resource: what is at hand, what is wanted, and how far is too far.
+//! Traversal of a BMC's resources: available documents, missing documents, and limits.
 
 use crate::documents::{Documents, ResourcePath};
 use lattice_hwprobe::Reading;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// The most resources one look touches. The largest recorded tree takes about a hundred; a BMC
-/// that lists more is broken or hostile, and each request costs it seconds.
+/// Maximum number of resources per pass. The largest recorded tree takes about a hundred; a BMC that lists more is
+/// broken or hostile, and each request takes it seconds.
 pub(crate) const MOST_RESOURCES: usize = 512;
-/// The most members of one collection that are looked at.
+/// Maximum number of members read per collection.
 const MOST_MEMBERS: usize = 4096;
 
-/// One interpretation's way through the documents.
+/// Traversal of the documents for one interpretation.
 pub(crate) struct Walk<'a> {
     documents: &'a Documents,
     touched: BTreeSet<ResourcePath>,
     wanted: BTreeSet<ResourcePath>,
 }
 
-/// A member of a collection: a link, or the resource itself where the BMC expanded it.
+/// A member of a collection: a link, or the resource itself if the BMC expanded it.
 #[derive(Clone, Debug)]
 pub(crate) struct Member<'a> {
-    /// Where it lies.
+    /// Path of the member.
     pub(crate) path: ResourcePath,
-    /// The resource, where the list has it.
+    /// The resource, if the list contains it.
     pub(crate) inline: Option<&'a Value>,
 }
 
@@ -36,12 +36,12 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// What still has to be fetched.
+    /// The documents that remain to be fetched.
     pub(crate) fn wanted(self) -> BTreeSet<ResourcePath> {
         self.wanted
     }
 
-    /// Whether everything that was looked for is at hand, or is not there.
+    /// Whether every requested resource is available, or known to be absent.
     pub(crate) fn is_answered(&self) -> bool {
         let mut touched = self.touched.iter();
         touched.all(|path| match self.documents.get(path) {
@@ -50,7 +50,7 @@ impl<'a> Walk<'a> {
         })
     }
 
-    /// A resource, or what came of fetching it. One that nobody fetched yet is wanted.
+    /// A resource, or the state of its fetch. A resource that was not fetched yet is added to the wanted ones.
     pub(crate) fn get(&mut self, path: &ResourcePath) -> Reading<&'a Value> {
         if !self.touched.contains(path) {
             if self.touched.len() >= MOST_RESOURCES {
@@ -63,7 +63,7 @@ impl<'a> Walk<'a> {
                 Reading::failed(format!("{path}: {}, no resource", kind(value)))
             }
             Some(reading) => reading.as_ref(),
-            // What is at hand was fetched for this look.
+            // Available documents were fetched for this pass, so they count towards the limit.
             None if !self.wanted.contains(path)
                 && self.documents.0.len() + self.wanted.len() >= MOST_RESOURCES =>
             {
@@ -76,7 +76,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// A member, fetched where the collection has only its link.
+    /// A member, fetched if the collection contains only its link.
     pub(crate) fn member(&mut self, member: &Member<'a>) -> Reading<&'a Value> {
         match member.inline {
             Some(value) => Reading::Present(value),
@@ -84,13 +84,13 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The resource a property links to: absent where there is no such property.
+    /// The resource that a property links to; absent without such a property.
     pub(crate) fn follow(&mut self, from: &Value, property: &str) -> Reading<&'a Value> {
         target(from, property).and_then(|path| self.get(&path))
     }
 
-    /// The members of a collection with all its pages, by path, each once. A list with a member or
-    /// a page that leads nowhere is not known: it would lack something that is there.
+    /// The members of a collection over all its pages, sorted by path, without duplicates. A list with an invalid
+    /// member or page link is unknown, because it would lack an existing member.
     pub(crate) fn members(&mut self, path: &ResourcePath) -> Reading<Vec<Member<'a>>> {
         let mut found = Vec::new();
         let mut seen = BTreeSet::new();
@@ -133,7 +133,7 @@ fn beyond<T>() -> Reading<T> {
     Reading::failed(format!("beyond {MOST_RESOURCES} resources of one BMC"))
 }
 
-/// What a page of a list lists. One that leaves its members out has none only if it says so.
+/// The entries of a list page. A page without members is empty only if its count is zero.
 pub(crate) fn listed(page: &Value) -> Result<&[Value], String> {
     match page.get("Members") {
         Some(Value::Array(listed)) => Ok(listed),
@@ -146,11 +146,11 @@ pub(crate) fn listed(page: &Value) -> Result<&[Value], String> {
     }
 }
 
-/// Where a page leads on, if it does.
+/// Path of the next page, if any.
 pub(crate) fn next_page(page: &Value) -> Result<Option<ResourcePath>, String> {
     match page.get("Members@odata.nextLink") {
         None | Some(Value::Null) => Ok(None),
-        // So some say that there is none.
+        // Some BMCs write an empty link on the last page.
         Some(Value::String(link)) if link.is_empty() => Ok(None),
         Some(Value::String(link)) => match ResourcePath::parse(link) {
             Some(path) => Ok(Some(path)),
@@ -160,7 +160,7 @@ pub(crate) fn next_page(page: &Value) -> Result<Option<ResourcePath>, String> {
     }
 }
 
-/// One entry of a list, with why it is none.
+/// One entry of a list, or the reason why it is invalid.
 pub(crate) fn member_of(entry: &Value) -> Result<Member<'_>, String> {
     let Some(link) = string(entry, "@odata.id") else {
         return Err("a member without a link".to_owned());
@@ -178,8 +178,7 @@ fn shown(link: &str) -> String {
     lattice_hwprobe::text::shown(link)
 }
 
-/// Where a property leads: absent where it leads nowhere, failed where that is none of the BMC's
-/// paths.
+/// Path in a property: absent without a link, failed if the link is not a path of the BMC.
 pub(crate) fn target(value: &Value, property: &str) -> Reading<ResourcePath> {
     if let Some(path) = link(value, property) {
         return Reading::Present(path);
@@ -191,7 +190,7 @@ pub(crate) fn target(value: &Value, property: &str) -> Reading<ResourcePath> {
     }
 }
 
-/// The JSON kind, for messages.
+/// The JSON type, for messages.
 pub(crate) const fn kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -203,19 +202,19 @@ pub(crate) const fn kind(value: &Value) -> &'static str {
     }
 }
 
-/// A property that is text, as it is.
+/// The unchanged text of a property.
 pub(crate) fn string<'a>(value: &'a Value, property: &str) -> Option<&'a str> {
     value.get(property)?.as_str()
 }
 
-/// Where a property leads: `{"@odata.id": …}`, or bare text as some write it.
+/// Path in a property: `{"@odata.id": …}`, or plain text as some BMCs write it.
 pub(crate) fn link(value: &Value, property: &str) -> Option<ResourcePath> {
     let target = value.get(property)?;
     let text = target.as_str().or_else(|| string(target, "@odata.id"))?;
     ResourcePath::parse(text)
 }
 
-/// Where the entries of a list of links lead.
+/// Paths of the entries in a list of links.
 pub(crate) fn links(value: &Value, property: &str) -> Vec<ResourcePath> {
     let entries = value.get(property).and_then(Value::as_array);
     let entries = entries.into_iter().flatten().take(MOST_MEMBERS);
@@ -224,16 +223,15 @@ pub(crate) fn links(value: &Value, property: &str) -> Vec<ResourcePath> {
         .collect()
 }
 
-/// The type's name without its version: `ComputerSystem` of
-/// `#ComputerSystem.v1_5_0.ComputerSystem`.
+/// Name of the type without its version: `ComputerSystem` for `#ComputerSystem.v1_5_0.ComputerSystem`.
 pub(crate) fn type_name(value: &Value) -> Option<&str> {
     let name = string(value, "@odata.type")?.trim_start_matches('#');
     name.split('.').next().filter(|name| !name.is_empty())
 }
 
-/// Text of firmware: placeholders, null and blanks are no value, a missing property is absent.
+/// Text from firmware: placeholders, null and blanks are unsupported, a missing property is absent.
 pub(crate) fn text(value: &Value, property: &str) -> Reading<String> {
-    /// No name or version is longer; what is longer is no value.
+    /// Maximum length of a name or version, in bytes; a longer text is not a value.
     const LONGEST: usize = 1024;
     match value.get(property) {
         None => Reading::Absent,
@@ -246,7 +244,7 @@ pub(crate) fn text(value: &Value, property: &str) -> Reading<String> {
     }
 }
 
-/// A number; null says that the device cannot tell.
+/// A number; null means that the device cannot provide it.
 pub(crate) fn number(value: &Value, property: &str) -> Reading<f64> {
     match value.get(property) {
         None => Reading::Absent,

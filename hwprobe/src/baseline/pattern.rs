@@ -1,4 +1,4 @@
-//! Keys with a place for every slot: `nic.*.firmware`.
+//! Key patterns with a wildcard for the slot: `nic.*.firmware`.
 
 use crate::{Class, ClassRecord, Reading, Value};
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
-/// Most slots that a count is believed to stand for.
+/// Maximum number of slots taken from a recorded count.
 const MAX_SLOTS: i64 = 4_096;
 
 /// A key, or all keys that differ in the slot only. A `*` stands for one slot number.
@@ -14,13 +14,13 @@ const MAX_SLOTS: i64 = 4_096;
 #[serde(try_from = "String", into = "String")]
 pub struct Pattern(String);
 
-/// The text is no key.
+/// The text is not a valid key pattern.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("\"{text}\" is no key: {reason}")]
 pub struct BadPattern {
-    /// As given.
+    /// The rejected text, at most 80 characters.
     pub text: String,
-    /// What is wrong.
+    /// The rule that the text breaks.
     pub reason: String,
 }
 
@@ -73,13 +73,13 @@ impl fmt::Display for Pattern {
 }
 
 impl Pattern {
-    /// The class whose keys it speaks of.
+    /// The class of the keys that the pattern matches.
     #[must_use]
     pub fn class(&self) -> Option<Class> {
         self.0.split('.').next()?.parse().ok()
     }
 
-    /// Whether this key is one of those.
+    /// Whether the pattern matches this key.
     #[must_use]
     pub fn matches(&self, key: &str) -> bool {
         let (mut ours, mut theirs) = (self.0.split('.'), key.split('.'));
@@ -93,8 +93,8 @@ impl Pattern {
         }
     }
 
-    /// The keys it stands for in this record: every slot that the count says is there, and every
-    /// one of which something was recorded. Without a `*` it stands for itself.
+    /// The keys that the pattern stands for in this record: each slot covered by the count, and each slot with a
+    /// recorded key. A pattern without a `*` stands for itself.
     pub(super) fn keys_in(&self, record: &ClassRecord) -> BTreeSet<String> {
         let mut keys = BTreeSet::from([String::new()]);
         for segment in self.0.split('.') {
@@ -113,7 +113,7 @@ impl Pattern {
         keys
     }
 
-    /// What is known where no slot is there: that there is none, or nothing.
+    /// The reading for a pattern without slots: absent if the count is known, else the state of the count.
     pub(super) fn nothing_in(&self, record: &ClassRecord) -> Reading<Value> {
         let prefix = self.0.split(".*").next().unwrap_or_default();
         match record.get(&format!("{prefix}.count")) {

@@ -1,4 +1,4 @@
-//! How a record stands to a baseline.
+//! Tests of comparing records with a baseline.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use super::*;
@@ -76,7 +76,7 @@ fn what_cannot_be_read_never_differs() {
         panic!("it differs")
     };
     assert!(why.contains("nic.0.firmware: <denied"), "{why}");
-    // Of a class that does not hold still no reading counts, be it as it is asked for or not.
+    // In an unsettled class no reading counts, whether it matches or not.
     let partly = Expectation::Partial(vec![constraint("nic.*.firmware", &["28.41"])]);
     for rule in [&rule, &partly] {
         for firmware in ["28.41", "28.42"] {
@@ -88,7 +88,7 @@ fn what_cannot_be_read_never_differs() {
             assert!(why.contains("does not hold still"), "{why}");
         }
     }
-    // By gossip alone: the preimage leaves out what is not known.
+    // By gossip alone: the preimage omits unknown values.
     let digest = record.state().digest().unwrap();
     let mark = ClassMark::Complete { schema: 2, digest };
     let known = ClassRecord::decode(&record.encode()).unwrap();

@@ -1,4 +1,4 @@
-//! A captured tree as one file, `.tar.zst`, and back: within bounds, and never outside its folder.
+//! Archives of captures: a tree packed into one `.tar.zst` file and unpacked within bounds, never outside its folder.
 
 mod extensions;
 mod links;
@@ -10,16 +10,16 @@ use std::io::{self, Read, Write};
 use std::path::{Component, Path, PathBuf};
 use tar::{Archive, Builder, EntryType, Header};
 
-/// What an archive may unpack to in all. A capture of a large node is 5 MiB.
+/// Maximum unpacked size of an archive, in bytes. A capture of a large node is 5 MiB.
 pub const MOST_BYTES: u64 = 512 << 20;
-/// Files, folders and links in one archive.
+/// Maximum number of files, folders and links in one archive.
 pub const MOST_ENTRIES: u64 = 1 << 18;
-/// The longest path in one, and the target of a link.
+/// Maximum length of an entry's path or of a link target, in bytes.
 const LONGEST_PATH: usize = 4 << 10;
-/// Parts of one path: sysfs has some twenty.
+/// Maximum number of components of one path; sysfs uses about twenty.
 const MOST_PARTS: usize = 32;
-/// Memory that reading it may take, as the power of two of zstd's window: what its own command
-/// line allows, 128 MiB.
+/// Memory bound for reading an archive, as the power of two of zstd's window: 128 MiB, the limit of zstd's own command
+/// line.
 const WINDOW_LOG: u32 = 27;
 /// Compression level: the default of zstd.
 const LEVEL: i32 = 3;
@@ -27,29 +27,29 @@ const LEVEL: i32 = 3;
 /// Why an archive was not unpacked.
 #[derive(Debug, thiserror::Error)]
 pub enum BadArchive {
-    /// It cannot be read, or is none.
+    /// The archive cannot be read, or is not in this format.
     #[error("the archive cannot be read")]
     Unreadable(#[source] io::Error),
-    /// What is in it cannot be written.
+    /// An entry cannot be written.
     #[error("cannot write {path}")]
     Write {
-        /// What was written.
+        /// The path that was being written.
         path: PathBuf,
-        /// The cause.
+        /// The I/O error.
         source: io::Error,
     },
-    /// It holds more than a capture does.
+    /// The archive exceeds a limit for captures.
     #[error("the archive holds more than {what}")]
     TooLarge {
-        /// The limit that was reached.
+        /// The exceeded limit.
         what: String,
     },
-    /// It holds something that no capture has.
+    /// The archive holds an entry that no capture contains.
     #[error("the archive holds {entry}, which {why}")]
     Strange {
-        /// The entry's path.
+        /// Path of the entry.
         entry: String,
-        /// What is wrong with it.
+        /// The rule that the entry breaks.
         why: &'static str,
     },
 }
@@ -57,13 +57,13 @@ pub enum BadArchive {
 /// Writes the tree at `from` to the new file `to`. The same tree gives the same bytes.
 ///
 /// # Errors
-/// What the file system says; the file is there already.
+/// An I/O error, or `to` already exists.
 pub fn pack(from: &Path, to: &Path) -> io::Result<()> {
     let mut options = OpenOptions::new();
     let file = options.write(true).create_new(true).open(to)?;
     let packed = pack_into(from, &file).and_then(|()| file.sync_all());
     if packed.is_err() {
-        // Half an archive is worse than none.
+        // A partial archive must not stay.
         let _ = fs::remove_file(to);
     }
     packed
@@ -115,13 +115,13 @@ fn header(kind: EntryType, size: u64) -> Header {
 /// inside.
 ///
 /// # Errors
-/// Anything that no capture has, and more than a capture may hold; what was unpacked until then
-/// stays in `to`.
+/// The archive holds an entry that no capture contains, or exceeds a limit. Entries unpacked before the error stay in
+/// `to`.
 pub fn unpack(archive: impl Read, to: &Path) -> Result<(), BadArchive> {
     let mut decoder = zstd::Decoder::new(archive).map_err(BadArchive::Unreadable)?;
     let bounded = decoder.window_log_max(WINDOW_LOG);
     bounded.map_err(BadArchive::Unreadable)?;
-    // Room for headers: a folder with nothing in it costs 512 bytes.
+    // Includes tar headers: an empty folder costs 512 bytes.
     let bounded = decoder.take(MOST_BYTES + MOST_ENTRIES * 2048);
     let mut archive = Archive::new(bounded);
     let mut unpacking = Unpacking {
@@ -131,7 +131,7 @@ pub fn unpack(archive: impl Read, to: &Path) -> Result<(), BadArchive> {
     };
     let mut links = Links::default();
     let mut said = Extensions::default();
-    // As they are: what comes ahead of an entry is otherwise read whole, however long it is.
+    // Raw entries: otherwise the tar reader loads extension data before an entry without a size limit.
     let entries = archive.entries().map_err(BadArchive::Unreadable)?.raw(true);
     for entry in entries {
         let mut entry = entry.map_err(BadArchive::Unreadable)?;
@@ -149,7 +149,7 @@ pub fn unpack(archive: impl Read, to: &Path) -> Result<(), BadArchive> {
             _ => return Err(strange(&path, "is neither a file, a folder nor a link")),
         }
     }
-    // Last, so that nothing is written through one.
+    // Links are created last, so that no entry is written through a link.
     links.check()?;
     let mut links = links.iter();
     links.try_for_each(|(path, target)| unpacking.make_link(path, target))
@@ -166,7 +166,7 @@ fn too_large(what: String) -> BadArchive {
     BadArchive::TooLarge { what }
 }
 
-/// Of names alone, and of no more than a path may have.
+/// Checks that a path consists of names only and is within the limits.
 fn plain_path(path: &Path, kind: EntryType) -> Result<PathBuf, BadArchive> {
     is_short(path)?;
     let mut plain = PathBuf::new();
@@ -193,11 +193,11 @@ fn is_short(path: &Path) -> Result<(), BadArchive> {
     Ok(())
 }
 
-/// The folder that is filled, and what may still come into it.
+/// The target folder, with the remaining budget.
 struct Unpacking<'a> {
     to: &'a Path,
     bytes_left: u64,
-    /// Entries, and folders that are made for them.
+    /// Remaining entries, including parent folders created for them.
     entries_left: u64,
 }
 

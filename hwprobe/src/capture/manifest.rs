@@ -1,4 +1,4 @@
-//! What a captured tree says of itself, and the host it stands for.
+//! Manifest of a captured tree, and the [`Host`] that reads the tree.
 
 use super::tree::Writer;
 use super::{CaptureError, GPU_REPORT, Privacy};
@@ -12,13 +12,13 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The name of the manifest in a captured tree.
+/// File name of the manifest in a captured tree.
 pub const MANIFEST: &str = "capture.json";
 /// Version of [`Manifest`]'s fields written by this build.
 const VERSION: u32 = 1;
 const LONGEST: u64 = 4 << 20;
 
-/// What of a host is of the machine that probes, not of the one that was captured.
+/// Fields of a host that describe the probing machine, not the captured one.
 const OF_THE_PLACE: &[&str] = &[
     "root",
     "nvml",
@@ -35,43 +35,43 @@ struct Manifest {
     version: u32,
     /// Whether identities were replaced.
     is_masked: bool,
-    /// The site's lists: what counts is part of what is found.
+    /// The site's lists: they determine the result of the probes.
     lists: Map<String, Json>,
-    /// Probes that gave nothing.
+    /// Probes without a result.
     lost: BTreeMap<String, Loss>,
 }
 
-/// A tree that cannot stand in for a host.
+/// Why a tree cannot replace a host.
 #[derive(Debug, thiserror::Error)]
 pub enum NotACapture {
-    /// There is neither `/proc` nor `/sys` in it.
+    /// The tree contains neither `/proc` nor `/sys`.
     #[error("{path} holds neither proc nor sys: it is no tree of a host")]
     Empty {
-        /// The folder.
+        /// Path of the folder.
         path: PathBuf,
     },
-    /// Its manifest cannot be read.
+    /// The manifest cannot be read.
     #[error("{path}")]
     Unreadable {
-        /// The manifest.
+        /// Path of the manifest.
         path: PathBuf,
-        /// What the system said.
+        /// The I/O error.
         source: io::Error,
     },
-    /// Its manifest makes no sense.
+    /// The manifest is not valid JSON of the expected form.
     #[error("{path}")]
     Manifest {
-        /// The manifest.
+        /// Path of the manifest.
         path: PathBuf,
-        /// Why.
+        /// The parse error.
         source: serde_json::Error,
     },
-    /// A later build wrote it.
+    /// A later build wrote the manifest.
     #[error("{path} has version {found}, this build reads {VERSION}")]
     Version {
-        /// The manifest.
+        /// Path of the manifest.
         path: PathBuf,
-        /// Its version.
+        /// Version found in the manifest.
         found: u32,
     },
 }
@@ -101,12 +101,11 @@ fn fields(host: &Host) -> serde_json::Result<Map<String, Json>> {
     }
 }
 
-/// The host that the tree at `path` stands for: a capture with all that was recorded beside it
-/// and the lists it was taken with, or any other tree with the default lists. What is not
-/// recorded in it is not asked of this machine instead.
+/// The host that the tree at `path` stands for. A capture gives its recorded answers and the lists it was taken with;
+/// any other tree gives the default lists. Data missing from the tree is not read from this machine instead.
 ///
 /// # Errors
-/// It is no such tree, or its manifest cannot be read.
+/// The folder is not a host's tree, or its manifest cannot be read.
 pub fn host_of(path: &Path) -> Result<Host, NotACapture> {
     let report = path.join(GPU_REPORT);
     let nvml = match report.is_file() {

@@ -1,4 +1,4 @@
-//! What names one machine, and how it is replaced wherever it stands.
+//! Masking of captures: replacement of strings that identify one machine.
 
 use crate::{Inventory, Reading};
 use serde::Serialize;
@@ -6,17 +6,17 @@ use serde_json::Value as Json;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-/// Shorter ones would be found in what names no machine.
+/// Minimum length of a secret, in bytes. Shorter strings would match text that identifies no machine.
 const SHORTEST: usize = 5;
 
-/// What the name of an interface or an RDMA device begins with that is named by its MAC or GUID:
-/// systemd's Ethernet, serial and wireless interfaces, and rdma-core's devices by their transport.
+/// Prefixes of interface and RDMA device names that contain a MAC or GUID: systemd's Ethernet, serial and wireless
+/// interfaces, and rdma-core's devices by transport.
 const NAMED_BY_ADDRESS: [&str; 9] = [
     "enx", "slx", "wlx", "wwx", "ibx", "rocex", "iwx", "opax", "usnicx",
 ];
 
-/// Names of the identity plane that many machines share. A `name` is what its kind is called
-/// ("System"), never a machine's.
+/// Fields of the identity plane with values that many machines share. A `name` is that of a kind ("System"), never of a
+/// machine.
 const SHARED: &[&str] = &[
     "name",
     "vendor",
@@ -27,8 +27,7 @@ const SHARED: &[&str] = &[
     "power_state",
 ];
 
-/// Strings that name one machine, with what is written instead. Found as whole words, in either
-/// case.
+/// Strings that identify one machine, each with its replacement. They are matched as whole words, ignoring ASCII case.
 #[derive(Clone, Debug, Default)]
 pub struct Secrets(Vec<(String, String)>);
 
@@ -38,7 +37,7 @@ pub fn secrets(inventory: &Inventory) -> Secrets {
     secrets_and(inventory, &())
 }
 
-/// The same, and the addresses that are part of these names of interfaces.
+/// Secrets of `inventory`, and the addresses contained in these interface names.
 pub(super) fn secrets_with_names<'a>(
     inventory: &Inventory,
     names: impl Iterator<Item = &'a str>,
@@ -50,8 +49,7 @@ pub(super) fn secrets_with_names<'a>(
     secrets_and(inventory, &present)
 }
 
-/// The MAC or GUID in a name that was made of it, as `enxa088c2001122` and
-/// `rocexa088c20300112233`.
+/// The MAC or GUID in a name derived from it, such as `enxa088c2001122` and `rocexa088c20300112233`.
 fn address_in_name(name: &str) -> Option<String> {
     let mut prefixes = NAMED_BY_ADDRESS.iter();
     let rest = prefixes.find_map(|prefix| name.strip_prefix(prefix))?;
@@ -72,7 +70,7 @@ fn address_in_name(name: &str) -> Option<String> {
     Some(parts.join(":"))
 }
 
-/// The same, and every present string of what else names the machine.
+/// Secrets of `inventory`, and every present string in `other`, which also identifies the machine.
 #[must_use]
 pub fn secrets_and(inventory: &Inventory, other: &impl Serialize) -> Secrets {
     let mut found = BTreeSet::new();
@@ -97,12 +95,12 @@ pub fn secrets_and(inventory: &Inventory, other: &impl Serialize) -> Secrets {
         })
         .collect();
     all.extend(hosts.into_iter().map(|host| (host, "masked".to_owned())));
-    // The longer first: one may be part of another.
+    // Longer secrets first: one secret may be part of another.
     all.sort_by_key(|(secret, _)| std::cmp::Reverse(secret.len()));
     Secrets(all)
 }
 
-/// Every present string of a plane, lower-case, but those that machines share.
+/// Every present string of a plane in lower case, without the fields that machines share.
 fn collect(plane: &impl Serialize, found: &mut BTreeSet<String>) {
     let Ok(json) = serde_json::to_value(plane) else {
         return;
@@ -127,7 +125,7 @@ fn collect(plane: &impl Serialize, found: &mut BTreeSet<String>) {
     }
 }
 
-/// The lengths of the parts of an address; none where it has other parts than hex.
+/// Lengths of the components of an address; empty if a component is not hexadecimal.
 fn parts_of(text: &str, by: char) -> Vec<usize> {
     let is_hex = |part: &str| part.bytes().all(|byte| byte.is_ascii_hexdigit());
     let parts: Vec<&str> = text.split(by).collect();
@@ -137,7 +135,7 @@ fn parts_of(text: &str, by: char) -> Vec<usize> {
     }
 }
 
-/// The other ways to write a MAC, GUID or UUID, and the names made of one.
+/// Other notations of a MAC, GUID or UUID, and the names derived from it.
 fn written_otherwise(secret: &str, instead: &str) -> Vec<(String, String)> {
     let with = |by: &str, prefix: &str| {
         let plain = |text: &str| format!("{prefix}{}", text.replace([':', '-'], by));
@@ -161,7 +159,7 @@ fn written_otherwise(secret: &str, instead: &str) -> Vec<(String, String)> {
     }
 }
 
-/// Text of the same shape, so that whoever reads it finds what it expects.
+/// Replacement text of the same shape, so that parsers accept it.
 fn instead_of(secret: &str, number: usize) -> String {
     match (
         parts_of(secret, ':').as_slice(),
@@ -181,12 +179,12 @@ fn instead_of(secret: &str, number: usize) -> String {
 }
 
 impl Secrets {
-    /// The strings themselves, lower-case.
+    /// The secrets in lower case, without their replacements.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|(secret, _)| secret.as_str())
     }
 
-    /// The text without them.
+    /// Returns `text` with each secret replaced.
     #[must_use]
     pub fn mask(&self, text: &str) -> String {
         self.mask_those(text, |_| true)
@@ -202,8 +200,7 @@ impl Secrets {
         masked.into_owned()
     }
 
-    /// The same for what is to be JSON: the strings of its values, and the names of its fields
-    /// where a field is named by what it is of.
+    /// Replaces secrets in a JSON document: in string values, and in field names that contain an identity.
     pub fn mask_json(&self, json: &mut Json) {
         let mut todo = vec![json];
         while let Some(value) = todo.pop() {
@@ -224,8 +221,8 @@ impl Secrets {
         }
     }
 
-    /// The name of a field. Those of our own documents are words, and keys with numbers between
-    /// dots: a host called `model` is not looked for in them, a serial number (with a digit) is.
+    /// Replaces secrets in a field name. Our own field names are words, and keys with numbers between dots. In these,
+    /// only secrets with a digit are replaced: a serial number is, a host named `model` is not.
     fn mask_name(&self, name: &str) -> String {
         let is_own = |byte: u8| {
             byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'_' | b'.')
@@ -235,7 +232,7 @@ impl Secrets {
         self.mask_those(name, |secret| !is_word || has_digit(secret))
     }
 
-    /// The same for bytes; those that are no text have no words.
+    /// Replaces secrets in UTF-8 text; other bytes are returned unchanged.
     #[must_use]
     pub fn mask_bytes(&self, bytes: &[u8]) -> Vec<u8> {
         match std::str::from_utf8(bytes) {
@@ -245,7 +242,7 @@ impl Secrets {
     }
 }
 
-/// Nothing where it does not occur.
+/// Returns `None` if `secret` does not occur in `text`.
 fn replace(text: &str, secret: &str, instead: &str) -> Option<String> {
     let lower = text.to_ascii_lowercase();
     let is_word = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);

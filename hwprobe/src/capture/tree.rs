@@ -1,4 +1,4 @@
-//! Writes what was read below a folder, each thing where it was.
+//! Writer of a captured tree: each file, folder and link below the output folder, at its original path.
 
 use super::mask::Secrets;
 use super::{CaptureError, Captured, Privacy};
@@ -35,7 +35,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Every place that was touched. Links come last, so that nothing is written through one.
+    /// Writes every touched path. Links are written last, so that no file is written through a link.
     pub(super) fn tree(&mut self, touched: &Touches) -> Result<(), CaptureError> {
         for (path, what) in &touched.places {
             match what {
@@ -55,8 +55,8 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// A folder that was listed has all its names: they may have been counted. What nobody
-    /// looked into is an empty folder.
+    /// A listed folder keeps all its names, because a probe may have counted them. An entry that no probe opened
+    /// becomes an empty folder.
     fn folder(&self, touched: &Touches, path: &Path, names: &[String]) -> Result<(), CaptureError> {
         make_dir(&self.place(path))?;
         for name in names {
@@ -82,7 +82,7 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// A file at a path of the machine, or of that name beside the tree.
+    /// Writes a file at a path of the machine, or under a name next to the tree.
     pub(super) fn bytes(&mut self, path: &Path, bytes: &[u8]) -> Result<(), CaptureError> {
         let target = self.place(path);
         if let Some(parent) = target.parent() {
@@ -96,20 +96,20 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Something recorded beside the tree.
+    /// Writes a JSON file next to the tree, with secrets replaced.
     pub(super) fn json(&mut self, name: &str, what: &impl Serialize) -> Result<(), CaptureError> {
         let mut json = serde_json::to_value(what)?;
         self.secrets.mask_json(&mut json);
         self.bytes(Path::new(name), &serde_json::to_vec_pretty(&json)?)
     }
 
-    /// The same for what is JSON already.
+    /// Writes already encoded JSON next to the tree, with secrets replaced.
     pub(super) fn record(&mut self, name: &str, json: &[u8]) -> Result<(), CaptureError> {
         let json: serde_json::Value = serde_json::from_slice(json)?;
         self.json(name, &json)
     }
 
-    /// What could not be read, by the places' names in the tree.
+    /// Writes the list of unreadable paths, as named in the tree.
     pub(super) fn unread(&mut self, touched: &Touches) -> Result<(), CaptureError> {
         let unread = touched.unread.iter();
         let unread: BTreeMap<String, _> = unread
@@ -118,20 +118,20 @@ impl<'a> Writer<'a> {
         self.json(UNREADABLE, &unread)
     }
 
-    /// A name as it is in the tree.
+    /// A name as written in the tree.
     pub(super) fn name(&self, name: &str) -> String {
         self.secrets.mask(name)
     }
 
-    /// Where a path of the machine is in the tree.
+    /// Output path of a path of the machine.
     fn place(&self, path: &Path) -> PathBuf {
         let below = path.strip_prefix("/").unwrap_or(path);
         self.out.join(self.secrets.mask(&below.to_string_lossy()))
     }
 
-    /// The content with what names one machine replaced.
+    /// File content with strings that identify one machine replaced.
     fn without_identity(&self, path: &Path, bytes: &[u8]) -> Vec<u8> {
-        // Of a list of all packages only those that count, whatever the privacy.
+        // A package list keeps only the relevant packages, with either privacy setting.
         if let Some(kept) = software::kept_file(self.host, path, bytes) {
             return kept;
         }
@@ -144,17 +144,17 @@ impl<'a> Writer<'a> {
             "DMI" => smbios::without_identity(bytes),
             "cmdline" => self.command_line(&known),
             "mountinfo" => storage::kept_mounts(&known),
-            // A header, and the length of the text after it.
+            // A header, and the length of the following text.
             "vpd_pg80" => b"\0\x80\0\x06MASKED".to_vec(),
             _ if known != bytes => known,
-            // No probe told these, and they name a machine all the same.
+            // No probe reports these values, but they identify a machine.
             "product_serial" | "board_serial" | "chassis_serial" | "serial" | "wwid" | "nguid"
             | "eui" | "sys_image_guid" => b"MASKED\n".to_vec(),
             "product_uuid" | "boot_id" | "uuid" => {
                 b"00000000-0000-4000-8000-000000000000\n".to_vec()
             }
             "hostname" => b"masked\n".to_vec(),
-            // That of a disk is its place on the bus.
+            // The address of a disk is its position on the bus.
             "address" if path.starts_with("/sys/class/nvme") || has_part(path, "nvme") => known,
             "address" => b"02:00:00:00:00:00\n".to_vec(),
             "node_guid" => b"0200:0000:0000:0000\n".to_vec(),
@@ -169,7 +169,7 @@ impl<'a> Writer<'a> {
         line.into_bytes()
     }
 
-    /// What programs answered.
+    /// Records the output of programs.
     pub(super) fn programs(&mut self) -> Result<(), CaptureError> {
         let folder = self.out.join(commands::RECORDS);
         let keep = |line: &commands::Line, answer: Vec<u8>| {
@@ -194,8 +194,7 @@ fn has_part(path: &Path, name: &str) -> bool {
         .any(|part| part == Component::Normal(name.as_ref()))
 }
 
-/// A link's target that stays in the tree: an absolute one is written as the way to it from the
-/// link's own folder.
+/// A link target that stays inside the tree: an absolute target becomes relative to the link's own folder.
 fn within(link: &Path, to: &Path) -> PathBuf {
     let Ok(below) = to.strip_prefix("/") else {
         return to.to_owned();

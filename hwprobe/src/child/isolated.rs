@@ -1,4 +1,4 @@
-//! Parent side: hands the host to a process that probes it, and waits no longer than it must.
+//! Parent side of isolated probing: sends the host to a probing process and waits until the deadlines at most.
 
 use super::PROBE_SUBCOMMAND;
 use super::job::{Job, Line};
@@ -14,24 +14,23 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// What is taken from a child in all: the largest node's records are below 1 MiB.
+/// Maximum output of a child, in bytes; the records of the largest node take less than 1 MiB.
 const LONGEST_ANSWER: usize = 16 << 20;
-/// The same where it adds what was read, as text in JSON.
+/// Maximum output of a child with a trace of the files read, as text in JSON, in bytes.
 const LONGEST_TRACE: usize = 512 << 20;
 
-/// How long a child that closed its output may take to end by itself.
+/// Time for a child that closed its output to exit by itself.
 const END_WITHIN: Duration = Duration::from_millis(200);
 
 /// Runs every probe in one disposable process, `program` (normally the running executable, see
-/// [`super::run_if_child`]). A probe that does not come to its end within its deadline is hung,
-/// one whose process dies has failed; the others are not touched by it. Blocks for the longest
-/// deadline at most.
+/// [`super::run_if_child`]). A probe that exceeds its deadline is hung. A probe has failed if its process dies. The
+/// other probes are not affected. Blocks for the longest deadline at most.
 #[must_use]
 pub fn probe_isolated(host: &Host, program: &Path) -> Inventory {
     traced_isolated(host, program, false).0
 }
 
-/// The same, with what the probes touched where that `is_traced`.
+/// Probes in a separate process; returns the touched paths as well if `is_traced`.
 pub(crate) fn traced_isolated(
     host: &Host,
     program: &Path,
@@ -65,7 +64,7 @@ enum Answer {
 /// One run of the child.
 struct Round {
     started_at: Instant,
-    /// The probes without an answer, and when they count as hung.
+    /// Probes without an answer, each with the time at which it counts as hung.
     pending: BTreeMap<&'static str, Instant>,
     answers: BTreeMap<&'static str, Answer>,
     touched: Touches,
@@ -127,7 +126,7 @@ impl Round {
             let why = end.why(&child, pipes.into_complaints());
             self.lose_the_rest(&why);
         }
-        // Where nobody is known to hang, it may be any of them.
+        // If no probe is known to hang, any of them may.
         let hung = match self.hung() {
             hung if hung.is_empty() => started,
             hung => hung,
@@ -135,8 +134,8 @@ impl Round {
         host.stuck.put_away(child, hung);
     }
 
-    /// Takes answers until there is nothing left to wait for; says why, where that is not
-    /// because every probe answered or ran out of time.
+    /// Receives answers until none is pending. Returns the reason if the wait ends before every probe answered or timed
+    /// out.
     fn listen(&mut self, pipes: &mut Pipes) -> Option<End> {
         while let Some(until) = self.pending.values().min().copied() {
             match pipes.next(until) {
@@ -152,7 +151,7 @@ impl Round {
         None
     }
 
-    /// What comes after its deadline, or unasked, does not count.
+    /// An answer after the deadline, or from a probe that was not requested, is ignored.
     fn take(&mut self, line: Line) {
         let Some((name, _)) = self.pending.remove_entry(line.probe.as_str()) else {
             return;
@@ -191,8 +190,8 @@ impl Round {
         }
     }
 
-    /// The probes that may have left something stuck behind: those that hung, and those whose own
-    /// program did.
+    /// Probes that may have left a stuck process: those that hung, and those that report a timeout of their own
+    /// program.
     fn hung(&self) -> Vec<String> {
         let is_timeout = |reading: &_| matches!(reading, &Reading::Timeout { .. });
         let is_hung = |answer: &Answer| match answer {
@@ -208,7 +207,7 @@ impl Round {
     }
 }
 
-/// What is known of a probe before anything is started.
+/// The answer that is available without starting the probe.
 fn without_running(probe: &Probe, host: &Host, stuck: &BTreeMap<String, u32>) -> Option<Answer> {
     if host.disabled.contains(&probe.class) {
         let off = Box::new(probe.switched_off());
@@ -242,7 +241,7 @@ fn start(program: &Path) -> std::io::Result<Child> {
         .spawn()
 }
 
-/// Why a child says nothing more.
+/// Why a child sends no further lines.
 enum End {
     Closed,
     Nonsense(String),
@@ -270,7 +269,7 @@ impl End {
     }
 }
 
-/// Looks at the end of a child without reaping it: its group has its number until then.
+/// Reads the exit status of a child without reaping it: its process group keeps its id until then.
 fn how_it_ended(child: &Child) -> String {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
     let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) else {

@@ -1,31 +1,31 @@
-//! What the process that probes is told, and what it answers.
+//! Messages between the parent and the probing process.
 
 use crate::Host;
 use crate::probe::Probed;
 use crate::root::Touches;
 use serde::{Deserialize, Serialize};
 
-/// On the child's standard input.
+/// The request, on the child's standard input.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Job {
-    /// What to probe.
+    /// The host to probe.
     pub host: Host,
-    /// The names of the probes to run.
+    /// Names of the probes to run.
     pub probes: Vec<String>,
-    /// Whether to write down what was read, for a capture.
+    /// Whether to record what the probes read, for a capture.
     pub is_traced: bool,
 }
 
-/// One line on the child's standard output for each probe that came to its end.
+/// One line on the child's standard output for each finished probe.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Line {
-    /// The probe's name.
+    /// Name of the probe.
     pub probe: String,
-    /// Wall time, microseconds.
+    /// Elapsed wall-clock time, in microseconds.
     pub took_us: u64,
-    /// What it learned, or how it failed.
+    /// Result of the probe, or the reason for its failure.
     pub result: Result<Probed, String>,
-    /// What it touched, where that was asked for.
+    /// Paths that the probe touched, if requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub touched: Option<Touches>,
 }

@@ -1,18 +1,17 @@
-//! The disposable processes that do the probing.
+//! Disposable processes that run the probes.
 //!
-//! A driver call, or the read of an attribute, can block for ever in the kernel, where no signal
-//! reaches it. So whoever wants to know what the machine is executes its own binary again:
+//! A driver call, or a read of an attribute, can block for ever in the kernel, where no signal reaches it. So the
+//! probing process is a new execution of the caller's own binary:
 //!
 //! ```text
 //! agent ── __probe ──┬─ a thread for each probe (files)
 //!                    └─ __probe-gpu (the driver's library)
 //! ```
 //!
-//! [`probe_isolated`] hands the [`crate::Host`] to `__probe` and takes one line for each probe that
-//! came to its end; what has not by its deadline is *hung*, and the whole process group is
-//! killed. What cannot even be killed is counted ([`Stuck`]), and its probe is not started again
-//! while there are too many. The driver's library has a process of its own below that one
-//! ([`ask`]), since a crash in it would take the other probes along.
+//! [`probe_isolated`] sends the [`crate::Host`] to `__probe` and reads one line for each finished probe. A probe
+//! without a line at its deadline is *hung*, and the whole process group is killed. A process that survives the kill is
+//! counted ([`Stuck`]); while a probe has too many of these, the probe is not started again. The driver's library runs
+//! in another process below that one ([`ask`]), because a crash in the library would end the other probes.
 
 mod isolated;
 mod job;
@@ -37,19 +36,19 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
 
-/// The hidden subcommand that asks the GPU driver. A binary that gives `NvmlSource::child` its
-/// own path must call [`run_if_child`] before anything else.
+/// Hidden subcommand that queries the GPU driver. A binary that passes its own path to `NvmlSource::child` must call
+/// [`run_if_child`] before anything else.
 pub const SUBCOMMAND: &str = "__probe-gpu";
 
-/// The hidden subcommand that runs the probes. A binary that gives [`probe_isolated`] its own
-/// path must call [`run_if_child`] before anything else.
+/// Hidden subcommand that runs the probes. A binary that passes its own path to [`probe_isolated`] must call
+/// [`run_if_child`] before anything else.
 pub const PROBE_SUBCOMMAND: &str = "__probe";
 
-/// The library loaded without `--library`.
+/// NVML library loaded without `--library`.
 pub const DEFAULT_LIBRARY: &str = "libnvidia-ml.so.1";
 
-/// The child: `program __probe-gpu [--library PATH]`. Prints the report and returns 0,
-/// or 2 on arguments it does not know.
+/// Entry point of the child, `program __probe-gpu [--library PATH]`. Prints the report and returns success; returns
+/// exit code 2 on unknown arguments.
 #[must_use]
 pub fn main() -> ExitCode {
     die_with_parent();
@@ -76,13 +75,13 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// A child must not outlive an agent that was killed while it waited.
+/// Ensures that a child does not outlive an agent killed during the wait.
 fn die_with_parent() {
     let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
 }
 
-/// Runs a child and exits when this process was started as one; returns otherwise. For the first
-/// line of a binary's `main`.
+/// Runs a child and exits if this process was started as a child; otherwise returns. Call it in the first line of a
+/// binary's `main`.
 pub fn run_if_child() {
     let Some(first) = std::env::args_os().nth(1) else {
         return;

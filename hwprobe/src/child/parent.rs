@@ -1,4 +1,4 @@
-//! Parent side: starts the child, waits until the deadline, never longer.
+//! Parent side of the GPU query: starts the child and waits until the deadline at most.
 
 use super::report::{Envelope, GpuReport, REPORT_VERSION};
 use crate::process::{self, Bounds, Outstanding, Unfinished};
@@ -8,10 +8,10 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-/// The longest report taken: 16 GPUs with 18 NVLinks each make about 140 KiB.
+/// Maximum report size in bytes; 16 GPUs with 18 NVLinks each take about 140 KiB.
 const LONGEST_REPORT: u64 = 4 << 20;
 
-/// Asks the GPU driver as `from` says.
+/// Queries the GPU driver through the source `from`.
 #[must_use]
 pub fn ask(from: &NvmlSource, outstanding: &Outstanding) -> Reading<GpuReport> {
     match from {

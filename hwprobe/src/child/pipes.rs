@@ -1,5 +1,5 @@
-//! The three pipes to a child, served by one thread within a deadline: a thread for each would
-//! stay behind with every child that cannot be killed.
+//! The three pipes to a child, served by one thread within a deadline. A thread per pipe would remain with every child
+//! that cannot be killed.
 
 use crate::process::LONGEST_COMPLAINT;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -9,18 +9,18 @@ use std::os::fd::AsFd;
 use std::process::{Child, ChildStderr, ChildStdin, ChildStdout};
 use std::time::{Duration, Instant};
 
-/// What is read at a time.
+/// Bytes per read.
 const PIECE: usize = 64 << 10;
 
-/// What came out of the child.
+/// One event on a child's output.
 pub(super) enum Heard {
-    /// One line, without its end.
+    /// One line, without its line end.
     Line(Vec<u8>),
-    /// Nothing more: it closed its output.
+    /// The child closed its output.
     End,
-    /// More than is taken.
+    /// The output exceeds its limit.
     TooMuch,
-    /// Nothing until then.
+    /// No event before the deadline.
     Nothing,
 }
 
@@ -31,16 +31,16 @@ pub(super) struct Pipes {
     written: usize,
     stdout: Option<ChildStdout>,
     pending: Vec<u8>,
-    /// How much of it has no end of a line.
+    /// Length of the prefix of `pending` that contains no line end.
     scanned: usize,
-    /// Bytes still taken from its output.
+    /// Remaining output budget, in bytes.
     most: usize,
     stderr: Option<ChildStderr>,
     complaints: Vec<u8>,
 }
 
 impl Pipes {
-    /// Of a child that is told `job`, and whose answers are `most` bytes at most.
+    /// Takes the pipes of a child. The child receives `job` and may answer with `most` bytes at most.
     pub(super) fn of(child: &mut Child, job: Vec<u8>, most: usize) -> io::Result<Self> {
         let pipes = Self {
             stdin: child.stdin.take(),
@@ -62,13 +62,13 @@ impl Pipes {
         Ok(pipes)
     }
 
-    /// The beginning of what it wrote to its standard error.
+    /// The start of the child's standard error output.
     pub(super) fn into_complaints(mut self) -> Vec<u8> {
         self.hear_complaints();
         self.complaints
     }
 
-    /// The next line, or what came instead of one until then.
+    /// Waits until `until` for the next line, or for the event that replaces it.
     pub(super) fn next(&mut self, until: Instant) -> Heard {
         loop {
             if let Some(line) = self.line() {
@@ -128,7 +128,7 @@ impl Pipes {
         match stdin.write(rest) {
             Ok(count) => self.written += count,
             Err(error) if is_later(&error) => return,
-            // A child that does not listen says nothing either.
+            // A child that reads no input writes no answer either.
             Err(_) => self.written = self.job.len(),
         }
         if self.written == self.job.len() {

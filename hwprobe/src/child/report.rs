@@ -1,10 +1,10 @@
-//! What the child tells the parent.
+//! The GPU report that the child sends to the parent.
 
 use crate::{Reading, Value};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The format this build writes and reads.
+/// Report format version that this build writes and reads.
 pub const REPORT_VERSION: u32 = 1;
 
 /// The line on the child's standard output.
@@ -12,14 +12,14 @@ pub const REPORT_VERSION: u32 = 1;
 pub struct Envelope {
     /// [`REPORT_VERSION`] of the writer.
     pub version: u32,
-    /// The report.
+    /// Report of the GPU driver.
     pub report: GpuReport,
 }
 
-/// What the driver said.
+/// The GPU driver's report.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GpuReport {
-    /// Whether the library was there: absent when the loader could not find it.
+    /// The loaded library; absent if the loader could not find it.
     pub library: Reading<String>,
     /// Kernel driver version.
     pub driver: Reading<Value>,
@@ -27,25 +27,25 @@ pub struct GpuReport {
     pub nvml: Reading<Value>,
     /// Highest CUDA version the driver supports, `major.minor`.
     pub cuda: Reading<Value>,
-    /// Every device, in the driver's own order.
+    /// All devices, in the driver's order.
     pub devices: Reading<Vec<DeviceReport>>,
-    /// What lies between each two devices that answer.
+    /// Common ancestors of each pair of devices that answered.
     #[serde(default)]
     pub ancestors: Vec<Ancestor>,
 }
 
-/// What the driver says lies between two devices.
+/// The driver's common-ancestor level of two devices.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ancestor {
-    /// One, by its place in the driver's order.
+    /// Index of the first device in the driver's order.
     pub a: u32,
-    /// The other.
+    /// Index of the second device in the driver's order.
     pub b: u32,
-    /// The level, as nvml.h numbers it.
+    /// Level as numbered by nvml.h.
     pub level: Reading<u32>,
 }
 
-/// What the driver said about one device.
+/// The driver's report on one device.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceReport {
     /// PCI address as sysfs writes it.
@@ -58,19 +58,19 @@ pub struct DeviceReport {
     pub values: BTreeMap<String, Reading<Value>>,
     /// Modes that change at the next reboot or reset.
     pub pending: Vec<String>,
-    /// Whether the driver says it cannot reach the device any more.
+    /// Whether the driver reports that it can no longer reach the device.
     #[serde(default)]
     pub lost: bool,
     /// Live values by the last part of their key.
     #[serde(default)]
     pub vitals: BTreeMap<String, Reading<Value>>,
-    /// Where its NVLinks lead.
+    /// The NVLinks and their far ends.
     #[serde(default)]
     pub links: Vec<LinkReport>,
     /// The NVLink fabric's cluster UUID and clique.
     #[serde(default)]
     pub fabric: Reading<String>,
-    /// Where it sits: `chassis_serial`, `slot`, `tray`, `host`, `module`.
+    /// Position of the board: `chassis_serial`, `slot`, `tray`, `host`, `module`.
     #[serde(default)]
     pub place: BTreeMap<String, Reading<Value>>,
 }
@@ -78,18 +78,18 @@ pub struct DeviceReport {
 /// One NVLink of a device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkReport {
-    /// Its number.
+    /// Number of the link.
     pub link: u32,
-    /// What the other end is: `gpu`, `switch`, `cpu`.
+    /// Kind of the far end: `gpu`, `switch`, `cpu`.
     pub kind: Reading<String>,
-    /// The other end's PCI address as sysfs writes it.
+    /// PCI address of the far end, as sysfs writes it.
     pub remote: Reading<String>,
 }
 
 impl DeviceReport {
-    /// Replaces what names one board, one chassis or one fabric.
+    /// Replaces the strings that identify one board, one chassis or one fabric.
     pub(crate) fn mask(&mut self, index: usize) {
-        // What is not known stays so.
+        // Readings that are not present stay unchanged.
         if let Reading::Present(uuid) = &mut self.uuid {
             *uuid = format!("GPU-MASKED-{index}");
         }
@@ -106,7 +106,7 @@ impl DeviceReport {
 }
 
 impl GpuReport {
-    /// A report in which everything has the same non-present state.
+    /// A report in which every reading has the same state, other than present.
     #[must_use]
     pub fn none(library: Reading<String>) -> Self {
         let missing = |reading: &Reading<String>| reading.as_ref().and_then(|_| Reading::Absent);

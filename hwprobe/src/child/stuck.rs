@@ -1,4 +1,4 @@
-//! Processes that were killed and are not gone: stuck in the kernel, where no signal reaches.
+//! Killed processes that still exist: they are stuck in the kernel, where no signal reaches them.
 
 use parking_lot::{Mutex, MutexGuard};
 use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
@@ -9,31 +9,31 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long what was killed may take to be gone.
+/// Time for a killed process to disappear.
 const GONE_WITHIN: Duration = Duration::from_millis(200);
 
-/// Processes of one probe that are stuck before it is not started again.
+/// Number of stuck processes of one probe at which the probe is no longer started.
 pub(super) const MOST_STUCK: u32 = 2;
 
-/// Groups kept in mind. Each is some probe's, so there are fewer of them as a rule.
+/// Maximum number of tracked groups. Each group belongs to some probe, so there are normally fewer.
 const MOST_LEFT: usize = 64;
 
-/// What was left behind, shared by all clones of a host.
+/// Stuck processes, shared by all clones of a host.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Stuck(Arc<Mutex<Vec<Left>>>);
 
-/// What is left of one process group.
+/// Remaining processes of one process group.
 #[derive(Debug)]
 struct Left {
-    /// The group's first process, while it is not reaped: it would stay as a zombie.
+    /// The group's first process until it is reaped; unreaped, it would stay as a zombie.
     child: Option<Child>,
-    /// All others.
+    /// All other remaining processes.
     others: Vec<Process>,
-    /// The probes that hung in it.
+    /// The probes that hung in the group.
     probes: Vec<String>,
 }
 
-/// A process, not to be taken for a later one with its number.
+/// A process, identified by pid and start time so that a reused pid does not match.
 #[derive(Debug, PartialEq, Eq)]
 struct Process {
     pid: String,
@@ -41,7 +41,7 @@ struct Process {
 }
 
 impl Stuck {
-    /// Forgets what is gone, and counts the rest by probe.
+    /// Removes groups that are gone, and counts the remaining ones by probe.
     pub(crate) fn still(&self) -> BTreeMap<String, u32> {
         let mut left = self.lock();
         left.retain_mut(Left::is_there);
@@ -52,11 +52,11 @@ impl Stuck {
         counts
     }
 
-    /// Kills a child with its whole group. What is not gone soon is kept in mind, with the probes
-    /// that hung in it.
+    /// Kills a child with its whole process group. Processes that do not disappear soon are tracked, with the probes
+    /// that hung in the group.
     pub(super) fn put_away(&self, mut child: Child, probes: Vec<String>) {
         let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-        // Before the child is reaped: until then no other group can have its number.
+        // Kill before reaping the child: until then no other group can have the same id.
         if let Some(group) = group {
             let _ = kill_process_group(group, Signal::KILL);
         }
@@ -106,7 +106,7 @@ impl Process {
     }
 }
 
-/// The processes of a group that are no zombies: those wait for somebody else to reap them.
+/// Processes of a group without zombies, which only wait for another process to reap them.
 fn members(group: Pid) -> Vec<Process> {
     let group = group.as_raw_nonzero().to_string();
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -117,10 +117,10 @@ fn members(group: Pid) -> Vec<Process> {
         .collect()
 }
 
-/// The group of a process that is no zombie, and its identity.
+/// Group and identity of a process that is not a zombie.
 fn stat(pid: &str) -> Option<(String, Process)> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name in parentheses may hold anything.
+    // The command name in parentheses may contain any character.
     let (_, fields) = text.rsplit_once(')')?;
     let fields: Vec<&str> = fields.split_whitespace().collect();
     // From the third field of proc_pid_stat(5): state, parent, group, …, start time (22nd).
@@ -135,7 +135,7 @@ fn stat(pid: &str) -> Option<(String, Process)> {
     Some(((*group).to_owned(), process))
 }
 
-/// Polls: there is nothing else to wait on.
+/// Polls: no event to wait for exists.
 fn wait_until(ends_at: Instant, mut is_so: impl FnMut() -> bool) -> bool {
     let mut pause = Duration::from_micros(200);
     loop {

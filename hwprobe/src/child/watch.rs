@@ -1,8 +1,8 @@
-//! The process that listens to the GPU driver's events, and who keeps it running.
+//! Listener process for the GPU driver's events, and the thread that keeps it running.
 //!
-//! As the probe child it may block in the kernel for ever; only its pipe is read. It says a word
-//! at least every few seconds ([`Line::Alive`]); if it does not, it is put away and another one
-//! is started after a pause that grows.
+//! Like the probe child, the process may block in the kernel for ever; the thread reads only its pipe. The process
+//! sends a line at least every few seconds ([`Line::Alive`]). If it does not, the thread kills it and starts another
+//! one after a pause that grows.
 
 use super::nvml;
 use super::stuck::{MOST_STUCK, Stuck};
@@ -18,60 +18,60 @@ use std::process::{Child, ChildStderr, ChildStdout, Command, ExitCode, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// The hidden subcommand that listens to the driver's events.
+/// Hidden subcommand that listens to the driver's events.
 pub const WATCH_SUBCOMMAND: &str = "__watch-gpu";
 
-/// How long the driver is waited for at most before the child says that it is alive.
+/// Maximum wait for the driver before the child sends [`Line::Alive`].
 const WORD_EVERY: Duration = Duration::from_secs(2);
-/// And at least: below that a child would be busy with words.
+/// Minimum wait: below it a child would be busy with sending lines.
 const WORD_SOONEST: Duration = Duration::from_millis(20);
-/// Words a child has time for before it counts as hung.
+/// Number of missed [`Line::Alive`] lines after which a child counts as hung.
 const WORDS_MISSED: u32 = 8;
-/// The first pause before another child is started, and the longest.
+/// The first and the longest pause before another child is started.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(300));
-/// A child that ran this long had started well.
+/// A child that ran this long counts as started well, which resets the pause.
 const RAN_WELL: Duration = Duration::from_secs(60);
-/// How often the thread looks whether it shall end.
+/// Interval at which the thread checks whether it should stop.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// A pipe holds 64 KiB.
+/// Pieces per drain of standard error; together they make the 64 KiB of a pipe.
 const PIECES_IN_PIPE: usize = 16;
-/// The longest line taken.
+/// Maximum line length, in bytes.
 const LONGEST_LINE: usize = 64 << 10;
 
 /// One line on the child's standard output.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Line {
-    /// It listens to these GPUs, by PCI address, and cannot listen to those.
+    /// The child listens to the `watched` GPUs, by PCI address, and cannot listen to the `unwatched` ones.
     Ready {
         watched: Vec<String>,
         unwatched: Vec<String>,
     },
-    /// An event.
+    /// An XID event.
     Xid {
         at_ms: u64,
         address: String,
         xid: u32,
     },
-    /// Nothing happened.
+    /// No event occurred.
     Alive,
-    /// It cannot listen.
+    /// The child cannot listen.
     Failed { why: String },
 }
 
-/// What the thread tells whoever wants the events.
+/// Messages of the thread to the consumer of the events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum News {
-    /// A line of the child.
+    /// A line from the child.
     Line(Line),
-    /// It said nothing for too long, or too many of its kind are stuck.
+    /// The child sent nothing for too long, or too many listener processes are stuck.
     Hung { after_ms: u64 },
-    /// It ended.
+    /// The child ended.
     Ended { why: String },
 }
 
-/// The child: `program __watch-gpu [--library PATH]`. Returns only when it cannot listen, or when
-/// nobody reads.
+/// Entry point of the child, `program __watch-gpu [--library PATH]`. Returns only if it cannot listen, or if the parent
+/// no longer reads.
 pub(super) fn main() -> ExitCode {
     super::die_with_parent();
     let mut library = OsString::from(super::DEFAULT_LIBRARY);
@@ -99,7 +99,7 @@ pub(super) fn main() -> ExitCode {
     }
 }
 
-/// Whether somebody still reads.
+/// Writes a line. Returns false if no process reads it any more.
 fn say(line: &Line) -> bool {
     let Ok(mut bytes) = serde_json::to_vec(line) else {
         return false;
@@ -109,8 +109,8 @@ fn say(line: &Line) -> bool {
     out.write_all(&bytes).and_then(|()| out.flush()).is_ok()
 }
 
-/// Keeps a child running until `stop`, and passes on what it says. A child that says nothing for
-/// the source's deadline hangs. Returns at once where the source has no child.
+/// Keeps a child running until `stop` and passes its lines to `tell`. A child without output for the source's deadline
+/// is hung. Returns at once if the source has no child.
 pub(crate) fn keep(source: &NvmlSource, stop: &AtomicBool, tell: &mut dyn FnMut(News)) {
     let NvmlSource::Child {
         program,
@@ -123,7 +123,7 @@ pub(crate) fn keep(source: &NvmlSource, stop: &AtomicBool, tell: &mut dyn FnMut(
     };
     let silent_for = *deadline;
     let every = (silent_for / WORDS_MISSED).clamp(WORD_SOONEST, WORD_EVERY);
-    // The same arguments but for the subcommand.
+    // The same arguments, except for the subcommand.
     let mut own = vec![OsString::from(WATCH_SUBCOMMAND)];
     own.extend(args.iter().skip(1).cloned());
     own.push("--every-ms".into());
@@ -181,7 +181,7 @@ fn start(command: &mut Command) -> std::io::Result<(Child, ChildStdout)> {
     Ok((child, stdout))
 }
 
-/// Reads one child to its end, or until it hangs or nobody wants to know any more.
+/// Reads the lines of one child until it ends, it hangs, or `stop` is set.
 fn listen(
     mut child: Child,
     stdout: ChildStdout,
@@ -227,8 +227,8 @@ fn listen(
     }
 }
 
-/// What the child writes to its standard error: read all along, or it would wait for a full pipe;
-/// the beginning is kept.
+/// Standard error of the child. It is drained all the time, because a full pipe would block the child; only the start
+/// is kept.
 struct Complaints {
     pipe: Option<ChildStderr>,
     kept: Vec<u8>,
@@ -236,13 +236,13 @@ struct Complaints {
 
 impl Complaints {
     fn new(pipe: Option<ChildStderr>) -> Self {
-        // One that stays blocking is not read at all.
+        // A pipe that cannot be made non-blocking is not read.
         let pipe = pipe.filter(|pipe| rustix::io::ioctl_fionbio(pipe, true).is_ok());
         let kept = Vec::new();
         Self { pipe, kept }
     }
 
-    /// What is there now, and no more than a pipe holds: a child may write faster than this reads.
+    /// Reads the available output, up to the size of a pipe, because a child may write faster than this reads.
     fn hear(&mut self) {
         let mut piece = [0; 4096];
         for _ in 0..PIECES_IN_PIPE {
@@ -272,7 +272,7 @@ impl Complaints {
     }
 }
 
-/// A pipe read line by line, never for longer than asked.
+/// A pipe read line by line, with a time limit for each read.
 struct Lines {
     pipe: ChildStdout,
     pending: Vec<u8>,
@@ -286,7 +286,7 @@ enum Heard {
 
 impl Lines {
     fn new(pipe: ChildStdout) -> Self {
-        // A pipe that stays blocking is read only when something is there, which is as good.
+        // A blocking pipe works too: it is read only after poll reports data.
         let _ = rustix::io::ioctl_fionbio(&pipe, true);
         Self {
             pipe,

@@ -1,4 +1,4 @@
-//! Child side: runs the probes, each on a thread of its own, and prints what each learned.
+//! Child side: runs each probe on its own thread and prints the result of each.
 
 use super::job::{Job, Line};
 use crate::root::read_all;
@@ -11,11 +11,11 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread;
 use std::time::Instant;
 
-/// The longest job taken. One with a site's long lists is some KiB.
+/// Maximum job size in bytes; one with a site's long lists takes some KiB.
 const LONGEST_JOB: u64 = 16 << 20;
 
-/// `program __probe`, with a [`Job`] on standard input. Returns when every probe has come to its
-/// end; one that hangs is the parent's to end.
+/// Runs `program __probe`, with a [`Job`] on standard input. Returns when every probe has finished; the parent ends a
+/// probe that hangs.
 pub(super) fn main() -> ExitCode {
     super::die_with_parent();
     crate::process::stay_in_group();
@@ -65,7 +65,7 @@ fn run(job: Job) -> ExitCode {
 fn send(to: &Sender<Vec<u8>>, line: &Line) {
     let mut json = serde_json::to_vec(line).unwrap_or_default();
     json.push(b'\n');
-    // Without a reader the process is about to end.
+    // Without a reader the process is about to exit.
     let _ = to.send(json);
 }
 

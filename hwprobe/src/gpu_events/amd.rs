@@ -1,16 +1,16 @@
-//! What amdgpu writes into the kernel's log where NVIDIA's driver raises an XID.
+//! Kernel log messages of amdgpu, which correspond to the XIDs of NVIDIA's driver.
 //!
-//! The lines are for people and differ between kernels; what is taken here is what the driver's
-//! sources print (`amdgpu_ras.c`, `amdgpu_device.c`, `amdgpu_job.c`, `amdgpu_ras_eeprom.c`). A line
-//! without the device's address (old kernels' `[drm:amdgpu_job_timedout [amdgpu]]`) belongs to no
-//! GPU and is none: the reset that follows has one.
+//! The messages are meant for people and differ between kernels. This module accepts the messages printed by the
+//! driver's sources (`amdgpu_ras.c`, `amdgpu_device.c`, `amdgpu_job.c`, `amdgpu_ras_eeprom.c`). A line without the
+//! device's address (old kernels' `[drm:amdgpu_job_timedout [amdgpu]]`) belongs to no GPU and is ignored: the reset
+//! that follows has an address.
 
 use super::AmdEvent;
 use super::EventCode;
 use super::kmsg::{KernelLine, shortened};
 use crate::pci;
 
-/// Reads `amdgpu 0000:c1:00.0: amdgpu: GPU reset begin!` and its like. Any other line is none.
+/// Parses `amdgpu 0000:c1:00.0: amdgpu: GPU reset begin!` and similar lines. Returns `None` for any other line.
 pub(super) fn line(text: &str) -> Option<KernelLine> {
     let (_, rest) = text.split_once("amdgpu ")?;
     let (place, rest) = rest.split_once(": ")?;
@@ -23,7 +23,7 @@ pub(super) fn line(text: &str) -> Option<KernelLine> {
     })
 }
 
-/// The words behind what kernels put before them: `amdgpu: `, `[drm] *ERROR* `, `{12}`.
+/// The message without the prefixes that kernels add: `amdgpu: `, `[drm] *ERROR* `, `{12}`.
 fn message(mut rest: &str) -> &str {
     loop {
         let trimmed = rest.trim_start();
@@ -58,13 +58,13 @@ fn event(message: &str) -> Option<AmdEvent> {
         });
     }
     if let Some(code) = message.strip_prefix("GPU reset end with ret = ") {
-        // Zero follows "succeeded", which says it already.
+        // Code zero follows "succeeded", which reported the result already.
         return (code.trim() != "0").then_some(AmdEvent::ResetFailed);
     }
     if begins("GPU Recovery Failed") {
         return Some(AmdEvent::ResetFailed);
     }
-    // A queue that recovers softly costs its job and nothing else.
+    // A queue with a soft recovery loses its job only.
     if begins("ring ") && has(" timeout") && !has("soft recovered") {
         return Some(AmdEvent::RingTimeout);
     }
@@ -83,8 +83,8 @@ fn event(message: &str) -> Option<AmdEvent> {
     counted(message)
 }
 
-/// Said when the last page is retired, and again at each start of the driver: a boot cures nothing.
-/// `exceeds 90% of threshold` is not there yet.
+/// Printed when the last allowed page is retired, and again at each start of the driver: a reboot does not clear it.
+/// `exceeds 90% of threshold` is a warning before the limit.
 fn has_lost_too_many(message: &str) -> bool {
     let begins = |with: &str| message.starts_with(with);
     let has = |words: &str| message.contains(words);
@@ -94,10 +94,9 @@ fn has_lost_too_many(message: &str) -> bool {
         || begins("This GPU is in BAD status")
 }
 
-/// `2 uncorrectable hardware errors detected in umc block`, `socket: 0, die: 1, 2 new deferred
-/// hardware errors detected in umc block`, and of a unit that is no memory `2 new poison detected in
-/// gfx block`. `no uncorrectable …` and a count of zero are no event, and neither is `… in total
-/// in …`, which repeats all that was told before.
+/// Parses `2 uncorrectable hardware errors detected in umc block`, `socket: 0, die: 1, 2 new deferred hardware errors
+/// detected in umc block`, and for a unit other than memory `2 new poison detected in gfx block`. `no uncorrectable …`
+/// and a count of zero are not events. `… in total in …` is not an event either, because it repeats earlier counts.
 fn counted(message: &str) -> Option<AmdEvent> {
     let (before, place) = message.split_once(" detected in ")?;
     if place.starts_with("total in ") {

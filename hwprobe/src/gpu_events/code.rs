@@ -1,53 +1,53 @@
-//! What happened to a GPU or a NIC, in the words of its vendor.
+//! Event codes of GPUs and NICs, in the terms of the vendor.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// What the code of an XID's reason goes on with is its number.
+/// Prefix of the reason code of an XID; the number follows.
 const XID: &str = "gpu.xid.";
-/// The same of AMD's, which have names.
+/// Prefix of the reason code of an amdgpu event; the name follows.
 const AMD: &str = "gpu.amd.";
-/// Of NICs of the driver mlx5_core.
+/// Prefix of the reason code of an mlx5_core event; the name follows.
 const MLX5: &str = "nic.mlx5.";
 
-/// An event's kind.
+/// Kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EventCode {
-    /// NVIDIA's number.
+    /// XID number of NVIDIA's driver.
     Xid(u32),
-    /// AMD's driver has no numbers: what its lines in the kernel's log say.
+    /// An amdgpu event from the kernel log; AMD's driver has no event numbers.
     Amd(AmdEvent),
-    /// What NVIDIA's driver of NICs says there.
+    /// An event of NVIDIA's NIC driver from the kernel log.
     Mlx5(Mlx5Event),
 }
 
-/// What amdgpu tells of a GPU.
+/// GPU events that amdgpu reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AmdEvent {
-    /// An error that could not be corrected.
+    /// An uncorrectable error.
     Uncorrectable,
-    /// The same, in memory that nobody has read since.
+    /// An uncorrectable error in memory that has not been read since.
     Deferred,
     /// Damaged memory was read.
     Poison,
     /// An error that cannot be contained.
     Fatal,
-    /// As many pages are retired as may be.
+    /// The maximum number of pages is retired.
     BadPages,
-    /// A queue did not come to its end, and was not freed either.
+    /// A queue timed out and could not be recovered.
     RingTimeout,
-    /// A reset begins.
+    /// A GPU reset begins.
     ResetBegun,
-    /// It succeeded.
+    /// The reset succeeded.
     ResetDone,
-    /// It did not.
+    /// The reset failed.
     ResetFailed,
 }
 
 impl AmdEvent {
-    /// Every one.
+    /// Every amdgpu event.
     pub const ALL: [Self; 9] = [
         Self::Uncorrectable,
         Self::Deferred,
@@ -77,26 +77,26 @@ impl AmdEvent {
     }
 }
 
-/// What mlx5_core tells of a NIC.
+/// NIC events that mlx5_core reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mlx5Event {
     /// The firmware did not answer a command.
     CommandTimeout,
-    /// The firmware does not count on any more: it hangs.
+    /// The firmware's health counter has stopped: the firmware hangs.
     HealthCompromised,
-    /// The driver gave the device up: its firmware stopped, or the bus does not reach it.
+    /// The driver shut the device down: its firmware stopped, or the device is unreachable on the bus.
     Fatal,
-    /// The firmware says that its hardware is broken.
+    /// The firmware reports an unrecoverable hardware error.
     Unrecoverable,
-    /// The driver has reset it and works with it again.
+    /// The driver reset the NIC and uses it again.
     Recovered,
-    /// It could not.
+    /// The driver could not recover the NIC.
     RecoveryFailed,
 }
 
 impl Mlx5Event {
-    /// Every one.
+    /// Every mlx5_core event.
     pub const ALL: [Self; 6] = [
         Self::CommandTimeout,
         Self::HealthCompromised,
@@ -121,7 +121,7 @@ impl Mlx5Event {
 }
 
 impl EventCode {
-    /// The stable code of its reason: `gpu.xid.79`, `gpu.amd.ring_timeout`.
+    /// The stable reason code: `gpu.xid.79`, `gpu.amd.ring_timeout`.
     #[must_use]
     pub fn reason(&self) -> String {
         match self {
@@ -131,7 +131,7 @@ impl EventCode {
         }
     }
 
-    /// The event of a reason's code; none for a check's.
+    /// The event of a reason code; `None` for the code of a check.
     #[must_use]
     pub fn of_reason(code: &str) -> Option<Self> {
         if let Some(number) = code.strip_prefix(XID) {
@@ -148,14 +148,14 @@ impl EventCode {
         event.map(Self::Amd)
     }
 
-    /// Whether it is of a NIC.
+    /// Whether the event belongs to a NIC.
     #[must_use]
     pub const fn is_of_nic(&self) -> bool {
         matches!(self, Self::Mlx5(_))
     }
 
-    /// What health calls the GPU that identity calls `gpu` (`gpu.3`): AMD's have live values of
-    /// names of their own. What is no such name (an address) stays.
+    /// The health entity of the GPU that identity names `gpu` (`gpu.3`): vitals of AMD GPUs have their own names. Any
+    /// other text, such as an address, is returned unchanged.
     #[must_use]
     pub fn entity(&self, gpu: &str) -> String {
         match (self, gpu.strip_prefix("gpu.")) {
@@ -165,7 +165,7 @@ impl EventCode {
     }
 }
 
-/// An XID by its number, as everybody writes it; another event by its reason's code.
+/// Displays an XID as its number, as is usual, and any other event as its reason code.
 impl fmt::Display for EventCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,24 +1,24 @@
-//! The kernel's log, as text.
+//! Kernel log lines, parsed as text.
 
 use super::{EventCode, amd, mlx5};
 use crate::pci;
 
-/// What a line of the kernel's log says.
+/// A parsed line of the kernel log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelLine {
-    /// The PCI address of the GPU or NIC, as sysfs writes it.
+    /// PCI address of the GPU or NIC, as sysfs writes it.
     pub address: String,
-    /// What happened.
+    /// Code of the event.
     pub code: EventCode,
-    /// The rest of the line.
+    /// Rest of the line, at most 400 characters.
     pub detail: String,
 }
 
-/// What is kept of a line.
+/// Maximum length of the detail text, in characters.
 const MOST_DETAIL_CHARS: usize = 400;
 
-/// What a driver says with a line of the kernel's log: an XID, what AMD's driver has instead, or
-/// that a NIC of mlx5_core failed. Any other line is none.
+/// Parses a kernel log line of a driver: an XID, an amdgpu event, or a NIC failure reported by mlx5_core. Returns
+/// `None` for any other line.
 #[must_use]
 pub fn line(text: &str) -> Option<KernelLine> {
     nvidia(text)
@@ -30,13 +30,12 @@ pub(super) fn shortened(detail: &str) -> String {
     detail.chars().take(MOST_DETAIL_CHARS).collect()
 }
 
-/// Reads `NVRM: Xid (PCI:0000:5d:00): 79, GPU has fallen off the bus.`, also without `PCI:` as old
-/// drivers write it.
+/// Parses `NVRM: Xid (PCI:0000:5d:00): 79, GPU has fallen off the bus.`, also without `PCI:` as old drivers write it.
 fn nvidia(text: &str) -> Option<KernelLine> {
     let (_, rest) = text.split_once("NVRM: Xid (")?;
     let (place, rest) = rest.split_once("): ")?;
     let place = place.strip_prefix("PCI:").unwrap_or(place).trim();
-    // The driver leaves out the function.
+    // The driver omits the function number.
     let place = match place.rsplit_once('.') {
         Some(_) => place.to_owned(),
         None => format!("{place}.0"),
@@ -51,19 +50,19 @@ fn nvidia(text: &str) -> Option<KernelLine> {
     })
 }
 
-/// A record of the kernel's log.
+/// A record of the kernel log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KernelRecord<'t> {
-    /// Its number: each record of a boot has one of its own, and later ones have higher ones.
+    /// Sequence number: unique and rising within one boot.
     pub seq: u64,
-    /// Microseconds since the boot, by a clock that nobody disciplines.
+    /// Microseconds since the boot, by an undisciplined clock.
     pub stamp_us: u64,
-    /// What it says.
+    /// Text of the record.
     pub message: &'t str,
 }
 
-/// Reads a record of `/dev/kmsg`, `6,339,5140900,-;text`. Continuation lines (` SUBSYSTEM=pci`) and
-/// anything else are none.
+/// Parses a record of `/dev/kmsg`, `6,339,5140900,-;text`. Returns `None` for continuation lines (` SUBSYSTEM=pci`) and
+/// any other text.
 #[must_use]
 pub fn record(text: &str) -> Option<KernelRecord<'_>> {
     let (head, message) = text.split_once(';')?;

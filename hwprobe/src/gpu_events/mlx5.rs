@@ -1,17 +1,16 @@
-//! What mlx5_core writes into the kernel's log of a NIC that does not work any more.
+//! Kernel log messages of mlx5_core about a failed NIC.
 //!
-//! The lines are those of the driver's `health.c` and `cmd.c`. Kernels put the function, its line
-//! and the process before them (`poll_health:739:(pid 0): `), OFED the address once more, and
-//! what is of one interface its name; so a line is known by its words. What the driver says twice
-//! of one occurrence is taken once.
+//! The messages are those of the driver's `health.c` and `cmd.c`. Kernels prefix them with the function, its line and
+//! the process (`poll_health:739:(pid 0): `). OFED repeats the address, and messages about one interface add its name.
+//! So a line is identified by its words. If the driver reports one occurrence twice, only one of the lines counts.
 
 use super::EventCode;
 use super::Mlx5Event;
 use super::kmsg::{KernelLine, shortened};
 use crate::pci;
 
-/// Reads `mlx5_core 0000:5e:00.0: device's health compromised - reached miss count` and its like.
-/// Any other line is none, also one of another driver that quotes such a line.
+/// Parses `mlx5_core 0000:5e:00.0: device's health compromised - reached miss count` and similar lines. Returns `None`
+/// for any other line, including one of another driver that quotes such a line.
 pub(super) fn line(text: &str) -> Option<KernelLine> {
     let rest = text.strip_prefix("mlx5_core ")?;
     let (place, message) = rest.split_once(' ')?;
@@ -35,7 +34,7 @@ fn event(message: &str) -> Option<Mlx5Event> {
     if has("device's health compromised") {
         return Some(Mlx5Event::HealthCompromised);
     }
-    // Newer kernels say it in `Health issue observed, …` before, too; all say the syndrome.
+    // Newer kernels also report it earlier, in `Health issue observed, …`; all of them report the syndrome.
     if has("synd 0x8: unrecoverable hardware error") || has("synd 0xb: HW fatal error") {
         return Some(Mlx5Event::Unrecoverable);
     }

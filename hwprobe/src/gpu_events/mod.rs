@@ -1,13 +1,12 @@
-//! What drivers report while they run, as a log with sequence and time: XIDs of NVIDIA's GPUs, what
-//! AMD's driver tells instead, and of NICs what mlx5_core does.
+//! GPU and NIC events reported by drivers, as a log with sequence numbers and times: NVIDIA XIDs, amdgpu events, and
+//! NIC events of mlx5_core.
 //!
-//! Two sources tell of the same XID: the driver's own events ([`GpuEventWatch`] listens to them in a
-//! child process) and the kernel's log ([`line`]). Each alone loses some: the library reports only
-//! what it takes for critical, and the kernel's log may be overwritten or forbidden. [`GpuEventLog`]
-//! makes one event of an occurrence that both tell, and keeps who told it. The others tell
-//! through the kernel's log alone.
+//! Two sources report the same XID: the driver's own events, which [`GpuEventWatch`] receives in a child process, and
+//! the kernel log ([`line`]). Each source alone loses some events. The library reports only those it considers
+//! critical, and the kernel log may be overwritten or unreadable. [`GpuEventLog`] merges both reports of one occurrence
+//! into one event and records the sources. Other drivers report through the kernel log only.
 //!
-//! Begin at [`GpuEventLog::record`]; the rule of merging is there. [`GpuEventWatch`] is the edge.
+//! Start at [`GpuEventLog::record`], which documents the merge rule. [`GpuEventWatch`] performs the I/O.
 
 mod amd;
 mod code;
@@ -23,19 +22,19 @@ use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::fmt;
 
-/// How far apart the two sources may tell of one occurrence, milliseconds. The kernel writes its
-/// line before it wakes the library; a node under load is late by seconds, not by minutes.
+/// Maximum time between the reports of both sources on one occurrence, in milliseconds. The kernel writes its line
+/// before it wakes the library; a loaded node is late by seconds, not by minutes.
 pub const SAME_WITHIN_MS: u64 = 10_000;
 
-/// Who told of an occurrence.
+/// Source of the report on an occurrence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GpuEventSource {
     /// The driver's events.
     Nvml,
-    /// The kernel's log.
+    /// The kernel log.
     KernelLog,
-    /// Both.
+    /// Both sources.
     Both,
 }
 
@@ -57,54 +56,54 @@ impl fmt::Display for GpuEventSource {
     }
 }
 
-/// What one source tells.
+/// One report by one source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sighting {
-    /// When it happened, Unix milliseconds; for the driver's events, when they arrived.
+    /// Time of the event in Unix milliseconds; for the driver's events, time of arrival.
     pub at_ms: u64,
-    /// The PCI address of the GPU or NIC, as sysfs writes it.
+    /// PCI address of the GPU or NIC, as sysfs writes it.
     pub address: String,
-    /// What happened.
+    /// Code of the event.
     pub code: EventCode,
     /// [`GpuEventSource::Nvml`] or [`GpuEventSource::KernelLog`].
     pub source: GpuEventSource,
-    /// What the kernel's line says beside that; empty for the driver's events.
+    /// Further text of the kernel line; empty for the driver's events.
     pub detail: String,
-    /// The number of the kernel's record ([`KernelRecord::seq`]); none for the driver's events.
+    /// Sequence number of the kernel record ([`KernelRecord::seq`]); none for the driver's events.
     pub kernel_seq: Option<u64>,
 }
 
-/// One occurrence.
+/// One occurrence, reported by one or both sources.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GpuEvent {
-    /// Counts up by one from 1 as long as the log lives: who polls sees what was lost.
+    /// Sequence number, rising by one from 1 during the life of the log; a gap shows a poller that events were lost.
     pub seq: u64,
-    /// When it happened, Unix milliseconds, by the source that told first.
+    /// Time of the event in Unix milliseconds; the earlier one if both sources reported it.
     pub at_ms: u64,
-    /// The PCI address of the GPU or NIC, as sysfs writes it.
+    /// PCI address of the GPU or NIC, as sysfs writes it.
     pub address: String,
-    /// What happened.
+    /// Code of the event.
     pub code: EventCode,
-    /// Who told of it so far.
+    /// Sources that have reported the event so far.
     pub source: GpuEventSource,
-    /// What the kernel's line says beside that.
+    /// Further text of the kernel line.
     pub detail: String,
-    /// The number of the kernel's record, once it told of it: unlike the time it is the same to
-    /// whoever reads the log again in this boot.
+    /// Sequence number of the kernel record, if the kernel log reported the event. Unlike the time, the number is the
+    /// same for every reader of the log in this boot.
     #[serde(default)]
     pub kernel_seq: Option<u64>,
 }
 
-/// What became of a sighting.
+/// Result of recording a sighting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recorded {
     /// A new event with this sequence number.
     New(u64),
-    /// The other source's word for an event that is there.
+    /// The other source already reported the event with this sequence number.
     Confirms(u64),
 }
 
-/// The last occurrences, oldest first.
+/// The most recent events, oldest first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GpuEventLog {
     most: usize,
@@ -123,9 +122,9 @@ impl GpuEventLog {
         }
     }
 
-    /// Takes a sighting in. It belongs to the oldest event of the same GPU and kind that only
-    /// the other source told within [`SAME_WITHIN_MS`]; so the third of one source meets the
-    /// third of the other, and nothing is counted twice or swallowed.
+    /// Records a sighting. It matches the oldest event of the same device and code that only the other source reported
+    /// within [`SAME_WITHIN_MS`]. So the third report of one source matches the third of the other, and no event is
+    /// counted twice or lost.
     pub fn record(&mut self, sighting: Sighting) -> Recorded {
         let other = match sighting.source {
             GpuEventSource::Nvml => GpuEventSource::KernelLog,
@@ -163,7 +162,7 @@ impl GpuEventLog {
         Recorded::New(seq)
     }
 
-    /// The event with this number, while it is kept.
+    /// The event with this sequence number, if the log still keeps it.
     #[must_use]
     pub fn get(&self, seq: u64) -> Option<&GpuEvent> {
         let first = self.events.front()?.seq;
@@ -171,13 +170,13 @@ impl GpuEventLog {
             .get(usize::try_from(seq.checked_sub(first)?).ok()?)
     }
 
-    /// What happened after `seq`, oldest first. A first number that is not the next one says how
-    /// many are no longer kept.
+    /// Events after `seq`, oldest first. If the first returned number is not `seq + 1`, the events between them are no
+    /// longer kept.
     pub fn since(&self, seq: u64) -> impl Iterator<Item = &GpuEvent> {
         self.events.iter().filter(move |event| event.seq > seq)
     }
 
-    /// The number of the last event; 0 without any.
+    /// Sequence number of the last event; 0 without any.
     #[must_use]
     pub const fn last(&self) -> u64 {
         self.next - 1

@@ -113,7 +113,7 @@ fn what_both_sources_tell_is_one_event() {
     );
     let event = log.get(1).unwrap();
     assert_eq!((event.at_ms, event.source), (1_000, GpuEventSource::Both));
-    // In the other order the line's text is taken over, and the earlier time stays.
+    // In the other order, the text of the kernel line is added, and the earlier time is kept.
     assert_eq!(
         log.record(seen(GpuEventSource::Nvml, 5_000, OTHER, 48)),
         Recorded::New(2)
@@ -141,7 +141,7 @@ fn repeats_of_one_source_are_counted_and_meet_those_of_the_other_one_by_one() {
         let met = log.record(seen(GpuEventSource::Nvml, at_ms, ONE, 63));
         assert_eq!(met, Recorded::Confirms(seq));
     }
-    // A fourth of one alone is one more.
+    // A fourth report by one source alone is a new event.
     assert_eq!(
         log.record(seen(GpuEventSource::Nvml, 340, ONE, 63)),
         Recorded::New(4)
@@ -154,7 +154,7 @@ fn another_gpu_another_number_and_another_time_are_other_events() {
     log.record(seen(GpuEventSource::KernelLog, 1_000, ONE, 45));
     for other in [
         seen(GpuEventSource::Nvml, 1_000, OTHER, 45),
-        // Not hidden behind the one before it.
+        // Not merged with the event before it.
         seen(GpuEventSource::Nvml, 1_000, ONE, 62),
         seen(GpuEventSource::Nvml, 1_001 + SAME_WITHIN_MS, ONE, 45),
     ] {
@@ -177,7 +177,7 @@ fn a_full_log_forgets_the_oldest_and_numbers_go_on() {
     assert_eq!((log.get(7), log.get(11)), (None, None));
 }
 
-/// Lines of amdgpu as people posted them, of kernels 5.4 to 6.16, with what each is.
+/// Lines of amdgpu from public reports, kernels 5.4 to 6.16, with the expected event of each.
 const AMD_LINES: &[(&str, Option<AmdEvent>)] = &[
     (
         "amdgpu 0000:c1:00.0: GPU reset begin!",
@@ -207,7 +207,7 @@ const AMD_LINES: &[(&str, Option<AmdEvent>)] = &[
         "amdgpu 0000:c1:00.0: amdgpu: GPU Recovery Failed: -19",
         Some(AmdEvent::ResetFailed),
     ),
-    // Half-way: whether it works is told later.
+    // Intermediate: the result is reported later.
     (
         "amdgpu 0000:c1:00.0: amdgpu: GPU reset succeeded, trying to resume",
         None,
@@ -282,7 +282,7 @@ const AMD_LINES: &[(&str, Option<AmdEvent>)] = &[
         "amdgpu 0000:c1:00.0: amdgpu: Saved bad pages 256 reaches threshold value 256",
         Some(AmdEvent::BadPages),
     ),
-    // A board that is to be returned says so at every boot, in the words of its driver.
+    // A board due for replacement reports that at every boot, in the words of its driver.
     (
         "amdgpu 0000:c1:00.0: amdgpu: RAS records:300 exceed threshold:256, GPU will not be \
          initialized. Replace this GPU or increase the threshold",
@@ -319,7 +319,7 @@ const AMD_LINES: &[(&str, Option<AmdEvent>)] = &[
         "amdgpu 0000:c1:00.0: 2 displays detected in gfx block",
         None,
     ),
-    // What a process is called is nobody's word.
+    // The name of a process does not count as a message.
     (
         "amdgpu 0000:c1:00.0: amdgpu: Process information: process ring x timeout pid 4711",
         None,
@@ -341,7 +341,7 @@ fn lines_of_amds_driver_are_read_over_the_kernels_and_what_is_no_fault_is_none()
             assert_eq!(told.address, "0000:c1:00.0");
             assert!(text.ends_with(&told.detail), "{}", told.detail);
         }
-        // Cut anywhere it is either read or none, and never a panic.
+        // A truncated line is parsed or rejected, and never causes a panic.
         for end in 0..text.len() {
             let _ = line(&text[..end]);
         }
@@ -421,7 +421,7 @@ fn what_mlx5_says_of_a_nic_that_works_and_what_others_say_is_none() {
         "mlx5_core 0000:5e:00.0: assert_var[0] 0x00000001",
         "mlx5_core 0000:5e:00.0: ext_synd 0x40d0",
         "mlx5_core 0000:5e:00.0: synd 0x10: High temperature",
-        // The same occurrence says its syndrome as well.
+        // The same occurrence also reports its syndrome.
         "mlx5_core 0000:5e:00.0: Health issue observed, unrecoverable hardware error, severity(3) \
          ERROR:",
         "mlx5_core 0000:5e:00.0: cmd[1]: CREATE_EQ(0x301) Async, recovered after timeout",

@@ -1,4 +1,4 @@
-//! Both sources at work: two threads, one channel, one log.
+//! Event watch: two source threads, one channel, one log.
 
 use super::{EventCode, GpuEvent, GpuEventLog, GpuEventSource, Recorded, Sighting, line, record};
 use crate::child::{self, Line, News};
@@ -16,36 +16,36 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
-/// How often a thread looks whether it shall end, and a plain file for more.
+/// Interval at which a thread checks whether it should stop, and rereads a plain file.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// The kernel's records are at most about 1 KiB, with continuation lines 8 KiB.
+/// Maximum size of a kernel record, in bytes: about 1 KiB, with continuation lines 8 KiB.
 const LONGEST_RECORD: usize = 8 << 10;
-/// A line longer than this is no line.
+/// Maximum line length, in bytes; longer input is discarded.
 const LONGEST_LINE: usize = 64 << 10;
 
-/// Where events come from.
+/// Sources of events.
 #[derive(Clone, Debug)]
 pub struct GpuEventSources {
-    /// How the driver is listened to: the program of [`NvmlSource::Child`] with
-    /// [`child::WATCH_SUBCOMMAND`] instead of its first argument. Other sources have no events.
+    /// Source of the driver's events: the program of [`NvmlSource::Child`], with [`child::WATCH_SUBCOMMAND`] in place
+    /// of its first argument. Other sources have no events.
     pub nvml: NvmlSource,
-    /// The kernel's log.
+    /// Source of the kernel log.
     pub kernel_log: KernelLog,
-    /// How many events are kept.
+    /// Number of events that the log keeps.
     pub most: usize,
 }
 
-/// Where the kernel's log is read.
+/// Location of the kernel log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KernelLog {
-    /// `/dev/kmsg`, or something that speaks as it does. Read from its beginning: what happened
-    /// since the boot is told with its time.
+    /// `/dev/kmsg`, or a file with the same format. It is read from the start, so earlier events of this boot are
+    /// reported with their time.
     Device(PathBuf),
-    /// Nowhere.
+    /// The kernel log is not read.
     Disabled,
 }
 
-/// How a source is doing. Not present means that its events are missing, and why.
+/// State of a source. Any state other than present means that its events are missing, with the reason.
 pub type SourceState = Reading<Vec<String>>;
 
 enum Told {
@@ -54,12 +54,12 @@ enum Told {
     Kernel(SourceState),
 }
 
-/// Events as they happen. Dropping it ends its threads and the listening child.
+/// A running event watch. Dropping it stops its threads and the listening child.
 #[derive(Debug)]
 pub struct GpuEventWatch {
     told: Receiver<Told>,
     log: GpuEventLog,
-    /// Events that the kernel's log told of after the driver had, and nobody asked for since.
+    /// Events that the kernel log reported after the driver did, and that have not been fetched since.
     confirmed: BTreeSet<u64>,
     nvml: SourceState,
     kernel_log: SourceState,
@@ -68,7 +68,7 @@ pub struct GpuEventWatch {
 }
 
 impl GpuEventWatch {
-    /// Begins to listen. Nothing here blocks; a source that cannot be had is a state.
+    /// Starts listening. This call does not block; an unavailable source is reported as its state.
     #[must_use]
     pub fn start(sources: GpuEventSources) -> Self {
         let (tell, told) = channel();
@@ -105,8 +105,7 @@ impl GpuEventWatch {
         self.threads.extend(spawned);
     }
 
-    /// Waits for news for at most `wait` and returns the events that are new; an event the other
-    /// source only confirms is changed in the log.
+    /// Waits up to `wait` and returns new events. An event that the other source only confirms is updated in the log.
     pub fn poll(&mut self, wait: Duration) -> Vec<GpuEvent> {
         let ends_at = Instant::now() + wait;
         let mut new = Vec::new();
@@ -117,7 +116,7 @@ impl GpuEventWatch {
                 Ok(told) => told,
                 Err(RecvTimeoutError::Timeout) => break,
                 Err(RecvTimeoutError::Disconnected) => {
-                    // No source at all: waiting is all there is to do.
+                    // Without any source, only waiting remains.
                     thread::sleep(left);
                     break;
                 }
@@ -131,7 +130,7 @@ impl GpuEventWatch {
                         Recorded::New(seq) => new.push(seq),
                         Recorded::Confirms(seq) if is_kernels => {
                             self.confirmed.insert(seq);
-                            // Those before the first that is kept are gone with it.
+                            // Entries older than the first kept event are dropped.
                             let first = self.log.since(0).next().map_or(seq, |event| event.seq);
                             self.confirmed = self.confirmed.split_off(&first);
                         }
@@ -140,32 +139,32 @@ impl GpuEventWatch {
                 }
             }
         }
-        // As they are now: the other source may have confirmed one in the same breath.
+        // Read after the loop, because the other source may have confirmed an event meanwhile.
         let events = new.into_iter().filter_map(|seq| self.log.get(seq).cloned());
         events.collect()
     }
 
-    /// Events that the driver told first, and the kernel's log has told of since this was last
-    /// asked: as they are now, with the number of its record.
+    /// Events that the driver reported first and that the kernel log has reported since the last call, in their current
+    /// state with the kernel record number.
     pub fn confirmed(&mut self) -> Vec<GpuEvent> {
         let confirmed = std::mem::take(&mut self.confirmed).into_iter();
         let events = confirmed.filter_map(|seq| self.log.get(seq).cloned());
         events.collect()
     }
 
-    /// Everything that is kept.
+    /// The log with every kept event.
     #[must_use]
     pub const fn log(&self) -> &GpuEventLog {
         &self.log
     }
 
-    /// The GPUs the driver's events are listened to, by PCI address, or why they are not.
+    /// GPUs with monitored driver events, by PCI address, or the reason why there are none.
     #[must_use]
     pub const fn nvml(&self) -> &SourceState {
         &self.nvml
     }
 
-    /// The kernel's log (present, with its path), or why it is not read.
+    /// The kernel log (present, with its path), or the reason why it is not read.
     #[must_use]
     pub const fn kernel_log(&self) -> &SourceState {
         &self.kernel_log
@@ -205,9 +204,9 @@ fn pass_on(news: News, tell: &Sender<Told>) {
     let _ = tell.send(told);
 }
 
-/// Follows the kernel's log until `stop`.
+/// Follows the kernel log until `stop`.
 fn follow(path: &Path, stop: &AtomicBool, tell: &Sender<Told>) {
-    // Without waiting: neither for a writer of a pipe nor for the next record.
+    // Non-blocking: waits neither for a writer of a pipe nor for the next record.
     let nonblock = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or(0);
     let opened = OpenOptions::new()
         .read(true)
@@ -238,7 +237,7 @@ fn follow(path: &Path, stop: &AtomicBool, tell: &Sender<Told>) {
                 wait(&file, false);
             }
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            // Records were overwritten before they were read; the next read goes on after them.
+            // Records were overwritten before they were read; the next read continues after them.
             Err(error) if error.raw_os_error() == Some(rustix::io::Errno::PIPE.raw_os_error()) => {}
             Err(error) => {
                 let state = Reading::from_io(&path.to_string_lossy(), &error);
@@ -259,8 +258,8 @@ fn follow(path: &Path, stop: &AtomicBool, tell: &Sender<Told>) {
     }
 }
 
-/// Until there may be more to read. At the end of a plain file, which is always readable, and of
-/// a pipe without a writer only time helps.
+/// Waits until more input may be available. At the end of a plain file, which is always readable, and of a pipe without
+/// a writer, only a sleep helps.
 fn wait(file: &File, at_end: bool) {
     if at_end {
         thread::sleep(LOOK_EVERY);
@@ -271,12 +270,12 @@ fn wait(file: &File, at_end: bool) {
     let _ = poll(&mut fds, timeout.as_ref());
 }
 
-/// What the clocks say, microseconds.
+/// Clock readings, in microseconds.
 struct Now {
     /// Since 1970.
     wall_us: u64,
-    /// Since the boot, by the clock that is most like that of the log: neither is disciplined, so
-    /// that they do not drift apart as a slewed one does (20 ppm are 10 s in 6 days).
+    /// Since the boot, by the clock closest to that of the log. Neither clock is disciplined, so they do not drift
+    /// apart as a slewed clock would (20 ppm are 10 s in 6 days).
     up_us: u64,
 }
 
@@ -292,8 +291,8 @@ impl Now {
     }
 }
 
-/// What a record tells. One that came after the log's end was reached happened now, whatever its
-/// stamp says by a clock of its own; an older one as long ago as its stamp says.
+/// Converts a record to a sighting. A record received after the end of the log was reached happened now, whatever its
+/// stamp is by the log's clock. An older record is dated by its stamp.
 fn sighting(text: &str, is_live: bool, now: &Now) -> Option<Sighting> {
     let record = record(text.trim_end_matches('\n'))?;
     let told = line(record.message)?;
@@ -324,7 +323,7 @@ mod tests {
             wall_us: 20_000 * day_us,
             up_us: 6 * day_us,
         };
-        // The log's clock went 20 ppm too slow since the boot.
+        // The log's clock has run 20 ppm slow since the boot.
         let stamp = now.up_us - 10_368_000;
         let text = format!("4,77,{stamp},-;NVRM: Xid (PCI:0000:5d:00): 79, off the bus\n");
         let live = sighting(&text, true, &now).unwrap();

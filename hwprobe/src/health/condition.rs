@@ -1,68 +1,68 @@
-//! When a reading is bad.
+//! Conditions of health checks: when a reading is bad.
 
 use super::Pattern;
 use crate::{Reading, Value};
 use serde::{Deserialize, Serialize};
 
-/// One question about one value. Exactly one field is set; [`Condition::is_one`] says so.
+/// One condition on one value. Exactly one field is set; [`Condition::is_one`] checks that.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Condition {
-    /// The value is this.
+    /// Bad if the value equals this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub is: Option<Value>,
-    /// The value is not this.
+    /// Bad if the value differs from this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub is_not: Option<Value>,
-    /// The number is this or more.
+    /// Bad if the number is this or more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_least: Option<i64>,
-    /// The number has one of these bits.
+    /// Bad if the number has one of these bits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub has_bits: Option<i64>,
-    /// The number reaches that of another key, live or conformance, whose `*` stand for what they
-    /// stand for in the check's own.
+    /// Bad if the number is at least that of another key, live or conformance. Each `*` in this key takes the segment
+    /// matched by the check's own key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reaches: Option<Pattern>,
-    /// The number is not above that of another key.
+    /// Bad if the number is not above that of another key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_most: Option<Pattern>,
-    /// The number is less than that of another key.
+    /// Bad if the number is less than that of another key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub below: Option<Pattern>,
-    /// The value was this in this boot of the node, and is something else: what was never so is
-    /// meant to be as it is.
+    /// Bad if the value was this one earlier in this boot of the node and differs now. A value that never matched in
+    /// this boot is considered intended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub no_longer: Option<Value>,
-    /// The counter grows.
+    /// Bad if the counter rises too fast.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rises: Option<Rise>,
 }
 
-/// How fast a counter may not grow. Over a time that is longer, as of an agent that looks seldom
-/// or was not there, the rise must be one that `by` within `within_s` alone can explain.
+/// Maximum growth of a counter. Over a longer time, such as with an agent that samples rarely or was stopped, the rise
+/// must be one that only `by` within `within_s` explains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rise {
-    /// By this much or more,
+    /// Rise, by this amount or more,
     pub by: i64,
     /// within this many seconds.
     pub within_s: u64,
 }
 
-/// What a condition says of a value.
+/// Result of a condition for a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// Bad, with what was seen.
+    /// The value is bad, with the evidence.
     Bad(String),
-    /// Good.
+    /// The value is good.
     Good,
-    /// The value, or the one it is compared with, is not known.
+    /// The value, or the one it is compared with, is unknown.
     Unknown,
 }
 
 impl Condition {
-    /// Whether exactly one question is asked.
+    /// Whether exactly one field is set.
     #[must_use]
     pub fn is_one(&self) -> bool {
         let asked = [
@@ -79,14 +79,14 @@ impl Condition {
         asked.into_iter().filter(|asked| *asked).count() == 1
     }
 
-    /// The key it compares with.
+    /// The key to compare with, if any.
     pub(super) fn other(&self) -> Option<&Pattern> {
         let mut others = [&self.reaches, &self.at_most, &self.below].into_iter();
         others.find_map(Option::as_ref)
     }
 
-    /// Judges everything but what must be remembered: counters, and what no longer is. A reading
-    /// that is not known, absent or not supported is no answer.
+    /// Evaluates every condition that needs no memory, so neither counters nor `no_longer`. A reading that is unknown,
+    /// absent or unsupported gives no answer.
     pub(super) fn judge(
         &self,
         (key, reading): (&str, &Reading<Value>),

@@ -1,4 +1,4 @@
-//! Looks at one pass after the other and keeps what is wrong.
+//! Health engine: evaluates one pass after another and keeps the reasons.
 
 use super::condition::Answer;
 use super::{Check, Reason, Rise, Severity, Table};
@@ -7,30 +7,30 @@ use crate::{ClassRecord, ClassState, FindingCode, Inventory, Reading, Value};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Samples kept of one counter: a longer window is looked at more coarsely.
+/// Samples kept of one counter; a longer window is sampled more coarsely.
 const MOST_SAMPLES: usize = 32;
-/// Reasons kept at a time. A node with more is no better known by them; of more, the worst are kept.
+/// Maximum number of reasons kept. More of them add no information; the worst are kept.
 const MOST_REASONS: usize = 256;
-/// Judges a node by a table. Pure: time is an argument, and what it remembers can be stored.
+/// Evaluates a node by a table. Pure: time is an argument, and the memory can be stored.
 #[derive(Clone, Debug)]
 pub struct Engine {
     table: Table,
     memory: Memory,
 }
 
-/// What an engine remembers from one pass to the next, and over a restart of the agent.
+/// Engine state kept between passes and over a restart of the agent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Memory {
-    /// The boot it is of: another one ends what a reboot cures, and every counter begins anew.
+    /// Boot id of the state. Another boot clears the reasons and restarts every counter.
     boot: Option<String>,
     reasons: BTreeMap<String, Kept>,
-    /// Since when a value is bad that must be so for a while.
+    /// Time since which a value has been bad, for checks with a minimum duration.
     bad_since: BTreeMap<String, u64>,
     counters: BTreeMap<String, VecDeque<(u64, i64)>>,
-    /// What was in this boot as its check wants it to stay, by check and entity.
+    /// Values that had their expected state in this boot, by check and entity.
     #[serde(default)]
     held: BTreeSet<String>,
-    /// Where the NIC of each slot is: slots are counted anew when one falls off the bus.
+    /// PCI address of the NIC in each slot: slots are renumbered when a NIC falls off the bus.
     #[serde(default)]
     nics: BTreeMap<u32, String>,
 }
@@ -43,41 +43,39 @@ struct Kept {
     is_event: bool,
 }
 
-/// What an engine says of a node.
+/// Health report of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
     /// [`Table::version`].
     pub table: String,
-    /// The worst of what is not only watched; none where nothing is wrong.
+    /// Highest severity of the reasons that are not observe-only; none without such a reason.
     pub worst: Option<Severity>,
-    /// Worst first, then by code and entity.
+    /// Reasons, worst first, then by code and entity.
     pub reasons: Vec<Reason>,
 }
 
 impl Engine {
-    /// Goes on with what was remembered, as this table judges it: it may be another one than that
-    /// which made the reasons. Those of checks that it has no more are dropped: a renamed check
-    /// must not strand a node.
+    /// Continues with a stored state, evaluated by this table, which may differ from the one that created the reasons.
+    /// Reasons of checks that the table no longer has are dropped: a renamed check must not strand a node.
     #[must_use]
     pub fn new(table: Table, mut memory: Memory) -> Self {
         memory.judge_again(&table);
         Self { table, memory }
     }
 
-    /// What is to be stored.
+    /// The state to store.
     #[must_use]
     pub const fn memory(&self) -> &Memory {
         &self.memory
     }
 
-    /// The node's boot. Another one than before ends every reason.
+    /// Sets the boot id of the node. A change ends every reason.
     pub fn booted(&mut self, boot: &str) {
         if self.memory.boot.as_deref() == Some(boot) {
             return;
         }
         if self.memory.boot.is_some() {
-            // What is still wrong comes back with the next pass; of a device that was taken out
-            // nothing does.
+            // Faults that persist return with the next pass; a removed device reports none.
             self.memory.reasons.clear();
             self.memory.bad_since.clear();
         }
@@ -87,7 +85,7 @@ impl Engine {
         self.memory.boot = Some(boot.to_owned());
     }
 
-    /// Takes what one pass saw at `at_ms` (Unix milliseconds).
+    /// Evaluates one pass at `at_ms` (Unix milliseconds).
     pub fn observe(&mut self, at_ms: u64, seen: &Inventory) {
         let Self { table, memory } = self;
         memory.forget_moved(seen);
@@ -126,8 +124,8 @@ impl Engine {
         memory.expire(at_ms);
     }
 
-    /// Takes an event of a GPU (`gpu.3`, or its PCI address where its slot is not known) or of a NIC
-    /// (its PCI address), with what the kernel's line says of it. What is made of it.
+    /// Records an event with the text of the kernel line. `entity` is a GPU (`gpu.3`, or its PCI address if its slot is
+    /// unknown) or a NIC (its PCI address). Returns the resulting reason.
     pub fn event(&mut self, at_ms: u64, entity: &str, code: &EventCode, detail: &str) -> Reason {
         let judged = self.table.judge(code, detail);
         for ended in judged.ends {
@@ -153,9 +151,9 @@ impl Engine {
         reason
     }
 
-    /// Somebody repaired it: ends what the event `code` left behind, of one entity or all. What is
-    /// still wrong comes back with the next pass; what only is no longer as it was is meant to be as
-    /// it is now. How many ended.
+    /// Ends the reasons with `code` after a repair, of one entity or of all. A fault that persists returns with the
+    /// next pass. A value that is only no longer what it was is accepted as it is now. Returns the number of ended
+    /// reasons.
     pub fn clear(&mut self, code: &str, entity: Option<&str>) -> usize {
         let before = self.memory.reasons.len();
         let is_meant = |reason: &Reason| {
@@ -172,7 +170,7 @@ impl Engine {
         before - self.memory.reasons.len()
     }
 
-    /// What is wrong now.
+    /// The current reasons.
     #[must_use]
     pub fn report(&self) -> Report {
         let kept = self.memory.reasons.values();
@@ -191,8 +189,8 @@ impl Engine {
 }
 
 impl Memory {
-    /// What is remembered, by a table that may be another one than before. An event that it does
-    /// not know (a later build took it) stays as it was.
+    /// Reevaluates the stored state by `table`, which may have changed. An event unknown to this build (recorded by a
+    /// later build) stays unchanged.
     fn judge_again(&mut self, table: &Table) {
         let has_check = |place: &String| {
             let code = place.split_once('@').map_or("", |(code, _)| code);
@@ -219,7 +217,7 @@ impl Memory {
         }
     }
 
-    /// A contradiction is there, or it is not if its class was read completely in this pass.
+    /// Applies a finding. Without the finding, its reasons end if the class was read completely in this pass.
     fn look_for(&mut self, code: &str, check: &Check, wanted: &str, seen: &Inventory, at_ms: u64) {
         let mut found = seen.findings.iter().filter(|f| f.code == wanted);
         if let Some(finding) = found.next() {
@@ -268,7 +266,7 @@ impl Memory {
         self.keep(reason, None, false);
     }
 
-    /// Adds a reason, or renews the one that is there.
+    /// Adds a reason, or renews the existing one.
     fn keep(&mut self, reason: Reason, ends_at_ms: Option<u64>, is_event: bool) {
         let place = place(&reason.code, &reason.entity);
         let mut kept = Kept {
@@ -285,8 +283,8 @@ impl Memory {
         self.reasons.insert(place, kept);
     }
 
-    /// Forgets one reason that is less than `reason`, so that many small ones never hide what takes
-    /// a node out of service. Whether there was one.
+    /// Drops one reason of less weight than `reason`, so that many minor ones never hide one that drains a node.
+    /// Returns whether there was one.
     fn make_room(&mut self, reason: &Reason) -> bool {
         let weight = |reason: &Reason| (reason.drains(), !reason.observe_only, reason.severity);
         let kept = self.reasons.iter();
@@ -296,7 +294,7 @@ impl Memory {
         place.is_some_and(|place| self.reasons.remove(&place).is_some())
     }
 
-    /// What is remembered of a slot in which another NIC is now is not of this one.
+    /// Drops the state of a slot that now holds another NIC.
     fn forget_moved(&mut self, seen: &Inventory) {
         for nic in &seen.identity.nics {
             let Reading::Present(address) = &nic.address else {
@@ -306,7 +304,7 @@ impl Memory {
             if before.is_none_or(|before| before == *address) {
                 continue;
             }
-            // A key of its own, or the NIC itself.
+            // A key below the NIC, or the NIC itself.
             let entity = format!("nic.{}", nic.slot);
             let is_of = |place: &String| {
                 let key = place.split_once('@').map(|(_, key)| key);
@@ -319,7 +317,7 @@ impl Memory {
         }
     }
 
-    /// Whether a value that was `was` in this boot is so no more.
+    /// Whether a value that was `was` in this boot has changed.
     fn compare_with_before(
         &mut self,
         place: String,
@@ -337,8 +335,8 @@ impl Memory {
         Answer::Good
     }
 
-    /// How far a counter rose within the window. The first sample says nothing, and neither does
-    /// one below the last: the counter began anew.
+    /// Evaluates the rise of a counter within the window. The first sample gives no answer. A sample below the last one
+    /// restarts the counter.
     fn count(
         &mut self,
         code: &str,
@@ -355,7 +353,7 @@ impl Memory {
             samples.clear();
         }
         let window = rise.within_s.saturating_mul(1000).max(1);
-        // One sample older than the window stays: it is what the counter was when it began.
+        // One sample older than the window is kept: it gives the value at the start of the window.
         while samples
             .get(1)
             .is_some_and(|(at, _)| at_ms.saturating_sub(*at) >= window)
@@ -391,11 +389,10 @@ impl Memory {
     }
 }
 
-/// Whether a counter that was read at these three times, milliseconds, rose by `by` within
-/// `window`. The first may be older than the window, and nobody knows when within the time up to
-/// the second it rose. So much of that rise counts as there is of this time in the window: then as
-/// many as `by` less one in each window never count, and where there is one more, one of the windows
-/// in between had `by`. One that must not rise at all may not rise in whatever time.
+/// Whether a counter read at these three times, in milliseconds, rose by `by` within `window`. The first sample may be
+/// older than the window; when the counter rose between the first and the second one is unknown. That rise counts in
+/// proportion to the part of its interval inside the window. So `by` less one in each window never counts, and one more
+/// means that some window in between had `by`. With `by` of zero or less the answer is always true.
 fn reaches(by: i64, window: u64, samples: [(u64, i64); 3]) -> bool {
     let [(first_at, first), (next_at, next), (at_ms, now)] = samples;
     let rise = |from: i64, to: i64| u128::from(to.saturating_sub(from).max(0).unsigned_abs());
@@ -408,11 +405,11 @@ fn reaches(by: i64, window: u64, samples: [(u64, i64); 3]) -> bool {
     }
     let gap = u128::from(next_at.saturating_sub(first_at));
     let inside = u128::from(next_at.saturating_sub(begins_at));
-    // Rises are below 2^63 and times below 2^64: no product passes 2^127, nor does their sum 2^128.
+    // Rises are below 2^63 and times below 2^64: no product exceeds 2^127, and their sum stays below 2^128.
     rise(next, now) * gap + rise(first, next) * inside > u128::from(most) * gap
 }
 
-/// A key of whichever record has it.
+/// Looks up a key in all records.
 fn recorded(seen: &Inventory, key: &str) -> Reading<Value> {
     let mut records = seen.records.values();
     let found = records.find_map(|record| record.entries.get(key));

@@ -1,26 +1,26 @@
-//! What a table says of an event that a driver told.
+//! Evaluation of driver events by a health table.
 
 use super::{Action, Severity, Table};
 use crate::gpu_events::EventCode;
 
-/// How long an event counts that no class has, seconds.
+/// Duration for which an event without a class counts, in seconds.
 const UNKNOWN_COUNTS_FOR: u64 = 86_400;
 
-/// What becomes of an event.
+/// The evaluation of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Judged<'a> {
     pub about: &'a str,
     pub severity: Severity,
     pub action: Action,
     pub observe_only: bool,
-    /// Without it until the node boots or somebody clears it.
+    /// Duration for which the event counts; without it until the node reboots or an operator clears it.
     counts_for_s: Option<u64>,
-    /// The codes of what it ends, of the same GPU.
+    /// Codes of the events that this event ends, for the same device.
     pub ends: &'a [String],
 }
 
 impl Judged<'_> {
-    /// When what was seen at `seen_ms` is over.
+    /// Time at which an event seen at `seen_ms` stops counting, in Unix milliseconds.
     pub fn ends_at(&self, seen_ms: u64) -> Option<u64> {
         let length = self.counts_for_s?.saturating_mul(1000);
         Some(seen_ms.saturating_add(length))
@@ -28,8 +28,8 @@ impl Judged<'_> {
 }
 
 impl Table {
-    /// `words` is what the driver said beside the code: of one XID they say what helps, and that
-    /// counts more than its class.
+    /// Evaluates an event. `words` is the driver's text after the code. For XID 154 the text names the recovery action,
+    /// which overrides the XID's class.
     pub(super) fn judge(&self, code: &EventCode, words: &str) -> Judged<'_> {
         let unknown = Judged {
             about: "not in the table",
@@ -72,7 +72,7 @@ impl Table {
     }
 }
 
-/// The XID that carries what the driver asks for.
+/// The XID with a text that names the recovery action requested by the driver.
 const RECOVERY_ACTION: u32 = 154;
 
 /// `GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)`.

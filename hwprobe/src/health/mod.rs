@@ -1,13 +1,11 @@
-//! Whether a node's hardware is fit for work, by checks that are data.
+//! Health of a node's hardware, determined by checks that are data.
 //!
-//! A [`Table`] holds the checks and the classes of events (XIDs, and what AMD's driver says instead);
-//! it is versioned, and a site overrides it
-//! line by line ([`Table::with_site`]). The [`Engine`] looks at what a pass over the node saw and
-//! keeps the [`Reason`]s: stable code, entity, evidence, first and last seen, what to do. Only an
-//! explicit bad reading makes a reason and only an explicit good one clears it: what cannot be read
-//! is neither.
+//! A [`Table`] holds the checks and the classes of events (XIDs, and those of other drivers). The table has a version,
+//! and a site overrides single entries ([`Table::with_site`]). The [`Engine`] evaluates each pass over the node and
+//! keeps the [`Reason`]s: stable code, entity, evidence, first and last seen, and the action. Only an explicit bad
+//! reading creates a reason, and only an explicit good reading clears it. An unreadable value does neither.
 //!
-//! This module knows no clock and no device: both come in as values.
+//! This module uses no clock and no device: the caller passes both in as values.
 
 mod condition;
 mod engine;
@@ -25,41 +23,41 @@ pub use table::{Check, EventClass, Table, TableError, XidClass};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// How bad it is, mildest first.
+/// Severity of a reason, mildest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// Worth knowing: the verdict stays as it is.
+    /// Informational: the verdict does not change.
     Inform,
-    /// Still usable: new work goes there where no other node will do, and none that is sensitive.
+    /// Still usable: a new allocation is placed here only if no other node fits, and never a sensitive one.
     Degraded,
-    /// Not fit for new work.
+    /// Not fit for new allocations.
     Faulty,
 }
 
-/// What helps. It, not the name of a check, decides whether a node is taken out of service: what a
-/// restart of the application cures is no fault of the node.
+/// Remedy for a reason. The action, not the name of a check, decides whether a node is drained: a problem cured by
+/// restarting the application is not a fault of the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
-    /// Nothing.
+    /// No action.
     None,
-    /// The application is started again.
+    /// Restart the application.
     RestartApplication,
-    /// The GPU is reset.
+    /// Reset the GPU.
     ResetGpu,
-    /// The node is rebooted.
+    /// Reboot the node.
     Reboot,
-    /// Its power is cycled: by a person, never by us.
+    /// Power-cycle the node. Only an operator does this, never Lattice.
     PowerCycle,
-    /// Firmware or software is updated.
+    /// Update firmware or software.
     Update,
-    /// Somebody looks at it.
+    /// Inspect the hardware.
     Inspect,
 }
 
 impl Action {
-    /// Whether it needs the node empty.
+    /// Whether the action needs a drained node.
     #[must_use]
     pub const fn needs_drain(self) -> bool {
         matches!(
@@ -68,7 +66,7 @@ impl Action {
         )
     }
 
-    /// For a person.
+    /// The action as text for operators.
     #[must_use]
     pub const fn words(self) -> &'static str {
         match self {
@@ -89,31 +87,31 @@ impl fmt::Display for Action {
     }
 }
 
-/// One thing that is wrong with one part of a node.
+/// One fault of one part of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reason {
-    /// Stable code: the check's name, or an event's, `gpu.xid.<number>` or `gpu.amd.<event>`.
+    /// Stable code: the name of a check, or of an event such as `gpu.xid.<number>` or `gpu.amd.<event>`.
     pub code: String,
-    /// The part: `gpu.3`, `nic.0.port.1`, `memory`.
+    /// Affected part: `gpu.3`, `nic.0.port.1`, `memory`.
     pub entity: String,
-    /// What was read, for a person.
+    /// Evidence, as text for operators.
     pub evidence: String,
-    /// How bad it is.
+    /// Severity of the fault.
     pub severity: Severity,
-    /// What helps.
+    /// Remedy for the fault.
     pub action: Action,
-    /// Only watched: it counts in no verdict and drains nothing.
+    /// Observe-only: the reason counts in no verdict and drains no node.
     pub observe_only: bool,
-    /// First seen, Unix milliseconds.
+    /// First seen, in Unix milliseconds.
     pub first_seen_ms: u64,
-    /// Last seen, Unix milliseconds.
+    /// Last seen, in Unix milliseconds.
     pub last_seen_ms: u64,
-    /// How often.
+    /// Number of sightings.
     pub count: u32,
 }
 
 impl Reason {
-    /// Whether it asks for a node without work, and is not only watched.
+    /// Whether the reason requires a drained node and is not observe-only.
     #[must_use]
     pub const fn drains(&self) -> bool {
         !self.observe_only && self.action.needs_drain() && matches!(self.severity, Severity::Faulty)

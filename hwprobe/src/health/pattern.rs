@@ -1,14 +1,14 @@
-//! Which keys a check looks at.
+//! Key patterns of health checks.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::fmt;
 
-/// A key with `*` for any one segment: `gpu.*.remapped_rows.pending`.
+/// A key in which `*` matches any one segment: `gpu.*.remapped_rows.pending`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pattern(Vec<String>);
 
 impl Pattern {
-    /// Reads one; none for an empty segment or a `*` beside other characters.
+    /// Parses a pattern. Returns `None` for an empty segment, or a segment that mixes `*` with other characters.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let segments: Vec<String> = text.split('.').map(str::to_owned).collect();
@@ -16,13 +16,13 @@ impl Pattern {
         segments.iter().all(is_plain).then_some(Self(segments))
     }
 
-    /// The keys that can match all begin with this.
+    /// First segment of the pattern, a prefix of every key that can match.
     #[must_use]
     pub fn first(&self) -> &str {
         self.0.first().map_or("", String::as_str)
     }
 
-    /// What stands for each `*`, if `key` matches.
+    /// The segments matched by each `*`, if `key` matches.
     #[must_use]
     pub fn matches<'k>(&self, key: &'k str) -> Option<Vec<&'k str>> {
         let mut found = Vec::new();
@@ -46,7 +46,7 @@ impl Pattern {
         end.map_or(key, |(at, _)| key.get(..at).unwrap_or(key))
     }
 
-    /// This pattern with each `*` replaced in order.
+    /// The pattern with each `*` replaced by the segments in `with`, in order.
     #[must_use]
     pub fn filled(&self, with: &[&str]) -> String {
         let mut with = with.iter();
@@ -57,7 +57,7 @@ impl Pattern {
         segments.collect::<Vec<_>>().join(".")
     }
 
-    /// How many `*` there are.
+    /// Number of `*` segments.
     #[must_use]
     pub fn wildcards(&self) -> usize {
         self.0.iter().filter(|segment| *segment == "*").count()

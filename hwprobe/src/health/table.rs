@@ -1,4 +1,4 @@
-//! The checks as data: the table we ship, and what a site changes in it.
+//! Health table: the shipped checks as data, and the changes of a site.
 
 use super::{Action, Condition, Pattern, Severity};
 use crate::FindingCode;
@@ -9,100 +9,100 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The table this build ships.
 const SHIPPED: &str = include_str!("checks.yaml");
 
-/// Everything health is judged by.
+/// All checks and event classes that determine health.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Table {
-    /// Of the shipped table; with `+` and the site's own where a site changed it.
+    /// Version of the shipped table; with `+` and the site's version if a site changed it.
     pub version: String,
-    /// The checks by their stable code.
+    /// Checks by stable code.
     pub checks: BTreeMap<String, Check>,
-    /// The classes of XIDs by name.
+    /// Classes of XIDs by name.
     pub xids: BTreeMap<String, XidClass>,
-    /// What other drivers tell, by the code of its reason.
+    /// Events of other drivers, by reason code.
     #[serde(default)]
     pub events: BTreeMap<String, EventClass>,
 }
 
-/// One check.
+/// One health check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Check {
-    /// What it is about, for a person.
+    /// Description for operators.
     pub about: String,
-    /// The live values it looks at. None for a check on a contradiction between sources.
+    /// Live values that the check covers. None for a check of a finding.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<Pattern>,
-    /// The contradiction ([`crate::Finding::code`]) it looks for.
+    /// The finding ([`crate::Finding::code`]) that the check covers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finding: Option<String>,
-    /// Contradictions that say the same as `key` does: this check decides what they mean.
+    /// Findings that duplicate `key`: this check determines their meaning.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub covers: Vec<String>,
     /// When a value is bad. Not given with `finding`.
     #[serde(default)]
     pub when: Condition,
-    /// Only after it was bad for this long, seconds.
+    /// Minimum duration of a bad value, in seconds.
     #[serde(default)]
     pub for_s: u64,
-    /// How bad it is.
+    /// Severity of the reason.
     pub severity: Severity,
-    /// What helps.
+    /// Remedy for the reason.
     pub action: Action,
-    /// Only watched.
+    /// Observe-only: the reason counts in no verdict and drains no node.
     #[serde(default)]
     pub observe_only: bool,
-    /// Where the threshold comes from.
+    /// Source of the threshold.
     pub source: String,
 }
 
-/// XIDs that mean the same kind of thing.
+/// A class of XIDs with the same meaning.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct XidClass {
-    /// What they mean, for a person.
+    /// Description for operators.
     pub about: String,
-    /// Their numbers.
+    /// XID numbers of the class.
     pub codes: BTreeSet<u32>,
-    /// How bad they are.
+    /// Severity of the reason.
     pub severity: Severity,
-    /// What helps.
+    /// Remedy for the reason.
     pub action: Action,
-    /// How long one counts, seconds; without it until the node boots or somebody clears it.
+    /// Duration for which an event counts, in seconds; without it until the node reboots or an operator clears it.
     #[serde(default)]
     pub counts_for_s: Option<u64>,
-    /// Only watched.
+    /// Observe-only: the reason counts in no verdict and drains no node.
     #[serde(default)]
     pub observe_only: bool,
-    /// Where the class comes from.
+    /// Source of the classification.
     pub source: String,
 }
 
-/// What one event of another driver means.
+/// The meaning of one event of another driver.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EventClass {
-    /// What it means, for a person.
+    /// Description for operators.
     pub about: String,
-    /// How bad it is.
+    /// Severity of the reason.
     pub severity: Severity,
-    /// What helps.
+    /// Remedy for the reason.
     pub action: Action,
-    /// How long one counts, seconds; without it until the node boots, another event ends it or
-    /// somebody clears it.
+    /// Duration for which the event counts, in seconds; without it until the node reboots, another event ends it or an
+    /// operator clears it.
     #[serde(default)]
     pub counts_for_s: Option<u64>,
-    /// Only watched.
+    /// Observe-only: the reason counts in no verdict and drains no node.
     #[serde(default)]
     pub observe_only: bool,
-    /// The events that this one ends, of the same GPU.
+    /// Codes of the events that this event ends, for the same device.
     #[serde(default)]
     pub ends: Vec<String>,
-    /// Where this comes from.
+    /// Source of the classification.
     pub source: String,
 }
 
-/// What a site changes.
+/// Changes of a site to the table.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Site {
@@ -112,7 +112,7 @@ struct Site {
     /// Single XIDs, by number.
     #[serde(default)]
     xids: BTreeMap<u32, EventPatch>,
-    /// Other drivers' events, by code.
+    /// Events of other drivers, by reason code.
     #[serde(default)]
     events: BTreeMap<String, EventPatch>,
 }
@@ -128,7 +128,7 @@ struct CheckPatch {
     severity: Option<Severity>,
     action: Option<Action>,
     observe_only: Option<bool>,
-    /// Off: nothing is looked at.
+    /// Disabled: the check is removed.
     #[serde(default)]
     off: bool,
 }
@@ -142,33 +142,33 @@ struct EventPatch {
     observe_only: Option<bool>,
 }
 
-/// What is wrong with a table.
+/// Errors of a table.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TableError {
-    /// It is no YAML of this shape.
+    /// The text is not YAML of the expected form.
     #[error("the health table cannot be read: {why}")]
     Unreadable {
-        /// The parser's words, with line and column.
+        /// Error message of the parser, with line and column.
         why: String,
     },
-    /// Lines that cannot be, all of them.
+    /// Invalid entries, all of them.
     #[error("{}", .0.join("; "))]
     Wrong(Vec<String>),
 }
 
 impl Table {
-    /// The table we ship.
+    /// The table shipped with this build.
     ///
     /// # Errors
-    /// None for the file of this build; a test reads it.
+    /// Does not occur with the file of this build; a test parses it.
     pub fn shipped() -> Result<Self, TableError> {
         Self::parse(SHIPPED)
     }
 
-    /// Reads a whole table.
+    /// Parses a complete table.
     ///
     /// # Errors
-    /// Text of another shape, and every line that cannot be.
+    /// The text does not have the expected form, or entries are invalid; every invalid entry is listed.
     pub fn parse(yaml: &str) -> Result<Self, TableError> {
         let table: Self = serde_yaml_ng::from_str(yaml).map_err(|e| unreadable(&e))?;
         let wrong = table.mistakes();
@@ -178,11 +178,11 @@ impl Table {
         }
     }
 
-    /// This table as a site changes it: its file names checks and XIDs by code and says only what
-    /// is different; a check of its own gives everything.
+    /// Applies the changes of a site. The site's file names checks and events by code and gives only the changed
+    /// fields; a new check gives all fields.
     ///
     /// # Errors
-    /// Text of another shape, and every line that cannot be.
+    /// The text does not have the expected form, or entries are invalid; every invalid entry is listed.
     pub fn with_site(mut self, yaml: &str) -> Result<Self, TableError> {
         let site: Site = serde_yaml_ng::from_str(yaml).map_err(|e| unreadable(&e))?;
         let mut wrong = Vec::new();
@@ -253,7 +253,7 @@ impl Table {
         Ok(())
     }
 
-    /// A changed XID gets a class of its own.
+    /// Moves a changed XID into a class of its own.
     fn patch_xid(&mut self, code: u32, patch: &EventPatch) {
         let old = self.class_of(code).map(|(_, class)| class.clone());
         for class in self.xids.values_mut() {
@@ -289,7 +289,7 @@ impl Table {
         Ok(())
     }
 
-    /// The class of an XID.
+    /// The class of an XID, with its name.
     #[must_use]
     pub fn class_of(&self, code: u32) -> Option<(&str, &XidClass)> {
         let mut classes = self.xids.iter();
@@ -327,7 +327,7 @@ impl Table {
 }
 
 impl Check {
-    /// The contradictions it decides about.
+    /// The findings that the check covers.
     pub fn findings(&self) -> impl Iterator<Item = &String> {
         self.finding.iter().chain(&self.covers)
     }

@@ -99,19 +99,19 @@ fn a_counter_counts_by_how_it_rises() {
         engine.observe(at, &seen(&[(key, number(value))]));
         codes(engine)
     };
-    // What it was before anybody looked says nothing.
+    // The first value of a counter gives no answer.
     assert!(at(&mut engine, 0, 7).is_empty());
     assert!(at(&mut engine, 60 * SECOND, 7).is_empty());
     let one = at(&mut engine, 120 * SECOND, 8);
     assert_eq!(one, ["nic.link_downed nic.2.port.1"]);
     let three = at(&mut engine, 180 * SECOND, 10);
     assert_eq!(three[0], "nic.link_flaps nic.2.port.1");
-    // Quiet for longer than both windows.
+    // No rise for longer than both windows.
     for hour in 1..=14 {
         at(&mut engine, hour * HOUR, 10);
     }
     assert!(codes(&engine).is_empty(), "{:?}", engine.report());
-    // The driver was loaded anew: a counter that begins again has not risen.
+    // The driver was reloaded: a restarted counter has not risen.
     assert!(at(&mut engine, 15 * HOUR, 0).is_empty());
 }
 
@@ -157,7 +157,7 @@ fn a_contradiction_is_a_reason_while_it_is_seen() {
     });
     engine.observe(0, &lost);
     assert_eq!(codes(&engine), ["gpu.lost gpu"]);
-    // A pass that did not look at GPUs, and one that could not.
+    // A pass that did not read GPUs, and one that failed to read them.
     engine.observe(SECOND, &Inventory::default());
     let mut unread = Inventory::default();
     let mut record = crate::ClassRecord::new(Class::Gpu);
@@ -196,7 +196,7 @@ fn many_small_reasons_never_hide_what_takes_a_node_out_of_service() {
     assert_eq!(report.reasons.len(), small);
     assert_eq!(report.reasons[0].code, "gpu.xid.79");
     assert!(report.reasons[0].drains());
-    // Another small one takes nobody's place.
+    // Another minor reason displaces no existing one.
     engine.event(SECOND, "gpu.999", &EventCode::Xid(31), "MMU Fault");
     assert!(codes(&engine).iter().all(|code| !code.contains("gpu.999")));
     assert_eq!(engine.report().reasons[0].code, "gpu.xid.79");
@@ -236,7 +236,7 @@ fn what_a_bmc_says_of_parts_that_there_are_twice_drains_nobody() {
     let table = Table::shipped().unwrap();
     let mut engine = Engine::new(table, Memory::default());
     let word = |word: &str| Reading::Present(Value::from(word));
-    // A power supply without mains, by a BMC that puts the worst of all parts into both.
+    // A power supply without mains, reported by a BMC that puts the worst state of all parts into both fields.
     let seen = seen(&[
         ("bmc.health", word("Critical")),
         ("bmc.health_rollup", word("Critical")),

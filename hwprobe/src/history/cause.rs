@@ -1,40 +1,40 @@
-//! Why a node was read, and so what a change is put down to.
+//! Causes of reads, to which changes are attributed.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// What made the agent look when it saw a change. It is the occasion, not a proof: a device that
-/// was flashed hours before is seen by the next read, whatever that read was for.
+/// Why the agent read the node when it found a change. The cause is the occasion, not a proof: the next read finds a
+/// device that was flashed hours earlier, whatever triggered that read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
-    /// Nothing was known of the class before.
+    /// The class was not known before.
     First,
-    /// The host was booted since the last read.
+    /// The host was booted after the previous read.
     Boot,
-    /// A kernel module was loaded, unloaded, or is another version.
+    /// A kernel module was loaded or unloaded, or has another version.
     DriverLoad {
-        /// Which.
+        /// Name of the module.
         module: String,
     },
-    /// The kernel told of a device.
+    /// The kernel reported a device event.
     DeviceEvent {
-        /// What it told.
+        /// The reported event.
         what: String,
     },
-    /// Somebody asked.
+    /// An operator requested the read.
     Operator {
-        /// Who.
+        /// Name of the operator.
         who: String,
     },
-    /// The agent was started anew on a host that was not booted.
+    /// The agent was restarted without a reboot of the host.
     AgentStart,
-    /// The usual time, or a routine check by control.
+    /// A periodic read, or a routine check by control.
     Periodic,
 }
 
 impl Cause {
-    /// How much the cause explains; when several apply, the highest is named.
+    /// Strength of the cause; if several apply, the strongest is recorded.
     const fn strength(&self) -> u8 {
         match self {
             Self::First => 6,
@@ -47,7 +47,7 @@ impl Cause {
         }
     }
 
-    /// The stronger of two; of equal ones the earlier, `self`.
+    /// The stronger of two causes; `self`, the earlier one, if both are equal.
     #[must_use]
     pub fn or_stronger(self, other: Self) -> Self {
         if other.strength() > self.strength() {
@@ -57,7 +57,7 @@ impl Cause {
         }
     }
 
-    /// The stable name without its details.
+    /// The stable name, without details.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {

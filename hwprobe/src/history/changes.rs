@@ -1,23 +1,23 @@
-//! Which keys changed between what was published before and what is published now.
+//! Key changes between the previous and the new published state.
 
 use super::KeyChange;
 use crate::{ClassMark, ClassRecord, ClassState, Digest, Reading, Value, diff};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Most keys that an entry lists: a card that is swapped changes a dozen.
+/// Maximum number of keys that an entry lists; swapping a card changes a dozen.
 pub const MOST_CHANGES: usize = 64;
-/// Most bytes of keys and values that an entry lists, so that ten thousand entries have a bound.
+/// Maximum bytes of keys and values that an entry lists, which bounds the size of ten thousand entries.
 pub const MOST_CHANGE_BYTES: usize = 32 << 10;
 
-/// What was published before.
+/// The previously published state.
 pub(super) struct Before<'a> {
-    /// The mark; `None` where the class was never published.
+    /// The mark; `None` if the class was never published.
     pub(super) mark: Option<ClassMark>,
     /// The last complete digest.
     pub(super) digest: Option<Digest>,
-    /// Its record; `None` also where the preimage was lost.
+    /// The record of that digest; `None` also if the preimage was lost.
     pub(super) record: Option<&'a ClassRecord>,
-    /// Required keys that were not known since.
+    /// Required keys that have been unknown since.
     pub(super) missing: &'a BTreeMap<String, Reading<Value>>,
 }
 
@@ -31,7 +31,7 @@ impl Before<'_> {
     }
 }
 
-/// The changes that are listed, and how many are not.
+/// The listed changes, and the number of changes not listed.
 pub(super) fn between(
     before: &Before<'_>,
     now: &ClassRecord,
@@ -47,7 +47,7 @@ pub(super) fn between(
             };
             missing.iter().map(one).collect()
         }
-        // Switched off from the start: nothing was known, so nothing changed.
+        // Disabled from the start: no value was known, so no value changed.
         ClassState::Disabled { .. } if before.mark.is_none() => Vec::new(),
         ClassState::Disabled { why } => vec![KeyChange {
             key: "class".to_owned(),
@@ -74,7 +74,7 @@ fn completed(before: &Before<'_>, now: &ClassRecord) -> Vec<KeyChange> {
     };
     let one = |key: &String| {
         let (from, to) = (before.get(key), now.get(key));
-        // Of two unknown readings nobody can say that something changed.
+        // Between two unknown readings no change is detectable.
         let is_change = from != to && (from.is_known() || to.is_known());
         let key = key.clone();
         is_change.then_some(KeyChange { key, from, to })
@@ -87,8 +87,7 @@ fn completed(before: &Before<'_>, now: &ClassRecord) -> Vec<KeyChange> {
         .collect()
 }
 
-/// Another schema is written than before: that, and beside it the keys that are not what they were,
-/// as far as both schemas can tell.
+/// The schema changed. Reports that, and the keys that changed as far as both schemas can express them.
 fn reschemed(before: &ClassRecord, now: &ClassRecord) -> Vec<KeyChange> {
     let schema = |record: &ClassRecord| Reading::Present(u32::from(record.schema).into());
     let schemas = KeyChange {
@@ -126,7 +125,7 @@ fn bounded(changes: Vec<KeyChange>) -> (Vec<KeyChange>, u32) {
     (listed, more)
 }
 
-/// About what a reading takes when it is written down.
+/// Approximate size of an encoded reading, in bytes.
 fn weight(reading: &Reading<Value>) -> usize {
     match reading {
         Reading::Present(Value::Text(text)) => text.len(),

@@ -1,46 +1,46 @@
-//! One change of one class, and the lines that outlive the process.
+//! History entries of class changes, and the persistent journal lines.
 
 use super::{Cause, Event};
 use crate::{Class, ClassMark, Digest, Reading, Value};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// A key whose reading is not what it was.
+/// A key with a changed reading.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeyChange {
-    /// The key.
+    /// The changed key.
     pub key: String,
-    /// As it was published before.
+    /// Reading that was published before.
     pub from: Reading<Value>,
-    /// As it is now.
+    /// Reading now.
     pub to: Reading<Value>,
 }
 
-/// Something a node published about one class.
+/// One publication of a class by a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
-    /// Rises by one with each entry of the node.
+    /// Sequence number, rising by one with each entry of the node.
     pub seq: u64,
-    /// When it was published, Unix milliseconds by the node's clock.
+    /// Time of publication in Unix milliseconds, by the node's clock.
     pub at: u64,
-    /// Under which boot of the host.
+    /// Boot id of the host at the time of publication.
     pub boot_id: String,
-    /// What made the agent look.
+    /// Why the agent read the node.
     pub cause: Cause,
-    /// The class.
+    /// The published class.
     pub class: Class,
-    /// How often the class was published, this time included.
+    /// Number of publications of the class, including this one.
     pub revision: u64,
-    /// What was published before; `None` for the first time.
+    /// The mark published before; `None` for the first publication.
     pub from: Option<ClassMark>,
-    /// What is published now.
+    /// The mark published now.
     pub to: ClassMark,
-    /// The keys that changed, sorted, as many as fit. The first record of a class lists none
-    /// of its keys: its preimage has them all; nor does one that was switched off from the start,
-    /// while one that was probed before lists `class`. A class that becomes incomplete lists the required
-    /// keys that are not known, with the reasons.
+    /// The changed keys, sorted, up to the limits. The first record of a class lists no keys, because its preimage
+    /// contains all of them. A class that is disabled from the start lists no keys either; a class that was probed
+    /// before lists `class`. A class that becomes incomplete lists the required keys that are unknown, with the
+    /// reasons.
     pub changes: Vec<KeyChange>,
-    /// Changed keys that are not listed.
+    /// Number of changed keys that are not listed.
     pub more: u32,
 }
 
@@ -48,27 +48,26 @@ pub struct Entry {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Line {
-    /// Everything that the lines before it add up to, so that those may be dropped.
+    /// The state after all previous lines, so that those may be dropped.
     Checkpoint(Checkpoint),
-    /// Something was published.
+    /// A class was published.
     Entry(Entry),
-    /// The host was read under this boot, and no change is waiting to be confirmed: what changes
-    /// from here on did not come with that boot.
+    /// The host was read in this boot, and no change awaits confirmation: later changes did not come with this boot.
     Boot {
-        /// The kernel's boot id.
+        /// Boot id of the kernel.
         boot_id: String,
-        /// When, Unix milliseconds.
+        /// Time of the read, in Unix milliseconds.
         at: u64,
     },
-    /// Something else happened.
+    /// An event other than a publication.
     Event(Event),
-    /// What a newer agent wrote and this version does not know: kept as it is.
+    /// A line that a newer agent wrote, in a form unknown to this version; it is kept unchanged.
     #[serde(untagged)]
     Other(serde_json::Value),
 }
 
 impl Line {
-    /// The number of what is numbered.
+    /// Sequence number of the line, if it has one.
     #[must_use]
     pub fn seq(&self) -> Option<u64> {
         match self {
@@ -83,37 +82,37 @@ impl Line {
     }
 }
 
-/// Where one class stands.
+/// Current state of one class.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Standing {
-    /// What is published.
+    /// The published mark.
     pub published: ClassMark,
-    /// The last complete mark, also while the class is not complete.
+    /// The last complete mark, even if the class is incomplete now.
     pub last_complete: Option<ClassMark>,
-    /// How often the class was published.
+    /// Number of publications of the class.
     pub revision: u64,
-    /// Since when, Unix milliseconds.
+    /// Time of the last publication, in Unix milliseconds.
     pub since: u64,
-    /// The required keys that are not known, with the reasons.
+    /// The required keys that are unknown, with the reasons.
     pub missing: BTreeMap<String, Reading<Value>>,
 }
 
-/// What a history adds up to.
+/// State of a history after all lines so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Checkpoint {
-    /// Of the last entry or event; 0 before the first.
+    /// Sequence number of the last entry or event; 0 before the first.
     pub seq: u64,
-    /// The last boot that was read through.
+    /// Boot id of the last boot that was read without a change awaiting confirmation.
     pub boot_id: Option<String>,
-    /// The last boot that an event was written under; `None` before the first event.
+    /// Boot id of the last recorded event; `None` before the first event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seen_boot: Option<String>,
-    /// Every class that was ever published.
+    /// State of every class that was ever published.
     pub classes: BTreeMap<Class, Standing>,
 }
 
 impl Checkpoint {
-    /// Takes in the next line.
+    /// Applies the next line.
     pub fn fold(&mut self, line: &Line) {
         match line {
             Line::Checkpoint(checkpoint) => *self = checkpoint.clone(),
@@ -123,7 +122,7 @@ impl Checkpoint {
                 self.seq = self.seq.max(event.seq);
                 self.seen_boot = Some(event.boot_id.clone());
             }
-            // Its number must not be given to something else.
+            // The sequence number of the unknown line must not be reused.
             Line::Other(_) => self.seq = self.seq.max(line.seq().unwrap_or_default()),
         }
     }
@@ -151,7 +150,7 @@ impl Checkpoint {
         self.classes.insert(entry.class, standing);
     }
 
-    /// The digests whose preimages are needed to go on from here.
+    /// Digests of the preimages that are needed to continue from this state.
     pub fn digests(&self) -> impl Iterator<Item = Digest> + '_ {
         let standings = self.classes.values();
         standings.filter_map(|standing| standing.last_complete?.digest())

@@ -1,34 +1,34 @@
-//! What happened on a node beside changes of its classes: so that "when did it change" can be
-//! answered together with "and what else happened then".
+//! Events of a node other than class changes, so that a query for the time of a change also shows what else happened
+//! then.
 
 use super::{Entry, Rule};
 use crate::health::{Action, Reason, Severity};
 use serde::{Deserialize, Serialize};
 
-/// Most characters of a text that comes from a driver, a device or a person. This crate uses no other of ours, so the
-/// texts are cut here and not by `lattice_quorum_types::text`.
+/// Maximum length in characters of a text from a driver, a device or an operator. This crate depends on no other crate
+/// of the project, so it truncates texts here and not with `lattice_quorum_types::text`.
 const MOST_CHARS: usize = 300;
 
-/// One thing that happened, or one that happened again and again.
+/// One event, or several equal events folded into one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
-    /// Rises by one with each line of the node, in one sequence with [`Entry::seq`].
+    /// Sequence number, rising by one with each line of the node, shared with [`Entry::seq`].
     pub seq: u64,
-    /// When it happened, the last time where it did so often, Unix milliseconds by the node's
-    /// clock. It may lie before what has a lower number: the kernel's log tells late.
+    /// Time of the event, or of the last one if folded, in Unix milliseconds by the node's clock. It may be earlier
+    /// than that of a lower sequence number, because the kernel log reports late.
     pub at: u64,
-    /// Under which boot of the host it was written down.
+    /// Boot id of the host when the event was recorded.
     pub boot_id: String,
-    /// For how many occurrences it stands.
+    /// Number of occurrences that this event stands for.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub count: u32,
-    /// The first of them, where there are several.
+    /// Time of the first occurrence in Unix milliseconds, if there are several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_at: Option<u64>,
-    /// Events of this kind that happened before it and are not written down: too many.
+    /// Number of earlier events of the same rate-limit share that were not recorded.
     #[serde(default, skip_serializing_if = "is_none")]
     pub left_out: u32,
-    /// What it was.
+    /// What happened.
     pub event: Happening,
 }
 
@@ -46,106 +46,105 @@ const fn is_none(count: &u32) -> bool {
     *count == 0
 }
 
-/// What may happen. Its `kind` is stable.
+/// Kinds of events. The serialised `kind` is stable.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Happening {
-    /// The host runs under another boot than before.
+    /// The host runs under a new boot id.
     Boot {
-        /// The boot id before.
+        /// The previous boot id.
         before: Option<String>,
-        /// When the kernel began to run, Unix milliseconds, where that is known.
+        /// Time at which the kernel started, in Unix milliseconds, if known.
         booted_at: Option<u64>,
     },
-    /// The agent began to run.
+    /// The agent started.
     Agent {
-        /// Its version.
+        /// Version of the agent.
         version: String,
     },
-    /// The agent ended as it was told to. Of one that was killed, or went with its host, there is
-    /// none.
+    /// The agent stopped as requested. An agent that was killed, or stopped with its host, leaves no such event.
     #[serde(rename = "agent_stopped")]
     Stopped {
-        /// Its version.
+        /// Version of the agent.
         version: String,
     },
     /// A kernel module was loaded or unloaded.
     Driver {
-        /// Which.
+        /// Name of the module.
         module: String,
     },
-    /// The kernel told of a device.
+    /// The kernel reported a device event.
     Device {
-        /// What it told.
+        /// The reported event.
         what: String,
     },
-    /// A GPU's driver reported an error: an XID, or what AMD's driver tells instead.
+    /// A driver reported an error of a GPU or NIC: an XID, or an event of amdgpu or mlx5_core.
     #[serde(rename = "xid")]
     GpuEvent {
-        /// `gpu.3`, or the PCI address where the slot is not known, and of a NIC.
+        /// `gpu.3`, or the PCI address if the slot is unknown or the device is a NIC.
         gpu: String,
-        /// The PCI address as sysfs writes it.
+        /// PCI address, as sysfs writes it.
         address: String,
-        /// The stable code of its reason: `gpu.xid.79`, `gpu.amd.fatal`.
+        /// Stable reason code: `gpu.xid.79`, `gpu.amd.fatal`.
         code: String,
-        /// Who told: `nvml`, `kernel_log`, `both`.
+        /// Source of the report: `nvml`, `kernel_log`, `both`.
         source: String,
-        /// What the table says of it, and what the kernel's line says.
+        /// Description from the table, and the text of the kernel line.
         detail: String,
-        /// How bad it is by the table.
+        /// Severity by the table.
         severity: Severity,
-        /// What helps by the table.
+        /// Action by the table.
         action: Action,
     },
-    /// A reason of the health checks came or went.
+    /// A reason of the health checks began, changed or ended.
     Health {
-        /// What became of it.
+        /// Whether the reason began, changed or ended.
         turn: Turn,
-        /// Its stable code.
+        /// Stable code of the reason.
         code: String,
-        /// The part.
+        /// Affected part.
         entity: String,
-        /// What was read; of one that ended, the last time it was there.
+        /// Evidence; for an ended reason, the evidence of its last sighting.
         evidence: String,
-        /// How bad it is.
+        /// Severity of the reason.
         severity: Severity,
-        /// What helps.
+        /// Remedy for the reason.
         action: Action,
-        /// Only watched: it counts in no verdict.
+        /// Observe-only: the reason counts in no verdict.
         #[serde(default)]
         observe_only: bool,
     },
-    /// Somebody ended reasons of the health checks.
+    /// An operator cleared reasons of the health checks.
     Cleared {
-        /// Who.
+        /// Name of the operator.
         by: String,
-        /// Which.
+        /// Code of the cleared reasons.
         code: String,
-        /// Of which part; of all of them without.
+        /// Affected part; without it, the reasons of all parts.
         entity: Option<String>,
-        /// How many ended.
+        /// Number of reasons that ended.
         reasons: u32,
     },
 }
 
-/// What became of a reason.
+/// Change of a reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Turn {
-    /// It is there.
+    /// The reason is new.
     Began,
-    /// It is there still, and is better or worse than before.
+    /// The reason persists with another severity.
     Changed,
-    /// It is over.
+    /// The reason ended.
     Ended,
 }
 
-/// Repeats of the same within this are one line, and of those the next ones within twice as long.
+/// Window within which repeats are folded into one line, in milliseconds; it doubles while the repeats continue.
 const WINDOW_MS: u64 = 600_000;
 const HOUR_MS: u64 = 3_600_000;
 
 impl Happening {
-    /// The stable name.
+    /// The stable name of the kind.
     #[must_use]
     pub const fn kind(&self) -> &'static str {
         match self {
@@ -159,7 +158,7 @@ impl Happening {
         }
     }
 
-    /// A reason of the health checks that came or went.
+    /// The event for a reason of the health checks that began, changed or ended.
     #[must_use]
     pub fn of_reason(reason: &Reason, turn: Turn) -> Self {
         Self::Health {
@@ -173,7 +172,7 @@ impl Happening {
         }
     }
 
-    /// What is the same thing when it happens again, as long as it has the same share.
+    /// Identity of the event: repeats with the same key and share are folded.
     #[must_use]
     pub fn key(&self) -> String {
         let kind = self.kind();
@@ -193,8 +192,8 @@ impl Happening {
         }
     }
 
-    /// How often it is written down. What is faulty has a share of its own: a storm of what does
-    /// no harm must not hide it, nor what it was before it turned faulty.
+    /// Rate limit for recording the event. Faulty events have their own share: a storm of harmless events must not hide
+    /// them, nor the course of an event before it became faulty.
     #[must_use]
     pub const fn rule(&self) -> Rule {
         let (share, hourly, burst, longest_ms) = match self {
@@ -222,7 +221,7 @@ impl Happening {
         }
     }
 
-    /// Cuts every text, so that an event has a bound.
+    /// Truncates every text, so that the size of an event is bounded.
     #[must_use]
     pub fn bounded(mut self) -> Self {
         let texts: Vec<&mut String> = match &mut self {
@@ -261,20 +260,20 @@ impl Happening {
     }
 }
 
-/// One line as it is told to others: a change of a class, or something else that happened.
+/// One journal line as published to readers: a class change or another event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Record {
-    /// Something happened.
+    /// An event other than a publication.
     Event(Event),
     /// A class was published.
     Entry(Entry),
-    /// What a newer agent writes and this version does not know: kept as it is.
+    /// A line that a newer agent wrote, in a form unknown to this version; it is kept unchanged.
     Other(serde_json::Value),
 }
 
 impl Record {
-    /// Its number; none for something that has none.
+    /// Sequence number of the line, if it has one.
     #[must_use]
     pub fn seq(&self) -> Option<u64> {
         match self {
@@ -284,7 +283,7 @@ impl Record {
         }
     }
 
-    /// When it happened, Unix milliseconds by the node's clock; 0 where that is not known.
+    /// Time of the line in Unix milliseconds, by the node's clock; 0 if unknown.
     #[must_use]
     pub fn at(&self) -> u64 {
         match self {

@@ -1,50 +1,49 @@
-//! What happens again and again, put together: a storm must not fill a journal. Pure.
+//! Folding of repeated events, so that a storm does not fill a journal. Pure.
 
 use std::collections::{BTreeMap, VecDeque};
 
-/// Things of one share that are followed at a time: what comes beyond is counted and no more. Each
-/// share has its own, as it has its own lines.
+/// Maximum number of keys tracked per share. Events beyond it are only counted. Each share has its own limit, as it has
+/// its own lines.
 const MOST_KEYS: usize = 256;
 const HOUR_MS: u64 = 3_600_000;
 
-/// How often something is written down.
+/// Rate limit for recording events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// What it shares its hourly number with.
+    /// Name of the share of the hourly limit.
     pub share: &'static str,
-    /// Lines an hour of all that shares it.
+    /// Maximum lines per hour for all events of the share.
     pub hourly: usize,
-    /// Repeats of the same are lines of their own so often, before they are counted.
+    /// Number of repeats of one key that get their own line before they are folded.
     pub burst: u32,
-    /// Counted for so long, then written as one line; twice as long each time it goes on.
+    /// Folding window, in milliseconds. One line is written at its end, and it doubles while the repeats continue.
     pub window_ms: u64,
-    /// But never longer than this.
+    /// Maximum of the doubled window, in milliseconds.
     pub longest_ms: u64,
 }
 
-/// What is to be written down.
+/// A line to record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Folded<W> {
-    /// The last of them.
+    /// The last folded event.
     pub what: W,
-    /// When that was.
+    /// Time of the last event, in Unix milliseconds.
     pub at: u64,
-    /// When the first of them was.
+    /// Time of the first event, in Unix milliseconds.
     pub first_at: u64,
-    /// How many they are.
+    /// Number of folded events.
     pub count: u32,
-    /// What was not written down before it, of the same share.
+    /// Number of earlier events of the same share that were not recorded.
     pub left_out: u32,
 }
 
-/// What is followed. Times are Unix milliseconds; a clock that is set back costs some repeats their
-/// lines of their own, no more.
+/// The tracked events. Times are Unix milliseconds. If the clock is set back, some repeats lose their own lines;
+/// nothing else is lost.
 #[derive(Clone, Debug)]
 pub struct Fold<W> {
-    /// By share and key: what is the same and worse than before has another share, and must not
-    /// wait with the rest.
+    /// By share and key: the same event with a higher severity has another share, and must not wait with the rest.
     open: BTreeMap<(&'static str, String), Open<W>>,
-    /// When lines were written in the last hour, by share.
+    /// Times of the lines written in the last hour, by share.
     spent: BTreeMap<&'static str, VecDeque<u64>>,
     left_out: BTreeMap<&'static str, u32>,
 }
@@ -52,7 +51,7 @@ pub struct Fold<W> {
 #[derive(Clone, Debug)]
 struct Open<W> {
     rule: Rule,
-    /// Lines of its own in this window.
+    /// Number of own lines in this window.
     lines: u32,
     waiting: Option<Waiting<W>>,
     window_ms: u64,
@@ -78,13 +77,13 @@ impl<W> Default for Fold<W> {
 }
 
 impl<W> Fold<W> {
-    /// A line was written by an earlier process: it counts in its hour.
+    /// Counts a line written by an earlier process against its hour.
     pub fn spend(&mut self, rule: Rule, at: u64) {
         self.spent.entry(rule.share).or_default().push_back(at);
     }
 
-    /// Takes what happened at `at`. What is given back is to be written down now; everything else
-    /// is counted, and comes with [`Fold::due`].
+    /// Takes an event that happened at `at`. A returned line must be recorded now. Any other event is counted, and
+    /// [`Fold::due`] returns it later.
     pub fn take(
         &mut self,
         now: u64,
@@ -118,8 +117,8 @@ impl<W> Fold<W> {
         None
     }
 
-    /// What was counted and is to be written down now, what waits longest first: repeats must not
-    /// for ever go before what was not told yet. To be asked every minute or so.
+    /// Returns the folded lines that are due, the longest waiting first, so that frequent repeats do not starve events
+    /// without a line. Call this about once a minute.
     pub fn due(&mut self, now: u64) -> Vec<Folded<W>> {
         let mut due = Vec::new();
         let since = |open: &Open<W>| open.waiting.as_ref().map(|waiting| waiting.first_at);
@@ -140,7 +139,7 @@ impl<W> Fold<W> {
             }
             let rule = open.rule;
             if open.waiting.is_none() {
-                // It was quiet for as long as it was watched.
+                // No repeat in the whole window.
                 self.open.remove(&key);
             } else if self.may_spend(now, rule)
                 && let Some(open) = self.open.get_mut(&key)
@@ -155,7 +154,7 @@ impl<W> Fold<W> {
         due
     }
 
-    /// What was counted, at the end of the process: as much as may be written.
+    /// Returns the remaining folded lines at the end of the process, within the hourly limit.
     pub fn rest(&mut self, now: u64) -> Vec<Folded<W>> {
         let mut rest = Vec::new();
         for (_, mut open) in std::mem::take(&mut self.open) {
@@ -172,12 +171,12 @@ impl<W> Fold<W> {
 
     fn may_spend(&mut self, now: u64, rule: Rule) -> bool {
         let spent = self.spent.entry(rule.share).or_default();
-        // One that lies ahead is of a clock that was set back.
+        // A time in the future comes from a clock that was set back.
         spent.retain(|at| *at <= now && now - at < HOUR_MS);
         spent.len() < rule.hourly
     }
 
-    /// How many things of its share are followed.
+    /// Number of tracked keys of the rule's share.
     fn followed(&self, rule: Rule) -> usize {
         let first = (rule.share, String::new());
         let of_share = self.open.range(first..);

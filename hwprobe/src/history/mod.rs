@@ -1,8 +1,8 @@
-//! What a node was, and when and why that changed. Pure: the caller owns clock and disk.
+//! History of a node: its states, and when and why they changed. Pure: the caller provides clock and disk.
 //!
-//! A [`History`] takes read after read and writes an [`Entry`] whenever something is published.
-//! What must outlive the process is a sequence of [`Line`]s; a [`Checkpoint`] folds them, and a
-//! history is restored from it. [`record_at`] answers what a class was at an earlier time.
+//! A [`History`] takes one read after another and returns an [`Entry`] for each publication. The persistent form is a
+//! sequence of [`Line`]s. A [`Checkpoint`] folds them, and a history is restored from it. [`record_at`] returns the
+//! state of a class at an earlier time.
 
 mod cause;
 mod changes;

@@ -1,56 +1,55 @@
-//! What a class was at an earlier time.
+//! State of a class at an earlier time.
 
 use super::{Entry, KeyChange};
 use crate::{Class, ClassMark, ClassRecord, Digest, verify};
 
-/// What was known of a class at some time.
+/// State of a class at some time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Past {
-    /// It was complete.
+    /// The class was complete.
     Complete {
-        /// The entry that published it.
+        /// Sequence number of the entry that published the state.
         seq: u64,
-        /// Since when, Unix milliseconds.
+        /// Time of that entry, in Unix milliseconds.
         since: u64,
-        /// The record, known keys only.
+        /// The record, with known keys only.
         record: Box<ClassRecord>,
     },
-    /// It was incomplete.
+    /// The class was incomplete.
     Incomplete {
-        /// The entry that published it.
+        /// Sequence number of the entry that published the state.
         seq: u64,
-        /// Since when, Unix milliseconds.
+        /// Time of that entry, in Unix milliseconds.
         since: u64,
-        /// What was not known, with the reasons.
+        /// The keys that were unknown, with the reasons.
         missing: Vec<KeyChange>,
     },
-    /// It was not probed.
+    /// The class was not probed.
     Disabled {
-        /// The entry that published it.
+        /// Sequence number of the entry that published the state.
         seq: u64,
-        /// Since when, Unix milliseconds.
+        /// Time of that entry, in Unix milliseconds.
         since: u64,
     },
-    /// It was complete with this digest, but the preimage is not kept, or not intact.
+    /// The class was complete with this digest, but the preimage is missing or damaged.
     Lost {
-        /// The entry that published it.
+        /// Sequence number of the entry that published the state.
         seq: u64,
-        /// The digest.
+        /// Digest of the missing preimage.
         digest: Digest,
     },
-    /// No entry that is kept reaches that far back.
+    /// No kept entry reaches that far back.
     NotKept,
 }
 
-/// The entry that was in force for `class` at `at`. `entries` are in order of `seq`.
+/// The last entry for `class` at or before `at`. `entries` are in order of `seq`.
 #[must_use]
 pub fn in_force(entries: &[Entry], class: Class, at: u64) -> Option<&Entry> {
     let mut newest_first = entries.iter().rev();
     newest_first.find(|entry| entry.class == class && entry.at <= at)
 }
 
-/// What `class` was at `at`, by `entries` in order of `seq` and their preimages, which are
-/// verified.
+/// The state of `class` at `at`, from `entries` in order of `seq` and their preimages, which are verified.
 pub fn record_at(
     entries: &[Entry],
     class: Class,

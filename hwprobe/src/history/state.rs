@@ -1,4 +1,4 @@
-//! The state machine: read after read in, entries out.
+//! History state machine: reads in, entries out.
 
 use super::changes::{Before, between};
 use super::{Cause, Checkpoint, Entry, Event, Folded, Happening, Line};
@@ -7,21 +7,21 @@ use crate::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The circumstances of one read.
+/// Circumstances of one read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
-    /// When, Unix milliseconds.
+    /// Time of the read, in Unix milliseconds.
     pub at: u64,
-    /// Under which boot.
+    /// Boot id of the host.
     pub boot_id: String,
-    /// What the read was made for.
+    /// Why the read was made.
     pub cause: Cause,
 }
 
-/// What came of a read.
+/// Result of a read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Observed {
-    /// What must be written down, in this order: at most one entry for each class.
+    /// Lines to persist, in this order; at most one entry per class.
     pub lines: Vec<Line>,
     /// A change was seen once; read again soon to confirm it.
     pub confirm: bool,
@@ -34,21 +34,21 @@ pub struct History {
     live: BTreeMap<Class, Live>,
 }
 
-/// What is known of a class while the process lives.
+/// In-memory state of a class.
 #[derive(Clone, Debug, Default)]
 struct Live {
     debounce: Debounce,
-    /// Of the read that first saw the change that waits to be confirmed.
+    /// Cause of the read that first found the unconfirmed change.
     cause: Option<Cause>,
     /// The last complete record.
     record: Option<ClassRecord>,
-    /// Of the read before, while it waits to be confirmed.
+    /// Record of the previous read, while it awaits confirmation.
     unconfirmed: Option<ClassRecord>,
 }
 
 impl History {
-    /// Goes on from a checkpoint. `record` gives the record of a digest, where it is kept: without
-    /// it the next change of the class cannot name its keys.
+    /// Restores a history from a checkpoint. `record` returns the record of a digest, if it is kept; without it the
+    /// next change of the class cannot list its keys.
     pub fn restore(
         checkpoint: Checkpoint,
         mut record: impl FnMut(&Digest) -> Option<ClassRecord>,
@@ -73,13 +73,13 @@ impl History {
         }
     }
 
-    /// What everything so far adds up to.
+    /// State after all lines so far.
     #[must_use]
     pub const fn checkpoint(&self) -> &Checkpoint {
         &self.checkpoint
     }
 
-    /// What is published of each class.
+    /// The published mark of each class.
     #[must_use]
     pub fn published(&self) -> BTreeMap<Class, ClassMark> {
         let classes = self.checkpoint.classes.iter();
@@ -88,13 +88,13 @@ impl History {
             .collect()
     }
 
-    /// The last complete record of a class, where it is known.
+    /// The last complete record of a class, if known.
     #[must_use]
     pub fn record(&self, class: Class) -> Option<&ClassRecord> {
         self.live.get(&class)?.record.as_ref()
     }
 
-    /// What the first read of a process is put down to.
+    /// The cause of the first read of a process.
     #[must_use]
     pub fn start_cause(&self, boot_id: &str) -> Cause {
         match &self.checkpoint.boot_id {
@@ -103,7 +103,7 @@ impl History {
         }
     }
 
-    /// Takes what happened beside changes: what must be written down, with the next number.
+    /// Records an event other than a class change. Returns the line to persist, with the next sequence number.
     pub fn enter(&mut self, boot_id: &str, folded: Folded<Happening>) -> Line {
         let line = Line::Event(Event {
             seq: self.checkpoint.seq + 1,
@@ -118,7 +118,7 @@ impl History {
         line
     }
 
-    /// The boot before this one, if the host was booted since something was last written down.
+    /// The previous boot id, if the host was booted after the last recorded line.
     #[must_use]
     pub fn boot_before(&self, boot_id: &str) -> Option<&str> {
         let seen = self.checkpoint.seen_boot.as_ref();
@@ -126,10 +126,10 @@ impl History {
         (before != boot_id).then_some(before)
     }
 
-    /// Takes a fresh read of every class.
+    /// Processes a fresh read of every class.
     pub fn observe(&mut self, records: &BTreeMap<Class, ClassRecord>, seen: &Seen) -> Observed {
         let mut observed = Observed::default();
-        // What a site does not ask for any more is not what it last was.
+        // A class that the site no longer requests must not keep its last mark.
         let classes = self.checkpoint.classes.keys();
         let gone = classes.filter(|class| class.is_optional() && !records.contains_key(class));
         let gone: Vec<ClassRecord> = gone
@@ -168,7 +168,7 @@ impl History {
         let (mark, revision) = match live.debounce.observe(state.mark()) {
             Publication::Publish { mark, revision } => (mark, revision),
             Publication::Confirm => {
-                // A change that changed again before it was confirmed: still the same occasion.
+                // The change changed again before it was confirmed: the occasion stays the same.
                 live.cause = Some(match live.cause.take() {
                     Some(first) => first.or_stronger(seen.cause.clone()),
                     None => seen.cause.clone(),
@@ -184,7 +184,7 @@ impl History {
             Publication::Unchanged => {
                 live.cause = None;
                 if live.record.is_none() && matches!(state, ClassState::Complete { .. }) {
-                    // Its preimage was lost; here it is again.
+                    // The preimage was lost; this record replaces it.
                     live.record = Some(record.clone());
                 }
                 return None;
@@ -232,7 +232,7 @@ impl History {
     }
 }
 
-/// A record that reads otherwise each time, with the keys that do as unknown.
+/// A copy of the record in which the keys that changed since the previous read are unknown.
 fn moving(before: Option<&ClassRecord>, now: &ClassRecord) -> ClassRecord {
     let mut record = now.clone();
     let keys = before.map_or_else(BTreeSet::new, |before| {
@@ -245,7 +245,7 @@ fn moving(before: Option<&ClassRecord>, now: &ClassRecord) -> ClassRecord {
         record.require(key.as_str(), Reading::<Value>::failed(text::shown(&why)));
     }
     if record.state().digest().is_some() {
-        // Which they are nobody kept.
+        // The changing keys are not known, so the whole record is unsettled.
         return record.unsettled("does not hold still");
     }
     record

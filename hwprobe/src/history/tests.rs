@@ -28,7 +28,7 @@ fn unknown() -> Records {
     node(Reading::failed("input/output error"))
 }
 
-/// A node that is read under one boot until told otherwise.
+/// A node that is read in one boot, until a test changes it.
 struct Bench {
     history: History,
     boot: &'static str,
@@ -48,7 +48,7 @@ impl Bench {
         }
     }
 
-    /// The entries that a read brings, and whether it must be confirmed.
+    /// The entries of a read, and whether it must be confirmed.
     fn read(&mut self, records: &Records, cause: Cause) -> (Vec<Entry>, bool) {
         self.now += 10;
         let seen = Seen {
@@ -66,7 +66,7 @@ impl Bench {
         (entries(&observed.lines), observed.confirm)
     }
 
-    /// The process ends, and another one goes on from the lines it left.
+    /// Restarts the process from the lines written so far.
     fn restart(&mut self) -> Cause {
         let mut checkpoint = Checkpoint::default();
         self.lines.iter().for_each(|line| checkpoint.fold(line));
@@ -249,12 +249,12 @@ fn a_change_over_a_boot_is_put_down_to_it_and_a_boot_without_one_to_nothing() {
     let cause = bench.restart();
     assert_eq!(cause, Cause::Boot);
     assert_eq!(bench.read(&with("28.1"), cause), (vec![], false));
-    // The boot is over and done with: what comes later did not come with it.
+    // The boot is complete: later changes did not come with it.
     assert_eq!(bench.restart(), Cause::AgentStart);
     bench.boot = "boot-3";
     let cause = bench.restart();
     assert!(bench.read(&with("28.2"), cause).1);
-    // Not confirmed yet when the agent ends: the next one still knows of the boot.
+    // The change is unconfirmed when the agent stops; the next agent still attributes it to the boot.
     let cause = bench.restart();
     assert_eq!(cause, Cause::Boot);
     bench.read(&with("28.2"), cause);
@@ -430,7 +430,7 @@ fn a_class_that_does_not_hold_still_is_incomplete_and_names_the_keys_that_move()
     assert_eq!(why, "<failed: does not hold still: 28.3, then 28.2>");
     let (entries, confirm) = bench.read(&with("28.3"), Cause::Periodic);
     assert!(entries.is_empty() && !confirm);
-    // Two equal reads, and it is what they say.
+    // After two equal reads, the class takes their value.
     let (entries, _) = bench.read(&with("28.3"), Cause::Periodic);
     assert_eq!(entries.len(), 1, "{entries:?}");
     assert!(entries[0].to.digest().is_some());

@@ -1,17 +1,17 @@
-//! What the bytes of a BMC's answers mean.
+//! Decoding of BMC answers.
 
 use crate::{Milliwatts, Reading};
 
-/// The completion code an answer begins with, when it is not "done".
+/// Completion code of an answer, other than success.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion(pub u8);
 
 impl Completion {
-    /// The state it stands for. Codes are those of IPMI 2.0, table 5-2.
+    /// The reading that the code stands for. Codes are those of IPMI 2.0, table 5-2.
     #[must_use]
     pub fn reading<T>(self) -> Reading<T> {
         match self.0 {
-            // Invalid command, invalid for this LUN, parameter not supported, not in this state.
+            // Invalid command, invalid for this LUN, parameter not supported, not supported in this state.
             0xc1 | 0xc2 | 0xcc | 0xd5 => Reading::Unsupported,
             0xc3 => Reading::failed("the BMC timed out while it processed the command"),
             0xd4 | 0xd6 => Reading::denied(format!("the BMC refuses (code {:#04x})", self.0)),
@@ -20,7 +20,7 @@ impl Completion {
     }
 }
 
-/// The data behind the completion code.
+/// The data after the completion code.
 fn data(answer: &[u8]) -> Result<&[u8], Reading<()>> {
     match answer {
         [] => Err(Reading::failed("an empty answer of the BMC")),
@@ -29,29 +29,29 @@ fn data(answer: &[u8]) -> Result<&[u8], Reading<()>> {
     }
 }
 
-/// Who a management controller is: IPMI 2.0, table 20-2.
+/// Identity of a management controller: IPMI 2.0, table 20-2.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceId {
-    /// Chosen by the vendor.
+    /// Device id, chosen by the vendor.
     pub device_id: u8,
     /// Hardware revision.
     pub device_revision: u8,
-    /// Whether it is in normal operation; otherwise it is updating or initialising itself.
+    /// Whether the controller is in normal operation; otherwise it is updating or initialising.
     pub is_available: bool,
-    /// `major.minor`, the minor part in two decimal digits.
+    /// Firmware version as `major.minor`, the minor part in two decimal digits.
     pub firmware: String,
-    /// Four bytes the vendor may add to the firmware's version, hexadecimal.
+    /// Four bytes that a vendor may add to the firmware version, in hexadecimal.
     pub auxiliary: Reading<String>,
-    /// The version of the specification, `major.minor`.
+    /// Version of the IPMI specification, `major.minor`.
     pub ipmi: String,
-    /// The vendor's IANA enterprise number.
+    /// IANA enterprise number of the vendor.
     pub manufacturer: u32,
-    /// Chosen by the vendor.
+    /// Product id, chosen by the vendor.
     pub product: u16,
 }
 
 impl DeviceId {
-    /// Reads an answer, completion code first.
+    /// Decodes an answer that starts with the completion code.
     #[must_use]
     pub fn decode(answer: &[u8]) -> Reading<Self> {
         let data = match data(answer) {
@@ -79,7 +79,7 @@ impl DeviceId {
             device_id: id,
             device_revision: revision & 0x0f,
             is_available: major & 0x80 == 0,
-            // Decimal digits in nibbles. Some vendors put binary there; it is shown alike.
+            // Decimal digits in nibbles. Some vendors use binary; both are displayed in the same way.
             firmware: format!("{}.{minor:02x}", major & 0x7f),
             auxiliary: match more {
                 [a, b, c, d, ..] => Reading::Present(format!("{a:02x}{b:02x}{c:02x}{d:02x}")),
@@ -93,22 +93,22 @@ impl DeviceId {
     }
 }
 
-/// The node's draw: DCMI 1.5, table 6-17.
+/// Power draw of the node: DCMI 1.5, table 6-17.
 ///
-/// Only the current value: minimum, maximum and average are over a period the BMC chooses, which
-/// in the field is anything up to everything since it was started.
+/// Only the current value is decoded: minimum, maximum and average cover a period chosen by the BMC, in practice up to
+/// the whole time since it was started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PowerReading {
-    /// What the node draws now.
+    /// Current power draw of the node.
     pub draw: Milliwatts,
 }
 
-/// The group the answer must name: `DCMI`.
+/// Group extension id that the answer must contain: `DCMI`.
 const GROUP: u8 = 0xdc;
 
 impl PowerReading {
-    /// Reads an answer, completion code first. Zero watts, and a measurement that is not active,
-    /// are unsupported: a node that can ask draws something.
+    /// Decodes an answer that starts with the completion code. Zero watts, and an inactive measurement, are
+    /// unsupported: a running node always draws power.
     #[must_use]
     pub fn decode(answer: &[u8]) -> Reading<Self> {
         const ACTIVE: u8 = 1 << 6;
@@ -154,8 +154,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The three answers in the tests of github gebn/bmc @2724feda (pkg/ipmi/get_device_id_test.go,
-    /// Apache-2.0), with the completion code that its layer below takes off.
+    /// The three answers in the tests of github gebn/bmc @2724feda (pkg/ipmi/get_device_id_test.go, Apache-2.0), with
+    /// the completion code that its lower layer strips.
     const QUANTA: &[u8] = &[
         0, 0x20, 0x81, 0x03, 0x45, 0x02, 0xbf, 0x4c, 0x1c, 0x00, 0x42, 0x32, 0x01, 0x00, 0x00, 0x00,
     ];
@@ -225,8 +225,8 @@ mod tests {
         ));
     }
 
-    /// The two answers in the tests of github gebn/bmc @95f40625
-    /// (pkg/dcmi/get_power_reading_test.go, Apache-2.0), with completion code and group.
+    /// The two answers in the tests of github gebn/bmc @95f40625 (pkg/dcmi/get_power_reading_test.go, Apache-2.0), with
+    /// completion code and group.
     const ACTIVE: &[u8] = &[
         0, 0xdc, 0xae, 0x08, 0x57, 0x04, 0x05, 0x0d, 0xd2, 0x04, 0x73, 0xb6, 0x44, 0x5d, 0xaa,
         0xbb, 0xcc, 0xdd, 0x40,

@@ -1,4 +1,4 @@
-//! The IPMI device of the kernel: a request in, its answer out.
+//! Requests to the kernel's IPMI device.
 
 use super::IpmiReport;
 use crate::Reading;
@@ -17,11 +17,10 @@ const GET_DEVICE_ID: (u8, u8) = (0x06, 0x01);
 /// statistics), attributes, reserved.
 const GET_POWER_READING: (u8, u8) = (0x2c, 0x02);
 const POWER_READING: [u8; 4] = [0xdc, 0x01, 0x00, 0x00];
-/// Messages that answer something else (events, answers to an earlier request) before the device
-/// counts as broken.
+/// Maximum number of unrelated messages (events, answers to an earlier request) before the device counts as broken.
 const MOST_OTHERS: usize = 64;
 
-/// Asks the BMC behind `path`, until the deadline.
+/// Queries the BMC through the device at `path`, until the deadline.
 pub(super) fn report(path: &Path, deadline: Duration) -> IpmiReport {
     let ends_at = Instant::now() + deadline;
     let device = OpenOptions::new()
@@ -40,7 +39,7 @@ pub(super) fn report(path: &Path, deadline: Duration) -> IpmiReport {
         Err(error) => Reading::from_io(&what, &error),
     };
     let device_id = ask(1, GET_DEVICE_ID, &[]);
-    // A BMC that did not answer the simplest question is not asked another one.
+    // A BMC that did not answer the simplest request gets no second one.
     let power_reading = match &device_id {
         Reading::Present(_) => ask(2, GET_POWER_READING, &POWER_READING),
         other => other.clone(),
@@ -51,7 +50,7 @@ pub(super) fn report(path: &Path, deadline: Duration) -> IpmiReport {
     }
 }
 
-/// The answer to one request; none if there is none in time.
+/// The answer to one request; none if none arrives in time.
 fn exchange(
     device: &File,
     id: i64,

@@ -1,6 +1,6 @@
-//! The BMC of this system, asked in band: what it is and what the node draws.
+//! In-band queries of this system's BMC: device identity and power draw.
 //!
-//! Begin at [`ask`]; [`DeviceId`] and [`PowerReading`] read the answers.
+//! Start at [`ask`]; [`DeviceId`] and [`PowerReading`] decode the answers.
 
 mod decode;
 mod device;
@@ -15,16 +15,15 @@ use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// For everything asked of one BMC. A healthy one answers within 10 to 50 ms, one that is
-/// restarting not at all.
+/// Deadline for all queries of one BMC. A healthy BMC responds within 10 to 50 ms, a restarting one not at all.
 const DEADLINE: Duration = Duration::from_secs(5);
 
 static CALLS: Aside = Aside::new("probe-ipmi");
 
-/// Who is asked about the BMC: a device, normally [`IpmiSource::DEVICE`].
+/// Source of in-band BMC data: a device, normally [`IpmiSource::DEVICE`].
 pub type IpmiSource = Source<PathBuf>;
 
-/// Answers of a BMC, each from its completion code on, as two hexadecimal digits a byte.
+/// Answers of a BMC, each starting with the completion code, in hexadecimal with two digits per byte.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IpmiReport {
     /// Get Device ID (IPMI 2.0, 20.1).
@@ -42,13 +41,13 @@ impl IpmiSource {
     /// The device of the first system interface.
     pub const DEVICE: &'static str = "/dev/ipmi0";
 
-    /// What fits the tree below `root`.
+    /// The source that fits the tree below `root`.
     #[must_use]
     pub fn of(root: &Path) -> Self {
         Self::beside::<IpmiReport>(root, Self::DEVICE.into())
     }
 
-    /// The longest that [`ask`] may take.
+    /// Maximum duration of [`ask`].
     #[must_use]
     pub const fn deadline(&self) -> Duration {
         self.within(DEADLINE)
@@ -64,7 +63,7 @@ impl IpmiReport {
     }
 }
 
-/// Asks `source`. Blocks for at most five seconds.
+/// Queries `source`. Blocks for at most five seconds.
 #[must_use]
 pub fn ask(source: &IpmiSource) -> Reading<IpmiReport> {
     source.ask("the BMC is not asked in band", |path| {
@@ -88,7 +87,7 @@ fn ask_device(path: PathBuf) -> IpmiReport {
     }
 }
 
-/// The bytes of a recorded answer.
+/// Decodes the bytes of a recorded answer; `None` if the text is not hexadecimal.
 #[must_use]
 pub fn from_hex(text: &str) -> Option<Vec<u8>> {
     HEXLOWER_PERMISSIVE.decode(text.trim().as_bytes()).ok()
@@ -110,7 +109,7 @@ mod tests {
 
     #[test]
     fn a_device_that_is_something_else_is_no_bmc_either() {
-        // Every ioctl of it is refused with ENOTTY.
+        // Every ioctl on this device fails with ENOTTY.
         let report = ask(&IpmiSource::Live("/dev/null".into()));
         let report = report.present().cloned().unwrap();
         assert!(

@@ -1,4 +1,4 @@
-//! The rows, by class.
+//! Rows of the key table, by class.
 
 use super::{Row, row};
 
@@ -7,7 +7,7 @@ const AMD: &str = "sysfs (amdgpu)";
 const MLXCONFIG: &str = "mlxconfig or mstconfig";
 const DRIVER: &str = "/proc/driver/nvidia";
 const PCI: &str = "sysfs (PCI)";
-/// What every `pci_switch` is.
+/// Meaning of every `pci_switch` key.
 const SWITCH: &str = "rank of the nearest PCIe switch above it among the machine's, from 0, by PCI address of their upstream ports; absent with no switch between it and its root port";
 const RDMA: &str = "sysfs (infiniband)";
 const CXI: &str = "sysfs (cxi), cxi_stat";
@@ -31,7 +31,7 @@ const NVME: &str = "sysfs (nvme)";
 const MOUNTS: &str = "/proc/1/mountinfo";
 const OS: &str = "os-release";
 
-/// Every pattern. More particular ones come before those that would take their keys.
+/// Every pattern. A more specific pattern comes before one that would match its keys.
 pub const ROWS: &[Row] = &[
     // gpu
     row(

@@ -1,8 +1,8 @@
-//! Lossless Ethernet as configured, by data centre bridging (DCB) over netlink: which priorities
-//! have flow control of their own, and which marks of a packet (DSCP) put it into which priority.
+//! Lossless Ethernet configuration, by data centre bridging (DCB) over netlink: priorities with their own flow control,
+//! and the mapping of packet marks (DSCP) to priorities.
 //!
-//! `include/uapi/linux/dcbnl.h`: a request names the interface; the answer nests
-//! `struct ieee_pfc` and a table of `struct dcb_app` in `DCB_ATTR_IEEE`.
+//! `include/uapi/linux/dcbnl.h`: a request names the interface; the answer nests `struct ieee_pfc` and a table of
+//! `struct dcb_app` in `DCB_ATTR_IEEE`.
 
 use super::netlink::{Malformed, Socket, attributes, push};
 use crate::Reading;
@@ -17,22 +17,22 @@ const IEEE: u16 = 13;
 const IEEE_PFC: u16 = 2;
 const IEEE_APP_TABLE: u16 = 3;
 const IEEE_APP: u16 = 1;
-/// `IEEE_8021QAZ_APP_SEL_DSCP`: the entry is about packets' marks.
+/// `IEEE_8021QAZ_APP_SEL_DSCP`: the entry maps a packet mark.
 const SELECTOR_DSCP: u8 = 5;
 /// `struct dcbmsg`: family, command, padding.
 const HEADER: usize = 4;
-/// Where `pfc_en` is in `struct ieee_pfc`: behind `pfc_cap`.
+/// Offset of `pfc_en` in `struct ieee_pfc`, after `pfc_cap`.
 const ENABLED: usize = 1;
 
-/// What one interface answers.
+/// The answer for one interface.
 pub(super) struct Lossless {
-    /// Priorities with flow control of their own, sorted.
+    /// Priorities with their own flow control, sorted.
     pub pfc: Reading<Vec<u8>>,
-    /// Marks and their priorities, `26:3`, sorted by mark.
+    /// Marks and their priorities, such as `26:3`, sorted by mark.
     pub dscp: Reading<Vec<String>>,
 }
 
-/// Asks one interface after the other.
+/// Queries one interface after another.
 pub(super) struct Asker(io::Result<Socket>);
 
 impl Asker {
@@ -40,7 +40,7 @@ impl Asker {
         Self(Socket::open(None))
     }
 
-    /// Both; unsupported where the driver has no DCB.
+    /// Queries both settings; unsupported if the driver has no DCB.
     pub(super) fn ask(&mut self, name: &str) -> Lossless {
         let answer = self.answer(name);
         Lossless {
@@ -72,7 +72,7 @@ impl Asker {
     }
 }
 
-/// The enabled priorities, where there is such a structure, and the marks.
+/// The enabled priorities, if the structure is present, and the marks.
 type Answer = (Option<Vec<u8>>, Vec<String>);
 
 fn decode(answer: &[u8]) -> Result<Answer, Malformed> {
@@ -110,7 +110,7 @@ fn priorities(enabled: u8) -> Vec<u8> {
         .collect()
 }
 
-/// `struct dcb_app`: selector, priority, protocol; for a mark, protocol is the mark.
+/// `struct dcb_app`: selector, priority, protocol; for a DSCP entry, protocol is the mark.
 fn mark(entry: &[u8]) -> Option<(u16, u8)> {
     match *entry {
         [SELECTOR_DSCP, priority, low, high, ..] => {
@@ -149,7 +149,7 @@ mod tests {
     fn priorities_and_marks_are_found_in_what_is_nested() {
         let (pfc, marks) = decode(&answer()).unwrap();
         assert_eq!(pfc, Some(vec![3]));
-        // An entry about an EtherType is no mark.
+        // An entry about an EtherType is not a mark.
         assert_eq!(marks, ["26:3", "48:6"]);
         assert_eq!(decode(&answer()[..16]), Ok((None, Vec::new())));
         assert!(decode(&answer()[..answer().len() - 1]).is_err());

@@ -1,6 +1,6 @@
-//! Firmware versions by devlink: what runs, what is stored, what is of the board.
+//! Firmware versions by devlink: running, stored, and fixed to the board.
 //!
-//! Numbers are those of `include/uapi/linux/devlink.h`; what the names of versions mean is in
+//! Numbers are those of `include/uapi/linux/devlink.h`. The names of versions are explained in
 //! `Documentation/networking/devlink/devlink-info.rst`.
 
 use super::devlink_events::FAMILY;
@@ -23,30 +23,30 @@ const VERSION_RUNNING: u16 = 101;
 const VERSION_STORED: u16 = 102;
 const VERSION_NAME: u16 = 103;
 const VERSION_VALUE: u16 = 104;
-/// Devices and versions of one device that are kept: a node has tens of each.
+/// Maximum number of devices, and of versions per device; a node has tens of each.
 const MOST: usize = 512;
 
-/// The versions of one device.
+/// Firmware versions of one device.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DevlinkReport {
-    /// The bus, e.g. `pci`.
+    /// Bus of the device, e.g. `pci`.
     pub bus: String,
-    /// Its place there, e.g. a PCI address.
+    /// Address on the bus, e.g. a PCI address.
     pub device: String,
-    /// The driver.
+    /// Name of the driver.
     pub driver: Option<String>,
-    /// The device's serial number.
+    /// Serial number of the device.
     pub serial: Option<String>,
-    /// What never changes by an update: board id, board revision, ASIC.
+    /// Values that no update changes: board id, board revision, ASIC.
     pub fixed: BTreeMap<String, String>,
-    /// What runs, by component.
+    /// Running versions, by component.
     pub running: BTreeMap<String, String>,
-    /// What is stored and runs after the next activation, by component.
+    /// Stored versions, by component; they run after the next activation.
     pub stored: BTreeMap<String, String>,
 }
 
 impl DevlinkReport {
-    /// The components that will run another version once activated: name, running, stored.
+    /// Components that run another version after activation: name, running, stored.
     #[must_use]
     pub fn pending(&self) -> Vec<(&str, &str, &str)> {
         let stored = self.stored.iter();
@@ -59,11 +59,11 @@ impl DevlinkReport {
     }
 }
 
-/// Asks the running kernel about all devices. A kernel without devlink is unsupported.
+/// Queries the running kernel for all devices. A kernel without devlink is unsupported.
 pub(super) fn ask() -> Reading<Vec<DevlinkReport>> {
     match dump() {
         Ok(devices) => Reading::Present(devices),
-        // The family is not registered: no driver with devlink is loaded, or none was built.
+        // The family is not registered: no driver with devlink is loaded, or the kernel was built without it.
         Err(error) if error.kind() == io::ErrorKind::NotFound => Reading::Unsupported,
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
             Reading::Timeout { after_ms: 2000 }
@@ -90,16 +90,16 @@ fn dump() -> io::Result<Vec<DevlinkReport>> {
     }
 }
 
-/// The payload of one message of an `INFO_GET` answer, generic header included.
+/// Decodes the payload of one message of an `INFO_GET` answer, including the generic header.
 ///
 /// # Errors
-/// Lengths that cannot be.
+/// Inconsistent lengths.
 pub fn decode(answer: &[u8]) -> Result<DevlinkReport, Malformed> {
     let (_, body) = generic::split(answer)?;
     let mut device = DevlinkReport::default();
     for attribute in attributes(body) {
         let attribute = attribute?;
-        // A number of the hardware may be zero; a version is not.
+        // A hardware number may be zero; a version may not.
         let read = match attribute.kind {
             VERSION_FIXED => text::setting,
             _ => text::firmware,
@@ -135,7 +135,7 @@ pub fn decode(answer: &[u8]) -> Result<DevlinkReport, Malformed> {
     Ok(device)
 }
 
-/// A name with its version, as `read` has it; none where one is missing or the version is a placeholder.
+/// A name with its version, parsed by `read`; none if one is missing or the version is a placeholder.
 fn version(
     nested: &[u8],
     read: fn(&str) -> Reading<String>,
@@ -165,7 +165,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// As `devlink_nl_info_fill` of the kernel's `net/devlink/dev.c` lays an answer out.
+    /// An answer as `devlink_nl_info_fill` in the kernel's `net/devlink/dev.c` writes it.
     fn answer(versions: &[(u16, &str, &str)]) -> Vec<u8> {
         let mut payload = vec![INFO_GET, 1, 0, 0];
         push(&mut payload, BUS_NAME, b"pci\0");
@@ -176,7 +176,7 @@ mod tests {
             let mut nested = Vec::new();
             push(&mut nested, VERSION_NAME, format!("{name}\0").as_bytes());
             push(&mut nested, VERSION_VALUE, format!("{value}\0").as_bytes());
-            // Nested attributes may come with the flag for it or without.
+            // Nested attributes may come with or without the nested flag.
             push(&mut payload, *kind | 0x8000, &nested);
         }
         // An attribute of a later kernel.
@@ -202,10 +202,10 @@ mod tests {
         assert_eq!(device.driver.as_deref(), Some("mlx5_core"));
         assert_eq!(device.serial.as_deref(), Some("MT2333XZ0ABC"));
         assert_eq!(device.fixed["fw.psid"], "MT_0000000838");
-        // A number of the hardware may be zero, a version is not.
+        // A hardware number may be zero, a version may not.
         assert_eq!(device.fixed["asic.id"], "0x0");
         assert_eq!(device.running.len(), 2, "{device:?}");
-        // A component that is stored and does not run is no pending change of what runs.
+        // A component that is stored but not running is not a pending change of the running one.
         assert_eq!(
             device.pending(),
             [("fw.version", "28.41.1000", "28.43.2026")]

@@ -1,7 +1,7 @@
-//! What devlink tells listeners, and which of it is worth another look at the node.
+//! devlink notifications, and which of them require a new read of the node.
 //!
-//! Pure: [`DevlinkEvent::parse`] reads one message of the group [`GROUP`] of the family [`FAMILY`],
-//! [`DevlinkEvent::cause`] judges it. Numbers are those of `include/uapi/linux/devlink.h`.
+//! Pure: [`DevlinkEvent::parse`] decodes one message of the group [`GROUP`] of the family [`FAMILY`], and
+//! [`DevlinkEvent::cause`] converts it to a cause. Numbers are those of `include/uapi/linux/devlink.h`.
 
 use super::devlink::{BUS_NAME, DEVICE_NAME};
 use super::generic::split;
@@ -14,7 +14,7 @@ use std::fmt;
 pub const FAMILY: &str = "devlink";
 /// `DEVLINK_GENL_MCGRP_CONFIG_NAME`.
 pub const GROUP: &str = "config";
-/// Longest message the kernel sends (`NLMSG_GOODSIZE`).
+/// Maximum message size of the kernel (`NLMSG_GOODSIZE`), in bytes.
 pub const MOST_MESSAGE_BYTES: usize = 8 << 10;
 
 /// `DEVLINK_CMD_NEW`, `_DEL`, `_PARAM_NEW`, `_FLASH_UPDATE_END`.
@@ -23,51 +23,51 @@ const DELETED: u8 = 4;
 const PARAMETER: u8 = 40;
 const FLASH_END: u8 = 59;
 
-/// What happened to a device.
+/// The kind of device event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DevlinkAction {
-    /// It came, or a reload of it ended otherwise than the one before.
+    /// The device appeared, or a reload changed its failure state.
     New,
-    /// It went.
+    /// The device disappeared.
     Deleted,
-    /// A parameter was set, or came with the driver.
+    /// A parameter was set, or registered by the driver.
     Parameter,
-    /// A flash update ended, well or not.
+    /// A flash update ended, successfully or not.
     FlashEnd,
 }
 
 /// One message about a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DevlinkEvent {
-    /// What happened.
+    /// The kind of event.
     pub action: DevlinkAction,
-    /// The bus, e.g. `pci`.
+    /// Bus of the device, e.g. `pci`.
     pub bus: String,
-    /// Its place there, e.g. a PCI address.
+    /// Address on the bus, e.g. a PCI address.
     pub device: String,
 }
 
-/// Bytes that are no message of devlink.
+/// The bytes are not a devlink message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadDevlinkEvent {
-    /// It is longer than the kernel makes them.
+    /// The message is longer than any that the kernel sends.
     #[error("a message of {0} bytes")]
     TooLong(usize),
-    /// A length that cannot be.
+    /// A length is inconsistent.
     #[error(transparent)]
     Malformed(#[from] Malformed),
-    /// It does not say which device it is about.
+    /// The message does not name its device.
     #[error("a message without the device's {0}")]
     Missing(&'static str),
 }
 
 impl DevlinkEvent {
-    /// Reads one datagram, which is one message of the family numbered `family`. `None`: of what
-    /// it tells nothing is read. Ports and health reporters tell of every link and every recovery,
-    /// and a flash update tells of its progress many times a second.
+    /// Decodes one datagram, which is one message of the family with id `family`. Returns `None` for a message that
+    /// requires no new read. Ports and health reporters send a message for every link and every recovery, and a flash
+    /// update reports progress many times a second.
     ///
     /// # Errors
-    /// What is cut off, or names no device.
+    /// The message is truncated, or names no device.
     pub fn parse(datagram: &[u8], family: u16) -> Result<Option<Self>, BadDevlinkEvent> {
         if datagram.len() > MOST_MESSAGE_BYTES {
             return Err(BadDevlinkEvent::TooLong(datagram.len()));
@@ -99,7 +99,7 @@ impl DevlinkEvent {
         }))
     }
 
-    /// Why the node should be read again: `devlink flash pci/0000:5e:00.0`.
+    /// The cause for a new read of the node: `devlink flash pci/0000:5e:00.0`.
     #[must_use]
     pub fn cause(&self) -> Cause {
         let (bus, device) = (harmless(&self.bus), harmless(&self.device));
@@ -141,12 +141,12 @@ mod tests {
 
     const NUMBER: u16 = 0x1c;
 
-    /// As `devlink_nl_put_handle` of the kernel's `net/devlink` begins each message.
+    /// A message as `devlink_nl_put_handle` in the kernel's `net/devlink` starts it.
     fn told(command: u8, bus: &[u8], device: &[u8]) -> Vec<u8> {
         let mut payload = vec![command, 1, 0, 0];
         push(&mut payload, BUS_NAME, bus);
         push(&mut payload, DEVICE_NAME, device);
-        // `DEVLINK_ATTR_RELOAD_FAILED`, and one of a later kernel.
+        // `DEVLINK_ATTR_RELOAD_FAILED`, and an attribute of a later kernel.
         push(&mut payload, 136, &[0]);
         push(&mut payload, 9999, &[1, 2, 3]);
         request(NUMBER, false, 0, &payload)
@@ -185,8 +185,8 @@ mod tests {
 
     #[test]
     fn what_floods_or_changes_nothing_is_left_alone() {
-        // Ports, shared buffers, parameters that go with their driver, health reporters, the
-        // progress of a flash update, traps, rates, line cards.
+        // Ports, shared buffers, removed driver parameters, health reporters, progress of a flash update, traps, rates,
+        // line cards.
         for command in [0, 1, 7, 8, 13, 41, 50, 52, 54, 58, 60, 63, 76, 80, 255] {
             let bytes = told(command, b"pci\0", b"0000:5e:00.0\0");
             assert_eq!(what(&bytes), None, "{command}");
@@ -217,7 +217,7 @@ mod tests {
         for end in 1..whole.len() {
             let cut = DevlinkEvent::parse(&whole[..end], NUMBER);
             assert!(cut.is_err(), "{end}: {cut:?}");
-            // The same with a length that fits what is left.
+            // The same bytes with a length that fits the remaining part.
             let mut shorter = whole[..end].to_vec();
             if let Some(length) = shorter.first_chunk_mut() {
                 *length = u32::try_from(end).unwrap().to_ne_bytes();

@@ -24,25 +24,25 @@ const PRIVATE_FLAGS: u32 = 2;
 const FEATURES: u32 = 4;
 /// `ETH_GSTRING_LEN`.
 const STRING: usize = 32;
-/// Names taken of one set; the kernel has at most 64 in those that are asked for.
+/// Maximum number of names read from one set; the kernel has at most 64 in the sets used here.
 const MOST_STRINGS: usize = 1024;
-/// `struct ethtool_get_features_block`s asked for: 32 features each.
+/// Number of `struct ethtool_get_features_block`s requested: 32 features each.
 const BLOCKS: usize = 8;
 
-/// Who drives an interface.
+/// Driver and firmware of an interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DriverInfo {
-    /// The driver's name.
+    /// Name of the driver.
     pub driver: Reading<String>,
-    /// The driver's version; drivers without one of their own give the kernel's release.
+    /// Version of the driver; drivers without their own version return the kernel's release.
     pub version: Reading<String>,
-    /// The device's firmware.
+    /// Firmware version of the device.
     pub firmware: Reading<String>,
-    /// The device's expansion ROM.
+    /// Version of the device's expansion ROM.
     pub option_rom: Reading<String>,
 }
 
-/// Entries of the descriptor rings; a kind that the device has not is unsupported.
+/// Sizes of the descriptor rings, in entries; a kind that the device lacks is unsupported.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rings {
     /// Receive ring.
@@ -55,31 +55,31 @@ pub struct Rings {
     pub tx: Reading<u32>,
 }
 
-/// Queues with an interrupt of their own; a kind that the device has not is unsupported.
+/// Numbers of queues with their own interrupt; a kind that the device lacks is unsupported.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Channels {
-    /// Receiving ones.
+    /// Receive channels.
     pub rx: Reading<u32>,
-    /// Sending ones.
+    /// Transmit channels.
     pub tx: Reading<u32>,
-    /// For links, management and the like.
+    /// Channels for other purposes, such as link events and management.
     pub other: Reading<u32>,
-    /// Doing both.
+    /// Combined channels, which receive and transmit.
     pub combined: Reading<u32>,
 }
 
-/// Flow control as configured.
+/// Configured flow control.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pause {
-    /// Whether the two are left to negotiation.
+    /// Whether receive and transmit pause are negotiated.
     pub autoneg: bool,
-    /// Whether pause frames are obeyed.
+    /// Whether received pause frames are obeyed.
     pub rx: bool,
     /// Whether pause frames are sent.
     pub tx: bool,
 }
 
-/// One interface's answers, each with what came of it.
+/// The answers for one interface, each with its own state.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InterfaceReport {
     /// Driver and firmware.
@@ -90,27 +90,27 @@ pub struct InterfaceReport {
     pub channels: Reading<Channels>,
     /// Flow control.
     pub pause: Reading<Pause>,
-    /// The names of the offload features that are on and could be off, sorted.
+    /// Names of the offload features that are enabled and can be disabled, sorted.
     pub features: Reading<Vec<String>>,
     /// The configured forward error corrections (`auto off rs baser llrs`), sorted.
     pub fec: Reading<Vec<String>>,
-    /// The driver's private flags that are on, sorted.
+    /// The enabled private flags of the driver, sorted.
     pub private_flags: Reading<Vec<String>>,
-    /// Whether speed and duplex are left to negotiation.
+    /// Whether speed and duplex are negotiated.
     pub autoneg: Reading<bool>,
-    /// Priorities with flow control of their own (PFC), sorted.
+    /// Priorities with their own flow control (PFC), sorted.
     #[serde(default)]
     pub pfc: Reading<Vec<u8>>,
-    /// Which marks of a packet (DSCP) put it into which priority: `26:3`, sorted by mark.
+    /// Mapping of packet marks (DSCP) to priorities, such as `26:3`, sorted by mark.
     #[serde(default)]
     pub dscp: Reading<Vec<String>>,
-    /// The module in the interface's cage, where modules were asked about.
+    /// The module in the interface's cage, if modules were queried.
     #[serde(default)]
     pub module: Reading<Module>,
 }
 
 impl InterfaceReport {
-    /// The same state for all answers; `state` must not be a value.
+    /// A report with the same state for all answers; `state` must not be present.
     pub(crate) fn every(state: &Reading<()>) -> Self {
         fn unknown<T>(state: &Reading<()>) -> Reading<T> {
             let why = || Reading::failed("not asked");
@@ -132,25 +132,25 @@ impl InterfaceReport {
     }
 }
 
-/// Asks one command after the other.
+/// Sends one command after another.
 pub(super) struct Asker {
     socket: io::Result<UnixDatagram>,
     buffer: Box<[u8; ETHTOOL_BYTES]>,
 }
 
-/// What each answer of the kernel is.
+/// An answer of the kernel.
 type Answer<'a> = Reading<&'a [u8]>;
 
 impl Asker {
     pub(super) fn open() -> Self {
         Self {
-            // Any socket will do; one of this family exists in every sandbox.
+            // Any socket works; one of this family exists in every sandbox.
             socket: UnixDatagram::unbound(),
             buffer: Box::new([0; ETHTOOL_BYTES]),
         }
     }
 
-    /// Everything about one interface.
+    /// Queries everything about one interface, except the module and DCB.
     pub(super) fn report(&mut self, name: &str) -> InterfaceReport {
         InterfaceReport {
             driver: self.ask(name, &[GDRVINFO]).map(driver_info),
@@ -167,7 +167,7 @@ impl Asker {
         }
     }
 
-    /// The module in the interface's cage. Reading it needs the right to administer the network.
+    /// Reads the module in the interface's cage. This needs the privilege to administer the network.
     pub(super) fn module(&mut self, name: &str) -> Reading<Module> {
         const LENGTH_AT: usize = 8;
         const DATA_AT: usize = 16;
@@ -179,7 +179,7 @@ impl Asker {
         match request {
             Reading::Present(request) => {
                 let answer = self.ask(name, &request);
-                // The kernel says how much of it there was.
+                // The kernel returns the actual length.
                 answer.map(|answer| {
                     let length = (word(answer, 12) as usize).min(request[3] as usize);
                     Module::of(&answer[DATA_AT..DATA_AT + length])
@@ -189,7 +189,7 @@ impl Asker {
         }
     }
 
-    /// Sends a command, given as the words its structure begins with.
+    /// Sends a command, given as the first words of its structure.
     fn ask(&mut self, name: &str, words: &[u32]) -> Answer<'_> {
         let socket = match &self.socket {
             Ok(socket) => socket,
@@ -235,16 +235,16 @@ impl Asker {
         })
     }
 
-    /// The names of a string set in the order of their bits; unsupported where there are none.
+    /// Names of a string set, in the order of their bits; unsupported if the set is empty.
     fn strings(&mut self, name: &str, set: u32) -> Reading<Vec<String>> {
-        // cmd, reserved, the mask in two words, place for one count.
+        // cmd, reserved, the mask in two words, space for one count.
         let mask = 1_u64 << set;
         let halves = mask.to_ne_bytes();
         let (first, second) = (word(&halves, 0), word(&halves, 4));
         let count = self
             .ask(name, &[GSSET_INFO, 0, first, second])
             .and_then(|answer| {
-                // The kernel clears the bits of sets the driver has not.
+                // The kernel clears the bits of sets that the driver lacks.
                 let found = u64::from_ne_bytes(bytes(answer, 8));
                 if found & mask == 0 {
                     return Reading::Unsupported;
@@ -269,7 +269,7 @@ impl Asker {
         })
     }
 
-    /// Needs two calls: the first says how long the answer is.
+    /// Reads the negotiation setting in two calls: the first one returns the length of the answer.
     fn autoneg(&mut self, name: &str) -> Reading<bool> {
         const WORDS_AT: usize = 0x0f;
         const AUTONEG_AT: usize = 0x0b;
@@ -301,7 +301,7 @@ fn second<A, B>((_, second): (A, B)) -> B {
     second
 }
 
-/// `N` bytes of an answer. Answers have a fixed length far above every place that is read.
+/// `N` bytes of an answer. Every answer buffer is much longer than any offset used here.
 fn bytes<const N: usize>(answer: &[u8], at: usize) -> [u8; N] {
     let mut found = [0; N];
     if let Some(there) = answer.get(at..at + N) {
@@ -314,7 +314,7 @@ fn word(answer: &[u8], at: usize) -> u32 {
     u32::from_ne_bytes(bytes(answer, at))
 }
 
-/// A text that ends at its first NUL or with its place.
+/// The text up to the first NUL or the end of the field.
 fn c_string(place: &[u8]) -> String {
     let end = place.iter().position(|byte| *byte == 0);
     String::from_utf8_lossy(&place[..end.unwrap_or(place.len())]).into_owned()
@@ -339,7 +339,7 @@ fn driver_info(answer: &[u8]) -> DriverInfo {
     }
 }
 
-/// `current` where the device has any (`most` is not zero).
+/// The value at `current`, if the device has this kind (the maximum at `most` is not zero).
 fn of(answer: &[u8], most: usize, current: usize) -> Reading<u32> {
     if word(answer, most) == 0 {
         Reading::Unsupported
@@ -388,8 +388,8 @@ fn fec(answer: &[u8]) -> Vec<String> {
     on
 }
 
-/// `struct ethtool_gfeatures`: cmd, number of blocks, blocks of available, requested, active,
-/// never_changed. Fixed is what is not available for change or never changes.
+/// `struct ethtool_gfeatures`: cmd, number of blocks, blocks of available, requested, active, never_changed. A feature
+/// is fixed if it is not available for change or never changes.
 fn switched_on(answer: &[u8], names: &[String]) -> Vec<String> {
     let blocks = (word(answer, 4) as usize).min(BLOCKS);
     let is_on = |bit: usize| {
@@ -430,7 +430,7 @@ mod tests {
             DriverInfo {
                 driver: Reading::Present("ice".to_owned()),
                 version: Reading::Present("1.14.9".to_owned()),
-                // The kernel's place for it has 32 bytes; a version that fills it has no NUL.
+                // The kernel's field has 32 bytes; a version that fills the field has no NUL.
                 firmware: Reading::Present("4.60 0x8001e8b3 1.3682.0,further".to_owned()),
                 option_rom: Reading::Unsupported,
             }
@@ -454,10 +454,11 @@ mod tests {
     #[test]
     fn features_that_are_fixed_are_left_out_and_the_rest_is_sorted() {
         let names: Vec<String> = (0..40).map(|bit| format!("f{:02}", 39 - bit)).collect();
-        // Bits 0 to 2 of the first block can change, 2 never does; bit 0 of the second one too.
+        // Bits 0 to 2 of the first block are available, but bit 2 never changes; bit 0 of the second block is available
+        // too.
         let bytes = answer(&[GFEATURES, 2, 0b0111, 0, 0b1111, 0b0100, 0b1, 0, 0b1, 0]);
         assert_eq!(switched_on(&bytes, &names), ["f07", "f38", "f39"]);
-        // A kernel that filled one block said nothing of the second one.
+        // A kernel that filled one block returned no values for the second one.
         let mut fewer = bytes;
         fewer[4] = 1;
         assert_eq!(switched_on(&fewer, &names), ["f38", "f39"]);

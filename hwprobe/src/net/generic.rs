@@ -1,7 +1,6 @@
-//! Generic netlink: the numbers under which the running kernel has a family, and the groups in
-//! which it tells listeners.
+//! Generic netlink: ids of families in the running kernel, and their multicast groups.
 //!
-//! `include/uapi/linux/genetlink.h`; the numbers are given anew at every boot.
+//! `include/uapi/linux/genetlink.h`; the kernel assigns the ids at every boot.
 
 use super::netlink::{Malformed, Socket, attributes, push, string};
 use crate::aside::{Aside, Expired};
@@ -20,27 +19,27 @@ const GROUP_NAME: u16 = 1;
 const GROUP_ID: u16 = 2;
 /// `struct genlmsghdr`: command, version, two reserved bytes.
 const HEADER: usize = 4;
-/// Groups of one family that are kept; none has ten.
+/// Maximum number of groups kept per family; real families have fewer than ten.
 const MOST_GROUPS: usize = 64;
-/// For the numbers of a family. A kernel that does not have it tries to load a module first.
+/// Deadline of a family query. A kernel without the family tries to load a module first.
 const DEADLINE: Duration = Duration::from_secs(2);
 
 static CALLS: Aside = Aside::new("probe-netlink");
 
-/// Where a family's notifications are heard.
+/// Address of a family's notifications.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MulticastGroup {
-    /// The type of its messages.
+    /// Message type of the family.
     pub family: u16,
-    /// What a socket joins (`NETLINK_ADD_MEMBERSHIP`).
+    /// Group id that a socket joins (`NETLINK_ADD_MEMBERSHIP`).
     pub group: u32,
 }
 
-/// Asks the running kernel. Blocks for at most two seconds.
+/// Queries the running kernel for a multicast group. Blocks for at most two seconds.
 ///
 /// # Errors
-/// [`io::ErrorKind::NotFound`] where it has no such family or group;
-/// [`io::ErrorKind::TimedOut`] where a driver holds the lock; else what the system said.
+/// [`io::ErrorKind::NotFound`] if there is no such family or group; [`io::ErrorKind::TimedOut`] if a driver holds the
+/// lock; otherwise the error of the system.
 pub fn multicast_group(name: &'static str, group: &'static str) -> io::Result<MulticastGroup> {
     let mut answer = None;
     let ended = CALLS.run(
@@ -64,16 +63,16 @@ pub fn multicast_group(name: &'static str, group: &'static str) -> io::Result<Mu
     })
 }
 
-/// What the kernel has of a family.
+/// A family, as registered in the kernel.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Family {
-    /// The type of its messages.
+    /// Message type of the family.
     pub(super) id: u16,
-    /// Its groups by name.
+    /// Group ids by name.
     groups: BTreeMap<String, u32>,
 }
 
-/// Asks for the numbers of the family `name`.
+/// Queries the ids of the family `name`.
 pub(super) fn family(socket: &mut Socket, name: &str) -> io::Result<Family> {
     let mut payload = vec![GET_FAMILY, 1, 0, 0];
     push(&mut payload, FAMILY_NAME, format!("{name}\0").as_bytes());
@@ -136,7 +135,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// What a Linux 6.18 on x86-64 answered about `nlctrl`, whose numbers alone never change.
+    /// Answer of Linux 6.18 on x86-64 for `nlctrl`, the only family with fixed ids.
     const RECORDED: &[u8] = b"\x88\0\0\0\x10\0\0\0\x01\0\0\0aN\0\0\x01\x02\0\0\x0b\0\x02\0nlctrl\0\0\x06\0\x01\0\x10\0\0\0\x08\0\x03\0\x02\0\0\0\x08\0\x04\0\0\0\0\0\x08\0\x05\0\0\0\0\0,\0\x06\0\x14\0\x01\0\x08\0\x01\0\x03\0\0\0\x08\0\x02\0\x0e\0\0\0\x14\0\x02\0\x08\0\x01\0\n\0\0\0\x08\0\x02\0\x0c\0\0\0\x1c\0\x07\0\x18\0\x01\0\x08\0\x02\0\x10\0\0\0\x0b\0\x01\0notify\0\0";
 
     #[cfg(target_endian = "little")]

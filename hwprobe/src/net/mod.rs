@@ -1,8 +1,8 @@
-//! What only the kernel's network stack can tell of an interface: ethtool by ioctl, devlink and
-//! DCB by netlink. Why these and no library: `../../0001-ethtool-by-ioctl-devlink-by-netlink.md`.
+//! Network interface data that only the kernel's network stack provides: ethtool by ioctl, devlink and DCB by netlink.
+//! Why these and no library: `../../0001-ethtool-by-ioctl-devlink-by-netlink.md`.
 //!
-//! The live kernel knows its own interfaces only, so a captured tree brings the answers along in a
-//! file; [`EthtoolSource`] says which of the two is asked. Begin at [`ask`].
+//! The live kernel reports its own interfaces only, so a captured tree contains the answers in a file.
+//! [`EthtoolSource`] selects one of the two. Start at [`ask`].
 
 mod dcb;
 mod devlink;
@@ -26,31 +26,30 @@ use std::path::Path;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
-/// Interfaces asked at most; a node with more has virtual ones, which are no hardware.
+/// Maximum number of interfaces queried; a node with more has virtual ones, which are not hardware.
 const MOST_INTERFACES: usize = 256;
-/// For all interfaces of a node together. One healthy answer takes microseconds; a driver that
-/// waits for its firmware holds the lock of the whole network stack for up to a minute.
+/// Deadline for all interfaces of a node together. A healthy answer takes microseconds; a driver that waits for its
+/// firmware holds the lock of the whole network stack for up to a minute.
 const DEADLINE: Duration = Duration::from_secs(5);
 
-/// Why there is no answer where nobody is asked.
+/// Reason for a missing answer if no source is configured.
 const NOBODY: &str = "the kernel is not asked about interfaces";
 
 static CALLS: Aside = Aside::new("probe-ethtool");
 
-/// The running kernel, which knows the interfaces of this process's network namespace.
+/// The running kernel, which reports the interfaces of this process's network namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kernel;
 
-/// Who is asked about network interfaces.
+/// Source of data about network interfaces.
 pub type EthtoolSource = Source<Kernel>;
 
-/// Everything the kernel said of a node's interfaces.
+/// The kernel's answers about all interfaces of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EthtoolReport {
-    /// By the interface's name, which is good for joining with `/sys/class/net` and for nothing
-    /// else.
+    /// Answers by interface name. The name serves only to join with `/sys/class/net`.
     pub interfaces: BTreeMap<String, InterfaceReport>,
-    /// Firmware of the devices behind them.
+    /// Firmware of the devices behind the interfaces.
     pub devlink: Reading<Vec<DevlinkReport>>,
 }
 
@@ -60,13 +59,13 @@ impl Answers for EthtoolReport {
 }
 
 impl EthtoolSource {
-    /// What fits the tree below `root`.
+    /// The source that fits the tree below `root`.
     #[must_use]
     pub fn of(root: &Path) -> Self {
         Self::beside::<EthtoolReport>(root, Kernel)
     }
 
-    /// The longest that [`ask`] may take.
+    /// Maximum duration of [`ask`].
     #[must_use]
     pub const fn deadline(&self) -> Duration {
         self.within(DEADLINE)
@@ -74,14 +73,14 @@ impl EthtoolSource {
 }
 
 impl EthtoolReport {
-    /// What was said of one interface; one that nobody was asked about is not known.
+    /// The answers for one interface; failed if the interface is not in the report.
     #[must_use]
     pub fn interface(&self, name: &str) -> InterfaceReport {
         let found = self.interfaces.get(name).cloned();
         found.unwrap_or_else(|| InterfaceReport::every(&Reading::failed("not in the report")))
     }
 
-    /// The same without serial numbers, and with interfaces named as `rename` says.
+    /// The report without serial numbers, and with interfaces renamed by `rename`.
     #[must_use]
     pub fn masked(mut self, rename: impl Fn(&str) -> String) -> Self {
         self.interfaces = std::mem::take(&mut self.interfaces)
@@ -97,22 +96,21 @@ impl EthtoolReport {
     }
 }
 
-/// Asks `source` about `interfaces`. Blocks for at most five seconds; what was not answered by
-/// then is [`Reading::Timeout`].
+/// Queries `source` for `interfaces`. Blocks for at most five seconds; a missing answer is then [`Reading::Timeout`].
 #[must_use]
 pub fn ask(source: &EthtoolSource, interfaces: &[String]) -> Reading<EthtoolReport> {
     source.ask(NOBODY, |_| ask_kernel(interfaces, settings))
 }
 
-/// Asks `source` about the modules in the cages of `interfaces` and nothing else. Reading one takes
-/// milliseconds on the module's own slow bus, so only who wants them asks; blocks as [`ask`] does.
+/// Queries `source` for the modules in the cages of `interfaces` only. Reading a module takes milliseconds on its slow
+/// bus, so this is a separate query. Blocks as [`ask`] does.
 #[must_use]
 pub fn ask_modules(source: &EthtoolSource, interfaces: &[String]) -> Reading<EthtoolReport> {
     source.ask(NOBODY, |_| ask_kernel(interfaces, modules))
 }
 
-/// What [`EthtoolSource::Recorded`] needs of this machine, for a capture: asks `source` about
-/// the interfaces of `root` that belong to NICs, and about their modules where those are wanted.
+/// Records the answers for [`EthtoolSource::Recorded`] in a capture: queries `source` for the interfaces of `root` that
+/// belong to NICs, and for their modules if requested.
 #[must_use]
 pub fn record(source: &EthtoolSource, root: &Root, with_modules: bool) -> Reading<EthtoolReport> {
     let interfaces = crate::probe::nic::interfaces(root);
@@ -130,13 +128,13 @@ pub fn record(source: &EthtoolSource, root: &Root, with_modules: bool) -> Readin
     })
 }
 
-/// One answer on its way from the thread that asks.
+/// One answer, sent by the querying thread.
 enum Answer {
     Interface(String, Box<InterfaceReport>),
     Devlink(Reading<Vec<DevlinkReport>>),
 }
 
-/// What is asked, interface by interface.
+/// Queries devlink, then the settings of each interface.
 fn settings(names: &[String], answers: &Sender<Answer>) {
     let _ = answers.send(Answer::Devlink(devlink::ask()));
     let mut bridging = dcb::Asker::open();
@@ -149,7 +147,7 @@ fn settings(names: &[String], answers: &Sender<Answer>) {
     }
 }
 
-/// The same of the modules alone.
+/// Queries only the module of each interface.
 fn modules(names: &[String], answers: &Sender<Answer>) {
     let others = Reading::disabled("modules alone were asked about");
     let _ = answers.send(Answer::Devlink(Reading::default()));

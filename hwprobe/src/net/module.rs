@@ -1,5 +1,5 @@
-//! What a pluggable module says it is: the first 256 bytes of its EEPROM by the three public
-//! specifications, told apart by the identifier in the first one (SFF-8024).
+//! Identity of pluggable modules: the first 256 bytes of the EEPROM, in the layout of three public specifications,
+//! selected by the identifier in the first byte (SFF-8024).
 //!
 //! ```text
 //!                  SFF-8472 (SFP)  SFF-8636 (QSFP)  CMIS (QSFP-DD, OSFP)
@@ -10,35 +10,35 @@
 //! serial, date     68..84, 84..92  196..212, 212..220   166..182, 182..190
 //! ```
 //!
-//! The last line is never kept: who reads a module keeps the bytes of the others, and the rest is
-//! zero, what it measures included.
+//! The last line is never kept. A reader of a module keeps the bytes of the other lines; the rest is zero, including
+//! measured values.
 
 use crate::{Reading, text};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
-/// What is read of a module: all that says what it is.
+/// Number of bytes read from a module: the part that identifies its type.
 pub(super) const MODULE_BYTES: usize = 256;
 
-/// A module's EEPROM without what is one module's own.
+/// A module's EEPROM, without the values that differ between modules of one type.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Module(Vec<u8>);
 
-/// What a module is, each by its own word.
+/// Identity of a module, with one reading per field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModuleIdentity {
-    /// Who made it.
+    /// Name of the vendor.
     pub vendor: Reading<String>,
-    /// Its part number.
+    /// Part number of the module.
     pub part_number: Reading<String>,
-    /// The revision of that part.
+    /// Revision of the part.
     pub revision: Reading<String>,
-    /// The firmware that runs in it; unsupported in modules without any.
+    /// Running firmware version; unsupported in a module without firmware.
     pub firmware: Reading<String>,
 }
 
-/// Where a specification has its fields.
+/// Field offsets of a specification.
 struct Layout {
     vendor: Range<usize>,
     part_number: Range<usize>,
@@ -65,10 +65,10 @@ const CMIS: Layout = Layout {
     firmware: Some(39..41),
 };
 
-/// By SFF-8024, table 4-1. Nothing is known of where others have what.
+/// Selects the layout by SFF-8024, table 4-1. The offsets of other identifiers are unknown.
 fn layout(identifier: u8) -> Option<Layout> {
     match identifier {
-        // SFP and its kin.
+        // SFP, SFP+, SFP28 and later SFP modules with SFF-8472.
         0x03 => Some(SFF_8472),
         // QSFP, QSFP+, QSFP28.
         0x0c | 0x0d | 0x11 => Some(SFF_8636),
@@ -79,7 +79,7 @@ fn layout(identifier: u8) -> Option<Layout> {
 }
 
 impl Module {
-    /// Of what was read: what says what the module is.
+    /// Keeps only the bytes that identify the type of the module.
     #[must_use]
     pub fn of(read: &[u8]) -> Self {
         let mut kept = vec![0; read.len().min(MODULE_BYTES)];
@@ -98,7 +98,7 @@ impl Module {
         Self(kept)
     }
 
-    /// What it is. Of a kind that none of the specifications describes nothing can be told.
+    /// The identity of the module; unsupported for an identifier that none of the specifications covers.
     #[must_use]
     pub fn identity(&self) -> Reading<ModuleIdentity> {
         let Some(identifier) = self.0.first() else {
@@ -125,7 +125,7 @@ impl Module {
         }
     }
 
-    /// ASCII, filled up with blanks; some fill up with zeros.
+    /// An ASCII field, padded with blanks, or with zeros in some modules.
     fn text(&self, range: Range<usize>) -> Reading<String> {
         self.bytes(range).and_then(|bytes| {
             let end = bytes.iter().rposition(|byte| *byte != 0);
@@ -138,8 +138,8 @@ impl Module {
     }
 }
 
-/// Major and minor revision of the active image; both zero in a module without firmware, all ones
-/// where the image is not valid.
+/// Major and minor revision of the active image. Both are zero in a module without firmware, and all ones if the image
+/// is not valid.
 fn firmware(bytes: &[u8]) -> Reading<String> {
     match bytes {
         [0, 0] => Reading::Unsupported,

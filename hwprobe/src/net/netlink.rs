@@ -1,7 +1,6 @@
-//! Netlink messages: built and taken apart with every length checked.
+//! Netlink messages: encoding and decoding, with every length checked.
 //!
-//! `include/uapi/linux/netlink.h`, `genetlink.h` and `rtnetlink.h`; all integers are in the
-//! machine's own order.
+//! `include/uapi/linux/netlink.h`, `genetlink.h` and `rtnetlink.h`; all integers are in native byte order.
 
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
@@ -17,7 +16,7 @@ use std::time::Duration;
 const HEADER: usize = 16;
 /// `struct nlattr`: length, type.
 const ATTRIBUTE: usize = 4;
-/// The two upper bits of an attribute's type are flags (`NLA_F_NESTED`, `NLA_F_NET_BYTEORDER`).
+/// The two highest bits of an attribute's type are flags (`NLA_F_NESTED`, `NLA_F_NET_BYTEORDER`).
 const TYPE_MASK: u16 = 0x3fff;
 /// `NLM_F_REQUEST`, and `NLM_F_DUMP` (`NLM_F_ROOT | NLM_F_MATCH`).
 const REQUEST: u16 = 0x01;
@@ -26,55 +25,55 @@ const DUMP: u16 = 0x300;
 const ERROR: u16 = 2;
 const DONE: u16 = 3;
 
-/// What the kernel sends at once: `NLMSG_GOODSIZE` is at most 8 KiB, dumps go up to 32 KiB.
+/// Receive buffer size, in bytes: `NLMSG_GOODSIZE` is at most 8 KiB, dumps reach 32 KiB.
 const LONGEST_DATAGRAM: usize = 64 << 10;
-/// Datagrams taken as the answer to one question: a device's versions make about 1 KiB.
+/// Maximum number of datagrams per answer; the versions of one device take about 1 KiB.
 const MOST_DATAGRAMS: usize = 256;
-/// How long the kernel may take for the next datagram.
+/// Timeout for the next datagram of the kernel.
 const WITHIN: Duration = Duration::from_secs(2);
 
-/// Bytes that are no netlink message.
+/// The bytes are not a netlink message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
-    /// Less than a header is left.
+    /// Fewer bytes remain than a header needs.
     #[error("{left} bytes are left where a header of {needed} must be")]
     Header {
-        /// Bytes left.
+        /// Number of remaining bytes.
         left: usize,
-        /// Bytes of the header.
+        /// Size of the header in bytes.
         needed: usize,
     },
-    /// A length that cannot be.
+    /// A length field is inconsistent.
     #[error("a part says it has {says} bytes, {left} are left")]
     Length {
-        /// What it says.
+        /// Value of the length field, in bytes.
         says: usize,
-        /// Bytes left.
+        /// Number of remaining bytes.
         left: usize,
     },
 }
 
-/// One message.
+/// One netlink message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message<'a> {
-    /// Its type: a family's number, or a control type.
+    /// Message type: the id of a family, or a control type.
     pub kind: u16,
-    /// The sequence number of the request it answers.
+    /// Sequence number of the request that the message answers.
     pub sequence: u32,
-    /// Behind the header.
+    /// Bytes after the header.
     pub payload: &'a [u8],
 }
 
-/// One attribute.
+/// One netlink attribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attribute<'a> {
-    /// Its type without flags.
+    /// Attribute type, without flags.
     pub kind: u16,
-    /// Behind its header.
+    /// Bytes after the attribute header.
     pub payload: &'a [u8],
 }
 
-/// The messages of one datagram, up to the first that is malformed.
+/// The messages of one datagram, up to the first malformed one.
 pub fn messages(bytes: &[u8]) -> impl Iterator<Item = Result<Message<'_>, Malformed>> {
     parts(bytes, HEADER, |part| {
         let length = u32::from_ne_bytes([part[0], part[1], part[2], part[3]]);
@@ -89,7 +88,7 @@ pub fn messages(bytes: &[u8]) -> impl Iterator<Item = Result<Message<'_>, Malfor
     })
 }
 
-/// The attributes in a payload, up to the first that is malformed.
+/// The attributes in a payload, up to the first malformed one.
 pub fn attributes(bytes: &[u8]) -> impl Iterator<Item = Result<Attribute<'_>, Malformed>> {
     parts(bytes, ATTRIBUTE, |part| {
         usize::from(u16::from_ne_bytes([part[0], part[1]]))
@@ -102,8 +101,8 @@ pub fn attributes(bytes: &[u8]) -> impl Iterator<Item = Result<Attribute<'_>, Ma
     })
 }
 
-/// Cuts `bytes` into parts that begin with a header of `header` bytes, in which `length` finds
-/// how long the part is with its header. Parts begin at multiples of four bytes.
+/// Splits `bytes` into parts that start with a header of `header` bytes. `length` reads the length of the part,
+/// including its header. Parts start at multiples of four bytes.
 fn parts(
     bytes: &[u8],
     header: usize,
@@ -131,14 +130,14 @@ fn parts(
     })
 }
 
-/// A text attribute: up to its NUL.
+/// A text attribute, up to its NUL.
 #[must_use]
 pub fn string(payload: &[u8]) -> String {
     let end = payload.iter().position(|byte| *byte == 0);
     String::from_utf8_lossy(&payload[..end.unwrap_or(payload.len())]).into_owned()
 }
 
-/// Appends an attribute with its padding.
+/// Appends an attribute, with padding.
 pub fn push(buffer: &mut Vec<u8>, kind: u16, payload: &[u8]) {
     let length = u16::try_from(ATTRIBUTE + payload.len()).unwrap_or(u16::MAX);
     buffer.extend(length.to_ne_bytes());
@@ -147,7 +146,7 @@ pub fn push(buffer: &mut Vec<u8>, kind: u16, payload: &[u8]) {
     buffer.resize(buffer.len().next_multiple_of(4), 0);
 }
 
-/// A whole request.
+/// Encodes a complete request.
 #[must_use]
 pub fn request(kind: u16, is_dump: bool, sequence: u32, payload: &[u8]) -> Vec<u8> {
     let flags = if is_dump { REQUEST | DUMP } else { REQUEST };
@@ -162,19 +161,19 @@ pub fn request(kind: u16, is_dump: bool, sequence: u32, payload: &[u8]) -> Vec<u
     bytes
 }
 
-/// What one datagram means for who asked.
+/// Whether an answer is complete after a datagram.
 #[derive(Debug)]
 pub(super) enum Progress {
-    /// More is to come.
+    /// More datagrams follow.
     More,
-    /// That was all.
+    /// The answer is complete.
     Complete,
 }
 
-/// Gives `take` the payloads that answer `sequence`.
+/// Passes to `take` the payloads that answer `sequence`.
 ///
 /// # Errors
-/// The error the kernel answered with, or what is malformed.
+/// The error returned by the kernel, or a malformed message.
 pub(super) fn digest(
     datagram: &[u8],
     sequence: u32,
@@ -206,7 +205,7 @@ pub(super) fn digest(
     Ok(Progress::More)
 }
 
-/// A socket that asks one question after the other.
+/// A socket that sends one request after another.
 #[derive(Debug)]
 pub(super) struct Socket {
     socket: OwnedFd,
@@ -214,7 +213,7 @@ pub(super) struct Socket {
 }
 
 impl Socket {
-    /// A socket of this protocol; none: routes.
+    /// Opens a socket of this protocol; `None` means routing.
     pub(super) fn open(protocol: Option<Protocol>) -> io::Result<Self> {
         let family = AddressFamily::NETLINK;
         let socket = socket_with(family, SocketType::RAW, SocketFlags::CLOEXEC, protocol)?;
@@ -225,7 +224,7 @@ impl Socket {
         })
     }
 
-    /// Asks, and gives `take` the payload of each message of the answer.
+    /// Sends a request, and passes to `take` the payload of each message of the answer.
     pub(super) fn ask(
         &mut self,
         kind: u16,
@@ -285,13 +284,13 @@ mod tests {
             bytes
         };
         assert_eq!(whole.len(), 12);
-        // The padding may be missing at the end, the value may not.
+        // The padding may be missing at the end, but not the value.
         assert!(attributes(&whole[..10]).all(|attribute| attribute.is_ok()));
         let cut: Vec<_> = attributes(&whole[..9]).collect();
         assert_eq!(cut, [Err(Malformed::Length { says: 10, left: 9 })]);
         let cut: Vec<_> = attributes(&whole[..3]).collect();
         assert_eq!(cut, [Err(Malformed::Header { left: 3, needed: 4 })]);
-        // A length of nothing would never get on.
+        // A length of zero would never advance.
         let stuck: Vec<_> = attributes(&[0; 8]).collect();
         assert_eq!(stuck, [Err(Malformed::Length { says: 0, left: 8 })]);
     }

@@ -50,7 +50,7 @@ fn a_record_says_what_was_recorded_and_loses_serials_when_masked() {
         assert!(said.contains(why), "{said}");
     }
     std::fs::remove_file(&path).unwrap();
-    // A record that is gone is no machine without interfaces.
+    // A missing record is not a machine without interfaces.
     assert!(matches!(ask(&source, &[]), Reading::Failed { .. }));
 }
 
@@ -74,7 +74,7 @@ fn this_machine_s_loopback_has_neither_driver_nor_rings() {
     assert_eq!(lo.driver, Reading::Unsupported);
     assert_eq!(lo.rings, Reading::Unsupported);
     assert_eq!(lo.fec, Reading::Unsupported);
-    // Loopback has features that can be switched, and some are on in every kernel.
+    // Loopback has switchable features, and every kernel enables some of them.
     let features = lo.features.present().unwrap();
     assert!(
         features.iter().any(|name| name.starts_with("tx-")),
@@ -85,7 +85,7 @@ fn this_machine_s_loopback_has_neither_driver_nor_rings() {
     assert_eq!(missing.driver, Reading::Absent);
     let not_asked = report.interface("never-named");
     assert!(matches!(not_asked.rings, Reading::Failed { .. }));
-    // Here as a kernel without devlink, elsewhere as a list: never as something that went wrong.
+    // Unsupported by a kernel without devlink, otherwise a list; never a failure.
     let devlink = &report.devlink;
     assert!(
         devlink.is_known() || matches!(devlink, Reading::Denied { .. }),

@@ -1,26 +1,25 @@
-//! Where a function hangs: its way from the host bridge, and the PCIe switches on it.
+//! Position of a PCI function: its path from the host bridge, and the PCIe switches on that path.
 
 use super::{AMD, Function, MELLANOX, rank};
 use crate::{Reading, Root, text};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// PCI class of bridges from PCI to PCI: root ports, the ports of switches, and bridges to buses
-/// that are not PCIe.
+/// PCI class of PCI-to-PCI bridges: root ports, switch ports, and bridges to buses other than PCIe.
 const BRIDGE: &str = "0604";
 
-/// BlueField's own bridges, of each generation.
+/// Device ids of the bridges in BlueField cards, by generation.
 const BLUEFIELD: [&str; 4] = ["1975", "1978", "197a", "197b"];
 
-/// A function's path from its host bridge.
+/// Path of a function from its host bridge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Way {
-    /// Everything up to and with the host bridge, `/sys/devices/pci0000:15`.
+    /// Path components up to and including the host bridge, `/sys/devices/pci0000:15`.
     pub bridge: Vec<String>,
-    /// The functions below it, the function itself last.
+    /// Functions below the host bridge; the function itself is last.
     pub hops: Vec<String>,
 }
 
-/// Where the kernel keeps the function. A tree without the kernel's links does not tell.
+/// Path of the function in the kernel's device tree. Unsupported in a captured tree without the kernel's links.
 pub(crate) fn way(root: &Root, function: &Function) -> Reading<Way> {
     let link = function.path("");
     let path = match root.resolve(link.trim_end_matches('/')) {
@@ -34,7 +33,7 @@ pub(crate) fn way(root: &Root, function: &Function) -> Reading<Way> {
 }
 
 pub(crate) fn parse_way(mut parts: Vec<String>) -> Reading<Way> {
-    // A bridge may hang below a function of another one (VMD); the last one counts.
+    // A host bridge may be below a function of another one (VMD); the last one counts.
     match parts.iter().rposition(|part| is_host_bridge(part)) {
         Some(bridge) => {
             let hops = parts.split_off(bridge + 1);
@@ -47,7 +46,7 @@ pub(crate) fn parse_way(mut parts: Vec<String>) -> Reading<Way> {
     }
 }
 
-/// `pci0000:15`: a root bus, by domain and number.
+/// Whether `part` names a root bus by domain and number, such as `pci0000:15`.
 fn is_host_bridge(part: &str) -> bool {
     let is_hex = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_hexdigit());
     part.strip_prefix("pci")
@@ -55,36 +54,34 @@ fn is_host_bridge(part: &str) -> bool {
         .is_some_and(|(domain, bus)| is_hex(domain) && is_hex(bus))
 }
 
-/// The PCIe switches of a machine, as far as its bus tells.
+/// The PCIe switches of a machine, as far as its bus shows them.
 ///
-/// A switch is one upstream port, which is no root port, with the downstream ports below it. Below
-/// a root port upstream and downstream ports alternate, so the second bridge of a way is an
-/// upstream port if there is a third, and so on. Bridges alone tell: what is plugged into a
-/// switch, or missing from it, moves no other's rank. Nor does a card that is known to have a switch
-/// of its own, which is none of the machine's. Of others (adapters with several disks or GPUs)
-/// nothing tells; such a one brings a rank, and takes it away when it goes.
+/// A switch is one upstream port, which is not a root port, with the downstream ports below it. Below a root port,
+/// upstream and downstream ports alternate. So the second bridge of a path is an upstream port if there is a third one,
+/// and so on. Only bridges count: a device plugged into a switch, or missing from it, changes no other rank. A card
+/// with a known internal switch does not count either, because that switch is not part of the machine. The internal
+/// switches of other cards (adapters with several disks or GPUs) cannot be recognised; such a card adds a rank, and
+/// removes it when it is removed.
 #[derive(Debug)]
 pub(crate) struct Switches(Reading<Ports>);
 
 #[derive(Debug, Default)]
 struct Ports {
-    /// Every bridge whose place is known, by address.
+    /// Address of every bridge with a known path.
     bridges: BTreeSet<String>,
-    /// Upstream ports in the order of the bus.
+    /// Upstream ports, in bus order.
     upstream: Vec<String>,
 }
 
 impl Switches {
-    /// Those among all functions of the bus; not known where one of these may be a bridge and
-    /// could not be read.
+    /// Finds the switches among all functions of the bus. Unknown if a function that may be a bridge cannot be read.
     pub(crate) fn of(root: &Root, functions: &Reading<Vec<Function>>) -> Self {
         let ports = functions.as_ref().and_then(|all| ports(root, all));
         Self(or_untold(ports))
     }
 
-    /// The rank, from 0, of the switch nearest above a function. Absent where there is none
-    /// between it and its root port; unsupported where the tree does not tell, as one without the
-    /// kernel's links, or without the bridges that the way leads over, or without a root port.
+    /// Rank, from 0, of the nearest switch above a function. Absent if there is none between the function and its root
+    /// port. Unsupported if the tree lacks the kernel's links, a bridge of the path, or a root port.
     pub(crate) fn above(&self, root: &Root, address: &str) -> Reading<u32> {
         let function = Function {
             address: address.to_owned(),
@@ -98,7 +95,7 @@ impl Switches {
     }
 }
 
-/// What is not there cannot tell either: absent is said of a switch alone.
+/// Maps absent to unsupported: in this module, absent only means that there is no switch.
 fn or_untold<T>(reading: Reading<T>) -> Reading<T> {
     match reading {
         Reading::Absent => Reading::Unsupported,
@@ -112,7 +109,7 @@ fn ports(root: &Root, functions: &[Function]) -> Reading<Ports> {
     for function in functions {
         match &function.class {
             Reading::Present(_) if function.is_class(BRIDGE) => {}
-            // Gone meanwhile, or nothing that has a class.
+            // The function has disappeared meanwhile, or has no class.
             Reading::Present(_) | Reading::Absent | Reading::Unsupported => continue,
             unknown => return unknown.clone().map(|_| Ports::default()),
         }
@@ -121,7 +118,7 @@ fn ports(root: &Root, functions: &[Function]) -> Reading<Ports> {
             Reading::Absent | Reading::Unsupported => continue,
             unknown => return unknown.map(|_| Ports::default()),
         };
-        // A downstream port: third, fifth.
+        // A downstream port is the third or fifth hop, and so on.
         if let [_, .., above, _] = way.hops.as_slice()
             && way.hops.len() % 2 == 1
             && !is_of_a_card(root, function)
@@ -135,8 +132,8 @@ fn ports(root: &Root, functions: &[Function]) -> Reading<Ports> {
     Reading::Present(ports)
 }
 
-/// Whether such a port is of a switch that is part of a card: AMD's GPUs, and BlueField by its ids in
-/// the list of PCI ids.
+/// Whether such a port belongs to a switch inside a card: AMD's GPUs by vendor, and BlueField by device id from the PCI
+/// id list.
 fn is_of_a_card(root: &Root, port: &Function) -> bool {
     let is_bluefield = || {
         let device = root.text(port.path("device"));
@@ -151,7 +148,7 @@ fn is_of_a_card(root: &Root, port: &Function) -> bool {
 impl Ports {
     fn above(&self, way: &Way) -> Reading<u32> {
         let above = way.hops.split_last().map_or(&[][..], |(_, above)| above);
-        // Right at the host bridge, as guests have what hangs anywhere in the machine.
+        // Directly below the host bridge: in guests, this gives no information about the machine.
         if above.is_empty() {
             return Reading::Unsupported;
         }
@@ -187,7 +184,7 @@ mod tests {
         assert_eq!(way, Some((5, 2)));
     }
 
-    /// A function at a way below `/sys/devices`, and its link on the bus.
+    /// Creates a function at a path below `/sys/devices`, and its link on the bus.
     fn put(tree: &Path, way: &str, class: &str) {
         let folder = tree.join("sys/devices").join(way);
         fs::create_dir_all(&folder).unwrap();
@@ -198,8 +195,8 @@ mod tests {
         symlink(Path::new("../../../devices").join(way), bus.join(name)).unwrap();
     }
 
-    /// Two switches below one root port, the second below a port of the first; a bridge to an old
-    /// bus; devices at all of them.
+    /// Two switches below one root port, the second below a port of the first; a bridge to a legacy bus; devices below
+    /// all of them.
     fn machine() -> tempfile::TempDir {
         let tree = tempfile::tempdir().unwrap();
         let first = "pci0000:10/0000:10:01.0/0000:11:00.0";
@@ -219,7 +216,7 @@ mod tests {
         for device in [
             &format!("{first}/0000:12:00.0/0000:13:00.0"),
             &format!("{second}/0000:21:00.0/0000:22:00.0"),
-            // The end of the first switch's own that manages it.
+            // The management endpoint of the first switch.
             &format!("{first}/0000:12:1f.0"),
             "pci0000:40/0000:40:01.0/0000:41:00.0/0000:42:00.0",
             "pci0000:50/0000:50:01.0",
@@ -253,7 +250,7 @@ mod tests {
     #[test]
     fn a_card_with_a_switch_of_its_own_moves_no_rank() {
         let tree = machine();
-        // Before all others on the bus.
+        // The first card in bus order.
         let card = "pci0000:00/0000:00:01.0/0000:01:00.0";
         for bridge in ["pci0000:00/0000:00:01.0", card] {
             put(tree.path(), bridge, "0x060400\n");
@@ -280,11 +277,11 @@ mod tests {
     fn a_bus_that_does_not_tell_has_no_ranks_and_none_that_are_guessed() {
         let tree = machine();
         let bus = tree.path().join("sys/bus/pci/devices");
-        // Without a port of the way nobody knows what that is a port of.
+        // Without one port of the path, the kind of the other ports is unknown.
         fs::remove_file(bus.join("0000:21:00.0")).unwrap();
         assert_eq!(above(tree.path(), "0000:22:00.0"), "<unsupported>");
         assert_eq!(above(tree.path(), "0000:13:00.0"), "0");
-        // What may be a bridge may be a switch: no rank is sure.
+        // A possible bridge may be a switch, so no rank is certain.
         let class = bus.join("0000:11:00.0/class");
         fs::write(&class, "bridge\n").unwrap();
         assert!(above(tree.path(), "0000:13:00.0").starts_with("<failed"));

@@ -1,5 +1,5 @@
-//! System firmware and board, from `/sys/class/dmi/id`, the firmware's variables and, where a
-//! driver offers them, its settings.
+//! System firmware and board, from `/sys/class/dmi/id`, the firmware's variables, and the firmware's settings if a
+//! driver provides them.
 
 mod settings;
 
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 const DMI: &str = "/sys/class/dmi/id";
 const VARIABLES: &str = "/sys/firmware/efi/efivars";
-/// The UEFI specification's own variables.
+/// GUID of the variables defined by the UEFI specification.
 const GLOBAL: &str = "8be4df61-93ca-11d2-aa0d-00e098032b8c";
 
 /// The keys without which firmware cannot be compared.
@@ -33,7 +33,7 @@ const OPTIONAL: &[(&str, &str)] = &[
     ("bios.chassis.type", "chassis_type"),
 ];
 
-/// Firmware, board, product, boot mode, settings.
+/// Reads firmware, board, product, boot mode and settings.
 #[must_use]
 pub fn probe(host: &Host) -> Probed {
     let mut probed = Probed::new(Class::Bios);
@@ -52,7 +52,7 @@ pub fn probe(host: &Host) -> Probed {
     probed
         .record
         .put("bios.setup_mode", variable(root, "SetupMode"));
-    // Loaded by the firmware, or by the kernel over it: either way what runs now.
+    // The running revision, whether loaded by the firmware or later by the kernel.
     let microcode = root.text("/proc/cpuinfo").and_then(|text| microcode(&text));
     probed.record.put("bios.microcode", microcode);
     settings::keys(root, &mut probed);
@@ -73,14 +73,14 @@ fn boot_mode(root: &Root) -> Reading<Value> {
     } else if root.exists(DMI) {
         "legacy"
     } else {
-        // No firmware interface at all: a virtual machine or an embedded board.
+        // No firmware interface: a virtual machine or an embedded board.
         return Reading::Absent;
     };
     Reading::Present(name.into())
 }
 
-/// The revision that all processors run; where they differ, each with its count. The text is not
-/// taken apart as a whole: it is megabytes on a large node, and this is one line in thirty.
+/// The microcode revision of all processors; if they differ, each revision with its count. The text is not parsed
+/// completely: it is megabytes on a large node, and this is one line in thirty.
 fn microcode(cpuinfo: &str) -> Reading<Value> {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     let lines = cpuinfo.lines().filter_map(|line| line.split_once(':'));
@@ -101,8 +101,8 @@ fn microcode(cpuinfo: &str) -> Reading<Value> {
         })
 }
 
-/// An EFI variable of one byte: four bytes of attributes, then 0 or 1. Where the file system that
-/// shows variables is not mounted, none is there to be read, and none is absent by that.
+/// Reads a one-byte EFI variable: four bytes of attributes, then 0 or 1. If the file system of the variables is not
+/// mounted, no variable is readable, and the result is disabled instead of absent.
 fn variable(root: &Root, name: &str) -> Reading<Value> {
     let bytes = root.bytes(format!("{VARIABLES}/{name}-{GLOBAL}"));
     if bytes == Reading::Absent && root.exists("/sys/firmware/efi") && !has_variables(root) {
@@ -118,7 +118,7 @@ fn has_variables(root: &Root) -> bool {
     match root.list(VARIABLES) {
         Reading::Absent => false,
         Reading::Present(names) => !names.is_empty(),
-        // It is there, whoever may look into it.
+        // The folder exists, whether or not it is readable.
         _ => true,
     }
 }
@@ -134,7 +134,7 @@ mod tests {
         let root = Root::new(folder.path());
         let efivars = folder.path().join(VARIABLES.trim_start_matches('/'));
         let read = || variable(&root, "SecureBoot");
-        // No UEFI, no variable.
+        // Without UEFI there are no variables.
         assert_eq!(read(), Reading::Absent);
         let not_mounted = Reading::disabled("efivarfs is not mounted");
         std::fs::create_dir_all(efivars.parent().unwrap()).unwrap();
@@ -142,7 +142,7 @@ mod tests {
         std::fs::create_dir(&efivars).unwrap();
         assert_eq!(read(), not_mounted);
         assert!(!read().is_known(), "it is no part of a digest");
-        // A firmware that has others does not have this one.
+        // Firmware with other variables lacks this one.
         std::fs::write(efivars.join(format!("Boot0000-{GLOBAL}")), [0; 5]).unwrap();
         assert_eq!(read(), Reading::Absent);
         std::fs::write(

@@ -1,14 +1,13 @@
-//! The BMC as the node itself sees it: who it is and which firmware it runs, and what it says the
-//! node draws.
+//! The BMC as seen in band from the node: device id, firmware version and power draw.
 //!
-//! Whether there is a BMC at all, and everything else of the class, Redfish tells; this part is
-//! the cross-check that needs no credentials.
+//! Redfish provides the existence of the BMC and the rest of the class. This probe is the cross-check that needs no
+//! credentials.
 
 use super::Probed;
 use crate::ipmi::{self, DeviceId, PowerReading, from_hex};
 use crate::{Class, ClassRecord, FindingCode, Host, Power, Reading};
 
-/// Device id and draw over IPMI.
+/// Reads device id and power draw over IPMI.
 #[must_use]
 pub fn probe(host: &Host) -> Probed {
     let mut probed = Probed::new(Class::Bmc);
@@ -35,7 +34,7 @@ pub fn probe(host: &Host) -> Probed {
     }
     keys(&id, &mut probed.record);
     let draw = bytes(report.power_reading).and_then(|answer| PowerReading::decode(&answer));
-    // Where the BMC has no answer another source may have one, which this must not hide.
+    // Without an answer of the BMC, the reading of another source must not be hidden.
     if let Reading::Present(reading) = draw {
         probed.power = Some(Power {
             draw: Reading::Present(reading.draw),

@@ -1,10 +1,10 @@
-//! Processors: model, shape and caches. The microcode is firmware and stands with the BIOS.
+//! Processors: model, topology and caches. Microcode is firmware and belongs to the BIOS class.
 
 use super::Probed;
 use crate::{Class, ClassRecord, Host, Reading, Root, Value, Vitals, text};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Processor flags that placement may ask for.
+/// Processor flags that placement may use.
 const FEATURES: &[&str] = &[
     "avx2",
     "avx512f",
@@ -21,15 +21,15 @@ const FEATURES: &[&str] = &[
 
 const CPUS: &str = "/sys/devices/system/cpu";
 
-/// What `/proc/cpuinfo` says, on x86 and on Arm.
+/// Parsed `/proc/cpuinfo`, of x86 or Arm.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CpuInfo {
-    /// One map of lines per processor.
+    /// The lines of each processor, by name.
     processors: Vec<BTreeMap<String, String>>,
 }
 
 impl CpuInfo {
-    /// Reads the text of `/proc/cpuinfo`.
+    /// Parses the text of `/proc/cpuinfo`.
     #[must_use]
     pub fn parse(text: &str) -> Self {
         let mut processors: Vec<BTreeMap<String, String>> = Vec::new();
@@ -41,8 +41,7 @@ impl CpuInfo {
             if name == "processor" {
                 processors.push(BTreeMap::new());
             }
-            // Lines before the first processor, or of a trailing hardware block, are
-            // not about one processor.
+            // Lines before the first processor, or of a trailing hardware block, do not describe one processor.
             if let Some(current) = processors.last_mut() {
                 current.insert(name.to_owned(), text::collapse(value));
             }
@@ -50,7 +49,7 @@ impl CpuInfo {
         Self { processors }
     }
 
-    /// The value all processors share; where they differ, each value with its count.
+    /// The value common to all processors; if they differ, each value with its count.
     fn common(&self, names: &[&str]) -> Reading<Value> {
         let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
         for processor in &self.processors {
@@ -98,7 +97,7 @@ impl CpuInfo {
         }
     }
 
-    /// Distinct `(package, core)` pairs, where the text has them.
+    /// Numbers of distinct packages and `(package, core)` pairs, if the text contains them.
     fn shape(&self) -> Option<(u32, u32)> {
         let mut packages = BTreeSet::new();
         let mut cores = BTreeSet::new();
@@ -112,7 +111,7 @@ impl CpuInfo {
     }
 }
 
-/// Model, shape, caches; how often they throttled.
+/// Reads model, topology, caches and thermal throttling.
 #[must_use]
 pub fn probe(host: &Host) -> Probed {
     let mut probed = Probed::new(Class::Cpu);
@@ -138,7 +137,7 @@ pub fn probe(host: &Host) -> Probed {
     let online = root.line(format!("{CPUS}/online"));
     let listed = online.as_ref().and_then(|list| text::list_length(list));
     let threads = match listed {
-        // Without the list, `/proc/cpuinfo` has one block per thread online.
+        // Without the list, `/proc/cpuinfo` has one block per online thread.
         Reading::Absent => info.as_ref().and_then(CpuInfo::threads),
         listed => listed,
     };
@@ -175,7 +174,7 @@ fn processors(root: &Root) -> Reading<Vec<String>> {
     })
 }
 
-/// Distinct `(package, die)` pairs; absent before kernel 5.2.
+/// Number of distinct `(package, die)` pairs; absent before kernel 5.2.
 fn dies(root: &Root) -> Reading<u32> {
     processors(root).and_then(|names| {
         let mut dies = BTreeSet::new();
@@ -196,9 +195,9 @@ fn dies(root: &Root) -> Reading<u32> {
     })
 }
 
-/// How often the processors were slowed for their temperature since boot: of cores the sum, of a
-/// package, which every core of it repeats, the highest. Machine checks have no count in sysfs;
-/// what they found shows in the memory controllers' counts.
+/// Number of thermal throttling events since boot: the sum over cores, and the maximum over packages, because each core
+/// repeats the count of its package. Machine checks have no count in sysfs; the memory controllers' counts show their
+/// findings.
 fn throttling(root: &Root, vitals: &mut Vitals) {
     let names = processors(root);
     let mut cores: Reading<u64> = Reading::Absent;
@@ -215,7 +214,7 @@ fn throttling(root: &Root, vitals: &mut Vitals) {
     vitals.put("cpu.throttle.package", package.map(Value::amount));
 }
 
-/// Two counts as one; an unknown one makes the result unknown.
+/// Combines two counts; if one is unknown, so is the result.
 fn joined(a: Reading<u64>, b: Reading<u64>, join: fn(u64, u64) -> u64) -> Reading<u64> {
     match (a, b) {
         (Reading::Present(a), Reading::Present(b)) => Reading::Present(join(a, b)),
@@ -226,7 +225,7 @@ fn joined(a: Reading<u64>, b: Reading<u64>, join: fn(u64, u64) -> u64) -> Readin
     }
 }
 
-/// Packages and cores from sysfs, for processors whose `/proc/cpuinfo` lacks them (Arm).
+/// Packages and cores from sysfs, for processors without them in `/proc/cpuinfo` (Arm).
 fn topology(root: &Root) -> Reading<(u32, u32)> {
     let mut packages = BTreeSet::new();
     let mut cores = BTreeSet::new();
@@ -250,7 +249,7 @@ fn topology(root: &Root) -> Reading<(u32, u32)> {
     Reading::Present((count(packages.len()), count(cores.len())))
 }
 
-/// The caches of the first processor.
+/// Reads the caches of the first processor.
 fn caches(root: &Root, record: &mut ClassRecord) {
     let dir = format!("{CPUS}/cpu0/cache");
     for index in root.list(&dir).present().into_iter().flatten() {
@@ -271,7 +270,7 @@ fn caches(root: &Root, record: &mut ClassRecord) {
             format!("cpu.cache.l{level}{kind}"),
             read("size").and_then(|size| kibibytes(&size)),
         );
-        // How many threads share one: what splits a socket into domains.
+        // Number of threads per cache, which determines the cache domains of a socket.
         record.put(
             format!("cpu.cache.l{level}{kind}.threads"),
             read("shared_cpu_list").and_then(|list| text::list_length(&list)),
@@ -279,7 +278,7 @@ fn caches(root: &Root, record: &mut ClassRecord) {
     }
 }
 
-/// `1024K` in bytes.
+/// Parses `1024K` as bytes.
 fn kibibytes(size: &str) -> Reading<Value> {
     let Some(number) = size.strip_suffix('K') else {
         return Reading::failed(format!("\"{size}\" is no cache size"));

@@ -1,4 +1,4 @@
-//! Kernel: release, command line, and the settings that change how work runs.
+//! Kernel: release, command line, and the settings that change how jobs run.
 
 mod processors;
 
@@ -8,9 +8,8 @@ use crate::{Class, ClassRecord, Host, Reading, Root, Value, text};
 use data_encoding::HEXLOWER;
 use std::collections::BTreeSet;
 
-/// The settings that count, below `/proc/sys`. Those that the kernel derives from the
-/// amount of free memory (`threads-max`, `min_free_kbytes`) differ between equal nodes
-/// and are left out.
+/// Sysctls that count, as paths below `/proc/sys`. Settings that the kernel derives from the amount of free memory
+/// (`threads-max`, `min_free_kbytes`) differ between equal nodes and are omitted.
 pub const SYSCTLS: &[&str] = &[
     "kernel/numa_balancing",
     "kernel/perf_event_paranoid",
@@ -40,9 +39,9 @@ pub const SYSCTLS: &[&str] = &[
     "vm/zone_reclaim_mode",
 ];
 
-/// The modules that count.
+/// Kernel modules that count.
 pub const MODULES: &[&str] = &[
-    // GPUs and what lets others reach their memory.
+    // GPUs, and modules that give other devices access to GPU memory.
     "nvidia*",
     "gdrdrv",
     "amdgpu",
@@ -61,8 +60,8 @@ pub const MODULES: &[&str] = &[
     // Shared memory between processes.
     "xpmem",
     "knem",
-    // Clients of file systems that are not the kernel's own; those have its release, and are
-    // loaded when something is mounted.
+    // Clients of file systems that are not part of the kernel. Clients that are part of it have the kernel's release,
+    // and are loaded at mount time.
     "lustre",
     "mgc",
     "osc",
@@ -77,14 +76,13 @@ pub const MODULES: &[&str] = &[
     "nvme_core",
 ];
 
-/// Modules that programs load by what they do: an idle node and one that was used once would differ.
-/// Only by its whole name such a one counts. `nvidia_uvm` comes with the first CUDA program.
-/// `nvidia_drm` and `nvidia_modeset` come with the driver or not at all, and `nvidia_peermem` where
-/// somebody configured it.
+/// Modules loaded on demand by programs: an idle node and a node after use would differ. Such a module counts only if
+/// listed by its full name. The first CUDA program loads `nvidia_uvm`. `nvidia_drm` and `nvidia_modeset` are loaded
+/// with the driver or not at all, and `nvidia_peermem` if an operator configured it.
 const ON_USE: &[&str] = &["nvidia_uvm"];
 
-/// Module parameters that describe this boot or this node, or hold a secret, not the
-/// configuration. `networks` and `ip2nets` of Lustre's network name interfaces and addresses.
+/// Module parameters that describe this boot or this node, or hold a secret, and are not configuration. Lustre's
+/// `networks` and `ip2nets` contain interface names and addresses.
 const VOLATILE_PARAMETERS: &[&str] = &[
     "debug",
     "dump_debug",
@@ -96,7 +94,7 @@ const VOLATILE_PARAMETERS: &[&str] = &[
     "*token*",
 ];
 
-/// Release, command line, settings.
+/// Reads release, command line and settings.
 #[must_use]
 pub fn probe(host: &Host) -> Probed {
     let mut probed = Probed::new(Class::Kernel);
@@ -134,7 +132,7 @@ pub fn probe(host: &Host) -> Probed {
     probed
 }
 
-/// Huge pages as configured (not as used) and transparent ones.
+/// Reads configured huge pages (not their use) and transparent ones.
 fn pages(root: &Root, record: &mut ClassRecord) {
     let thp = "/sys/kernel/mm/transparent_hugepage";
     for file in ["enabled", "defrag", "shmem_enabled"] {
@@ -162,7 +160,7 @@ fn pages(root: &Root, record: &mut ClassRecord) {
     }
 }
 
-/// IOMMU, security modules, lockdown, control groups.
+/// Reads IOMMU, security modules, lockdown and control groups.
 fn security(root: &Root, record: &mut ClassRecord) {
     record.put("kernel.iommu", iommu(root));
     record.put("kernel.lsm", root.line("/sys/kernel/security/lsm"));
@@ -192,7 +190,7 @@ fn security(root: &Root, record: &mut ClassRecord) {
     record.put("kernel.cgroup_version", cgroup);
 }
 
-/// The sorted kinds of IOMMU domains (`DMA`, `DMA-FQ`, `identity`); absent without IOMMU.
+/// The kinds of IOMMU domains (`DMA`, `DMA-FQ`, `identity`), sorted; absent without IOMMU.
 fn iommu(root: &Root) -> Reading<Value> {
     let dir = "/sys/kernel/iommu_groups";
     root.list(dir).and_then(|groups| {
@@ -226,7 +224,7 @@ fn modules(root: &Root, wanted: &[String], record: &mut ClassRecord) {
         names.retain(|name| wanted.iter().any(|pattern| counts(pattern, name)));
         names
     });
-    // A module that is not among them is absent, not unknown.
+    // With the list of names, a module missing from it is absent, not unknown.
     record.put("kernel.module.names", loaded.clone());
     for name in loaded.present().into_iter().flatten() {
         let dir = format!("/sys/module/{name}");

@@ -1,7 +1,7 @@
-//! Memory: DIMMs as firmware and the memory controllers describe them, CXL, NUMA shape.
+//! Memory: DIMMs from the firmware and the memory controllers, CXL, NUMA topology.
 //!
-//! The capacity that counts is that of the DIMMs: `MemTotal` moves with what the kernel
-//! reserves, so it is a fact for placement and no conformance value.
+//! The conformance value is the capacity of the DIMMs. `MemTotal` varies with the kernel's reservations, so it is a
+//! fact for placement and not a conformance value.
 
 mod cxl;
 
@@ -9,12 +9,12 @@ use super::Probed;
 use crate::smbios::{self, MemoryDevice};
 use crate::{Class, ClassRecord, Host, Reading, Root, Value, text};
 
-/// The raw SMBIOS table; root only.
+/// The raw SMBIOS table; readable by root only.
 pub(crate) const DMI_TABLE: &str = "/sys/firmware/dmi/tables/DMI";
 const NODES: &str = "/sys/devices/system/node";
 const CONTROLLERS: &str = "/sys/devices/system/edac/mc";
 
-/// DIMMs, memory controllers, NUMA.
+/// Reads DIMMs, memory controllers and NUMA nodes.
 #[must_use]
 pub fn probe(host: &Host) -> Probed {
     let mut probed = Probed::new(Class::Memory);
@@ -46,14 +46,14 @@ pub fn probe(host: &Host) -> Probed {
         }
         total => total,
     };
-    // Pages that the kernel took out of use after errors.
+    // Memory that the kernel took out of use after errors, in bytes.
     let poisoned = of("HardwareCorrupted").map(Value::amount);
     probed.vitals.put("memory.hardware_corrupted", poisoned);
     super::usage::memory(host, &mut probed.vitals);
     probed
 }
 
-/// One line of `/proc/meminfo` in bytes; absent where there is no such line.
+/// One line of `/proc/meminfo` in bytes; absent without such a line.
 #[must_use]
 pub fn amount(meminfo: &str, name: &str) -> Reading<u64> {
     let mut lines = meminfo.lines().filter_map(|line| line.split_once(':'));
@@ -66,8 +66,8 @@ pub fn amount(meminfo: &str, name: &str) -> Reading<u64> {
     }
 }
 
-/// The capacity of all DIMMs: as the firmware has it, which lists each, else as the memory
-/// controllers do, whose drivers need no privilege.
+/// Capacity of all DIMMs: from the firmware, which lists each DIMM, else from the memory controllers. Their drivers
+/// need no privilege.
 fn installed(dimms: &Reading<Vec<MemoryDevice>>, seen: Option<u64>) -> Reading<Value> {
     let told = dimms.as_ref().and_then(|dimms| {
         let mut total: u64 = 0;
@@ -75,7 +75,7 @@ fn installed(dimms: &Reading<Vec<MemoryDevice>>, seen: Option<u64>) -> Reading<V
             match &dimm.size {
                 Reading::Present(size) => total = total.saturating_add(*size),
                 Reading::Absent => {}
-                // One DIMM of unknown size makes no smaller sum.
+                // A DIMM of unknown size makes the sum unknown, not smaller.
                 unknown => return unknown.clone(),
             }
         }
@@ -108,8 +108,8 @@ fn numa(root: &Root, record: &mut ClassRecord) -> Reading<u32> {
     count
 }
 
-/// DIMMs as the memory controllers see them, in the controllers' order, and the errors they
-/// counted. Returns the sum of the sizes where there are any and all are known.
+/// Reads the DIMMs of the memory controllers, in the controllers' order, and their error counts. Returns the sum of the
+/// sizes if there are any and all are known.
 fn edac(root: &Root, probed: &mut Probed) -> Option<u64> {
     let controllers = root.list(CONTROLLERS).map(|mut names| {
         names.retain(|name| name.starts_with("mc") && name.len() > 2);
@@ -144,7 +144,7 @@ fn edac(root: &Root, probed: &mut Probed) -> Option<u64> {
     sum.filter(|_| slot > 0)
 }
 
-/// One DIMM of a controller; its size where it is known.
+/// Reads one DIMM of a controller; returns its size if known.
 fn edac_dimm(root: &Root, dir: &str, slot: u32, probed: &mut Probed) -> Option<u64> {
     let read = |file: &str| root.line(format!("{dir}/{file}"));
     let key = |name: &str| format!("memory.edac.{slot}.{name}");
@@ -168,7 +168,7 @@ fn error_count(root: &Root, path: &str) -> Reading<Value> {
         .map(Value::amount)
 }
 
-/// `dimm2` before `dimm10`.
+/// Natural order: `dimm2` before `dimm10`.
 fn natural(names: Reading<Vec<String>>) -> Vec<String> {
     let mut names = names.present().cloned().unwrap_or_default();
     names.sort_by_key(|name| (name.len(), name.clone()));
@@ -179,7 +179,7 @@ fn mebibytes(size: &str) -> Reading<u64> {
     text::unsigned(size).map(|size| size.saturating_mul(1 << 20))
 }
 
-/// Optional keys: an agent without root is denied the table and still has a digest.
+/// Adds optional keys: an agent without root cannot read the table and still has a digest.
 fn dimm_keys(dimms: &Reading<Vec<MemoryDevice>>, record: &mut ClassRecord) {
     let count = dimms
         .as_ref()

@@ -1,7 +1,7 @@
-//! The probes and the one list of them.
+//! The probes, and the single list of them.
 //!
-//! A probe is a function of a [`Host`]; its parsers take text. New hardware is a new
-//! file here and a line in [`PROBES`].
+//! A probe is a function of a [`Host`]; its parsers take text. New hardware needs a new file here and an entry in
+//! [`PROBES`].
 
 pub mod bios;
 pub mod bmc;
@@ -23,22 +23,22 @@ use crate::{
 use serde::{Deserialize, Serialize};
 use std::time::Instant;
 
-/// What one probe learned, in all planes.
+/// Result of one probe, in all planes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Probed {
-    /// Conformance.
+    /// Conformance record.
     pub record: ClassRecord,
-    /// Its part of the identity.
+    /// Identity values found by the probe.
     pub identity: Identity,
-    /// Its part of the facts.
+    /// Facts found by the probe.
     pub facts: Facts,
-    /// Its part of the topology.
+    /// Topology found by the probe.
     pub topology: Topology,
-    /// Live values it saw on the way.
+    /// Live values found by the probe.
     pub vitals: Vitals,
-    /// The node's power, where this probe can tell it.
+    /// Power of the node, if this probe reads it.
     pub power: Option<Power>,
-    /// Contradictions it saw.
+    /// Contradictions found by the probe.
     pub findings: Vec<Finding>,
 }
 
@@ -57,24 +57,24 @@ impl Probed {
         }
     }
 
-    /// Notes a contradiction.
+    /// Adds a finding.
     pub fn find(&mut self, code: FindingCode, detail: impl Into<String>) {
         self.findings.push(Finding::new(code, detail));
     }
 }
 
-/// One line of the list.
+/// One entry of the list of probes.
 #[derive(Clone, Copy, Debug)]
 pub struct Probe {
-    /// Its name in outcomes.
+    /// Name of the probe in outcomes.
     pub name: &'static str,
-    /// The class it fills.
+    /// The class that the probe fills.
     pub class: Class,
-    /// The probe itself.
+    /// Function that runs the probe.
     pub run: fn(&Host) -> Probed,
 }
 
-/// Every probe, in the order of running. Which of them a host runs [`Host::probes`] says.
+/// Every probe, in the order of execution. [`Host::probes`] selects those that a host runs.
 pub const PROBES: &[Probe] = &[
     Probe {
         name: "kernel",
@@ -133,9 +133,8 @@ pub const PROBES: &[Probe] = &[
     },
 ];
 
-/// Runs every probe of the list here and now: for tests, and where nothing read can hang. An
-/// agent asks [`crate::probe_isolated`]. Blocks for at most the deadlines of the programs that
-/// probes run, plus the reading of files.
+/// Runs every probe of the list in this thread: for tests, and if no read can hang. An agent uses
+/// [`crate::probe_isolated`]. Blocks at most for the deadlines of the external programs, plus the time to read files.
 #[must_use]
 pub fn probe_all(host: &Host) -> Inventory {
     let mut inventory = Inventory::default();
@@ -154,7 +153,7 @@ pub fn probe_all(host: &Host) -> Inventory {
 }
 
 impl Probe {
-    /// Runs it, unless the site switched its class off; within the bounds of one probe.
+    /// Runs the probe with the bounds of one probe, unless the site disabled its class.
     #[must_use]
     pub fn run_on(&self, host: &Host) -> Probed {
         if host.disabled.contains(&self.class) {
@@ -167,7 +166,7 @@ impl Probe {
         (self.run)(&host)
     }
 
-    /// What it says where the site switched its class off.
+    /// The result of the probe if the site disabled its class.
     pub(crate) fn switched_off(&self) -> Probed {
         Probed {
             record: ClassRecord::disabled(self.class, "switched off by configuration"),

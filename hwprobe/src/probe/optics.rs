@@ -1,15 +1,15 @@
-//! Modules in the cages of network interfaces, optical ones and cables: who made them, which part
-//! and revision, which firmware. A class of its own, and an optional one: modules are exchanged one
-//! by one where NICs are not, so that nodes of a kind rarely have the same ones.
+//! Modules in the cages of network interfaces, optical modules and cables: vendor, part, revision and firmware. This is
+//! an optional class of its own: modules are replaced one by one while NICs are not, so nodes of one design rarely have
+//! the same modules.
 //!
-//! Slots and ranks of interfaces are those of the NICs' class: `optics.2.net.0` is the module of
-//! `nic.2.net.0`. Serial numbers and dates are never taken from the driver's answer.
+//! Slots and interface ranks are those of the NIC class: `optics.2.net.0` is the module of `nic.2.net.0`. Serial
+//! numbers and dates are never kept from the driver's answer.
 
 use super::{Probed, nic};
 use crate::net::{self, EthtoolReport};
 use crate::{Class, ClassRecord, Host, Reading, Value};
 
-/// What every NIC's modules say.
+/// Reads the modules of every NIC.
 #[must_use]
 pub fn probe(host: &Host) -> Probed {
     let mut probed = Probed::new(Class::Optics);

@@ -1,9 +1,9 @@
-//! What the node draws, as it can tell itself: a node-level meter of hwmon, else Cray's counters.
+//! Power draw measured by the node itself: a node-level hwmon meter, else Cray's counters.
 //!
-//! A BMC measures at the supplies and is better; this is what is left without one. A meter counts
-//! only where it measures the whole node: an ACPI power meter that names a part of it (a socket, a
-//! module) and meters of devices do not. Energy counters of the processors (RAPL) are live values:
-//! two readings of them make watts of the processors, which are never the node's.
+//! A BMC measures at the power supplies and is more accurate; this probe is the fallback. A meter counts only if it
+//! measures the whole node. An ACPI power meter that names a part (a socket, a module) does not count, nor do the
+//! meters of devices. Energy counters of the processors (RAPL) are live values: two readings give the power of the
+//! processors, never that of the node.
 
 use super::Probed;
 use crate::{Class, FindingCode, Host, LimitState, Milliwatts, Power, Reading, Root, Value, text};
@@ -12,12 +12,12 @@ const MONITORS: &str = "/sys/class/hwmon";
 const CRAY: &str = "/sys/cray/pm_counters";
 const RAPL: &str = "/sys/class/powercap";
 
-/// Words of an ACPI meter's description that make it a part of the node.
+/// Words in the description of an ACPI meter that identify a part of the node.
 const PARTS: &[&str] = &[
     "socket", "module", "cpu", "gpu", "soc", "sysio", "dram", "core", "psu",
 ];
 
-/// Draw and limit, and the energy counters. The record stays empty.
+/// Reads power draw, power limit and energy counters. The record stays empty.
 #[must_use]
 pub fn probe(host: &Host) -> Probed {
     let mut probed = Probed::new(Class::Cpu);
@@ -28,8 +28,7 @@ pub fn probe(host: &Host) -> Probed {
     probed
 }
 
-/// The node's own meter. Two that could be it contradict each other: then there is none, and a
-/// finding.
+/// The node-level meter. Two candidates contradict each other: the result is then `None`, with a finding.
 fn meter(root: &Root, probed: &mut Probed) -> Option<Power> {
     let mut meters = Vec::new();
     for name in root.list(MONITORS).present().into_iter().flatten() {
@@ -55,7 +54,7 @@ fn meter(root: &Root, probed: &mut Probed) -> Option<Power> {
     }
 }
 
-/// In kernels before 3.15 the attributes lie with the device.
+/// Adds an ACPI meter. In kernels before 3.15 the attributes are in the device's folder.
 fn acpi_meter(
     root: &Root,
     dir: &str,
@@ -80,7 +79,7 @@ fn acpi_meter(
         Some(part) => {
             let part = part.to_ascii_lowercase().replace([' ', '.'], "_");
             let draw = microwatts(root, &format!("{dir}/power1_average"));
-            // By its description: the number of a monitor follows the order of loading.
+            // Named by its description: the number of a monitor depends on the loading order.
             let key = format!("power.meter.{part}");
             let key = if probed.vitals.0.contains_key(&key) {
                 format!("{key}.{name}")
@@ -94,7 +93,7 @@ fn acpi_meter(
     }
 }
 
-/// The sensor of this label.
+/// The sensor with this label.
 fn labelled(root: &Root, dir: &str, label: &str) -> Option<(String, u32)> {
     (1..=64).find_map(|index| {
         let found = root.line(format!("{dir}/power{index}_label"));
@@ -126,14 +125,14 @@ fn read_meter(root: &Root, dir: &str, index: u32) -> Power {
     }
 }
 
-/// hwmon counts power in microwatts.
+/// Reads a power value; hwmon counts in microwatts.
 fn microwatts(root: &Root, path: &str) -> Reading<Milliwatts> {
     root.line(path)
         .and_then(|raw| text::unsigned(&raw))
         .map(|micro| Milliwatts(micro / 1000))
 }
 
-/// A node that can read its own meter draws something: 0 is a meter that does not measure.
+/// Maps 0 to unsupported: a running node always draws power, so 0 means that the meter does not measure.
 fn measured(draw: Reading<Milliwatts>) -> Reading<Milliwatts> {
     match draw {
         Reading::Present(Milliwatts(0)) => Reading::Unsupported,
@@ -141,7 +140,7 @@ fn measured(draw: Reading<Milliwatts>) -> Reading<Milliwatts> {
     }
 }
 
-/// No file is no control; 0, or the highest limit that can be set, limits nothing.
+/// Without the file there is no control. 0, or the highest limit that can be set, means uncapped.
 fn limited(
     cap: Reading<Milliwatts>,
     most: &Reading<Milliwatts>,
@@ -161,7 +160,7 @@ fn limited(
     }
 }
 
-/// Cray's counters of the node. A limit of 0 W is none.
+/// Cray's counters of the node. A limit of 0 W means no limit.
 fn cray(root: &Root) -> Option<Power> {
     let draw = counter(root, "power", "W");
     if draw == Reading::Absent {
@@ -181,7 +180,7 @@ fn cray(root: &Root) -> Option<Power> {
     })
 }
 
-/// `467 W 1674849124134466 us`: a value, its unit, and when it was taken.
+/// Parses `467 W 1674849124134466 us`: a value, its unit, and the time of measurement.
 fn counter(root: &Root, file: &str, unit: &str) -> Reading<u64> {
     let line = root.line(format!("{CRAY}/{file}"));
     line.and_then(|line| {
@@ -193,7 +192,7 @@ fn counter(root: &Root, file: &str, unit: &str) -> Reading<u64> {
     })
 }
 
-/// The parts that the counters tell apart, milliwatts and joules.
+/// Counters of the parts of the node, in milliwatts and joules.
 fn cray_vitals(root: &Root, probed: &mut Probed) {
     for file in root.list(CRAY).present().into_iter().flatten() {
         let vitals = &mut probed.vitals;
@@ -208,8 +207,7 @@ fn cray_vitals(root: &Root, probed: &mut Probed) {
     }
 }
 
-/// Energy counters, and the limits that the operating system set, by zone: `package-0`,
-/// `package-0.dram`.
+/// Energy counters, and the limits set by the operating system, by zone: `package-0`, `package-0.dram`.
 fn rapl(root: &Root, probed: &mut Probed) {
     for zone in root.list(RAPL).present().into_iter().flatten() {
         let Some(name) = zone_name(root, zone) else {
@@ -221,7 +219,7 @@ fn rapl(root: &Root, probed: &mut Probed) {
         };
         let key = |value: &str| format!("power.rapl.{name}.{value}");
         probed.vitals.put(key("energy_uj"), number("energy_uj"));
-        // The counter begins again there.
+        // The value at which the counter wraps around.
         probed
             .vitals
             .put(key("energy_range_uj"), number("max_energy_range_uj"));
@@ -235,8 +233,8 @@ fn rapl(root: &Root, probed: &mut Probed) {
     }
 }
 
-/// The zone's name behind its parent's; none for control types and for the second view of the
-/// same counters through memory-mapped registers.
+/// The zone's name with its parents' names in front. `None` for control types, and for the second view of the same
+/// counters through memory-mapped registers.
 fn zone_name(root: &Root, zone: &str) -> Option<String> {
     let (kind, numbers) = zone.split_once(':')?;
     if kind.ends_with("-mmio") {

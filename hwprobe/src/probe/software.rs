@@ -1,7 +1,7 @@
-//! Software: the system image, the packages a site cares about, the files it names.
+//! Software: the system image, the packages that count, and the configuration files listed by the site.
 //!
-//! Install times, build dates and everything outside the list stay out: they differ between nodes
-//! that were meant to be equal. Of a named configuration file only its hash leaves the node.
+//! Install times, build dates and packages outside the list are omitted: they differ between nodes that should be
+//! equal. For a listed configuration file, only its hash leaves the node.
 
 mod image;
 mod keep;
@@ -17,9 +17,9 @@ use crate::commands::RPM_PACKAGES;
 use crate::{Class, ClassRecord, Host, Reading, Root, Value, text};
 use std::collections::BTreeMap;
 
-/// The packages that count; `*` matches any run of characters.
+/// Packages that count; `*` matches any run of characters.
 pub const PACKAGES: &[&str] = &[
-    // CUDA and what is built on it.
+    // CUDA and libraries built on it.
     "cuda-cudart*",
     "cuda-runtime*",
     "cuda-compat*",
@@ -85,12 +85,12 @@ pub const PACKAGES: &[&str] = &[
     "beegfs-client*",
 ];
 
-/// The most packages that one node reports, against a list that names too many.
+/// Maximum number of packages that one node reports, as a bound for an overly broad list.
 const MOST_PACKAGES: usize = 1000;
 
 const OS_RELEASE: [&str; 2] = ["/etc/os-release", "/usr/lib/os-release"];
 
-/// What of `os-release` counts: names for people and addresses of web pages do not.
+/// Fields of `os-release` that count, without display names and web addresses.
 const OS_FIELDS: &[(&str, &str)] = &[
     ("software.os.version_id", "VERSION_ID"),
     ("software.os.build_id", "BUILD_ID"),
@@ -99,7 +99,7 @@ const OS_FIELDS: &[(&str, &str)] = &[
     ("software.os.image_version", "IMAGE_VERSION"),
 ];
 
-/// Image, packages, named files.
+/// Reads image, packages and listed files.
 #[must_use]
 pub fn probe(host: &Host) -> Probed {
     let mut probed = Probed::new(Class::Software);
@@ -135,8 +135,8 @@ fn os_release(root: &Root, record: &mut ClassRecord) {
     }
 }
 
-/// The assignments of a file in the form of `os-release`: a name, `=`, and a value that may be
-/// quoted as in a shell. The last of several counts; lines in no such form are left out.
+/// Parses a file in the form of `os-release`: a name, `=`, and a value that may be quoted as in a shell. The last
+/// assignment of a name counts; lines of any other form are ignored.
 #[must_use]
 pub fn assignments(text: &str) -> BTreeMap<String, String> {
     let mut out = BTreeMap::new();
@@ -171,8 +171,7 @@ fn unquoted(raw: &str) -> String {
     out
 }
 
-/// One key per package of the list; a package that `software.package.names` does not name is
-/// absent.
+/// Adds one key per listed package; a package missing from `software.package.names` is absent.
 fn package_keys(found: Reading<Packages>, wanted: &[String], record: &mut ClassRecord) {
     let mut found = found.map(|found| found.only(wanted));
     if let Reading::Present(packages) = &found

@@ -1,10 +1,9 @@
-//! Storage: the node's own disks, its software RAID, and how it mounts network file systems.
+//! Storage: local disks, software RAID, and mounts of network file systems.
 //!
-//! A disk's slot is its rank by PCI address, then by namespace or by host, channel, target and
-//! LUN: names (`nvme3n1`, `sdb`) follow the order in which drivers found the disks and differ
-//! between equal nodes. Disks that are not part of the node (USB, removable, network-attached) and
-//! devices made of others (loop, ram, zram, device mapper) are left out. Whether a mount answers
-//! is never asked: one that does not would hang whoever asks.
+//! The slot of a disk is its rank by PCI address, then by namespace, or by host, channel, target and LUN. Names
+//! (`nvme3n1`, `sdb`) depend on the order in which drivers found the disks, and differ between equal nodes. Disks that
+//! are not part of the node (USB, removable, network-attached) and devices built from others (loop, ram, zram, device
+//! mapper) are omitted. The probe never accesses a mount: one that does not respond would hang the probe.
 
 mod disks;
 mod mounts;
@@ -17,10 +16,10 @@ pub use mounts::{Mount, parse as parse_mounts};
 use super::Probed;
 use crate::{Class, Host, Reading, Root, Value, text};
 
-/// `/sys` counts disks in these, whatever their own block is.
+/// Unit of disk sizes in `/sys`, in bytes, whatever the block size of the disk.
 const SECTOR: u64 = 512;
 
-/// Disks, RAID, mounts.
+/// Reads disks, RAID and mounts.
 #[must_use]
 pub fn probe(host: &Host) -> Probed {
     let mut probed = Probed::new(Class::Storage);
@@ -31,7 +30,7 @@ pub fn probe(host: &Host) -> Probed {
     probed
 }
 
-/// Capacity in bytes of the block device in this folder.
+/// Capacity in bytes of the block device in folder `dir`.
 fn size(root: &Root, dir: &str) -> Reading<Value> {
     let sectors = root.line(format!("{dir}/size"));
     sectors
@@ -39,20 +38,20 @@ fn size(root: &Root, dir: &str) -> Reading<Value> {
         .map(|sectors| Value::amount(sectors.saturating_mul(SECTOR)))
 }
 
-/// The scheduler in use.
+/// The active I/O scheduler.
 fn scheduler(root: &Root, dir: &str) -> Reading<String> {
     root.line(format!("{dir}/queue/scheduler"))
         .and_then(|line| text::chosen(&line))
 }
 
-/// A number as it is.
+/// Reads an unsigned number.
 fn number(root: &Root, path: &str) -> Reading<Value> {
     root.line(path)
         .and_then(|line| text::unsigned(&line))
         .map(Value::amount)
 }
 
-/// `0` or `1`.
+/// Reads a flag: `0` or `1`.
 fn flag(root: &Root, path: &str) -> Reading<Value> {
     root.line(path).and_then(|line| match line.as_str() {
         "0" => Reading::Present(Value::Flag(false)),

@@ -1,22 +1,22 @@
-//! What one probe may read.
+//! Read limits of one probe.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The longest file a probe reads: `/proc/cpuinfo` of a node with 768 threads is near
-/// 2 MiB, everything else far smaller.
+/// Maximum size of a file, in bytes: `/proc/cpuinfo` of a node with 768 threads is near 2 MiB, every other file is much
+/// smaller.
 pub const LONGEST_FILE: u64 = 8 << 20;
 
-/// The most entries of one folder: 16 GPUs and NICs with all virtual functions are 5,000.
+/// Maximum number of entries of one folder: 16 GPUs and NICs with all virtual functions make 5,000.
 pub const MOST_ENTRIES: usize = 1 << 14;
 
-/// What one probe may read in all: ten times what the largest node has.
+/// Maximum bytes read by one probe in total: ten times the need of the largest node.
 pub const MOST_BYTES: u64 = 64 << 20;
 
-/// How often one probe may open something: 768 processors with ten attributes each are 7,680.
+/// Maximum number of accesses of one probe: 768 processors with ten attributes each make 7,680.
 pub const MOST_ACCESSES: u64 = 1 << 17;
 
-/// What is left of what one probe may read.
+/// Remaining read budget of one probe.
 #[derive(Debug)]
 pub(super) struct Budget {
     bytes: AtomicU64,
@@ -41,7 +41,7 @@ impl Budget {
         }
     }
 
-    /// Counts what was read.
+    /// Counts the bytes read.
     pub(super) fn read(&self, bytes: &[u8]) -> io::Result<()> {
         match take(&self.bytes, bytes.len() as u64) {
             true => Ok(()),

@@ -1,15 +1,14 @@
-//! Opening what is a regular file, and reading no more of it than it may have.
+//! Opening of regular files, and reading within a limit.
 
 use rustix::fs::{FileType, Mode, OFlags};
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::Path;
 
-/// Opens a regular file, and nothing else: a FIFO waits for a writer, a device may do something
-/// when it is opened.
+/// Opens a regular file only: a FIFO waits for a writer, and opening a device may have side effects.
 pub(super) fn open_file(path: &Path) -> io::Result<File> {
     refuse_special(FileType::from_raw_mode(rustix::fs::stat(path)?.st_mode))?;
-    // It may have become something else meanwhile: opening must not wait.
+    // The file type may have changed meanwhile, so the open must not block.
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = rustix::fs::open(path, flags, Mode::empty())?;
     refuse_special(FileType::from_raw_mode(rustix::fs::fstat(&file)?.st_mode))?;
@@ -28,8 +27,8 @@ fn refuse_special(kind: FileType) -> io::Result<()> {
     Err(io::Error::other(what))
 }
 
-/// The whole content, or an error where there is more than `most`. Nothing is reserved by the
-/// length that the file system tells: in sysfs and procfs it means nothing.
+/// The whole content, or an error if there are more than `most` bytes. The size reported by the file system is not
+/// used: in sysfs and procfs it has no meaning.
 pub(crate) fn read_all(from: &mut impl Read, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     from.take(most + 1).read_to_end(&mut bytes)?;
@@ -39,7 +38,7 @@ pub(crate) fn read_all(from: &mut impl Read, most: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Something recorded beside a tree: a regular file, and no link to one.
+/// Reads a record next to a tree: a regular file, and not a link to one.
 pub(crate) fn read_record(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let kind = fs::symlink_metadata(path)?.file_type();
     if kind.is_symlink() {

@@ -17,7 +17,7 @@ fn what_could_not_be_read_is_written_down_as_it_was() {
         let again: Unread = serde_json::from_str(&json).unwrap();
         assert_eq!(again, Unread(state), "{json}");
     }
-    // As it was written before.
+    // The form of earlier versions.
     let refused: Unread = serde_json::from_str("\"/x: permission denied\"").unwrap();
     assert_eq!(refused, Unread(Reading::denied("/x: permission denied")));
 }
@@ -74,7 +74,7 @@ fn a_record_is_no_link_and_no_longer_than_it_may_be() {
 #[test]
 fn a_link_that_may_not_be_followed_is_denied_and_not_absent() {
     let tree = tempfile::tempdir().unwrap();
-    // Where there should be a link stands a file: no permission is needed to be refused.
+    // A file in place of a link: this fails without any permission setup.
     fs::write(tree.path().join("driver"), "").unwrap();
     let (root, trace) = Root::new(tree.path()).traced();
     let refused = root.link_name("/driver");
@@ -83,7 +83,7 @@ fn a_link_that_may_not_be_followed_is_denied_and_not_absent() {
     let noted = trace.lock().unread.clone();
     assert_eq!(noted.keys().collect::<Vec<_>>(), [Path::new("/driver")]);
 
-    // As a capture has it: the link itself is not in the tree.
+    // As in a capture: the link itself is not in the tree.
     let copy = tempfile::tempdir().unwrap();
     let denied = Unread(Reading::denied("/driver: permission denied"));
     let list = BTreeMap::from([
@@ -99,11 +99,11 @@ fn a_link_that_may_not_be_followed_is_denied_and_not_absent() {
     assert_eq!(root.link_name("/driver"), denied.reading::<String>());
     assert_eq!(root.link_name("/other"), refused);
     assert_eq!(root.link_name("/none"), Reading::Absent);
-    // And in a capture of that.
+    // And in a capture of that capture.
     assert_eq!(trace.lock().unread.len(), 2);
 }
 
-/// What a probe remembers of the way to a folder changes nothing but what it costs.
+/// The probe's cache of resolved folders changes only the cost of a read.
 #[test]
 fn a_folder_that_was_found_once_is_where_it_was() {
     use std::os::unix::fs::symlink;
@@ -148,7 +148,7 @@ fn a_folder_that_was_found_once_is_where_it_was() {
         probe.resolve("/sys/class/net/eth0/vendor").unwrap(),
         Path::new("/sys/devices/pci0/dev/vendor")
     );
-    // A device that goes while it is probed is gone.
+    // A device that disappears during the probe is absent.
     fs::remove_dir_all(at("sys/devices/pci0")).unwrap();
     assert_eq!(probe.bytes("/sys/class/net/eth0/vendor"), Reading::Absent);
 }

@@ -1,4 +1,4 @@
-//! What a probe touched below a root, for a capture: what is there, and what could not be read.
+//! Access records for captures: the paths that a probe read below a root, and those it could not read.
 
 use super::Root;
 use crate::Reading;
@@ -9,23 +9,23 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What a probe touched, for [`crate::capture`].
+/// One path that a probe accessed, for [`crate::capture`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Touched {
     /// A file with its content.
     File(Content),
-    /// A directory that was listed, with the names in it.
+    /// A listed directory, with its entry names.
     Dir(Vec<String>),
     /// A symbolic link with its target.
     Link(PathBuf),
 }
 
-/// What came of reading something that is there.
+/// The reading of an existing path that could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "WrittenUnread", into = "Reading<()>")]
 pub(crate) struct Unread(pub(super) Reading<()>);
 
-/// As it is written down, now or before: a bare text that names no state is a refusal's.
+/// Stored form, of this or an earlier version: a plain text without a state means denied.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum WrittenUnread {
@@ -50,11 +50,11 @@ impl From<Unread> for Reading<()> {
 
 impl Unread {
     pub(super) fn reading<T>(&self) -> Reading<T> {
-        // Nobody writes down what could be read as if it could not.
+        // A readable path is never recorded as unread.
         self.0.clone().and_then(|()| Reading::Absent)
     }
 
-    /// For one that is to be written down.
+    /// The record for a reading, if it must be stored.
     fn of<T>(reading: &Reading<T>) -> Option<Self> {
         match reading {
             Reading::Present(_) | Reading::Absent => None,
@@ -63,13 +63,13 @@ impl Unread {
     }
 }
 
-/// Bytes that are text as a rule: as JSON they are as long as they are.
+/// Bytes that are normally text, so that the JSON form is about as long as the content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum Content {
-    /// UTF-8.
+    /// Valid UTF-8.
     Text(String),
-    /// Anything else.
+    /// Any other content.
     Bytes(Vec<u8>),
 }
 
@@ -97,23 +97,22 @@ impl std::fmt::Display for Unread {
     }
 }
 
-/// The file in a captured tree that names what could not be read when it was captured, so that
-/// it does not turn into "absent".
+/// The file in a captured tree that lists unreadable paths, so that they do not become "absent".
 pub(crate) const UNREADABLE: &str = "unreadable.json";
 
-/// Everything a probe touched, by path.
+/// Everything that a probe accessed, by path.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Touches {
-    /// What is there. No part of such a path is a link.
+    /// The accessed paths. No component of such a path is a link.
     pub places: BTreeMap<PathBuf, Touched>,
-    /// What could not be read, by the path that was asked for.
+    /// The paths that could not be read, as requested.
     pub unread: BTreeMap<PathBuf, Unread>,
 }
 
 pub(crate) type Trace = Arc<Mutex<Touches>>;
 
 impl Touches {
-    /// Adds what another probe touched: who read more of a place knows better.
+    /// Merges the accesses of another probe: the record with more content takes precedence.
     pub(crate) fn absorb(&mut self, other: Self) {
         self.unread.extend(other.unread);
         for (path, touched) in other.places {
@@ -136,7 +135,7 @@ impl Touched {
             (Self::File(content), Self::File(read)) if content.as_bytes().is_empty() => {
                 *content = read;
             }
-            // The first one read counts: both were true a moment apart.
+            // The first content read counts; both were valid a moment apart.
             _ => {}
         }
     }
@@ -150,7 +149,7 @@ impl Root {
         }
     }
 
-    /// Notes what could not be read.
+    /// Records a path that could not be read.
     pub(super) fn touch_unread<T>(&self, path: &Path, reading: &Reading<T>) {
         if let Some(unread) = Unread::of(reading) {
             self.note_unread(path, unread);
@@ -164,7 +163,7 @@ impl Root {
         }
     }
 
-    /// Notes that something is there, without its content, unless more is known of it.
+    /// Records that a path exists, without its content, unless more is already recorded.
     pub(super) fn touch_place(&self, path: &Path) {
         let Some(trace) = &self.trace else {
             return;

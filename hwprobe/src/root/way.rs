@@ -1,4 +1,4 @@
-//! Where a path leads below a root: its links are followed inside the tree.
+//! Path resolution below a root: links are followed inside the tree.
 
 use super::{Root, Touched};
 use parking_lot::Mutex;
@@ -7,18 +7,18 @@ use std::fs;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
-/// How many folders a probe remembers the way to: the largest node has a few hundred.
+/// Maximum number of folders in a probe's cache; the largest node needs a few hundred.
 const MOST_FOLDERS: usize = 1 << 12;
 
-/// As the kernel does.
+/// Maximum number of links followed for one path, as in the kernel.
 const MOST_LINKS: usize = 40;
 
-/// Where folders are, as they were asked for, once their links are followed.
+/// Link-free paths of folders, by the requested path.
 #[derive(Debug, Default)]
 pub(super) struct Ways(Mutex<HashMap<PathBuf, PathBuf>>);
 
 impl Ways {
-    /// As far as this probe has found out.
+    /// The cached path of a folder, if this probe has resolved it.
     fn known(&self, folder: &Path) -> Option<PathBuf> {
         let folders = self.0.lock();
         folders.get(folder).cloned()
@@ -33,10 +33,10 @@ impl Ways {
 }
 
 impl Root {
-    /// The link-free absolute path (as the machine saw it) of `path`.
+    /// The link-free absolute path of `path`, as on the captured machine.
     ///
     /// # Errors
-    /// A missing component, too many links, or what the file system says.
+    /// A missing component, too many links, or an I/O error.
     pub fn resolve(&self, path: impl AsRef<Path>) -> io::Result<PathBuf> {
         self.access()?;
         let path = path.as_ref();
@@ -49,7 +49,7 @@ impl Root {
         };
         let mut links = 0;
         while let Some(part) = todo.pop_front() {
-            // Nothing but the name itself is left, for the first time.
+            // Only the name itself is left, for the first time.
             if todo.is_empty()
                 && let Some((ways, folder)) = new_way.take()
             {

@@ -91,10 +91,10 @@ fn damage_in_the_middle_is_no_smaller_machine() {
         error_correction(&whole),
         Reading::Present("multi-bit".to_owned())
     );
-    // Without an end of its own, and with one that has nothing behind its header.
+    // Without an end-of-table structure, and with one that has only a header.
     assert_eq!(count(&whole[..whole.len() - 6]), Reading::Present(2));
     assert_eq!(count(&whole[..whole.len() - 2]), Reading::Present(2));
-    // Filled up with zeros in place of an end.
+    // Padded with zeros in place of the end.
     for zeros in [1, 2, 64] {
         let mut padded = whole[..whole.len() - END.len()].to_vec();
         padded.resize(padded.len() + zeros, 0);
@@ -103,7 +103,7 @@ fn damage_in_the_middle_is_no_smaller_machine() {
         assert!(matches!(count(&padded), Reading::Failed { .. }), "{zeros}");
     }
     assert!(matches!(count(&[0; 64]), Reading::Failed { .. }));
-    // The second device says that it is shorter than its header, or is cut off.
+    // The second device has a length below its header size, or is truncated.
     let second = whole.len() - END.len() - one.len();
     let mut damaged = whole.clone();
     damaged[second + 1] = 3;

@@ -1,16 +1,17 @@
-//! Which GPUs of a node hang together best, for work that does not use all of them.
+//! Selection of the best connected GPUs of a node, for allocations that do not use all GPUs.
 
 use super::{Distance, Topology};
 use crate::Reading;
 
-/// Above it, groups are grown one by one instead of all being looked at: 16 GPUs have 12,870 groups of 8.
+/// Number of groups above which a group is grown greedily instead of tested exhaustively; 16 GPUs have 12,870 groups of
+/// 8.
 const MOST_GROUPS: u64 = 20_000;
 
 impl Topology {
-    /// The places of the `count` GPUs of `gpus`, given by their names in pairs (`gpu.3`), whose weakest
-    /// connection is the strongest; of those, the ones with the strongest connections in all; of those,
-    /// the first. All of them where there are no more. A connection is stronger with more NVLinks, then
-    /// with less PCIe between its ends; one that is not known is the weakest.
+    /// Indices of the `count` GPUs among `gpus`, given by their names in pairs (`gpu.3`), with the strongest weakest
+    /// connection. Ties are broken by the sum of all connections, then by order. Returns all GPUs if there are no more
+    /// than `count`. A connection is stronger with more NVLinks, then with a shorter PCIe distance; an unknown one is
+    /// the weakest.
     #[must_use]
     pub fn best_connected(&self, gpus: &[String], count: usize) -> Vec<usize> {
         if count >= gpus.len() {
@@ -23,7 +24,7 @@ impl Topology {
         }
     }
 
-    /// How strong the connection of two GPUs is: 0 where it is not known.
+    /// Strength of the connection of two GPUs; 0 if unknown.
     fn strength(&self, one: &str, other: &str) -> u32 {
         let pcie = match self.distance(one, other) {
             Reading::Present(Distance::Pix) => 5,
@@ -37,7 +38,7 @@ impl Topology {
         links.saturating_mul(10).saturating_add(pcie)
     }
 
-    /// NVLinks between two GPUs: direct ones, or through a switch as many as both have to switches.
+    /// NVLinks between two GPUs: the direct ones, or the smaller number of links to switches, whichever is larger.
     fn nvlinks_between(&self, one: &str, other: &str) -> u32 {
         let links = |from: &str, to: &str| {
             let ends = self.nvlinks.iter();
@@ -51,7 +52,7 @@ impl Topology {
     }
 }
 
-/// How many groups of `count` there are, as far as that matters.
+/// Number of groups of `count`; the calculation stops above the limit.
 fn groups(gpus: u64, count: u64) -> u64 {
     let count = count.min(gpus - count);
     let mut groups = 1_u64;
@@ -64,13 +65,13 @@ fn groups(gpus: u64, count: u64) -> u64 {
     groups
 }
 
-/// The strength of each connection.
+/// Strength of each connection.
 struct Strengths {
     gpus: usize,
     of: Vec<u32>,
 }
 
-/// Of a group: its weakest connection, and all of them added up.
+/// Rank of a group: its weakest connection, and the sum of all its connections.
 type Worth = (u32, u64);
 
 impl Strengths {
@@ -91,7 +92,7 @@ impl Strengths {
         self.of[one * self.gpus + other]
     }
 
-    /// What a group is worth with one more.
+    /// The rank of a group after adding one GPU.
     fn with(&self, group: &[usize], worth: Worth, more: usize) -> Worth {
         let strengths = group.iter().map(|slot| self.between(*slot, more));
         strengths.fold(worth, |(weakest, sum), strength| {
@@ -99,7 +100,7 @@ impl Strengths {
         })
     }
 
-    /// By looking at every group.
+    /// Tests every group.
     fn best(&self, count: usize) -> Vec<usize> {
         let mut best = ((0, 0), Vec::new());
         self.look(
@@ -119,7 +120,7 @@ impl Strengths {
         best: &mut (Worth, Vec<usize>),
     ) {
         if group.len() == count {
-            // Groups come in the order of their slots: the first of equals stays.
+            // Groups are generated in slot order, so the first of equal ones is kept.
             if best.1.is_empty() || worth > best.0 {
                 *best = (worth, group.clone());
             }
@@ -135,7 +136,7 @@ impl Strengths {
         }
     }
 
-    /// From each GPU on, always with the one that keeps the group strongest.
+    /// Grows a group from each GPU, always adding the GPU that keeps the group strongest.
     fn grown(&self, count: usize) -> Vec<usize> {
         let grown = |first: usize| {
             let (mut group, mut worth) = (vec![first], (u32::MAX, 0));
@@ -206,7 +207,7 @@ mod tests {
 
     #[test]
     fn the_weakest_connection_decides() {
-        // 0, 1 and 2 hang on one another by 1 link each; 3 hangs on 0 by 8, and on nothing else.
+        // 0, 1 and 2 are connected pairwise by one link; 3 is connected to 0 by eight links, and to no other GPU.
         let topology = linked(&[
             (0, "gpu.1", 1),
             (0, "gpu.2", 1),
@@ -229,7 +230,7 @@ mod tests {
         assert_eq!(chosen(&topology, 4, 3), [0, 1, 3]);
     }
 
-    /// Eight GPUs on NVSwitches in two halves, one of which lost a GPU's links in part.
+    /// Eight GPUs on NVSwitches in two halves; one GPU has lost some of its links.
     #[test]
     fn with_as_many_links_less_pcie_is_better() {
         let links = |slot| if slot == 1 { 9 } else { 18 };

@@ -1,5 +1,4 @@
-//! The keys that the shipped checks look at are keys that probes write: a check on a misspelt key
-//! never finds anything.
+//! Every key in the shipped checks is written by a probe: a check on a misspelt key would never report anything.
 
 use crate::support::Tree;
 use crate::support::ttar;
@@ -27,7 +26,7 @@ fn host(name: &str) -> Host {
     Host::new(root, nvml)
 }
 
-/// What no composed host has: Slingshot, a RAID, an AMD GPU that counts errors.
+/// Hardware that no composed host has: Slingshot, a RAID, an AMD GPU with error counters.
 fn rest() -> Tree {
     let tree = Tree::new();
     for archive in ["sys-class-infiniband-h100", "node_exporter-sys"] {
@@ -52,10 +51,10 @@ fn rest() -> Tree {
     tree
 }
 
-/// Keys of live values, and of those they are compared with.
+/// Keys of live values, and of conformance values they are compared with.
 fn written() -> BTreeSet<String> {
     let rest = rest();
-    // AMD's GPUs are looked at where GPUs are, without NVIDIA's library too.
+    // AMD GPUs are probed with the GPU class, even without NVIDIA's library.
     let program = std::env::current_exe().unwrap();
     let without = NvmlSource::child(program, Some(Path::new("/nonexistent/libnvidia-ml.so.1")));
     let hosts = ["gpu001", "gpu101"].map(host);
@@ -78,7 +77,7 @@ fn every_check_looks_at_keys_that_a_probe_writes() {
     for (code, check) in &table.checks {
         let compared = [&check.when.reaches, &check.when.at_most, &check.when.below];
         let keys = check.key.iter().chain(compared.into_iter().flatten());
-        // What a BMC tells is tested where it is read.
+        // BMC keys are tested with the Redfish reader.
         for key in keys.filter(|key| key.first() != "bmc" && !is_written(key)) {
             unwritten.insert(format!("{code}: {key}"));
         }

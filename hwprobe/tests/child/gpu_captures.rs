@@ -1,8 +1,8 @@
-//! Real boards: what `nvidia-smi` said of them, against what the probe finds through the driver
-//! library's calls. Prints every value; one that is wrong or made up fails.
+//! Real boards: the output of `nvidia-smi`, compared with the probe's results through the driver library's calls.
+//! Prints every value; a wrong or invented value fails.
 //!
-//! The captures' text is read here, the descriptions the fake library answers from are made by
-//! `fixtures/nvml/describe.py`: the two share no code.
+//! The captures' text is parsed here. `fixtures/nvml/describe.py` creates the descriptions from which the fake library
+//! answers. The two share no code.
 
 use crate::support::smi::{Smi, rows};
 use crate::trials::{Test, tests};
@@ -11,7 +11,7 @@ use lattice_hwprobe::{Class, Host, Inventory, NvmlSource, PROBES, Reading, Value
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// Description and capture.
+/// Description and capture of each board.
 const BOARDS: &[(&str, &str)] = &[
     ("h100", "h100-80gb-hbm3-590.48.01.nvidia-smi.txt"),
     ("rtx-4080-super", "rtx-4080-super-595.71.05.nvidia-smi.txt"),
@@ -32,7 +32,7 @@ fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures")
 }
 
-/// The GPU probe alone, through a real child.
+/// Runs the GPU probe only, through a real child.
 fn probe(board: &str) -> Inventory {
     let description = fixtures().join(format!("nvml/boards/{board}.json"));
     let library = library_path().expect("the fake library is built with this test");
@@ -46,14 +46,14 @@ fn probe(board: &str) -> Inventory {
     inventory
 }
 
-/// Everything about GPUs in both planes.
+/// Every GPU value in both planes.
 fn found(inventory: &Inventory) -> BTreeMap<String, Reading<Value>> {
     let mut all = inventory.vitals.0.clone();
     all.extend(inventory.records[&Class::Gpu].entries.clone());
     all
 }
 
-/// Nobody prints the pages retired for either cause in one number.
+/// Whether the key is the sum of retired pages over both causes, which no tool prints.
 fn is_sum_of_retired(found: &BTreeMap<String, Reading<Value>>, key: &str) -> bool {
     let number = |key: &str| found.get(key)?.present()?.as_number();
     let of = |cause: &str| number(&key.replace(".total", cause));
@@ -98,7 +98,7 @@ fn every_value_of_every_board_is_found() {
     assert!(equal > 250 && without > 100, "{equal} {without}");
 }
 
-/// Typed from the captures by a person, so that the reader above is not its own witness.
+/// Values copied from the captures by hand, as a check independent of the parser above.
 fn known_values_by_hand() {
     let present = |board: &str, key: &str| found(&probe(board))[key].to_string();
     for (board, key, value) in [
@@ -138,7 +138,7 @@ fn eight_boards_have_twelve_links_each() {
             .iter()
             .filter(|peer| peer.gpu == gpu);
         let peers: Vec<_> = peers.map(|peer| (peer.to.clone(), peer.links)).collect();
-        // The capture does not say where they lead.
+        // The capture does not contain the far ends.
         assert_eq!(peers, [(Reading::Unsupported, 12)]);
     }
 }

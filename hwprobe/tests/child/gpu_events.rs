@@ -1,7 +1,6 @@
-//! XIDs from the driver's events and from the kernel's log, through a real child and the fake
-//! driver library.
+//! XIDs from the driver's events and from the kernel log, through a real child and the fake driver library.
 //!
-//! This program is the child it starts: `main` becomes the child when called so.
+//! This program is the child that it starts: `main` becomes the child if called with the child's arguments.
 
 use crate::trials::{Test, tests};
 use lattice_fake_nvml::{
@@ -28,7 +27,7 @@ pub const TESTS: &[Test] = tests![
     amds_driver_tells_through_the_kernels_log,
 ];
 
-/// Longer than anything here takes; a test that waits for it has failed.
+/// Longer than any step here takes; a test that reaches this timeout has failed.
 const LONG: Duration = Duration::from_secs(90);
 
 fn gpu(bus: u32) -> Gpu {
@@ -44,7 +43,7 @@ fn gpu(bus: u32) -> Gpu {
     }
 }
 
-/// Two GPUs, their control file and a kernel's log.
+/// Two GPUs, their control file and a kernel log.
 struct GpuFixture {
     folder: TempDir,
     asked: Control,
@@ -90,7 +89,7 @@ impl GpuFixture {
         })
     }
 
-    /// The driver raises one.
+    /// The driver raises an XID.
     fn raise(&mut self, gpu: usize, xid: u64) {
         self.asked.xids.push(Xid {
             gpu: GpuRef::Index(gpu),
@@ -104,13 +103,13 @@ impl GpuFixture {
         self.asked.write(&path).unwrap();
     }
 
-    /// The kernel writes a line, now.
+    /// The kernel writes a line now.
     fn log(&self, text: &str) {
         let up = rustix::time::clock_gettime(rustix::time::ClockId::MonotonicRaw);
         self.log_at(up.tv_sec * 1_000_000 + up.tv_nsec / 1_000, text);
     }
 
-    /// The kernel writes a line, and its clock says that the boot was so long ago.
+    /// The kernel writes a line with this time since boot.
     fn log_at(&self, stamp_us: i64, text: &str) {
         let mut file = std::fs::OpenOptions::new()
             .append(true)
@@ -120,7 +119,7 @@ impl GpuFixture {
     }
 }
 
-/// Polls until the watch is as wanted.
+/// Polls until the watch is in the wanted state.
 fn until(watch: &mut GpuEventWatch, is_so: impl Fn(&GpuEventWatch) -> bool) -> Vec<GpuEvent> {
     let ends_at = Instant::now() + LONG;
     let mut events = Vec::new();
@@ -142,7 +141,7 @@ fn now_ms() -> u64 {
 
 fn events_arrive_with_the_address() {
     let mut fixture = GpuFixture::new();
-    // Raised before anybody listened: the driver does not tell again.
+    // Raised before the listener started: the driver does not report it again.
     fixture.raise(0, 13);
     let mut watch = fixture.watch(fixture.source());
     until(&mut watch, is_listening);
@@ -150,7 +149,7 @@ fn events_arrive_with_the_address() {
     assert_eq!(*watch.nvml(), Reading::Present(all));
     let from = now_ms();
     fixture.raise(1, 79);
-    // It cannot say its address any more.
+    // The lost GPU no longer returns its address.
     fixture.asked.faults.push(Fault {
         call: Some("nvmlDeviceGetPciInfo_v3".to_owned()),
         ..Fault::lost(GpuRef::Index(1))
@@ -200,7 +199,7 @@ fn both_sources_make_one_event() {
     };
     assert_eq!(of(79).source, GpuEventSource::Both);
     assert_eq!(of(79).detail, "pid=42, GPU has fallen off the bus.");
-    // The library was silent about this one.
+    // The library did not report this event.
     assert_eq!(of(62).source, GpuEventSource::KernelLog);
     assert_eq!(of(62).address, "0000:19:00.0");
     assert!(of(62).at_ms.abs_diff(now_ms()) < 60_000, "{:?}", of(62));
@@ -208,14 +207,14 @@ fn both_sources_make_one_event() {
 
 fn clocks_that_drifted_apart_make_no_second_event() {
     let mut fixture = GpuFixture::new();
-    // Told before the watch began, as long ago as the log says.
+    // Logged before the watch started, and dated by its stamp.
     fixture.log_at(0, "NVRM: Xid (PCI:0000:19:00): 62, at boot");
     let mut watch = fixture.watch(fixture.source());
     let old = until(&mut watch, |watch| {
         is_listening(watch) && watch.log().last() == 1
     });
     assert!(old[0].at_ms < now_ms(), "{old:?}");
-    // Until the end of the log was seen once, what comes is as old as its stamp says too.
+    // Until the end of the log was reached once, new lines are dated by their stamp too.
     let mut last = 1;
     loop {
         last += 1;
@@ -255,11 +254,11 @@ fn a_silent_driver_is_a_timeout() {
     let mut watch = fixture.watch(fixture.source().with_deadline(Duration::from_millis(600)));
     until(&mut watch, |watch| watch.nvml().state() == State::Timeout);
     assert_eq!(*watch.nvml(), Reading::Timeout { after_ms: 600 });
-    // The other source goes on meanwhile.
+    // The other source continues meanwhile.
     fixture.log("NVRM: Xid (PCI:0000:5d:00): 119, Timeout after 6s of waiting for RPC response");
     let events = until(&mut watch, |watch| watch.log().last() == 1);
     assert_eq!(events[0].code, EventCode::Xid(119));
-    // And the driver is listened to again as soon as it answers.
+    // The driver is listened to again as soon as it answers.
     fixture.asked.faults.clear();
     fixture.write();
     until(&mut watch, is_listening);
@@ -333,7 +332,7 @@ fn what_cannot_be_had_is_a_state() {
     assert_eq!(silent.kernel_log().state(), State::Disabled);
 }
 
-/// A node with AMD's GPUs has no library to listen to, and hears from the kernel's log alone.
+/// A node with AMD GPUs has no library to listen to, and receives events from the kernel log only.
 fn amds_driver_tells_through_the_kernels_log() {
     let fixture = GpuFixture::new();
     let mut watch = fixture.watch(NvmlSource::Disabled);

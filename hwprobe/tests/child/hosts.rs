@@ -1,7 +1,7 @@
 //! The captured host trees of the repository, through every probe.
 //!
-//! `LATTICE_BLESS=1 cargo test -p lattice-hwprobe --test child hosts::` writes the golden files
-//! anew; read their difference before committing it.
+//! `LATTICE_BLESS=1 cargo test -p lattice-hwprobe --test child hosts::` rewrites the golden files; read the difference
+//! before committing it.
 
 use crate::trials::{Test, tests};
 use lattice_fake_nvml::{DESCRIPTION_ENV, library_path};
@@ -150,7 +150,7 @@ fn one_more_changed_firmware_is_found() {
     let recorded = NvmlSource::Recorded(out.path().join(GPU_REPORT));
     let copy = Host::new(out.path(), recorded);
     let mut fleet = fleet().clone();
-    // The copy is the original until one value of it changes.
+    // The copy equals the original until one value changes.
     let unchanged = probe_all(&copy);
     assert_eq!(unchanged.marks(), fleet["gpu003"].marks());
     let nic = &unchanged.identity.nics[3];
@@ -164,7 +164,7 @@ fn one_more_changed_firmware_is_found() {
     assert_eq!(drift.found, "28.43.2026");
 }
 
-/// What a person reads: every key with its value or state, and the marks.
+/// Readable form: every key with its value or state, and the marks.
 fn shown(node: &Inventory) -> String {
     let mut text = String::new();
     for (class, mark) in node.marks() {
@@ -206,10 +206,10 @@ fn goldens() {
     }
 }
 
-/// Of two classes, which keys came after schema 1. No build says these beside its own: on other
+/// Keys of two classes that were added after schema 1. No build publishes schema 1 in addition to its own: on other
 /// machines the values differ as well, see `0003-both-schemas-during-a-roll.md`.
 fn since_schema_1() -> Schemas {
-    /// Patterns that there were, with the names that came to one of them later.
+    /// Patterns of schema 1, each with the names that were added to it later.
     const FIRST: &[(&str, &[&str])] = &[
         ("bios.version", &[]),
         ("bios.release", &[]),
@@ -270,7 +270,7 @@ fn since_schema_1() -> Schemas {
 
 fn what_agents_of_schema_1_wrote_is_told_again() {
     let schemas = since_schema_1();
-    // What they gossiped of these trees.
+    // Digests that earlier builds published for these trees.
     let wrote = [
         (
             "gpu001",

@@ -1,6 +1,6 @@
-//! What is part of a digest, and what is not: every key of every host, every file of a capture.
+//! Content of a digest: every key of every host, every file of a capture.
 //!
-//! `LATTICE_ALL_FILES=1` changes each file of the captures instead of every eighth.
+//! `LATTICE_ALL_FILES=1` changes each file of the captures instead of every eighth one.
 
 use crate::trials::{Test, tests};
 use lattice_fake_nvml::{DESCRIPTION_ENV, library_path};
@@ -38,7 +38,7 @@ fn host(name: &str) -> Host {
     Host::new(root, nvml)
 }
 
-/// One node of each kind, as captures: no driver is asked again.
+/// Captures of one node of each kind: no driver is queried again.
 fn captures() -> &'static BTreeMap<&'static str, (TempDir, Inventory)> {
     static CAPTURES: OnceLock<BTreeMap<&'static str, (TempDir, Inventory)>> = OnceLock::new();
     CAPTURES.get_or_init(|| {
@@ -79,7 +79,7 @@ fn other(value: &Value) -> Value {
     }
 }
 
-/// What a known reading may become, and none of it is what it was.
+/// Possible changes of a known reading, each different from it.
 fn others(reading: &Reading<Value>) -> Vec<Reading<Value>> {
     let states = [
         Reading::Absent,
@@ -148,7 +148,7 @@ fn files(tree: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// The same content with one letter or digit other than it was.
+/// The same content with one letter or digit changed.
 fn altered(content: &[u8], at: usize) -> Vec<u8> {
     let mut out = content.to_vec();
     let places: Vec<usize> = (0..out.len())
@@ -176,8 +176,8 @@ fn known_keys(inventory: &Inventory) -> BTreeMap<(Class, String), Reading<Value>
     all.collect()
 }
 
-/// Whatever a file holds: a class whose keys are the same has the digest it had, one whose keys
-/// are not has another or none.
+/// For any change of a file: a class with unchanged keys keeps its digest, and a class with changed keys gets another
+/// one or none.
 fn every_file_changes_what_its_keys_change() {
     let step = if std::env::var_os("LATTICE_ALL_FILES").is_some() {
         1
@@ -227,7 +227,7 @@ fn gpu_digest(tree: &Path, report: &Json) -> ClassMark {
     gpu.run_on(&host_of(tree).unwrap()).record.state().mark()
 }
 
-/// Another value where the driver gave one.
+/// A different value, if the driver returned one.
 fn altered_json(value: &Json) -> Json {
     match value {
         Json::Bool(flag) => Json::Bool(!flag),
@@ -262,7 +262,7 @@ fn every_value_of_a_gpu_changes_gpu_alone() {
     }
 }
 
-/// Counters, temperatures, draw: whatever the driver says of the moment.
+/// Counters, temperatures, power draw: every momentary value of the driver.
 fn live_values_change_nothing() {
     for (tree, before) in captures().values() {
         assert!(before.vitals.0.len() > 50, "{}", before.vitals.0.len());
@@ -287,7 +287,7 @@ fn live_values_change_nothing() {
             fs::write(copy.path().join(file), "9.9 8.8 7.7 1/2 3\n").unwrap();
         }
         assert_eq!(probe(copy.path()).marks(), before.marks());
-        // And in the record itself, for what no capture can change.
+        // And in the record itself, for values that no capture can change.
         let mut after = before.clone();
         after.vitals.0.clear();
         after.power = None;
@@ -297,7 +297,7 @@ fn live_values_change_nothing() {
     }
 }
 
-/// The names the kernel gave by discovery, each with another one.
+/// The kernel's names from discovery, each with a replacement.
 fn renaming(inventory: &Inventory, seed: usize) -> BTreeMap<String, String> {
     let nics = &inventory.identity.nics;
     let rdma: Vec<&String> = nics.iter().flat_map(|nic| &nic.rdma).collect();
@@ -310,7 +310,7 @@ fn renaming(inventory: &Inventory, seed: usize) -> BTreeMap<String, String> {
     rdma.chain(interfaces).collect()
 }
 
-/// The tree again, written in another order and with other names.
+/// The tree written again, in another order and with other names.
 fn rewritten(tree: &Path, names: &BTreeMap<String, String>, order: &[usize]) -> TempDir {
     let out = TempDir::new().unwrap();
     let rename = |path: &Path| -> PathBuf {
@@ -354,7 +354,7 @@ fn rewritten(tree: &Path, names: &BTreeMap<String, String>, order: &[usize]) -> 
     out
 }
 
-/// Interfaces are told of by their name in what the kernel said.
+/// Renames the interfaces in the kernel's report, which identifies them by name.
 fn rename_report(tree: &Path, names: &BTreeMap<String, String>) {
     let path = tree.join("ethtool.json");
     let Ok(text) = fs::read(&path) else {

@@ -1,4 +1,4 @@
-//! Probing in a process of its own: what hangs, dies or lies there costs its own class only.
+//! Isolated probing: a probe that hangs, dies or returns false data affects its own class only.
 
 use crate::hanging::{Hang, Hanging};
 use crate::support::Tree;
@@ -27,9 +27,9 @@ pub const TESTS: &[Test] = tests![
     a_job_longer_than_a_pipe,
 ];
 
-/// Longer than anything here takes on a busy machine.
+/// Longer than any step here takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How long a child may say nothing: longer than a busy machine keeps one that is well from it.
+/// Time that a child may stay silent: longer than a busy machine delays a working one.
 const SILENT: Duration = Duration::from_millis(SILENT_MS);
 const SILENT_MS: u64 = 5000;
 
@@ -63,7 +63,7 @@ fn missing(
     }
 }
 
-/// Every class that is complete without any trouble.
+/// The marks of a probe without any fault.
 fn sound(host: &Host) -> BTreeMap<Class, lattice_hwprobe::ClassMark> {
     probe_all(host).marks()
 }
@@ -99,7 +99,7 @@ fn a_class_switched_off_starts_nothing() {
     assert_eq!(inventory.probe_reasons(), Vec::<String>::new());
 }
 
-/// A node whose folder of RDMA devices is on a filesystem that answers nothing.
+/// A node with its folder of RDMA devices on a file system that does not respond.
 fn hanging_nics(tree: &Tree, hang: Hang) -> Option<(Host, Hanging)> {
     let mut host = tree.host();
     host.files_within = SILENT;
@@ -132,7 +132,7 @@ fn a_file_that_never_answers() {
         Some("probe hung: nic, nothing after 5000 ms")
     );
     assert_eq!(inventory.probe_reasons(), ["probe.nic.hung"]);
-    // Nothing is invented, and every other class is what it was.
+    // No value is invented, and every other class is unchanged.
     assert_eq!(inventory.facts.rdma_count.present(), None);
     for (class, mark) in inventory.marks().iter().filter(|(c, _)| **c != Class::Nic) {
         assert_eq!(*mark, before[class], "{class}");
@@ -153,7 +153,7 @@ fn what_cannot_be_killed_is_bounded() {
         assert_eq!(outcome(&inventory, "nic").outcome, Outcome::Hung);
         assert_eq!(inventory.stuck, BTreeMap::from([("nic".to_owned(), round)]));
     }
-    // Not started again, at no cost in time; the others are.
+    // The probe is not started again and costs no time; the other probes run.
     let inventory = probe_isolated(&host, &program());
     let nic = outcome(&inventory, "nic");
     assert_eq!((nic.outcome, nic.duration_us), (Outcome::Hung, 0));
@@ -171,7 +171,7 @@ fn what_cannot_be_killed_is_bounded() {
     assert_eq!(probe_isolated(&host, &program()).marks(), before);
 }
 
-/// Whether the process is gone or a zombie: killed either way.
+/// Whether the process is gone or a zombie: killed in both cases.
 fn is_dead(pid: &str) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim()));
     stat.map_or(true, |stat| {
@@ -215,8 +215,8 @@ fn a_driver_that_hangs_is_swept_away() {
     wait_for_death(&pids);
 }
 
-/// An executable that runs this. `install` writes it: a child that this process forks meanwhile
-/// would hold the file open for writing, and the file could not be executed.
+/// Creates an executable script. `install` writes it: a child forked by this process in the meantime would hold the
+/// file open for writing, and the file could not be executed.
 fn script(tree: &Tree, text: &str) -> PathBuf {
     let (source, path) = (tree.path().join("text"), tree.path().join("program"));
     std::fs::write(&source, format!("#!/bin/sh\n{text}\n")).unwrap();
@@ -226,7 +226,7 @@ fn script(tree: &Tree, text: &str) -> PathBuf {
     path
 }
 
-/// How many probes a host runs that asks for nothing beside.
+/// Number of probes on a host without optional classes.
 fn standing_probes() -> usize {
     Tree::new().host().probes().count()
 }
@@ -273,10 +273,10 @@ fn why_of_all(text: &str) -> String {
     outcome(&inventory, "kernel").why.unwrap()
 }
 
-/// Live values alone make no class incomplete.
+/// Missing live values make no class incomplete.
 fn a_meter_that_hangs_takes_no_digest() {
     let tree = Tree::node();
-    // Every probe answers but the one of power.
+    // Every probe answers except the power probe.
     let text = format!(
         "{} __probe | grep -v '\"probe\":\"power\"'; exec sleep 600",
         program().display()
@@ -316,7 +316,7 @@ fn a_child_that_dies_half_way() {
         );
         let why = probe.why.as_deref().unwrap();
         assert!(why.starts_with(&expected), "{why}");
-        // Live values alone make no class incomplete.
+        // Missing live values make no class incomplete.
         if probe.name == "power" {
             continue;
         }
@@ -356,7 +356,7 @@ fn a_job_longer_than_a_pipe() {
         .extend((0..100_000).map(|n| format!("argument-{n}")));
     let inventory = probe_isolated(&host, &program());
     assert_eq!(inventory.marks(), sound(&host));
-    // Nor does one wait for who never listens.
+    // Nor does the parent wait for a child that never reads.
     host.files_within = Duration::from_millis(300);
     let deaf = probe_isolated(&host, &script(&tree, "exec sleep 600"));
     assert_eq!(every_outcome(&deaf), vec![Outcome::Hung; standing_probes()]);

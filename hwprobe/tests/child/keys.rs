@@ -1,6 +1,6 @@
-//! The table of keys against the keys that probes find.
+//! The key table, compared with the keys that probes write.
 //!
-//! `LATTICE_BLESS=1` writes `KEYS.md` anew. Keys of BMCs are tested where those are read.
+//! `LATTICE_BLESS=1` rewrites `KEYS.md`. Keys of BMCs are tested with the Redfish reader.
 
 use crate::support::Tree;
 use crate::trials::{Test, tests};
@@ -34,7 +34,7 @@ fn host(name: &str) -> Host {
     host
 }
 
-/// One host of each kind, this machine, and one where nothing but the probes' own lists is.
+/// One host of each kind, this machine, and a host with only the probes' own lists.
 fn inventories() -> &'static Vec<Inventory> {
     static ALL: OnceLock<Vec<Inventory>> = OnceLock::new();
     ALL.get_or_init(|| {
@@ -47,7 +47,7 @@ fn inventories() -> &'static Vec<Inventory> {
     })
 }
 
-/// A NIC whose driver tells of its firmware through devlink: no captured host has one.
+/// A NIC with firmware versions in devlink: no captured host has one.
 fn with_devlink() -> Tree {
     const NIC: &str = "/sys/devices/pci0000:05/0000:05:00.0";
     let tree = Tree::new();
@@ -76,7 +76,7 @@ fn with_devlink() -> Tree {
     tree
 }
 
-/// Whether each key is required in one inventory at least.
+/// Whether each key is required in at least one inventory.
 fn keys() -> BTreeMap<(Class, String), bool> {
     let mut keys = BTreeMap::new();
     for record in inventories().iter().flat_map(|one| one.records.values()) {
@@ -88,7 +88,7 @@ fn keys() -> BTreeMap<(Class, String), bool> {
     keys
 }
 
-/// Told by a BMC alone.
+/// Whether only a BMC provides the key.
 fn is_of_bmc(source: &str) -> bool {
     source == "Redfish"
 }

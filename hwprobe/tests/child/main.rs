@@ -1,5 +1,5 @@
-//! Tests with real probe children. This program is the child that they start: its `main` runs the
-//! hidden subcommands first, which the standard test harness does not permit.
+//! Tests with real probe children. This program is the child that they start: its `main` runs the hidden subcommands
+//! first, which the standard test harness does not permit.
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod checks;

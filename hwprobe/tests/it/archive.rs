@@ -1,4 +1,4 @@
-//! A capture as one file, and what is no capture.
+//! Capture archives: valid ones, and files that are not captures.
 
 use crate::support::Tree;
 use lattice_hwprobe::capture::archive::{BadArchive, MOST_BYTES, pack, unpack};
@@ -25,7 +25,7 @@ fn an_unpacked_archive_is_the_tree_and_packs_to_the_same_bytes() {
     let second = out.path().join("second.tar.zst");
     pack(&again, &second).unwrap();
     assert_eq!(fs::read(&second).unwrap(), fs::read(&file).unwrap());
-    // Never over something.
+    // An existing file is never overwritten.
     assert_eq!(
         pack(&again, &file).unwrap_err().kind(),
         io::ErrorKind::AlreadyExists
@@ -39,7 +39,7 @@ fn archive(entries: &[(EntryType, &str, &str)]) -> Vec<u8> {
         let mut header = Header::new_gnu();
         header.set_entry_type(*kind);
         header.set_mode(0o644);
-        // As the bytes are: the builder itself refuses what climbs.
+        // Written as raw bytes: the builder itself rejects paths with `..`.
         let name = &mut header.as_gnu_mut().unwrap().name;
         name[..path.len()].copy_from_slice(path.as_bytes());
         let is_file = kind.is_file();
@@ -80,7 +80,7 @@ fn nothing_is_written_outside_the_folder() {
         let (_out, why) = refusal(&[(LINK, "sys/link", target)]);
         assert!(why.contains("leads out"), "{target}: {why}");
     }
-    // A link through which the next one would be written.
+    // A link through which the next entry would be written.
     let (_out, why) = refusal(&[(LINK, "sys/a", "b"), (LINK, "sys/a/c", "d")]);
     assert!(why.contains("no folder"), "{why}");
     let (_out, why) = refusal(&[(LINK, "gpu-report.json", "sys/x")]);
@@ -99,7 +99,7 @@ fn links_lead_out_through_no_other_link_and_stand_for_no_record() {
         let (_out, why) = refusal(&[(LINK, path, "../sys/x")]);
         assert!(why.contains("beside the tree"), "{path}: {why}");
     }
-    // In a circle, and through one another, but inside.
+    // Cyclic links, and links through each other, but inside the tree.
     let out = TempDir::new().unwrap();
     let fine = archive(&[
         (LINK, "sys/a", "b"),
@@ -111,7 +111,7 @@ fn links_lead_out_through_no_other_link_and_stand_for_no_record() {
     assert!(fs::symlink_metadata(out.path().join("sys/class/c")).is_ok());
 }
 
-/// One entry with something said ahead of it.
+/// One entry with an extension entry before it.
 fn extended(kind: EntryType, ahead: &[u8]) -> Vec<u8> {
     let mut tar = Builder::new(Vec::new());
     for (kind, bytes) in [(kind, ahead), (FILE, b"x".as_slice())] {
@@ -129,7 +129,7 @@ fn extended(kind: EntryType, ahead: &[u8]) -> Vec<u8> {
 fn names_have_bounds_and_long_ones_are_kept() {
     let long = format!("sys/{}/x", "n".repeat(200));
     let record = format!(" path={long}\n");
-    // The length counts its own digits.
+    // The length field includes its own digits.
     let pax = format!("{}{record}", record.len() + 3);
     for (kind, ahead) in [
         (EntryType::GNULongName, format!("{long}\0")),
@@ -179,7 +179,7 @@ fn what_is_no_archive_is_told() {
         &[0x28, 0xb5, 0x2f, 0xfd, 0xff],
     ] {
         let refused = unpack(bytes, out.path());
-        // Nothing at all is an archive without entries.
+        // An empty file is an archive without entries.
         let is_empty = bytes.is_empty() && refused.is_ok();
         assert!(
             is_empty || matches!(refused, Err(BadArchive::Unreadable(_))),
@@ -194,7 +194,7 @@ fn what_is_no_archive_is_told() {
     ));
 }
 
-/// A few KiB that unpack to more than may be.
+/// A few KiB that unpack to more than the limit.
 #[test]
 fn a_bomb_costs_its_bound() {
     let mut header = Header::new_gnu();

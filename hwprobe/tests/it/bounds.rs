@@ -1,4 +1,4 @@
-//! What a root gives in bounded time and memory, whatever lies below it.
+//! A root returns results in bounded time and memory, whatever its files contain.
 
 use crate::support::Tree;
 use lattice_hwprobe::{Class, ClassState, LONGEST_FILE, MOST_ACCESSES, MOST_BYTES, Reading, Root};
@@ -18,7 +18,7 @@ fn why<T: std::fmt::Debug>(reading: Reading<T>) -> String {
     }
 }
 
-/// A file of this length that takes no room.
+/// A sparse file of this length.
 fn sparse(tree: &Tree, path: &str, length: u64) {
     tree.file(path, "");
     let file = File::options().write(true).open(tree.path().join(path));
@@ -49,7 +49,7 @@ fn what_is_no_file_is_told_and_not_waited_for() {
         .status();
     assert!(made.unwrap().success());
     let _socket = UnixListener::bind(at("socket")).unwrap();
-    // As a link to one, since only root can make one.
+    // As a link to one, because only root can create one.
     tree.link("sys/null", "../dev/null");
     tree.dir("sys/dir");
     let read = |path: &str| why(root(&tree).line(path));
@@ -61,7 +61,7 @@ fn what_is_no_file_is_told_and_not_waited_for() {
         why(Root::new("/").line("/dev/null")),
         "/dev/null: is a device"
     );
-    // No folder, so nothing to list.
+    // A FIFO is not a folder, so there is no list.
     assert_eq!(root(&tree).list("/sys/fifo"), Reading::Absent);
 }
 
@@ -114,7 +114,7 @@ fn an_interface_with_such_a_name_hides_no_firmware() {
 fn links_in_a_circle_end() {
     let tree = Tree::new();
     tree.link("sys/a", "b").link("sys/b", "a");
-    // Each step leads into itself again, with a longer rest.
+    // Each step leads into the folder again, with a longer rest.
     tree.dir("sys/deep").link("sys/deep/down", "down/down");
     for path in ["/sys/a", "/sys/deep/down"] {
         let why = why(root(&tree).line(path));

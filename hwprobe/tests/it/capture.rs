@@ -1,4 +1,4 @@
-//! A captured tree says what its host said.
+//! A captured tree gives the same results as its host.
 
 use crate::support::Tree;
 use lattice_hwprobe::capture::{self, CaptureError, NotACapture, Privacy, capture, host_of};
@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 use tempfile::TempDir;
 
-/// The inventory of a capture of `host`.
+/// A capture of `host`, with its inventory.
 fn captured(host: &Host, privacy: Privacy) -> (TempDir, Inventory) {
     let out = TempDir::new().unwrap();
     capture(host, out.path(), privacy).unwrap();
@@ -176,7 +176,7 @@ fn what_is_no_capture_is_refused() {
         refused,
         Err(NotACapture::Version { found: 2, .. })
     ));
-    // A manifest cannot have another machine read, or a program run.
+    // A manifest cannot make the probe read another machine or run a program.
     let lists = r#"{"root":"/","nvml":{"Recorded":"/etc/passwd"},"modules":["x"]}"#;
     let text = format!(r#"{{"version":1,"is_masked":true,"lists":{lists},"lost":{{}}}}"#);
     fs::write(&manifest, text).unwrap();

@@ -1,4 +1,4 @@
-//! What the probes find in `/sys` as other machines had it.
+//! Probe results for `/sys` trees captured on other machines.
 
 use crate::support::Tree;
 use crate::support::ttar;
@@ -33,7 +33,7 @@ fn firmware_of_a_dell_r6515_and_a_version_that_is_no_text() {
     );
     let version = inventory.records[&Class::Bios].get("bios.product.version");
     assert!(matches!(version, Reading::Failed { .. }), "{version:?}");
-    // One string that cannot be read costs its key, not the class.
+    // An unreadable string affects its key, not the class.
     let state = inventory.records[&Class::Bios].state();
     assert!(matches!(state, ClassState::Complete { .. }), "{state:?}");
     let serial = Reading::Present("7N62AI2".to_owned());
@@ -98,7 +98,7 @@ fn counters_of_processors_and_memory_are_vitals_and_in_no_record() {
         vital("power.rapl.package-0.limit_uw.long_term"),
         "4090000000"
     );
-    // Energy of the processors makes no draw of the node.
+    // Processor energy is not the power draw of the node.
     assert_eq!(inventory.power, None);
     for record in inventory.records.values() {
         for key in record.entries.keys() {

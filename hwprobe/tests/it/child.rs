@@ -1,4 +1,4 @@
-//! The parent side against children that hang, crash, flood and lie.
+//! The parent side with children that hang, crash, send too much, or return false data.
 
 use crate::support::Tree;
 use lattice_hwprobe::child::{Envelope, GpuReport, Outstanding, REPORT_VERSION, ask};
@@ -26,7 +26,7 @@ fn failure(script: &str) -> String {
     }
 }
 
-/// Whether the process is gone or a zombie: killed either way.
+/// Whether the process is gone or a zombie: killed in both cases.
 fn is_dead(pid: &str) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim()));
     stat.map_or(true, |stat| {
@@ -43,7 +43,7 @@ fn a_child_that_hangs_is_a_timeout_and_is_killed_with_its_children() {
         "sleep 600 & echo $! >{0}.tmp; echo $$ >>{0}.tmp; mv {0}.tmp {0}; wait",
         pids.display()
     );
-    // Long enough for the child to write down who is to go, on a busy machine too.
+    // Long enough for the child to write its process ids, on a busy machine too.
     let host = Host::new(tree.path(), shell(&script, Duration::from_secs(5)));
     let started_at = Instant::now();
     let inventory = probe_all(&host);
@@ -61,7 +61,7 @@ fn a_child_that_hangs_is_a_timeout_and_is_killed_with_its_children() {
     );
     assert_eq!(inventory.facts.gpus(), None);
     assert_eq!(CohortKey::of(&inventory.identity), None);
-    // Everything else was read.
+    // Every other class was read.
     assert!(inventory.marks()[&Class::Nic].digest().is_some());
 
     let pids = std::fs::read_to_string(pids).unwrap();

@@ -1,4 +1,4 @@
-//! The canonical encoding, digests, differences, debounce and fingerprints.
+//! The canonical encoding, digests, differences, debouncing and fingerprints.
 
 use lattice_hwprobe::{
     Class, ClassMark, ClassRecord, ClassState, Debounce, Digest, Fingerprint, PreimageError,
@@ -82,7 +82,7 @@ proptest! {
                 Publication::Confirm => soon + 1,
                 _ => 0,
             };
-            // Nobody is asked soon again for ever.
+            // The number of quick confirming reads is bounded.
             prop_assert!(soon <= 5, "{:?}", &reads[..=at]);
             let was_complete = before.is_some_and(|before| before.digest().is_some());
             unlike = match is_complete && was_complete && before != Some(*read) {
@@ -92,7 +92,7 @@ proptest! {
             if unlike > 4 || !is_complete {
                 prop_assert_eq!(debounce.published(), Some(ClassMark::Incomplete));
             }
-            // Two equal reads say what a class is, whatever was before.
+            // Two equal reads determine a class, whatever was before.
             if is_complete && before == Some(*read) {
                 prop_assert_eq!(debounce.published(), Some(*read));
             }
@@ -198,8 +198,8 @@ fn class_and_schema_are_part_of_the_digest() {
 
 #[test]
 fn the_encoding_is_pinned() {
-    // A change here is a change of every digest in the field: raise the schema instead. The
-    // schema is part of what is pinned.
+    // A change here is a change of every digest in the field: raise the schema instead. The schema is part of the
+    // pinned value.
     let mut record = record(&[
         ("nic.0.firmware", text("28.41.1000")),
         ("nic.count", Reading::Present(Value::Number(1))),
@@ -283,7 +283,7 @@ fn an_optional_key_that_is_late_leaves_no_digest_and_one_that_is_never_told_leav
     ] {
         assert_eq!(digest_of(&with(unknown)), without);
     }
-    // What a later answer tells counts.
+    // A value that arrives later counts.
     let mut told = with(timeout());
     told.put("nic.0.board_id", text("MT_1"));
     assert_eq!(digest_of(&told), digest_of(&with(text("MT_1"))));
@@ -404,7 +404,8 @@ fn a_class_that_never_reads_the_same_twice_is_incomplete_until_it_does() {
         revision: 2,
     };
     assert_eq!(debounce.observe(mark(2)), gone);
-    // No read confirms it from then on: it is read as any incomplete class, also where it reads what was published once.
+    // No confirming read is requested from then on: the class is read like any incomplete class, even after a read
+    // equals the published mark once.
     for byte in [3, 1, 3, 1] {
         assert_eq!(debounce.observe(mark(byte)), Publication::Restless);
         assert!(!debounce.is_waiting());
@@ -417,13 +418,13 @@ fn a_class_that_never_reads_the_same_twice_is_incomplete_until_it_does() {
         }
     );
     assert_eq!(debounce.observe(mark(2)), Publication::Confirm);
-    // One that turns between what is published and another is no better.
+    // A class that alternates between the published mark and another one is unsettled too.
     for byte in [1, 2, 1] {
         debounce.observe(mark(byte));
     }
     debounce.observe(mark(2));
     assert_eq!(debounce.published(), Some(ClassMark::Incomplete));
-    // Switched off is switched off.
+    // A disabled class stays disabled.
     debounce.observe(ClassMark::Disabled);
     assert_eq!(debounce.published(), Some(ClassMark::Disabled));
 }
@@ -439,7 +440,7 @@ fn unknown_is_published_at_once_and_keeps_the_last_complete_digest() {
     ));
     assert_eq!(debounce.published(), Some(incomplete));
     assert_eq!(debounce.last_complete(), Some(Digest([1; 32])));
-    // Back to what it was is no change; to something else is.
+    // A return to the previous digest needs no confirmation; another digest does.
     assert!(matches!(
         debounce.clone().observe(mark(1)),
         Publication::Publish { .. }

@@ -1,4 +1,4 @@
-//! Who differs from the majority of its cohort, and who is grouped with whom.
+//! Drift from the majority of a cohort, and conformance groups.
 
 use lattice_hwprobe::{
     Class, ClassMark, ClassRecord, CohortKey, Digest, Drift, GpuIdentity, Identity, NodeView,
@@ -72,7 +72,7 @@ impl Fleet {
     }
 }
 
-/// One of so many like nodes, of which so many have what is expected.
+/// Drift of one node: `like` of `of` nodes have the expected value.
 fn drifted(
     node: &str,
     key: &str,
@@ -287,7 +287,7 @@ fn a_node_whose_gpus_are_unknown_has_no_cohort() {
     identity.gpu_model = Reading::Absent;
     let without = CohortKey::of(&identity).unwrap();
     assert_eq!((without.gpu_count, &without.gpu_model), (Some(0), &None));
-    // Where the site does not ask, nodes are still compared with their like.
+    // If the site disables the GPU class, nodes are still compared with similar ones.
     identity.gpu_count = Reading::disabled("switched off by configuration");
     identity.gpu_model = Reading::disabled("switched off by configuration");
     let unasked = CohortKey::of(&identity).unwrap();

@@ -7,7 +7,7 @@ fn shown(inventory: &Inventory, class: Class, key: &str) -> String {
     inventory.records[&class].get(key).to_string()
 }
 
-/// A setting as `dell-wmi-sysman` and `think-lmi` offer it.
+/// A setting as `dell-wmi-sysman` and `think-lmi` provide it.
 fn setting(tree: &Tree, name: &str, kind: &str, value: &str) {
     let dir = format!("/sys/class/firmware-attributes/dell-wmi-sysman/attributes/{name}");
     tree.file(&format!("{dir}/type"), kind)
@@ -36,7 +36,7 @@ fn settings_of_the_firmware_are_read_and_those_of_one_host_left_out() {
     assert_eq!(get("bios.attribute.LogicProc"), "Enabled");
     assert_eq!(get("bios.attribute.VoltageStage"), "3");
     assert_eq!(get("bios.attribute.Unset"), "<unsupported>");
-    // Zeros are what somebody chose here, and no version that was never written.
+    // Zeros are a chosen value here, and not a version that was never written.
     assert_eq!(get("bios.attribute.Mask"), "0x00");
     assert_eq!(get("bios.attribute.SvcTag"), "<absent>");
     let shown = format!("{:?}", inventory.records);
@@ -184,7 +184,7 @@ fn capacity_comes_from_the_controllers_where_firmware_may_not_be_read() {
     assert_eq!(vital("memory.edac.3.ce_count"), "1");
     assert_eq!(vital("memory.edac.2.ce_count"), "0");
     assert_eq!(vital("memory.hardware_corrupted"), "8192");
-    // One DIMM of unknown size makes no smaller sum.
+    // A DIMM of unknown size makes the sum unknown, not smaller.
     tree.file("/sys/devices/system/edac/mc/mc1/dimm1/size", "?");
     let installed = tree.probe().records[&Class::Memory].get("memory.installed");
     assert!(matches!(installed, Reading::Denied { .. }), "{installed:?}");

@@ -1,7 +1,7 @@
-//! Whatever stands in a file, a report or an archive: no panic, a bounded answer, and no value
-//! that is not there.
+//! Arbitrary content of a file, a report or an archive: no panic, a bounded answer, and no value that is not in the
+//! content.
 //!
-//! `LATTICE_FUZZ_CASES=100000 cargo test -p lattice-hwprobe --test it fuzz::` for longer.
+//! `LATTICE_FUZZ_CASES=100000 cargo test -p lattice-hwprobe --test it fuzz::` runs more cases.
 
 use crate::support::Tree;
 use icu_normalizer::DecomposingNormalizerBorrowed;
@@ -17,18 +17,18 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 use tempfile::TempDir;
 
-/// A few in everybody's runs, many where somebody waits for them.
+/// A few cases in every run, many on request.
 fn config() -> ProptestConfig {
     let cases = std::env::var("LATTICE_FUZZ_CASES").ok();
     let cases = cases.and_then(|cases| cases.parse().ok()).unwrap_or(48);
-    // Nothing is written beside the sources.
+    // No regression file is written next to the sources.
     ProptestConfig {
         failure_persistence: None,
         ..ProptestConfig::with_cases(cases)
     }
 }
 
-/// Bytes near what the parsers expect, and any others.
+/// Bytes similar to what the parsers expect, and arbitrary others.
 fn any_text() -> impl Strategy<Value = String> {
     let words = prop::sample::select(vec![
         "0x",
@@ -76,10 +76,10 @@ fn any_text() -> impl Strategy<Value = String> {
     ]
 }
 
-/// One letter after the other, blanks left out: values are collapsed and trimmed.
+/// The letters in order without whitespace: values are collapsed and trimmed.
 fn letters(text: &str) -> String {
     let plain = |c: &char| !c.is_whitespace() && *c != '\0';
-    // Values are composed; what they came from may be written either way.
+    // Values are composed; their source may be written in either form.
     let text = DecomposingNormalizerBorrowed::new_nfd().normalize(text);
     text.chars()
         .filter(plain)
@@ -180,7 +180,7 @@ proptest! {
         for byte in &bytes {
             let at = cut.index(framed.len());
             framed[at] = *byte;
-            // What decodes is canonical: nothing is read out of what nobody would write.
+            // A decoded record is canonical: no value comes from bytes that the encoder would not write.
             if let Ok(decoded) = ClassRecord::decode(&framed) {
                 prop_assert_eq!(decoded.encode(), framed.clone());
             }
@@ -224,7 +224,7 @@ proptest! {
         if let Ok(inventory) = probed {
             let json = serde_json::to_vec(&inventory).unwrap();
             prop_assert!(json.len() < 8 << 20, "{}", json.len());
-            // Whatever was read can be read back from its preimage.
+            // Every record can be decoded from its preimage.
             for record in inventory.records.values() {
                 prop_assert!(ClassRecord::decode(&record.encode()).is_ok());
             }
@@ -234,7 +234,7 @@ proptest! {
     }
 }
 
-/// A small captured tree with its files. The cases run one after the other.
+/// A small captured tree with its files. The cases run one after another.
 fn captured() -> &'static (TempDir, Vec<PathBuf>) {
     static CAPTURED: OnceLock<(TempDir, Vec<PathBuf>)> = OnceLock::new();
     CAPTURED.get_or_init(|| {

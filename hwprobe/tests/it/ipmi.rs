@@ -5,7 +5,7 @@ use lattice_hwprobe::Answers;
 use lattice_hwprobe::ipmi::IpmiReport;
 use lattice_hwprobe::{Class, ClassState, Inventory, LimitState, Milliwatts, Reading};
 
-/// Published answers; their source is named beside the decoder's own tests.
+/// Published answers; the decoder's own tests name their source.
 const DEVICE_ID: &str = "0020810345 02bf4c1c004232 01000000";
 const UPDATING: &str = "00207fff4151aaa20200000100072828";
 const POWER: &str = "00dcae085704050dd20473b6445daabbccdd40";
@@ -42,7 +42,7 @@ fn a_bmc_says_who_it_is_and_what_the_node_draws() {
     let power = inventory.power.unwrap();
     assert_eq!(power.draw, Reading::Present(Milliwatts(2_222_000)));
     assert_eq!(power.source, "ipmi");
-    // Nobody was asked for limits: that is not "no limit".
+    // Limits were not queried, which differs from "no limit".
     assert_eq!(power.limit_state, LimitState::Unknown);
     assert!(!power.limit.is_known());
     assert!(!format!("{:?}", inventory.records).contains("2222"));

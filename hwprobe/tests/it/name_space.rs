@@ -36,7 +36,7 @@ fn settings_of_one_registry_differ_key_by_key() {
         &[("Smt", "Off"), ("Iommu", "On")],
     );
     let differs = |key: &str| (key.to_owned(), Verdict::Differs);
-    // A setting that the other record is complete without is absent there, not unknown.
+    // A setting missing from a complete record is absent there, not unknown.
     let wanted = [
         differs("bios.setting.Iommu"),
         differs("bios.setting.Numa"),
@@ -63,7 +63,7 @@ fn settings_that_no_registry_tells_compare() {
     let mut new = record(Reading::Absent, &[("Smt", "Off")]);
     let wanted = [("bios.setting.Smt".to_owned(), Verdict::Differs)];
     assert_eq!(keys(&old, &new), wanted);
-    // The kernel tells settings without any registry.
+    // The kernel provides settings without any registry.
     for record in [&mut old, &mut new] {
         record.entries.remove("bios.registry");
         record.required.remove("bios.registry");

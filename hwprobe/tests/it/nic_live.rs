@@ -1,12 +1,12 @@
-//! ethtool, devlink and DCB against the running kernel, on interfaces made for it in a network
-//! namespace of their own.
+//! ethtool, devlink and DCB on the running kernel, with interfaces created for the test in a separate network
+//! namespace.
 
 use lattice_hwprobe::net::{Kernel, ask, record};
 use lattice_hwprobe::probe::nic::interfaces;
 use lattice_hwprobe::{Answers, EthtoolSource, Reading, Root, State};
 use std::process::Command;
 
-/// Says to the same test, started again inside the namespace, that it is there.
+/// Environment variable that marks the second run of this test, inside the namespace.
 const INSIDE: &str = "LATTICE_TEST_NETWORK";
 
 fn can_make_namespaces() -> bool {
@@ -63,7 +63,7 @@ fn inside() {
         let features = said.features.present().unwrap();
         let has = |name: &str| features.iter().any(|feature| feature == name);
         assert!(has("tx-scatter-gather"), "{features:?}");
-        // Fixed: on, and nobody can switch it off.
+        // Fixed: enabled, and not changeable.
         assert!(!has("tx-lockless"), "{features:?}");
         assert_eq!(said.autoneg, Reading::Present(false));
         assert_eq!(said.rings.state(), State::Unsupported);
@@ -102,12 +102,12 @@ fn every_interface_of_this_machine_answers_with_a_known_state() {
             assert!(is_known, "{name}: {said:#?}");
         }
     }
-    // What is recorded here says the same anywhere.
+    // The recorded answers give the same result anywhere.
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("ethtool.json");
     std::fs::write(&path, report.clone().encode().unwrap()).unwrap();
     assert_eq!(ask(&EthtoolSource::Recorded(path), &[]), asked);
-    // A capture has those that the probe asks about.
+    // A capture contains the interfaces that the probe queries.
     let recorded = record(&EthtoolSource::Live(Kernel), &root, false);
     let recorded = recorded.present().unwrap().interfaces.keys();
     let mut of_nics = interfaces(&root);

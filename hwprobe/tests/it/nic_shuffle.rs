@@ -1,4 +1,4 @@
-//! The digest of the NIC class: what must not move it, and what must.
+//! Digest of the NIC class: changes that must not affect it, and changes that must.
 
 use crate::support::Tree;
 use lattice_hwprobe::Answers;
@@ -12,14 +12,14 @@ const RDMA: [&str; 3] = ["0000:1a:00.0", "0000:3b:00.0", "0001:1a:00.0"];
 const ETHERNET: [&str; 2] = ["0000:05:00.0", "0000:05:00.1"];
 const SLINGSHOT: [&str; 2] = ["0000:21:00.0", "0000:a1:00.0"];
 
-/// What discovery order, use and time choose.
+/// Values determined by discovery order, use and time.
 #[derive(Clone, Debug)]
 struct Chance {
-    /// Numbers behind `mlx5_`, `eth` and `cxi`, in the order of the buses above.
+    /// Numbers after `mlx5_`, `eth` and `cxi`, in the order of the buses above.
     rdma: Vec<u32>,
     ethernet: Vec<u32>,
     slingshot: Vec<u32>,
-    /// Counters, guids, serials, speeds.
+    /// Counters, GUIDs, serials, speeds.
     live: Vec<u32>,
     is_up: bool,
 }
@@ -238,7 +238,7 @@ fn each_thing_that_counts_moves_this_class_and_no_other() {
         (format!("{cxi}/properties/pid_granule"), "512"),
         (format!("{cxi}/port/loopback"), "on"),
     ];
-    // Not here: the version of a driver's module, which the kernel class has too
+    // Without the version of a driver's module, which is in the kernel class too
     // (`0001-ethtool-by-ioctl-devlink-by-netlink.md`).
     let tree = tree(&first());
     for (file, value) in changes {

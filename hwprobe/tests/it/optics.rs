@@ -1,5 +1,5 @@
-//! Modules in the cages of interfaces: what their EEPROM says, and the class that nodes have only
-//! where their site asks for it.
+//! Modules in the cages of interfaces: values of their EEPROM, and the optional class that exists only at the site's
+//! request.
 
 use crate::support::Tree;
 use crate::support::modules::{DATE, SERIAL, osfp, qsfp28, sfp};
@@ -11,7 +11,7 @@ use lattice_hwprobe::{
 };
 use std::collections::BTreeMap;
 
-/// A node with a NIC of two ports and one of one port, and what is in its cages.
+/// A node with a NIC of two ports and one of one port, with these modules in its cages.
 fn node(modules: [Reading<Module>; 3]) -> Tree {
     let tree = Tree::new();
     tree.file("/proc/sys/kernel/osrelease", "6.8.0-45-generic");
@@ -118,7 +118,7 @@ fn what_a_module_does_not_say_is_told_apart() {
     };
     assert_eq!(firmware([0, 0]), Reading::Unsupported);
     assert!(matches!(firmware([0xff, 0xff]), Reading::Failed { .. }));
-    // Of a kind that nobody knows, without bytes, and cut off.
+    // Of an unknown type, without bytes, and truncated.
     assert_eq!(of(&[0x7f; 256]), Reading::Unsupported);
     assert!(matches!(of(&[]), Reading::Failed { .. }));
     let Reading::Present(cut) = of(&qsfp28()[..180]) else {
@@ -127,7 +127,7 @@ fn what_a_module_does_not_say_is_told_apart() {
     assert_eq!(cut.vendor, Reading::Present("EXAMPLE OPTICS".to_owned()));
     let why = "the module gave 180 bytes".to_owned();
     assert_eq!(cut.part_number, Reading::Failed { why });
-    // What is no text is no value, and nothing at all is none.
+    // Bytes that are not text are not a value, and neither is an empty field.
     let mut image = sfp();
     image[40] = 0xc3;
     image[20..36].fill(0);
@@ -153,7 +153,7 @@ fn an_empty_cage_and_a_driver_that_cannot_say_are_known_and_a_refusal_is_not() {
     };
     let keys: Vec<&String> = missing.keys().collect();
     assert_eq!(keys, ["optics.1.net.0.part_number"]);
-    // A record of before modules were asked about says nothing of them.
+    // A record from before modules were queried contains none of their values.
     let tree = node([Reading::default(), Reading::default(), Reading::default()]);
     let inventory = probe_all(&with_optics(&tree));
     assert_eq!(inventory.marks()[&Class::Optics], ClassMark::Incomplete);
@@ -172,7 +172,7 @@ fn nobody_who_does_not_ask_for_it_sees_any_of_it() {
     assert_eq!(without.fingerprint(), bare.probe().fingerprint());
     assert!(!without.records.contains_key(&Class::Optics));
     assert!(without.probes.iter().all(|probe| probe.name != "optics"));
-    // Asked for, it moves nothing else, and one module moves it alone.
+    // If requested, it changes no other class, and a changed module changes it alone.
     let with = probe_all(&with_optics(&tree)).marks();
     let mut others = with.clone();
     others.remove(&Class::Optics);
@@ -188,7 +188,7 @@ fn nobody_who_does_not_ask_for_it_sees_any_of_it() {
         .filter(|class| with[class] != updated[class])
         .collect();
     assert_eq!(moved, [&Class::Optics]);
-    // Switched off as well, it is off.
+    // If the site disables it too, it is disabled.
     let mut host = with_optics(&tree);
     host.disabled.insert(Class::Optics);
     assert!(!probe_all(&host).records.contains_key(&Class::Optics));
@@ -200,7 +200,7 @@ fn a_capture_has_the_modules_where_they_were_asked_for() {
     let out = tempfile::tempdir().unwrap();
     let host = with_optics(&tree);
     capture(&host, out.path(), Privacy::Mask).unwrap();
-    // It stands for the host with what was asked for there.
+    // The capture stands for the host, with the requested classes.
     let again = probe_all(&host_of(out.path()).unwrap());
     assert_eq!(again.marks(), probe_all(&host).marks());
     assert_eq!(get(&again, "optics.1.net.0.firmware"), "2.131");

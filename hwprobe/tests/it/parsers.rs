@@ -1,11 +1,11 @@
-//! Whatever is fed to the parsers of text: they end, and what they take is what was written.
+//! Text parsers with arbitrary input: they terminate, and their results are in the input.
 
 use lattice_hwprobe::probe::software::{assignments, dpkg_packages, rpm_packages};
 use lattice_hwprobe::probe::{cpu::CpuInfo, kernel, memory, storage};
 use lattice_hwprobe::{Reading, cmdline, smbios, text};
 use proptest::prelude::*;
 
-/// Text with the signs that mean something to one parser or another.
+/// Text with the characters that are special for one of the parsers.
 fn noise() -> impl Strategy<Value = String> {
     let sign = prop_oneof![
         Just(": ".to_owned()),
@@ -58,7 +58,7 @@ proptest! {
         let _ = smbios::memory_devices(&bytes);
         let _ = smbios::error_correction(&bytes);
         let _ = kernel::build_id(&bytes);
-        // What is kept of a table is a table again, and of a damaged one a damaged one.
+        // The filtered table parses if the original does, and fails if the original is damaged.
         let kept = smbios::without_identity(&bytes);
         let is_failure =
             |table: &[u8]| matches!(smbios::memory_devices(table), Reading::Failed { .. });

@@ -49,7 +49,7 @@ fn the_four_kinds_of_limit_are_told_apart() {
         meter(&tree, "hwmon1", &[("power1_average", "500000000")]);
         meter(&tree, "hwmon1", files);
         let found = power(&tree);
-        // A limit is present exactly while one is set.
+        // A limit is present exactly if one is set.
         assert_eq!(
             found.limit.present().is_some(),
             found.limit_state == LimitState::Set
@@ -130,7 +130,7 @@ fn cray_counts_in_watts_and_zero_is_no_limit() {
     );
     put("power", "467 J");
     assert!(matches!(power(&tree).draw, Reading::Failed { .. }));
-    // A meter of the kernel goes before them.
+    // A kernel meter takes precedence over the counters.
     meter(&tree, "hwmon1", &[("power1_average", "500000000")]);
     assert_eq!(power(&tree).draw, Reading::Present(Milliwatts(500 * WATTS)));
 }

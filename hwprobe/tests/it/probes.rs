@@ -1,4 +1,4 @@
-//! Probes on trees written here: each says what it reads, and nothing else.
+//! Probes on trees written here: each reports the values of its tree, and no others.
 
 use crate::support;
 use crate::support::Tree;
@@ -141,7 +141,7 @@ fn network_slots_follow_the_bus_and_not_the_names() {
     let tree = Tree::node();
     tree.file("/sys/class/infiniband/mlx5_1/fw_ver", "28.39.0001");
     let inventory = tree.probe();
-    // mlx5_1 sits at the lower address.
+    // mlx5_1 has the lower address.
     let get = |key: &str| shown(&inventory, Class::Nic, key);
     assert_eq!(get("nic.count"), "2");
     assert_eq!(get("nic.0.firmware"), "28.39.0001");
@@ -307,7 +307,7 @@ fn a_table_that_is_cut_off_is_a_failure_and_not_an_empty_machine() {
     assert!(matches!(count, Reading::Failed { .. }), "{count:?}");
 }
 
-/// As an agent without root finds it; a capture keeps it so.
+/// Unreadable as for an agent without root; a capture keeps that state.
 fn unreadable(tree: &Tree, path: &str) {
     let list = serde_json::json!({ path: "permission denied" });
     tree.file("unreadable.json", &list.to_string());
@@ -324,7 +324,7 @@ fn a_table_for_root_alone_is_denied_and_the_class_still_has_a_digest() {
         assert!(matches!(record.get(key), Reading::Denied { .. }), "{key}");
     }
     assert!(matches!(record.state(), ClassState::Complete { .. }));
-    // Not read is no difference to "none": neither equal nor different.
+    // An unread value compared with "none" is neither equal nor different.
     let differences = diff(&before.records[&Class::Memory], record);
     assert!(!differences.is_empty());
     assert!(differences.iter().all(|d| d.verdict == Verdict::Unknown));
@@ -425,7 +425,7 @@ fn the_same_parts_in_other_slots_have_one_parts_digest() {
     assert_eq!(found[1..], diff(left, right));
 }
 
-/// A NIC of each firmware, with an interface, each on a NUMA node.
+/// A NIC for each firmware, MTU and NUMA node.
 fn nics(cards: &[(&str, &str, u32)]) -> ClassRecord {
     let mut record = ClassRecord::new(Class::Nic);
     let count = u32::try_from(cards.len()).unwrap();
@@ -464,7 +464,7 @@ fn swapped_cards_are_told_as_such_and_other_cards_are_not() {
     ] {
         assert!(!is_moved(&other), "{other:?}");
     }
-    // Where something is not known, nothing is said of all.
+    // With an unknown value, no statement about all parts is possible.
     let mut unknown = nics(&[("16.35", "1500", 0), ("28.41", "9000", 1)]);
     unknown.put("nic.0.board_id", Reading::<String>::denied("no"));
     assert!(!is_moved(&unknown));

@@ -1,9 +1,8 @@
-//! A fleet that is upgraded node by node: agents that write an earlier schema beside those that
-//! write a later one and say the earlier one beside it.
+//! Rolling upgrade of a fleet: agents that write an earlier schema, together with agents that write a later one and
+//! publish the earlier one in addition.
 //!
-//! The schemas are data. Here they are those of NICs in three generations: the second reads the
-//! rings too, the third the queues. Agents are played by [`agent`], which knows nothing of the
-//! table: it writes what a build of that generation reads.
+//! The schemas are data. Here they are three generations of the NIC class: the second one adds the rings, the third one
+//! the queues. [`agent`] simulates agents without using the key table: it writes what a build of that generation reads.
 
 use lattice_hwprobe::baseline::{Constraint, Expectation, Standing};
 use lattice_hwprobe::keys::{Need, Row, Seen};
@@ -36,7 +35,7 @@ const ROWS: &[Row] = &[
     row("nic.<slot>.queues", 3, None),
 ];
 
-/// The speed was in gigabits through schema 1.
+/// The speed was in gigabits up to schema 1.
 const CHANGED: &[Row] = &[
     row("nic.count", 1, None),
     row("nic.<slot>.firmware", 1, None),
@@ -44,7 +43,7 @@ const CHANGED: &[Row] = &[
     row("nic.<slot>.speed", 2, None),
 ];
 
-/// Of a build that writes `CURRENT`, and the schema before it as well.
+/// A build that writes `CURRENT`, and the previous schema as well.
 fn written<const CURRENT: u16>(_: Class) -> Written {
     Written {
         current: CURRENT,
@@ -90,7 +89,7 @@ fn machine(firmware: &str) -> Machine {
     ]
 }
 
-/// What an agent of this generation writes of a machine.
+/// The record that an agent of this generation writes for a machine.
 fn agent(schema: u16, machine: &Machine) -> ClassRecord {
     let mut record = ClassRecord::new(Class::Nic);
     record.schema = schema;
@@ -112,8 +111,8 @@ fn digest(record: &ClassRecord) -> Digest {
     record.state().digest().unwrap()
 }
 
-/// A fleet with the records behind what it says. What an upgraded node says beside its mark is
-/// made by the code under test; what the others say, by [`agent`].
+/// A fleet, with the records of its digests. The earlier digest of an upgraded node comes from the code under test; the
+/// digests of the other nodes come from [`agent`].
 #[derive(Default)]
 struct Fleet {
     nodes: Vec<NodeView>,
@@ -121,7 +120,7 @@ struct Fleet {
 }
 
 impl Fleet {
-    /// Of a generation that says nothing beside its mark.
+    /// Adds a node that publishes no earlier digest.
     fn alone(mut self, name: &str, record: ClassRecord) -> Self {
         let mark = record.state().mark();
         self.records.extend(mark.digest().map(|d| (d, record)));
@@ -210,7 +209,7 @@ proptest! {
         prop_assert_eq!(twice, THIRD.under(&agent(3, &machine), 1));
     }
 
-    /// Four generations of builds: what they write and what they say beside it.
+    /// Four generations of builds, with their current and earlier schemas.
     #[test]
     fn groups_are_a_partition_whatever_the_order(
         nodes in prop::collection::vec((0usize..4, 0usize..3), 1..12),
@@ -232,7 +231,7 @@ proptest! {
         let all: Vec<&String> = found.groups.iter().flat_map(|g| &g.nodes).collect();
         prop_assert_eq!(all.len(), nodes.len());
         prop_assert_eq!(all.into_iter().collect::<BTreeSet<_>>().len(), nodes.len());
-        // Members of a group are the same machine; one machine twice of one build is one group.
+        // Members of a group are equal machines; equal machines of one build are in one group.
         let number = |node: &String| node[1..].parse::<usize>().unwrap();
         for group in &found.groups {
             let of: BTreeSet<usize> = group.nodes.iter().map(|n| nodes[number(n)].1).collect();
@@ -247,7 +246,7 @@ proptest! {
                 prop_assert_eq!(has(n), has(m), "{:?} {:?}", one, other);
             }
         }
-        // Where one schema is said by all, every like machine is in one group.
+        // If all nodes publish a common schema, all equal machines are in one group.
         let builds: BTreeSet<usize> = nodes.iter().map(|(build, _)| *build).collect();
         if !builds.contains(&0) && !builds.contains(&3) {
             let machines: BTreeSet<usize> = nodes.iter().map(|(_, of)| *of).collect();
@@ -283,7 +282,7 @@ fn what_cannot_be_known_is_refused_with_the_reason() {
         THIRD.under(&record, 0),
         Err(NotUnder::Unknown { class, schema: 0 })
     );
-    // Of a later build, in the eyes of an older one.
+    // A record of a later build, read by an older one.
     let later = agent(3, &machine);
     assert_eq!(
         refused(&SECOND, &later, 2),
@@ -296,7 +295,7 @@ fn what_cannot_be_known_is_refused_with_the_reason() {
             key: "nic.0.colour".to_owned()
         }
     );
-    // Whether or not this machine has such a key: one that was called so before may have been there.
+    // Whether or not this machine has such a key: a key with this name may have existed before.
     for with_speed in [true, false] {
         let mut record = ClassRecord::new(class);
         record.require("nic.count", Reading::Present(1u32));
@@ -339,7 +338,7 @@ fn half_of_a_fleet_upgraded_is_one_group_and_nothing_drifts() {
         assert_eq!(fleet.groups(&scope), std::slice::from_ref(&all), "{scope}");
     }
     assert_eq!(fleet.drift(), DriftReport::default());
-    // One that says nothing of the class, and one that does not read it, hold nobody back.
+    // A node with an unknown class, and one with a disabled class, do not restrict the schema of the others.
     let mut more = agent(1, &machine);
     more.require("nic.count", Reading::<u32>::Timeout { after_ms: 10 });
     let off = ClassRecord::disabled(Class::Nic, "switched off");
@@ -388,7 +387,7 @@ fn after_the_roll_the_earlier_digest_is_no_more_needed() {
     let mut without = fleet.nodes.clone();
     without.iter_mut().for_each(|node| node.earlier.clear());
     assert_eq!(groups(&without, &Scope::Class(Class::Nic)), found);
-    // What came with it counts from then on, and not before.
+    // A key of the new schema counts from then on, and not before.
     let mut other = machine.clone();
     other[0].rx = Reading::Present(Value::Number(512));
     let names = ["a", "b", "c", "d", "e"];
@@ -409,7 +408,7 @@ fn after_the_roll_the_earlier_digest_is_no_more_needed() {
 #[test]
 fn who_cannot_say_what_the_others_say_is_a_group_of_its_own_and_unknown() {
     let machine = machine("28.41");
-    // Schema 1 is two behind: nobody writes it any more beside the third.
+    // Schema 1 is two behind the third, so no build of the third publishes it.
     let news = ["a", "b", "c", "d"].into_iter();
     let fleet = news.fold(Fleet::default(), |fleet, name| {
         fleet.upgraded(name, &THIRD, agent(3, &machine))
@@ -443,7 +442,7 @@ fn what_is_said_of_a_later_schema_than_ones_own_counts_for_nothing() {
     let levels = Levels::of(fleet.nodes.iter().map(NodeView::says));
     let mark = ClassMark::Incomplete;
     assert_eq!(levels.mark(Class::Nic, mark, Some(&said)), mark);
-    // Nor does it make a node what a baseline asks for.
+    // Nor does an earlier digest make a node match a baseline.
     let meant = agent(2, &self::machine("28.43"));
     let node = &Fleet::half(&machine, &machine).nodes[7];
     let at_hand = AtHand(&fleet.records, SECOND);
@@ -459,7 +458,7 @@ fn what_is_said_of_a_later_schema_than_ones_own_counts_for_nothing() {
     }
 }
 
-/// Records at hand, read with the schemas of the third generation.
+/// Available records, interpreted with the schemas of a given generation.
 struct AtHand<'a>(&'a BTreeMap<Digest, ClassRecord>, Schemas);
 
 impl Preimages for AtHand<'_> {
@@ -508,7 +507,7 @@ fn a_baseline_of_before_judges_nodes_of_after_and_the_other_way_round() {
         assert_eq!(judge(&rule, new), Standing::Conforms, "schema {schema}");
         assert_eq!(keys(judge(&rule, old)), firmware, "schema {schema}");
     }
-    // A node that is ahead of the reader says what the reader can read.
+    // A node with a newer schema than the reader publishes one that the reader supports.
     let mut ahead = new.clone();
     let unread = Digest([9; 32]);
     let mark = ClassMark::Complete {
@@ -567,7 +566,7 @@ fn a_changed_meaning_is_neither_equal_nor_different() {
             ),
         ]
     );
-    // Of a schema that this build does not know nothing compares.
+    // A record of an unknown schema is not comparable.
     let [unread] = &shown(&old, &record(7, "28.41", 100))[..] else {
         panic!("one difference");
     };
@@ -595,10 +594,10 @@ fn records_of_two_schemas_compare_in_the_keys_of_both() {
 
 #[test]
 fn no_class_is_told_under_schema_1_today() {
-    // It was written by agents that did not read the firmware of Ethernet ports, had the microcode
-    // among the processors, took a sum over DIMMs of unknown size for the memory, fewer texts of
-    // firmware for placeholders, and fewer modules and settings of the kernel for what counts.
-    // `tests/child/hosts.rs` holds what they wrote.
+    // Schema 1 was written by agents with these differences. They did not read the firmware of Ethernet ports, had the
+    // microcode in the cpu class, and took a sum over DIMMs of unknown size as the memory. They recognised fewer
+    // firmware placeholders, and covered fewer kernel modules and settings. `tests/child/hosts.rs` contains what they
+    // wrote.
     for class in Class::ALL {
         let written = class.written();
         assert_eq!(written, Written::only(class.schema()), "{class}");

@@ -1,4 +1,4 @@
-//! Image, packages and named files on trees written here.
+//! Image, packages and listed files on trees written here.
 
 use crate::support::Tree;
 use lattice_hwprobe::capture::{Privacy, capture};

@@ -7,7 +7,7 @@ fn shown(inventory: &Inventory, key: &str) -> String {
     inventory.records[&Class::Storage].get(key).to_string()
 }
 
-/// An NVMe disk with one namespace, as the kernel lays it out.
+/// An NVMe disk with one namespace, in sysfs layout.
 fn nvme(tree: &Tree, name: &str, address: &str, firmware: &str) {
     let function = format!("/sys/devices/pci{}/{address}", &address[..7]);
     let dir = format!("{function}/nvme/{name}");
@@ -102,7 +102,7 @@ fn slots_follow_the_bus_and_not_the_order_of_discovery() {
     );
     assert_eq!(before.identity.disks[0].name, "nvme1");
 
-    // The same disks, found in the other order.
+    // The same disks, found in the reverse order.
     let other = Tree::node();
     nvme(&other, "nvme1", "0000:c1:00.0", "EPK9AB5Q");
     nvme(&other, "nvme0", "0000:81:00.0", "EPK9CB5Q");
@@ -206,7 +206,7 @@ fn mounts_are_those_of_the_first_process_and_never_asked() {
         inventory.vitals.get("storage.root_read_only"),
         Reading::Present(Value::Flag(false))
     );
-    // Without the right to read another's table, the agent's own.
+    // Without permission to read the table of process 1, the agent's own is used.
     tree.file(
         "unreadable.json",
         "{\"/proc/1/mountinfo\": \"permission denied\"}",
@@ -232,7 +232,7 @@ fn another_client_address_is_no_difference_and_another_option_is() {
     );
     let keys: Vec<&str> = differences.iter().map(|d| d.key.as_str()).collect();
     assert_eq!(keys, ["storage.mount./sw.options"]);
-    // A file system that is gone differs, in all its keys.
+    // A missing file system differs in all its keys.
     let last = MOUNTS.lines().take(2).collect::<Vec<_>>().join("\n");
     tree.file("/proc/1/mountinfo", &last);
     let gone = diff(

@@ -1,4 +1,4 @@
-//! One text has one digest, however it is encoded: trimmed, blanks collapsed, composed.
+//! A text has the same digest in every encoding: trimmed, whitespace collapsed, composed.
 
 use crate::support::Tree;
 use icu_normalizer::{ComposingNormalizerBorrowed, DecomposingNormalizerBorrowed};
@@ -6,7 +6,7 @@ use lattice_hwprobe::{Class, Digest, text};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
-/// Values that come from files of all kinds: firmware, the kernel, lists.
+/// Files of all kinds that provide values: firmware, the kernel, lists.
 const PLACES: [&str; 5] = [
     "/sys/class/dmi/id/product_name",
     "/sys/class/dmi/id/bios_version",
@@ -36,7 +36,7 @@ fn decomposed(text: &str) -> String {
     decomposed.into_owned()
 }
 
-/// Words with letters that have marks, alone and composed, Hangul, and signs that stand for others.
+/// Words with accented letters in decomposed and composed form, Hangul, and characters equivalent to others.
 fn words() -> impl Strategy<Value = String> {
     let letter = prop_oneof![
         "[A-Za-z0-9._-]",
@@ -87,7 +87,7 @@ fn case_and_what_only_looks_alike_stay_apart() {
     ] {
         assert_ne!(digests(other), latin, "{other}");
     }
-    // An ohm sign is a Greek letter, a full-width one is not a Latin one.
+    // An ohm sign equals a Greek letter, but a full-width letter does not equal a Latin one.
     assert_eq!(digests("R7 \u{2126}"), digests("R7 \u{3a9}"));
     assert_eq!(text::composed("e\u{301}".repeat(2)), "\u{e9}\u{e9}");
 }

@@ -69,7 +69,7 @@ impl Tree {
         probe_all(&self.host())
     }
 
-    /// A function on the bus below its own bridge, as sysfs lays it out.
+    /// A function on the bus below its own bridge, in sysfs layout.
     pub fn pci(&self, address: &str, class: &str, vendor: &str, device: &str) -> &Self {
         let dir = format!("/sys/devices/pci{}/{address}", &address[..7]);
         self.file(&format!("{dir}/class"), &format!("0x{class}"))
@@ -87,7 +87,7 @@ impl Tree {
             )
     }
 
-    /// An RDMA device on that function; `address` none leaves the device link out.
+    /// An RDMA device of that function; without an `address` it has no device link.
     pub fn rdma(&self, name: &str, address: Option<&str>, firmware: &str) -> &Self {
         let dir = format!("/sys/class/infiniband/{name}");
         self.file(&format!("{dir}/fw_ver"), firmware)
@@ -99,7 +99,7 @@ impl Tree {
             .file(&format!("{dir}/ports/1/state"), "4: ACTIVE")
             .file(&format!("{dir}/ports/1/counters/port_xmit_data"), "12345");
         if let Some(address) = address {
-            // Absolute on purpose: it must be taken from the tree's root.
+            // Absolute on purpose: it must be resolved from the tree's root.
             self.link(
                 &format!("{dir}/device"),
                 &format!("/sys/devices/pci{}/{address}", &address[..7]),

@@ -1,12 +1,12 @@
-//! EEPROM images of pluggable modules, composed by hand from the public specifications (SFF-8472,
-//! SFF-8636, OIF-CMIS; identifiers of SFF-8024). No image of a real module: vendor and part numbers
-//! are made up, and every byte that no test names has a value that would be seen if it were kept.
+//! EEPROM images of pluggable modules, composed by hand from the public specifications (SFF-8472, SFF-8636, OIF-CMIS;
+//! identifiers of SFF-8024). None is the image of a real module: vendor and part numbers are invented, and every byte
+//! that no test uses has a value that would be detected if it were kept.
 
-/// What no module says of itself in a test: what it measures, and the like.
+/// Filler for bytes that no test uses, such as measured values.
 const NOISE: u8 = b'#';
-/// Stands where a serial number does.
+/// Text in place of a serial number.
 pub const SERIAL: &str = "MT2333SERIAL";
-/// Stands where the date code does.
+/// Text in place of the date code.
 pub const DATE: &str = "241130";
 
 fn image(identifier: u8, fields: &[(usize, usize, &str)]) -> Vec<u8> {
@@ -48,7 +48,7 @@ pub fn qsfp28() -> Vec<u8> {
     )
 }
 
-/// CMIS, lower memory and page 00h: a 400G module whose firmware has this version.
+/// CMIS, lower memory and page 00h: a 400G module with this firmware version.
 pub fn osfp(firmware: [u8; 2]) -> Vec<u8> {
     let mut image = image(
         0x19,

@@ -1,16 +1,16 @@
-//! Reads what `nvidia-smi -q` printed, as text or XML, and says what the probe should find.
+//! Parser of `nvidia-smi -q` output, as text or XML, with the values that the probe should return.
 
 use lattice_hwprobe::Value;
 use std::collections::BTreeMap;
 
-/// Values by path: `PCI/Device Id` of the text, `pci/pci_device_id` of the XML.
+/// Values by path: `PCI/Device Id` in the text, `pci/pci_device_id` in the XML.
 pub struct Smi {
     values: BTreeMap<String, String>,
     columns: BTreeMap<String, String>,
     links: usize,
 }
 
-/// Parts of the XML that repeat.
+/// Repeated parts of the XML.
 const SKIPPED: [&str; 3] = ["supported_clocks", "processes", "mig_devices"];
 
 impl Smi {
@@ -39,7 +39,7 @@ impl Smi {
         }
     }
 
-    /// The first of these that is printed.
+    /// The first of these paths that has a value.
     fn get(&self, paths: &[&str]) -> Option<String> {
         let mut found = paths.iter().filter_map(|path| self.values.get(*path));
         found.next().cloned()
@@ -50,7 +50,7 @@ impl Smi {
     }
 }
 
-/// Indented lines `key : value`, four blanks a level.
+/// Parses indented lines `key : value`, with four blanks per level.
 fn log(text: &str) -> BTreeMap<String, String> {
     let mut values = BTreeMap::new();
     let mut path: Vec<&str> = Vec::new();
@@ -71,7 +71,7 @@ fn log(text: &str) -> BTreeMap<String, String> {
         path.truncate(depth);
         path.push(key);
         if let Some(value) = value {
-            // Everything below the one GPU is named from there.
+            // Paths below the single GPU start there.
             let from = usize::from(depth > 0);
             values.insert(path[from..].join("/"), value.to_owned());
         }
@@ -120,7 +120,7 @@ fn xml(text: &str) -> BTreeMap<String, String> {
     values
 }
 
-/// How a printed value becomes the probe's.
+/// Conversion of a printed value to the probe's form.
 #[derive(Clone, Copy)]
 enum As {
     Text,
@@ -134,7 +134,7 @@ enum As {
     Reasons,
 }
 
-/// Words for "no answer", and what the publishers blanked.
+/// Words for a missing value, and values that the publishers removed.
 const NOTHING: [&str; 6] = [
     "N/A",
     "[N/A]",
@@ -178,7 +178,7 @@ const MHZ: As = As::Times(1_000_000);
 
 type Row = (&'static str, As, &'static [&'static str]);
 
-/// Key, form, and where each layout prints it.
+/// Key, form, and path in each layout.
 #[rustfmt::skip]
 const ROWS: &[Row] = &[
     ("gpu.driver", As::Text, &["Driver Version", "driver_version"]),
@@ -251,14 +251,14 @@ const ROWS: &[Row] = &[
     ("gpu.0.fabric.misconfigured", As::Lower, &["Fabric/Health/Incorrect Configuration"]),
 ];
 
-/// What only the query's columns print.
+/// Values printed only in the query's columns.
 const COLUMNS: &[(&str, As, &str)] = &[
     ("gpu.0.compute_capability", As::Text, "compute_cap"),
     ("gpu.0.gsp.enabled", As::Flag, "gsp.mode.current"),
     ("gpu.0.gsp.default", As::Flag, "gsp.mode.default"),
 ];
 
-/// What no layout prints: the driver of a capture is not known to answer.
+/// Values that no layout prints: whether the driver of a capture provides them is unknown.
 const NEVER: &[&str] = &[
     "gpu.0.confidential_compute",
     "gpu.0.energy",
@@ -276,9 +276,9 @@ pub fn rows(smi: &Smi) -> Vec<(String, Option<String>, Option<Value>)> {
     for (key, how, paths) in ROWS {
         let mut printed = smi.get(paths);
         match *key {
-            // Before there were two part numbers the board's had the chip's name.
+            // Before there were two part numbers, that of the board had the chip's name.
             "gpu.0.part_number" if printed.is_none() => printed = smi.get(&["gpu_part_number"]),
-            // The captures hold one GPU each; one of them says it was cut out of four.
+            // Each capture contains one GPU; one of the captures is an excerpt of four GPUs.
             "gpu.count" => printed = Some("1".to_owned()),
             _ => {}
         }
@@ -326,7 +326,7 @@ pub fn rows(smi: &Smi) -> Vec<(String, Option<String>, Option<Value>)> {
             push(&format!("gpu.0.ecc.{memory}.{key}"), count, As::Number);
         }
     }
-    // The captures' boards have none of either kind.
+    // The captured boards have no errors of either kind.
     for (key, span) in [
         ("uncorrected", "Volatile"),
         ("uncorrected_ever", "Aggregate"),
@@ -348,12 +348,12 @@ pub fn rows(smi: &Smi) -> Vec<(String, Option<String>, Option<Value>)> {
         Some(reasons.join(", ")),
         Some(Value::List(reasons)),
     ));
-    // A library that was never asked for its version says none of these.
+    // A library with an unknown version provides none of these.
     rows.retain(|(key, printed, _)| !(key.starts_with("gpu.0.nvlink.active") && printed.is_none()));
     rows
 }
 
-/// The total, as printed or over the kinds of memory.
+/// The total, as printed or summed over the kinds of memory.
 fn ecc(smi: &Smi, kind: &str, name: &str, span: &str) -> Option<String> {
     if let Some(total) = smi.column(&format!("ecc.errors.{kind}.{span}.total")) {
         return Some(total);

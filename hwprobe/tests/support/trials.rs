@@ -3,7 +3,7 @@
 use libtest_mimic::{Arguments, Trial};
 use std::process::ExitCode;
 
-/// Path of a test, without its crate, and its function.
+/// Path of a test without its crate, and its function.
 pub type Test = (&'static str, fn());
 
 /// The named functions of the module, as tests.
@@ -14,7 +14,7 @@ macro_rules! tests {
 }
 pub(crate) use tests;
 
-/// Runs these tests as the arguments ask, one at a time if `is_serial`.
+/// Runs these tests according to the arguments, one at a time if `is_serial`.
 pub fn run(tests: impl IntoIterator<Item = &'static Test>, is_serial: bool) -> ExitCode {
     let mut arguments = Arguments::from_args();
     if is_serial {

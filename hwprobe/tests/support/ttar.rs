@@ -3,7 +3,7 @@
 use crate::support::Tree;
 use std::path::Path;
 
-/// The files of `archive` in `tree`, with the leading folders it names.
+/// Adds the files of `archive` to `tree`, with their leading folders.
 pub fn unpack(tree: &Tree, archive: &Path) {
     let bytes = std::fs::read(archive).unwrap();
     let mut lines = bytes.split(|&byte| byte == b'\n');
@@ -21,7 +21,7 @@ pub fn unpack(tree: &Tree, archive: &Path) {
                 content.extend_from_slice(lines.next().unwrap());
                 content.push(b'\n');
             }
-            // A file without a line end at its end.
+            // A file without a final line end.
             if content.ends_with(b"EOF\n") {
                 content.truncate(content.len() - 4);
             }

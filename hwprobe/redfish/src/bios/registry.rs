@@ -1,4 +1,4 @@
-//! What a BIOS attribute registry says of each setting, and which settings are one host's own.
+//! BIOS attribute registry: properties of each setting, and the settings that are specific to one host.
 
 use super::flag;
 use crate::documents::ResourcePath;
@@ -8,16 +8,16 @@ use lattice_hwprobe::Reading;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// An attribute registry, as far as comparing takes.
+/// An attribute registry, reduced to the data needed for a comparison.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Registry {
-    /// Its id with its version: settings compare only under one.
+    /// Registry id with its version: settings compare only within one registry.
     pub(super) key: String,
     dropped: BTreeSet<String>,
 }
 
 impl Registry {
-    /// The registry that a BIOS names; absent where it names none or the BMC does not have it.
+    /// The registry that a BIOS names; absent if it names none, or if the BMC does not provide it.
     pub(super) fn find(walk: &mut Walk<'_>, root: &Value, bios: &Value) -> Reading<Self> {
         let name = match text(bios, "AttributeRegistry") {
             Reading::Present(name) => name,
@@ -36,7 +36,7 @@ impl Registry {
         };
         let file = walk.member(member);
         file.and_then(|file| {
-            // Some serve the registry itself where the file that leads to it should be.
+            // Some BMCs serve the registry itself in place of the file that refers to it.
             if file.get("RegistryEntries").is_some() {
                 return Reading::Present(Self::read(file, &name));
             }
@@ -70,28 +70,27 @@ impl Registry {
         }
     }
 
-    /// Whether the registry says that a setting is none that could be made equal.
+    /// Whether the registry excludes a setting from comparison, because it cannot be made equal.
     pub(super) fn drops(&self, name: &str) -> bool {
         self.dropped.contains(name)
     }
 }
 
-/// Whether a registry's name holds its version already (`…U58.v1_2_44` and `1.2.44`).
+/// Whether a registry's name already contains its version (`…U58.v1_2_44` and `1.2.44`).
 fn says(name: &str, version: &str) -> bool {
     name.replace('_', ".").contains(&version.replace('_', "."))
 }
 
-/// The registry that a BIOS means by `name`: the one that lies or calls itself so, else the only
-/// one of that name in another version. An iDRAC9 raises the version in the BIOS alone
-/// (`BiosAttributeRegistry.v1_0_3`, listed as `….v1_0_0`), an X14 lists its registry without one.
-/// Where several could be meant it is not known: without the registry the wrong settings would be
-/// compared.
+/// Selects the registry that a BIOS refers to by `name`: the one with this path or id, else the only one of that name
+/// in another version. An iDRAC9 raises the version in the BIOS only (`BiosAttributeRegistry.v1_0_3`, listed as
+/// `….v1_0_0`), and an X14 lists its registry without a version. If several registries match, the result is unknown:
+/// without the registry, unsuitable settings would be compared.
 fn chosen<'a, 'm>(
     walk: &mut Walk<'a>,
     members: &'m [Member<'a>],
     name: &str,
 ) -> Reading<&'m Member<'a>> {
-    /// The most registries that are looked into; an iDRAC has one of attributes for each NIC.
+    /// Maximum number of registries opened; an iDRAC has an attribute registry for each NIC.
     const MOST_ASKED: usize = 32;
     let called = |member: &Member<'_>| {
         let last = member.path.last();
@@ -138,7 +137,7 @@ fn chosen<'a, 'm>(
     }
 }
 
-/// The name of a registry without its version, which vendors write behind `.v` or `_v`.
+/// The name of a registry without its version, which vendors append as `.v` or `_v`.
 fn base_of(name: &str) -> &str {
     let bytes = name.as_bytes();
     let begins = |at: &usize| {
@@ -151,8 +150,8 @@ fn base_of(name: &str) -> &str {
     version.and_then(|at| name.get(..at)).unwrap_or(name)
 }
 
-/// The English one of a registry's texts; they differ in words for people alone. Absent where it
-/// has none on the BMC.
+/// Path of the registry in English; the languages differ in display texts only. Absent if the BMC does not store the
+/// registry.
 fn location(file: &Value) -> Reading<ResourcePath> {
     let Some(listed) = file.get("Location").and_then(Value::as_array) else {
         return Reading::Absent;
@@ -164,8 +163,8 @@ fn location(file: &Value) -> Reading<ResourcePath> {
     entry.map_or(Reading::Absent, |entry| target(entry, "Uri"))
 }
 
-/// Settings by which like nodes differ rightly, by what their names hold, lower-case. The same
-/// words serve with a registry and without one: vendors do not mark all of them.
+/// Parts of the names, in lower case, of settings that legitimately differ between nodes of one design. The list
+/// applies with and without a registry, because vendors do not mark all of them.
 const OF_ONE_HOST: &[&str] = &[
     "password",
     "passwd",
@@ -216,7 +215,7 @@ const OF_ONE_HOST: &[&str] = &[
     "systemtime",
 ];
 
-/// Policies whose names hold one of the words above.
+/// Parts of the names of policies that contain one of the words above.
 const NOT_OF_ONE_HOST: &[&str] = &[
     "bootorderpolicy",
     "assettagprotection",
@@ -224,7 +223,7 @@ const NOT_OF_ONE_HOST: &[&str] = &[
     "passwordstatus",
 ];
 
-/// Whether a setting belongs to this host alone, by its name or by its value.
+/// Whether a setting is specific to this host, by its name or by its value.
 pub(super) fn is_of_this_host(name: &str, value: Option<&str>, system: &SystemName) -> bool {
     let lower = name.to_ascii_lowercase();
     let holds = |words: &[&str]| words.iter().any(|word| lower.contains(word));
@@ -242,7 +241,7 @@ pub(super) fn is_of_this_host(name: &str, value: Option<&str>, system: &SystemNa
     is_mac_address(value) || own.iter().any(is_own)
 }
 
-/// Six pairs of hexadecimal digits between colons or dashes.
+/// Whether the text is a MAC address: six pairs of hexadecimal digits, separated by colons or dashes.
 fn is_mac_address(text: &str) -> bool {
     let pairs: Vec<&str> = text.split([':', '-']).collect();
     pairs.len() == 6

@@ -1,4 +1,4 @@
-//! Entries of a log.
+//! Entries of a BMC log.
 
 use super::page;
 use super::route::{Log, Name, concerned};
@@ -8,7 +8,7 @@ use crate::walk::{Walk, string, type_name};
 use lattice_hwprobe::Reading;
 use serde_json::Value;
 
-/// The most entries of one log that are fetched one by one in a look: the newest.
+/// Maximum number of entries fetched one by one per log and pass, starting with the newest.
 const MOST_FETCHED: usize = 16;
 
 pub(super) fn read(walk: &mut Walk<'_>, log: &Log, systems: &[Name], read: &mut DeedsRead) {
@@ -33,7 +33,7 @@ pub(super) fn read(walk: &mut Walk<'_>, log: &Log, systems: &[Name], read: &mut 
                 left -= 1;
                 match walk.get(&one.path) {
                     Reading::Present(value) => value,
-                    // One that is gone or broken does not hide the others.
+                    // A missing or broken entry does not hide the others.
                     other => {
                         is_whole &= page::is_settled(&other);
                         continue;
@@ -48,7 +48,7 @@ pub(super) fn read(walk: &mut Walk<'_>, log: &Log, systems: &[Name], read: &mut 
     read.remember(&log.entries, &page, is_whole);
 }
 
-/// When an entry is of. `Created` may be when the entry was read.
+/// Time of an entry. `Created` may be the time at which the entry was read.
 pub(super) fn when(value: &Value) -> Option<u64> {
     time(value, "EventTimestamp").or_else(|| time(value, "Created"))
 }
@@ -72,7 +72,7 @@ fn entry(value: &Value, path: &ResourcePath, log: &Log, systems: &[Name]) -> Opt
     }
     let id = string(value, "Id").unwrap_or(path.last());
     let at = when(value);
-    // With a time it is the same entry whatever becomes of its text.
+    // With a time, the identity is independent of later changes to the text.
     let time = at.map(|at| at.to_string());
     let what = time.as_deref().unwrap_or(&message);
     Some(Deed {

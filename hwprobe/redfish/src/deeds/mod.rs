@@ -1,13 +1,12 @@
-//! What a BMC did and noticed, by its own word: tasks that ended, entries of its logs.
+//! Events recorded by a BMC: finished tasks, and log entries.
 //!
-//! [`find_deeds`] finds by links where a BMC lists them, once; [`read_deeds`] reads them there, look
-//! after look, and says what it wants next, as [`crate::interpret`] does. Of a log only the newest
-//! entries are looked at, and of what was fetched before only what may be other now ([`DeedsSeen`]).
-//! Who calls remembers which it told, by [`Deed::identity`].
+//! [`find_deeds`] finds the BMC's lists by links, once. [`read_deeds`] reads the lists pass after pass, and returns the
+//! documents it needs next, as [`crate::interpret`] does. In a log, only the newest entries are read, and of the
+//! documents fetched before only those that may have changed ([`DeedsSeen`]). The caller stores which events it has
+//! reported, by [`Deed::identity`].
 //!
-//! What is told: tasks that are about firmware, BIOS or configuration; entries of severity Warning
-//! or Critical, and those that name such an update or change ([`subject`]). Their texts may hold
-//! names of people and addresses.
+//! Reported events: tasks about firmware, BIOS or configuration; log entries of severity Warning or Critical; and log
+//! entries about such an update or change ([`subject`]). The texts may contain names of people and addresses.
 
 mod log;
 mod page;
@@ -25,60 +24,60 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Most characters of a message.
+/// Maximum length of a message, in characters.
 const MOST_CHARS: usize = 300;
-/// Most characters of a name or a code.
+/// Maximum length of a name or a code, in characters.
 const MOST_NAME_CHARS: usize = 120;
 
-/// One thing that a BMC did or noticed.
+/// One event recorded by a BMC.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Deed {
-    /// The same whenever and by whomever it is read; another for everything else of this BMC.
+    /// Stable identity: the same in every read by every reader, and different from all other events of this BMC.
     pub identity: u64,
-    /// The list it is in.
+    /// The list that contains the event.
     pub list: ResourcePath,
-    /// What of it was listed.
+    /// Kind of the event: a task or a log entry.
     pub of: DeedOf,
-    /// The ids of the systems it may concern.
+    /// Ids of the systems that the event may concern.
     pub systems: Vec<String>,
-    /// When it ended, or was written: by the BMC's clock, Unix milliseconds. None where the BMC says
-    /// no time, or one that is none.
+    /// Time at which the task ended or the entry was written, by the BMC's clock, in Unix milliseconds. None if the BMC
+    /// reports no valid time.
     pub at: Option<u64>,
-    /// What the BMC calls it: `OK`, `Warning`, `Critical`.
+    /// Severity as reported by the BMC: `OK`, `Warning`, `Critical`.
     pub severity: DeedSeverity,
-    /// The message's id, `IDRAC.2.8.SUP0516`.
+    /// Message id, such as `IDRAC.2.8.SUP0516`.
     pub code: Option<String>,
-    /// The message, or what stands for it.
+    /// Text of the message, or its replacement if there is no text.
     pub message: String,
 }
 
-/// A task, or an entry of a log.
+/// Kind of the event: a finished task, or a log entry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DeedOf {
-    /// A task that ended.
+    /// A finished task.
     Task {
-        /// Its name.
+        /// Name of the task.
         name: String,
-        /// How it ended, in lower case: `completed`, `exception`, `killed`, `cancelled`.
+        /// Final state in lower case: `completed`, `exception`, `killed`, `cancelled`.
         state: String,
-        /// When it began, as [`Deed::at`].
+        /// Start time, in the form of [`Deed::at`].
         started_at: Option<u64>,
     },
-    /// An entry of this log.
+    /// An entry of a log.
     Log {
-        /// The log's id: `IML`, `Lclog`.
+        /// Id of the log: `IML`, `Lclog`.
         log: String,
     },
 }
 
-/// As Redfish's `Health` says it.
+/// Severity, in the terms of Redfish's `Health`.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum DeedSeverity {
-    /// `OK`, or nothing is said.
+    /// `OK`, or no severity reported.
     #[default]
     Ok,
     /// `Warning`.
@@ -87,33 +86,33 @@ pub enum DeedSeverity {
     Critical,
 }
 
-/// What of a BMC's lists was fetched before, so that it is not fetched again. It is no record of
-/// what was told: without it everything is read anew, and is the same.
+/// The documents of a BMC's lists that were fetched before, to avoid fetching them again. This is not a record of
+/// reported events: without it, everything is read again with the same result.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeedsSeen {
-    /// Tasks that were fetched and had ended, by their list.
+    /// Finished tasks that were fetched, by their list.
     ended: BTreeMap<ResourcePath, BTreeSet<ResourcePath>>,
     /// The newest member of each list.
     newest: BTreeMap<ResourcePath, ResourcePath>,
 }
 
-/// What reading gave.
+/// Result of reading the lists of a BMC.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DeedsRead {
-    /// What is told, of each list the oldest first.
+    /// Events to report; in each list the oldest first.
     pub deeds: Vec<Deed>,
-    /// The lists that were read, whether or not they have something that is told.
+    /// The lists that were read, whether or not they contain events to report.
     pub lists: BTreeSet<ResourcePath>,
-    /// For the next look.
+    /// Input for the next pass.
     pub seen: DeedsSeen,
-    /// Lists that could not be read, with why; one that is not there any more is `Absent`.
+    /// Lists that could not be read, with the reason; a list that no longer exists is `Absent`.
     pub silent: Vec<(ResourcePath, Reading<()>)>,
-    /// What to fetch before asking again. Empty when this is final.
+    /// Documents to fetch before the next call. Empty if the result is final.
     pub wanted: BTreeSet<ResourcePath>,
 }
 
 impl DeedsRead {
-    /// That a list was read, for the next look: up to its newest only where it was read as a whole.
+    /// Records that a list was read. Its newest member is stored only if the list was read completely.
     fn remember(&mut self, list: &ResourcePath, page: &page::Newest<'_>, is_whole: bool) {
         self.lists.insert(list.clone());
         if !page.is_reached {
@@ -135,7 +134,7 @@ impl DeedsRead {
     }
 }
 
-/// Reads what the lists of `route` say, as far as the documents at hand go.
+/// Reads the lists of `route`, as far as the available documents allow.
 #[must_use]
 pub fn read_deeds(documents: &Documents, route: &DeedRoute, seen: &DeedsSeen) -> DeedsRead {
     let mut walk = Walk::new(documents);
@@ -153,22 +152,22 @@ pub fn read_deeds(documents: &Documents, route: &DeedRoute, seen: &DeedsSeen) ->
     read
 }
 
-/// A text of a BMC in one line, cut; nothing for a placeholder.
+/// A text of a BMC on one line, truncated; `None` for a placeholder.
 fn told(value: &Value, property: &str, most: usize) -> Option<String> {
     let text = string(value, property)?;
-    // Cut first: a text may be as long as an answer.
+    // Truncated first: a text may be as long as a whole response.
     let head: String = text.chars().take(most * 4).collect();
     let text = line(&head, most);
     (text::firmware(&text) != Reading::Unsupported).then_some(text)
 }
 
-/// In one line of at most so many characters, none of which does something to a screen.
+/// The text on one line of at most `most` characters, without control characters.
 fn line(text: &str, most: usize) -> String {
     let plain = text.replace(char::is_control, " ");
     text::collapse(&plain).chars().take(most).collect()
 }
 
-/// Unix milliseconds; nothing for what is no time (`0000-00-00T00:00:00Z`), or before 1970.
+/// Parses a time as Unix milliseconds; `None` for an invalid time (`0000-00-00T00:00:00Z`), or one before 1970.
 fn time(value: &Value, property: &str) -> Option<u64> {
     const LONGEST: usize = 64;
     let text = string(value, property)?;
@@ -186,8 +185,8 @@ fn severity(value: &Value, properties: &[&str]) -> DeedSeverity {
     told.map(read).max().unwrap_or_default()
 }
 
-/// The message of an entry, or of a task's list of messages: with its arguments where it has places
-/// for them, its id where there is no text.
+/// Id and text of a log entry's message, or of a task message: with the arguments inserted at their placeholders, and
+/// the id in place of a missing text.
 fn message(value: &Value) -> (Option<String>, Option<String>) {
     let code = told(value, "MessageId", MOST_NAME_CHARS);
     let args = value.get("MessageArgs").and_then(Value::as_array);

@@ -1,4 +1,4 @@
-//! The newest members of a list, however it is paged and whichever way it is ordered.
+//! The newest members of a list, for any paging and either order.
 
 use crate::documents::ResourcePath;
 use crate::walk::{Member, Walk, listed as listed_in, member_of, next_page};
@@ -7,31 +7,31 @@ use serde_json::Value;
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
-/// The most members of a list that are looked at: the newest.
+/// Maximum number of list members read, starting with the newest.
 pub(super) const MOST_LOOKED_AT: usize = 256;
-/// The most pages of a list that are looked at in one look.
+/// Maximum number of pages read per list and pass.
 const MOST_PAGES: usize = 4;
 
 /// The newest members of a list.
 #[derive(Clone, Debug)]
 pub(super) struct Newest<'a> {
-    /// The oldest of them first.
+    /// Members, oldest first.
     pub(super) listed: Vec<Member<'a>>,
-    /// Whether none of its pages failed for the moment.
+    /// Whether no page failed temporarily.
     pub(super) is_whole: bool,
-    /// Whether its end was come to, where the newest are at its end.
+    /// Whether the end of the list was reached, if the newest members are at its end.
     pub(super) is_reached: bool,
-    /// What of it leads nowhere. It hides nothing else, and is said.
+    /// An invalid entry or page link. It does not hide other members, and is reported.
     pub(super) wrong: Option<String>,
 }
 
-/// Whether what came of a fetch stands: the next one may give what this one did not otherwise.
+/// Whether the result of a fetch is final; otherwise the next fetch may return the document.
 pub(super) const fn is_settled<T>(reading: &Reading<T>) -> bool {
     matches!(reading, Reading::Present(_) | Reading::Absent)
 }
 
-/// The newest members of the list at `path`, the oldest of them first. `newest` is the one that was
-/// newest at the last look: pages are turned until it is there.
+/// The newest members of the list at `path`, oldest first. `newest` is the newest member of the previous pass: pages
+/// are read until it is found.
 pub(super) fn newest<'a>(
     walk: &mut Walk<'a>,
     path: &ResourcePath,
@@ -50,7 +50,7 @@ pub(super) fn newest<'a>(
     let mut pages = BTreeSet::from([path.clone()]);
     let mut next = next_of(first, &mut wrong);
     if !is_descending && let Some(jump) = next.as_ref().and_then(|next| last_page(first, next)) {
-        // The newest are on the last page.
+        // The newest members are on the last page.
         next = Some(jump);
     }
     let mut is_whole = true;
@@ -63,7 +63,7 @@ pub(super) fn newest<'a>(
         if !pages.insert(page.clone()) {
             break;
         }
-        // What was read stands, whatever comes of further pages.
+        // Members read so far are valid, whatever the result of further pages is.
         let value = match walk.get(&page) {
             Reading::Present(value) => value,
             other => {
@@ -93,8 +93,8 @@ pub(super) fn newest<'a>(
     })
 }
 
-/// Those of one page, in its order: at either end no more than are looked at. An entry that leads
-/// nowhere is left out and noted.
+/// The members of one page in its order, limited at either end. An entry with an invalid link is skipped and recorded
+/// in `wrong`.
 fn members<'a>(page: &'a Value, wrong: &mut Option<String>) -> Result<Vec<Member<'a>>, String> {
     let all = listed_in(page)?;
     let is_long = all.len() > 2 * MOST_LOOKED_AT;
@@ -119,13 +119,13 @@ fn next_of(page: &Value, wrong: &mut Option<String>) -> Option<ResourcePath> {
     })
 }
 
-/// Whether the newest come first: by the numbers in their ids, else by their times.
+/// Whether the newest members come first: by the numbers in their ids, else by their times.
 fn is_descending(listed: &[Member<'_>]) -> bool {
     let (Some(first), Some(last)) = (listed.first(), listed.last()) else {
         return false;
     };
     match (number(&first.path), number(&last.path)) {
-        // With another text before them they do not count on: `1700000000_1` follows `1700000000`.
+        // With different text before the numbers they are not comparable: `1700000000_1` follows `1700000000`.
         (Some((before, first)), Some((same, last))) if before == same && first != last => {
             return first > last;
         }
@@ -140,14 +140,14 @@ fn is_descending(listed: &[Member<'_>]) -> bool {
     order == Ordering::Greater
 }
 
-/// The number at the end of a member's path, and what is before it: `JID_` and `471269252011`.
+/// The number at the end of a member's path, and the text before it: `JID_` and `471269252011`.
 fn number(path: &ResourcePath) -> Option<(&str, u64)> {
     let last = path.last();
     let digits = last.trim_end_matches(|c: char| c.is_ascii_digit());
     Some((digits, last.get(digits.len()..)?.parse().ok()?))
 }
 
-/// Where the last page is, by how the list leads to its second one: `?$skip=50`.
+/// Path of the last page, derived from the link to the second one: `?$skip=50`.
 fn last_page(first: &Value, next: &ResourcePath) -> Option<ResourcePath> {
     let count = first.get("Members@odata.count")?.as_u64()?;
     let (before, rest) = next.as_str().split_once("skip=")?;

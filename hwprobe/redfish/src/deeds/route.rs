@@ -1,4 +1,4 @@
-//! Where a BMC lists its tasks and what it logged.
+//! Locations of a BMC's task list and logs.
 
 use crate::documents::{Documents, ResourcePath};
 use crate::own;
@@ -8,12 +8,12 @@ use lattice_hwprobe::Reading;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// The most logs of one BMC that are read.
+/// Maximum number of logs read per BMC.
 const MOST_LOGS: usize = 8;
-/// The most log services of one list that are looked at.
+/// Maximum number of log services examined per list.
 const MOST_SERVICES: usize = 16;
 
-/// Where to read, found once. Empty for a BMC that lists neither, which is usual.
+/// Locations of the lists, found once. Empty for a BMC without such lists, which is common.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeedRoute {
     pub(super) tasks: Option<ResourcePath>,
@@ -26,7 +26,7 @@ pub struct DeedRoute {
 pub(super) struct Log {
     pub(super) name: String,
     pub(super) entries: ResourcePath,
-    /// The ids of the systems it is of.
+    /// Ids of the systems that the log belongs to.
     pub(super) of: Vec<String>,
 }
 
@@ -37,18 +37,18 @@ pub(super) struct Name {
     path: ResourcePath,
 }
 
-/// What looking for them gave.
+/// Result of the search for lists.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DeedsFound {
-    /// As far as the documents go.
+    /// The route, as far as the documents allow.
     pub route: DeedRoute,
-    /// Whether every resource on the way answered: where one did not, there may be more.
+    /// Whether every resource on the way answered; otherwise there may be further lists.
     pub is_whole: bool,
-    /// What to fetch before asking again. Empty when the route is final.
+    /// Documents to fetch before the next call. Empty if the route is final.
     pub wanted: BTreeSet<ResourcePath>,
 }
 
-/// Finds by links, from the service's root, where tasks and logs are listed.
+/// Finds the lists of tasks and logs by links from the service root.
 #[must_use]
 pub fn find_deeds(documents: &Documents) -> DeedsFound {
     let mut walk = Walk::new(documents);
@@ -129,25 +129,25 @@ fn logs(walk: &mut Walk<'_>, holder: &Value, system: &System<'_>, found: &mut Ve
     }
 }
 
-/// Logs of who came in and was refused say nothing of the hardware, and everything of people.
+/// Whether this is an access log. Such logs contain no data about the hardware, but personal data.
 fn is_of_access(name: &str) -> bool {
     name.to_ascii_lowercase().contains("audit")
 }
 
 impl DeedRoute {
-    /// Whether there is nothing to read.
+    /// Whether there is no list to read.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.tasks.is_none() && self.logs.is_empty()
     }
 
-    /// How many lists there are.
+    /// Number of lists.
     #[must_use]
     pub fn len(&self) -> usize {
         usize::from(self.tasks.is_some()) + self.logs.len()
     }
 
-    /// A list by its number, alone; the first is that of the tasks where there is one.
+    /// The route to one list only, by index; index 0 is the task list if there is one.
     #[must_use]
     pub fn part(&self, number: usize) -> Self {
         let tasks = self.tasks.clone();
@@ -164,21 +164,21 @@ impl DeedRoute {
         }
     }
 
-    /// Whether everything of the first page of a part is among these documents already.
+    /// Whether the first page of every list of the route is already among these documents.
     #[must_use]
     pub fn is_at_hand(&self, documents: &Documents) -> bool {
         let lists = self.logs.iter().map(|log| &log.entries).chain(&self.tasks);
         lists.into_iter().all(|list| documents.get(list).is_some())
     }
 
-    /// Whether it is of tasks: what is under way ends, so these are read each time.
+    /// Whether the route includes the task list. Running tasks end, so the list is read in every pass.
     #[must_use]
     pub const fn has_tasks(&self) -> bool {
         self.tasks.is_some()
     }
 }
 
-/// Which of `of` something concerns that came of `origin`: those whose own resource it is, else all.
+/// The systems among `of` that an event with this `origin` concerns: those that contain the origin, else all.
 pub(super) fn concerned(of: &[String], systems: &[Name], origin: Option<&str>) -> Vec<String> {
     let Some(origin) = origin else {
         return of.to_vec();
@@ -188,7 +188,7 @@ pub(super) fn concerned(of: &[String], systems: &[Name], origin: Option<&str>) -
         if inside.is_some_and(|rest| rest.is_empty() || rest.starts_with('/')) {
             return true;
         }
-        // `Chassis/Node0/…`, `FirmwareInventory/Node0.BIOS`; a number alone is no name.
+        // `Chassis/Node0/…`, `FirmwareInventory/Node0.BIOS`; a number alone is not a name.
         let has_name = system.id.chars().any(char::is_alphabetic);
         let named = |part: &str| {
             part.strip_prefix(&system.id)

@@ -1,6 +1,6 @@
-//! What a text of a BMC is about. Redfish has no field for it: vendors say it in words.
+//! Classification of message texts. Redfish has no field for the subject, so it is derived from the vendor's words.
 
-/// What is updated.
+/// Nouns: components that can be updated.
 const THINGS: &[&str] = &[
     "firmware",
     "bios",
@@ -16,20 +16,20 @@ const THINGS: &[&str] = &[
     "rom",
     "driver",
 ];
-/// How.
+/// Verbs for an update.
 const UPDATED: &[&str] = &[
     "updat", "upgrad", "downgrad", "flash", "install", "activat", "rollback", "rolled", "recover",
 ];
-/// What of such a thing is no update of it: "iLO time updated".
+/// Words after a component that exclude an update of it: "iLO time updated".
 const CLOCK: &[&str] = &["time", "clock", "date"];
-/// What else is set up.
+/// Nouns for configuration.
 const SETTINGS: &[&str] = &["configuration", "setting", "attribute"];
-/// And what becomes of it.
+/// Verbs for a change of configuration.
 const CHANGED: &[&str] = &[
     "chang", "modif", "appl", "reset", "restor", "import", "updat", "cleared",
 ];
 
-/// The words of a text, in lower case; of `SystemRomUpdated` three, of `iLO` and `iDRAC` one.
+/// The words of a text, in lower case: three in `SystemRomUpdated`, one in `iLO` and `iDRAC`.
 fn words(text: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut was_lower = false;
@@ -52,7 +52,7 @@ fn begins(words: &[String], all: &[&str]) -> bool {
     words.iter().any(begins)
 }
 
-/// Whether the word itself is among them, or as several of it.
+/// Whether the list contains the word, in singular or plural form.
 fn is_among(word: &str, all: &[&str]) -> bool {
     all.contains(&word) || word.strip_suffix('s').is_some_and(|one| all.contains(&one))
 }
@@ -61,7 +61,7 @@ fn names(words: &[String], all: &[&str]) -> bool {
     words.iter().any(|word| is_among(word, all))
 }
 
-/// Whether one of them is a thing that is updated, and not only its clock is.
+/// Whether one of the words is a component, and not only the clock of one.
 fn names_thing(words: &[String]) -> bool {
     words.iter().enumerate().any(|(at, word)| {
         let next = words.get(at + 1);
@@ -69,7 +69,7 @@ fn names_thing(words: &[String]) -> bool {
     })
 }
 
-/// Whether an entry that is no warning tells of an update or a change of configuration.
+/// Whether an entry below Warning reports an update or a change of configuration.
 pub(super) fn is_update_of(text: &str) -> bool {
     let words = words(text);
     let is_versions = words.windows(2).any(|two| two == ["version", "change"]);
@@ -77,17 +77,17 @@ pub(super) fn is_update_of(text: &str) -> bool {
         || (names(&words, SETTINGS) && begins(&words, CHANGED))
 }
 
-/// Whether a message's id is of the registry for updates (DSP8011).
+/// Whether a message id belongs to the update registry (DSP8011).
 pub(super) fn is_update_code(code: &str) -> bool {
     code.starts_with("Update.")
 }
 
-/// Whether what it came of is the service for updates, or a firmware there.
+/// Whether the origin is the update service, or firmware listed there.
 pub(super) fn is_update_origin(path: &str) -> bool {
     path.split('/').any(|part| part == "UpdateService")
 }
 
-/// Whether a task is about firmware, BIOS or configuration, by one of its texts.
+/// Whether a task concerns firmware, BIOS or configuration, by one of its texts.
 pub(super) fn is_of_setup(text: &str) -> bool {
     let words = words(text);
     names(

@@ -1,4 +1,4 @@
-//! Tasks that ended.
+//! Finished tasks of a BMC.
 
 use super::route::{Name, concerned};
 use super::{
@@ -11,11 +11,11 @@ use lattice_hwprobe::Reading;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// The most tasks that are looked at: the newest.
+/// Maximum number of tasks read, starting with the newest.
 const MOST_TASKS: usize = 32;
-/// The most messages of a task that are looked at: the last.
+/// Maximum number of messages read per task, starting with the last.
 const MOST_MESSAGES: usize = 32;
-/// States of tasks that go on no more (DSP0268, `TaskState`), and one that a vendor adds.
+/// Final task states (DSP0268, `TaskState`), and one that a vendor adds.
 const ENDED: &[&str] = &["completed", "killed", "exception", "cancelled", "failed"];
 
 pub(super) fn read(
@@ -32,7 +32,7 @@ pub(super) fn read(
             return;
         }
     };
-    // A list that has no more what was its newest was cleared: its numbers may have begun anew.
+    // A list without its previous newest member was cleared, so its task numbers may have restarted.
     let is_same = newest.is_some_and(|newest| page.listed.iter().any(|one| one.path == newest));
     let before = read.seen.ended.remove(list).filter(|_| is_same);
     let before = before.unwrap_or_default();
@@ -62,7 +62,7 @@ pub(super) fn read(
     read.remember(list, &page, page.is_whole);
 }
 
-/// How a task ended; nothing for one that goes on, and for what is no task.
+/// Final state of a task; `None` for a running task, or a resource that is not a task.
 fn ended(value: &Value) -> Option<&'static str> {
     if type_name(value).is_some_and(|name| name != "Task") {
         return None;
@@ -90,7 +90,7 @@ fn task(
         return None;
     }
     let (started_at, at) = (time(value, "StartTime"), time(value, "EndTime"));
-    // A BMC that restarts begins to count its tasks anew.
+    // A restarted BMC numbers its tasks from the beginning.
     let when = started_at.or(at).map(|at| at.to_string());
     let when = when.unwrap_or_default();
     let all: Vec<String> = systems.iter().map(|system| system.id.clone()).collect();
@@ -110,7 +110,7 @@ fn task(
     })
 }
 
-/// The last message that says something.
+/// The last message with a text.
 fn last_message(value: &Value) -> (Option<String>, Option<String>) {
     let messages = value.get("Messages").and_then(Value::as_array);
     let messages = messages.into_iter().flatten().rev().take(MOST_MESSAGES);

@@ -1,24 +1,24 @@
-//! One entry of a firmware inventory, and the name under which like nodes compare it.
+//! One entry of a firmware inventory, and its name for comparisons between nodes of one design.
 
 use crate::walk::{string, text};
 use lattice_hwprobe::Reading;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// An entry that runs.
+/// An entry of the firmware inventory.
 #[derive(Clone, Debug)]
 pub(super) struct Component {
     name: String,
-    /// Where the device sits, for telling two of a kind apart.
+    /// Position of the device, to distinguish two of a kind.
     place: String,
     pub(super) version: Reading<String>,
     pub(super) role: Role,
-    /// A copy of an image that another entry runs.
+    /// Whether the entry is a copy that does not run.
     pub(super) is_copy: bool,
     is_current: bool,
 }
 
-/// What an entry is the firmware of.
+/// The subject of an entry's firmware.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     Bmc,
@@ -26,7 +26,7 @@ pub(super) enum Role {
     Other,
 }
 
-/// What iDRAC puts before the name of each entry: several entries per component.
+/// iDRAC's prefixes of entry names; it has several entries per component.
 const INSTALLED: &str = "Installed-";
 const CURRENT: &str = "Current-";
 
@@ -42,7 +42,7 @@ impl Component {
         Self {
             role: role(&name, &canonical(description), software),
             place: canonical(string(hpe, "DeviceContext").unwrap_or_default()),
-            // A description in words may speak of what is available; one in a word is a name.
+            // A descriptive sentence may mention available images; a one-word description is a name.
             is_copy: is_copy(id)
                 || is_copy(told)
                 || (!description.contains(' ') && is_copy(description)),
@@ -53,7 +53,7 @@ impl Component {
     }
 }
 
-/// Whether a name says that the image does not run: a spare, an old or a future one.
+/// Whether a name identifies an image that does not run: a spare, an old or a future one.
 pub(super) fn is_copy(name: &str) -> bool {
     const WORDS: &[&str] = &[
         "previous",
@@ -69,7 +69,7 @@ pub(super) fn is_copy(name: &str) -> bool {
         "standby",
         "alternate",
     ];
-    // Names run words together (`SystemRomBackup`): a capital begins one.
+    // Names may join words (`SystemRomBackup`): a capital letter starts a word.
     let mut words = vec![String::new()];
     for c in name.chars() {
         if !c.is_alphanumeric() || c.is_uppercase() {
@@ -83,13 +83,12 @@ pub(super) fn is_copy(name: &str) -> bool {
         || canonical(name).split('_').any(|word| WORDS.contains(&word))
 }
 
-/// A name without the id of the system it belongs to: `HPCNet0` of `Node0.HPCNet0`, so that the
-/// nodes of one blade compare.
+/// A name without the id of its system: `HPCNet0` for `Node0.HPCNet0`, so that the nodes of one blade compare.
 pub(super) fn without_prefix<'a>(name: &'a str, system: &str) -> &'a str {
     let head = name.get(..system.len());
     let rest = name.get(system.len()..).unwrap_or_default();
     match rest.strip_prefix(['.', '_', '-', ':']) {
-        // `1-…` of system 1 is no prefix but a number.
+        // In `1-…` of system 1 the number is not a prefix.
         Some(rest)
             if head.is_some_and(|head| head.eq_ignore_ascii_case(system))
                 && system.chars().any(char::is_alphabetic)
@@ -101,10 +100,10 @@ pub(super) fn without_prefix<'a>(name: &'a str, system: &str) -> &'a str {
     }
 }
 
-/// The name of an entry of which only the path is known.
+/// The name of an entry with only its path known.
 pub(super) fn of_unread(last: &str, system: &str) -> String {
     let name = name(last, "", "", None, system);
-    // A number alone would read as a slot.
+    // A number alone would be parsed as a slot.
     if name.chars().all(|c| c.is_ascii_digit()) {
         format!("member_{name}")
     } else {
@@ -132,7 +131,7 @@ fn name(id: &str, told: &str, description: &str, version: Option<&String>, syste
     canonical(without_prefix(chosen.unwrap_or(id), system))
 }
 
-/// Names that every entry has alike.
+/// Whether the name is generic, and thus the same for every entry.
 fn is_generic(name: &str) -> bool {
     const GENERIC: &[&str] = &[
         "",
@@ -169,7 +168,7 @@ fn role(name: &str, description: &str, software: &str) -> Role {
     }
 }
 
-/// A name as a part of a key: lower-case letters and digits, `_` for everything between them.
+/// A name as a part of a key: lower-case letters and digits, with `_` for everything between them.
 pub(super) fn canonical(text: &str) -> String {
     const LONGEST: usize = 96;
     let mut out = String::new();
@@ -184,8 +183,8 @@ pub(super) fn canonical(text: &str) -> String {
     out
 }
 
-/// Components by a name each has alone. Two of a kind are told apart by where they sit; where
-/// nobody says that, they are numbered by version, so that the order of entries does not count.
+/// Assigns a unique name to each component. Two of a kind are distinguished by position; without a position they are
+/// numbered in the order of their versions, so that the order of entries does not matter.
 pub(super) fn named(components: Vec<Component>) -> BTreeMap<String, Component> {
     let mut alike: BTreeMap<String, Vec<Component>> = BTreeMap::new();
     for component in components {
@@ -195,7 +194,7 @@ pub(super) fn named(components: Vec<Component>) -> BTreeMap<String, Component> {
     let mut named = BTreeMap::new();
     for (name, mut same) in alike {
         if same.iter().any(|one| !one.is_current) {
-            // What is installed and what is current is one component twice.
+            // Installed and current entries describe the same component.
             same.retain(|one| !one.is_current);
         }
         if let [_] = same.as_slice() {

@@ -1,4 +1,4 @@
-//! One BMC: its credentials, its one request in flight, its breaker.
+//! HTTP client of one BMC: its credentials, its single request in flight, and its circuit breaker.
 
 use super::breaker::{Breaker, BreakerState};
 use super::endpoint::{Endpoint, EndpointError, MayCap, ReadOnly};
@@ -22,25 +22,24 @@ pub(super) struct Account {
     pub wire: Wire,
 }
 
-/// What only whoever asks right now may touch.
+/// State that only the current requester may access.
 #[derive(Debug, Default)]
 pub(super) struct Line {
     reads: Login,
     caps: Login,
-    /// The look in which a login that was just made was refused something: a login made anew
-    /// would be, too.
+    /// The pass in which a newly made login was denied, per account; another new login would be denied too.
     refused_in: [Option<u64>; 2],
 }
 
-/// With which account something is asked.
+/// The account used for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum As {
     Reader,
     Capper,
 }
 
-/// One BMC. Whoever asks it waits for their turn; nothing is asked twice at once. Share it in an
-/// `Arc`, and [`Bmc::close`] it before it goes, or its session stays until the BMC ends it.
+/// Client of one BMC. Callers wait for their turn, so only one request is in flight. Share the client in an `Arc`, and
+/// [`Bmc::close`] it before dropping it; otherwise its session remains until the BMC ends it.
 #[derive(Debug)]
 pub struct Bmc {
     reads: Account,
@@ -48,14 +47,14 @@ pub struct Bmc {
     pub(super) line: Mutex<Line>,
     looks: AtomicU64,
     breaker: Short<Breaker>,
-    /// The BMC asked not to be asked before this.
+    /// No request is sent before this time, as the BMC demanded.
     quiet_until: Short<Option<Instant>>,
     pub(super) writer: Mutex<()>,
     pub(super) settings: Settings,
     pub(super) environment: Environment,
 }
 
-/// A successful GET.
+/// Response to a successful GET.
 #[derive(Debug)]
 pub(super) struct Fetched {
     pub value: Value,
@@ -63,10 +62,10 @@ pub(super) struct Fetched {
 }
 
 impl Bmc {
-    /// A client that is not connected yet.
+    /// Creates a client without a connection.
     ///
     /// # Errors
-    /// If trust cannot be set up, or the two endpoints are not one BMC.
+    /// Trust cannot be set up, or the two endpoints are not the same BMC.
     pub fn new(
         reads: ReadOnly,
         caps: Option<MayCap>,
@@ -98,25 +97,25 @@ impl Bmc {
         })
     }
 
-    /// The BMC's address, for messages.
+    /// Address of the BMC, for messages.
     #[must_use]
     pub fn address(&self) -> String {
         self.reads.endpoint.address()
     }
 
-    /// Whether the BMC is asked at all now.
+    /// State of the circuit breaker.
     #[must_use]
     pub fn breaker(&self) -> BreakerState {
         self.lock_breaker().state()
     }
 
-    /// Whether limits can be set at all.
+    /// Whether an account that may set limits is configured.
     #[must_use]
     pub const fn may_cap(&self) -> bool {
         self.caps.is_some()
     }
 
-    /// One resource.
+    /// Fetches one resource.
     pub async fn fetch(&self, path: &ResourcePath) -> Reading<Value> {
         self.begin_look();
         let timeout = self.settings.timeout_of(path.as_str());
@@ -129,7 +128,7 @@ impl Bmc {
         }
     }
 
-    /// Ends the session. The BMC may be asked again; that makes a new one.
+    /// Ends the sessions. A later request opens a new one.
     pub async fn close(&self) {
         let mut line = self.line.lock().await;
         for who in [As::Reader, As::Capper] {
@@ -137,13 +136,13 @@ impl Bmc {
         }
     }
 
-    /// Ends the session of the account that may cap: it is open only while it caps.
+    /// Ends the session of the limit-setting account, which is open only during a change.
     pub(super) async fn close_capper(&self) {
         let mut line = self.line.lock().await;
         self.log_out(&mut line, As::Capper).await;
     }
 
-    /// What was refused before may be tried with another login, once.
+    /// Starts a pass. A resource that was denied in an earlier pass may be tried with a new login, once.
     pub(super) fn begin_look(&self) {
         self.looks.fetch_add(1, Ordering::Relaxed);
     }
@@ -164,14 +163,14 @@ impl Bmc {
         }
     }
 
-    /// A resource by `deadline`.
+    /// Fetches a resource before `deadline`.
     pub(super) async fn get(
         &self,
         who: As,
         path: &ResourcePath,
         deadline: Instant,
     ) -> Result<Fetched, FetchError> {
-        // The root's own name ends with a slash, and some BMCs insist.
+        // The service root's path ends with a slash, and some BMCs require it.
         let is_root = *path == ResourcePath::root();
         let slash = if is_root { "/" } else { "" };
         let mut ask = Ask::get(format!("{path}{slash}"));
@@ -180,7 +179,7 @@ impl Bmc {
             && let Some(to) = reply.location.as_deref().filter(|to| to.starts_with('/'))
             && ResourcePath::parse(to).is_some()
         {
-            // Once, and only on the BMC itself: `/redfish/v1` for `/redfish/v1/`.
+            // Followed once, and only on the BMC itself: `/redfish/v1` to `/redfish/v1/`.
             ask.path = to.to_owned();
             reply = self.exchange(who, &ask, deadline).await?;
         }

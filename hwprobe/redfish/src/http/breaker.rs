@@ -1,52 +1,52 @@
-//! A breaker per BMC: who does not answer is not asked for a while.
+//! Circuit breaker per BMC: after failures, no request is sent for some time.
 
 use super::settings::Settings;
 use std::time::Duration;
 
-/// Counts failures in a row. Pure: time and randomness are arguments.
+/// Counts consecutive failures. Pure: time and randomness are arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Breaker {
     failures_to_open: u32,
     first: Duration,
     longest: Duration,
     failures: u32,
-    /// How often it opened since the BMC last answered.
+    /// Number of openings since the BMC last answered.
     openings: u32,
     state: BreakerState,
     last: String,
 }
 
-/// Whether a BMC is asked.
+/// State of the circuit breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BreakerState {
-    /// It is.
+    /// Requests are sent.
     Closed,
-    /// It is not, until this moment of the clock.
+    /// No request is sent until this time of the clock.
     Open {
-        /// When one request is let through.
+        /// Time at which one request is let through.
         until: Duration,
     },
-    /// One request finds out whether it answers again.
+    /// One request tests whether the BMC answers again.
     HalfOpen,
 }
 
-/// The breaker is open: nothing was asked.
+/// The breaker is open: no request was sent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "not asked: the last {failures} requests failed, the next is made in {} s; {last}",
     .retry_in.as_millis().div_ceil(1000)
 )]
 pub struct Opened {
-    /// Failures in a row.
+    /// Number of consecutive failures.
     pub failures: u32,
-    /// When one is let through.
+    /// Time until a request is let through.
     pub retry_in: Duration,
-    /// How the last one failed.
+    /// Reason of the last failure.
     pub last: String,
 }
 
 impl Breaker {
-    /// A closed one.
+    /// A closed breaker.
     #[must_use]
     pub const fn new(settings: &Settings) -> Self {
         Self {
@@ -60,16 +60,16 @@ impl Breaker {
         }
     }
 
-    /// Whether the BMC is asked now.
+    /// Current state of the breaker.
     #[must_use]
     pub const fn state(&self) -> BreakerState {
         self.state
     }
 
-    /// Lets a request through; an open breaker whose time has passed becomes half open.
+    /// Lets a request through. An open breaker becomes half open once its time has passed.
     ///
     /// # Errors
-    /// While it is open.
+    /// The breaker is open.
     pub fn admit(&mut self, now: Duration) -> Result<(), Opened> {
         match self.state {
             BreakerState::Open { until } if now < until => Err(Opened {
@@ -85,7 +85,7 @@ impl Breaker {
         }
     }
 
-    /// The BMC answered, whatever it said.
+    /// Records that the BMC answered, with any status.
     pub fn answered(&mut self) {
         self.failures = 0;
         self.openings = 0;
@@ -93,8 +93,8 @@ impl Breaker {
         self.last.clear();
     }
 
-    /// It did not, because of `why`. Opens for `first × 2ⁿ`, of which `random` (0 to 1) takes away
-    /// up to half, so that those who failed together do not return together.
+    /// Records a failure with the reason `why`. Opens the breaker for `first × 2ⁿ`, shortened by up to half according
+    /// to `random` (0 to 1). So clients that failed together do not retry together.
     pub fn failed(&mut self, now: Duration, random: f64, why: impl Into<String>) {
         self.failures = self.failures.saturating_add(1);
         self.last = why.into();

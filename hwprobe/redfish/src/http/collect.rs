@@ -1,4 +1,4 @@
-//! A whole look: fetch what the interpreter wants until it wants no more.
+//! Collection loop: fetches the resources that the interpreter requests until it requests no more.
 
 use super::bmc::{As, Bmc};
 use super::error::FetchError;
@@ -11,11 +11,11 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// About the most memory that the resources of one look take, bytes. A whole tree of a blade is a
-/// hundredth of it; many BMCs are looked at at a time, and each may lie.
+/// Approximate memory limit for the resources of one pass, in bytes. The complete tree of a blade takes a hundredth of
+/// it. Many BMCs are read at a time, and any of them may send false data.
 const MOST_WEIGHT: usize = 32 << 20;
 
-/// About the memory a value takes. As deep as the reader of JSON lets it be.
+/// Approximate memory of a value, in bytes. The recursion depth is bounded by the JSON parser.
 fn weight_of(value: &Value) -> usize {
     let own = size_of::<Value>();
     own + match value {
@@ -29,20 +29,20 @@ fn weight_of(value: &Value) -> usize {
     }
 }
 
-/// What one look at a BMC gave.
+/// Result of one pass over a BMC.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Look {
-    /// What the resources say.
+    /// Interpretation of the resources.
     pub interpretation: Interpretation,
-    /// The resources, as they came.
+    /// The resources as received.
     pub documents: Documents,
-    /// How long it took.
+    /// Duration of the pass.
     pub took: Duration,
 }
 
 impl Bmc {
-    /// Looks at what `scope` says, resource by resource. What could not be read by the deadline of
-    /// the whole look is in it as such.
+    /// Reads the data that `scope` selects, resource by resource. A resource that is missing at the deadline of the
+    /// whole pass is included with its failed reading.
     pub async fn read(&self, scope: &Scope) -> Look {
         let began_at = Instant::now();
         let mut documents = Documents::default();
@@ -59,7 +59,7 @@ impl Bmc {
         }
     }
 
-    /// Reads power where it was found before: one or two requests.
+    /// Reads power by a route found before, with one or two requests.
     pub async fn read_power(&self, route: &Route) -> RoutedPower {
         let mut documents = Documents::default();
         let wanted = |documents: &Documents| read_by_route(documents, route).wanted;
@@ -67,7 +67,7 @@ impl Bmc {
         read_by_route(&documents, route)
     }
 
-    /// Fetches what `wanted` names until it names nothing that was not asked for.
+    /// Fetches the resources named by `wanted` until all of them have been requested.
     pub async fn collect(
         &self,
         documents: &mut Documents,

@@ -1,66 +1,67 @@
-//! Where a BMC is, who asks, and for what.
+//! Endpoint of a BMC: address, account, trust, and purpose.
 
 use super::trust::{Trust, TrustError};
 use reqwest::Url;
 use secrecy::SecretString;
 use serde_json::Value;
 
-/// One account at one BMC.
+/// One account on one BMC.
 #[derive(Clone, Debug)]
 pub struct Endpoint {
-    /// Scheme, host and port; nothing else.
+    /// Scheme, host and port only.
     url: Url,
-    /// The account.
+    /// User name.
     pub user: String,
-    /// Its password.
+    /// Password of the user.
     pub password: SecretString,
-    /// How the BMC proves who it is.
+    /// How the BMC's certificate is verified.
     pub trust: Trust,
-    /// When the password may travel with every request.
+    /// When the password may be sent with every request.
     pub basic: BasicAuth,
 }
 
-/// When Basic authentication is used instead of a session.
+/// When Basic authentication replaces a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BasicAuth {
-    /// Where the BMC has no session service.
+    /// If the BMC has no session service.
     #[default]
     WithoutSessionService,
-    /// Also while the BMC has no session left.
+    /// Also if the BMC has no free session.
     AlsoWhenExhausted,
     /// Never.
     Never,
 }
 
-/// An account that only reads: for telemetry.
+/// A read-only account, for telemetry.
 #[derive(Clone, Debug)]
 pub struct ReadOnly(pub Endpoint);
 
-/// An account that may set limits. Kept apart from [`ReadOnly`], so that what polls cannot cap.
+/// An account that may set limits. It is a type of its own, apart from [`ReadOnly`], so that polling code cannot set
+/// limits.
 #[derive(Clone, Debug)]
 pub struct MayCap(pub Endpoint);
 
-/// The endpoint makes no sense.
+/// Why an endpoint is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum EndpointError {
-    /// No URL of a host.
+    /// The text is not the URL of a host.
     #[error("\"{url}\" is no address of a BMC: https://HOST[:PORT] is needed")]
     NoUrl {
-        /// What was given, without what may be a password.
+        /// The rejected URL, without the part that may be a password.
         url: String,
     },
-    /// The password would travel in clear text.
+    /// The password would be sent in clear text.
     #[error("{url}: HTTP without TLS is for loopback, or must be allowed as insecure")]
     ClearText {
-        /// The address.
+        /// The rejected URL, without the part that may be a password.
         url: String,
     },
-    /// Reading and capping are for one BMC.
+    /// The accounts for reading and for limits are on different BMCs.
     #[error("limits are to be set at {caps}, but readings come from {reads}")]
     OtherBmc {
-        /// Where readings come from.
+        /// Address of the read-only account.
         reads: String,
-        /// Where limits would go.
+        /// Address of the limit-setting account.
         caps: String,
     },
     /// Trust cannot be set up.
@@ -72,10 +73,10 @@ pub enum EndpointError {
 }
 
 impl Endpoint {
-    /// An account at the BMC at `url` (`https://bmc-gpu001` or with a port).
+    /// An account on the BMC at `url` (`https://bmc-gpu001`, optionally with a port).
     ///
     /// # Errors
-    /// If it is no such address, or names a password, a path or a query.
+    /// The URL is not such an address, or contains a password, a path or a query.
     pub fn new(
         url: &str,
         user: impl Into<String>,
@@ -118,20 +119,20 @@ impl Endpoint {
         })
     }
 
-    /// The same with another rule for Basic authentication.
+    /// Replaces the rule for Basic authentication.
     #[must_use]
     pub fn basic(self, basic: BasicAuth) -> Self {
         Self { basic, ..self }
     }
 
-    /// The address, for messages.
+    /// Address of the BMC, for messages.
     #[must_use]
     pub fn address(&self) -> String {
         self.url.origin().ascii_serialization()
     }
 
-    /// Makes links that a BMC writes as URLs of this very address the paths that they are. Those of
-    /// another address stay as they are, and lead nowhere.
+    /// Converts links that are URLs of this address to paths. Links to other addresses stay unchanged and are not
+    /// followed.
     pub(super) fn shorten_links(&self, value: &mut Value) {
         let address = self.address();
         let mut left = vec![value];
@@ -159,8 +160,8 @@ impl Endpoint {
         }
     }
 
-    /// The URL of a path on this BMC; nothing if it would leave the Redfish service. (A parser of
-    /// URLs resolves `%2e%2e` and `\`, which are part of a name in a path.)
+    /// The URL of a path on this BMC; `None` if it would leave the Redfish service. (A URL parser resolves `%2e%2e` and
+    /// `\`, which are part of a name in a path.)
     pub(super) fn url_of(&self, path: &str) -> Option<Url> {
         let url = self.url.join(path).ok()?;
         let stays = url.origin() == self.url.origin() && url.path().starts_with("/redfish/v1");

@@ -1,27 +1,27 @@
-//! The clock and the randomness of a client, injected.
+//! Clock and randomness of a client, injected for tests.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Time that only goes forward, from any beginning.
+/// A monotonic clock with any origin.
 pub trait Clock: Send + Sync {
-    /// Since that beginning.
+    /// Time since the clock's origin.
     fn now(&self) -> Duration;
 }
 
-/// Numbers from 0 up to but not 1.
+/// A source of random numbers from 0 up to, but not including, 1.
 pub trait Randomness: Send + Sync {
-    /// The next.
+    /// The next random number.
     fn next(&self) -> f64;
 }
 
-/// What a client takes from outside.
+/// External inputs of a client.
 #[derive(Clone)]
 pub struct Environment {
-    /// Decides when a breaker closes again.
+    /// Clock that determines when a breaker closes again.
     pub clock: Arc<dyn Clock>,
-    /// Spreads the attempts of many clients.
+    /// Randomness that spreads the attempts of many clients.
     pub randomness: Arc<dyn Randomness>,
 }
 

@@ -1,41 +1,41 @@
-//! How asking a BMC ends when it does not end well.
+//! Errors of requests to a BMC.
 
 use super::breaker::Opened;
 use super::pin::Pin;
 use lattice_hwprobe::Reading;
 use std::time::Duration;
 
-/// Why there is no resource.
+/// Why a resource is not available.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FetchError {
     /// 404 or 410: the BMC has no such resource.
     #[error("there is no such resource")]
     Absent,
-    /// 401 or 403 for this resource, with a login that works.
+    /// 401 or 403 for this resource, with a working login.
     #[error("refused with status {status}{}", said(.message))]
     Denied {
-        /// The status.
+        /// HTTP status.
         status: u16,
-        /// What the BMC said.
+        /// Message of the BMC.
         message: String,
     },
     /// The user name or the password is wrong.
     #[error("the BMC does not accept user \"{user}\" with the given password (status {status})")]
     LoginDenied {
-        /// Who tried.
+        /// User name of the login.
         user: String,
-        /// The status.
+        /// HTTP status.
         status: u16,
     },
-    /// The BMC has as many sessions as it can.
+    /// The BMC has no free session.
     #[error("no session left on the BMC (status {status}){}", said(.message))]
     SessionsExhausted {
-        /// The status.
+        /// HTTP status.
         status: u16,
-        /// What the BMC said.
+        /// Message of the BMC.
         message: String,
     },
-    /// It has no session service, and Basic authentication is switched off.
+    /// The BMC has no session service, and Basic authentication is disabled.
     #[error("the BMC makes no sessions, and Basic authentication is switched off")]
     NoSessionService,
     /// The certificate is not the pinned one.
@@ -43,78 +43,78 @@ pub enum FetchError {
         "the certificate is {shown}, not the pinned {pinned}: if it was replaced, pin that one"
     )]
     OtherCertificate {
-        /// The one that is expected.
+        /// Fingerprint of the expected certificate.
         pinned: Pin,
-        /// The one that was shown.
+        /// Fingerprint of the presented certificate.
         shown: Pin,
     },
     /// No trusted authority signed the certificate.
     #[error("the certificate is not trusted ({why}): to trust this BMC alone, pin {shown}")]
     Untrusted {
-        /// The one that was shown.
+        /// Fingerprint of the presented certificate.
         shown: Pin,
-        /// What is wrong with it.
+        /// Reason of the rejection.
         why: String,
     },
-    /// No answer, or not the whole of it, within the deadline.
+    /// No complete answer arrived within the deadline.
     #[error("no answer within {} ms", .after.as_millis())]
     Timeout {
         /// The deadline.
         after: Duration,
     },
-    /// No connection.
+    /// No connection could be made.
     #[error("cannot connect: {why}")]
     Unreachable {
-        /// Why.
+        /// Cause of the failure.
         why: String,
     },
-    /// The connection ended before the answer did.
+    /// The connection ended before the answer was complete.
     #[error("the connection ended before the answer: {why}")]
     Broken {
-        /// How.
+        /// Cause of the failure.
         why: String,
     },
-    /// Another status than those above.
+    /// Any other HTTP status.
     #[error("status {status}{}", said(.message))]
     Status {
-        /// The status.
+        /// HTTP status.
         status: u16,
-        /// What the BMC said.
+        /// Message of the BMC.
         message: String,
     },
-    /// It sends its readers elsewhere.
+    /// The BMC redirects the client elsewhere.
     #[error("redirected to {to}, which is not followed")]
     Redirected {
-        /// Where to.
+        /// Target of the redirect.
         to: String,
     },
-    /// The answer is larger than any resource.
+    /// The answer exceeds the size limit.
     #[error("the answer is larger than {limit} bytes")]
     TooLarge {
-        /// The bound.
+        /// The limit, in bytes.
         limit: usize,
     },
-    /// The answer is no JSON, or too deep.
+    /// The answer is not JSON, or is nested too deeply.
     #[error("the answer is no JSON: {why}")]
     NotJson {
-        /// What is wrong with it.
+        /// Error of the parser.
         why: String,
     },
-    /// The path is none of this service.
+    /// The path is outside the Redfish service.
     #[error("the path leads away from the Redfish service")]
     OutsideService,
-    /// The BMC asked for patience, longer than there is time.
+    /// The BMC demanded a delay that exceeds the remaining time.
     #[error("the BMC is busy and asks for {} s of patience", .retry_in.as_secs())]
     Busy {
-        /// When it may be asked again.
+        /// Time until the next request is allowed.
         retry_in: Duration,
     },
-    /// It did not answer lately and is left alone.
+    /// The BMC failed recently, so the open breaker sends no request.
     #[error(transparent)]
     Open(#[from] Opened),
 }
 
-/// What the BMC said, in brackets, if anything.
+/// The BMC's message as a suffix, or an empty text.
 fn said(message: &str) -> String {
     if message.is_empty() {
         String::new()
@@ -124,8 +124,8 @@ fn said(message: &str) -> String {
 }
 
 impl FetchError {
-    /// Whether the BMC as a whole did not serve, as opposed to this one resource: a breaker counts
-    /// those. A single resource may be broken for ever on a BMC that is well.
+    /// Whether the error concerns the BMC as a whole and not only this resource; the breaker counts such errors. A
+    /// single resource may be broken permanently on a working BMC.
     #[must_use]
     pub const fn is_of_bmc(&self) -> bool {
         match self {
@@ -149,7 +149,7 @@ impl FetchError {
         }
     }
 
-    /// The state of a reading that ended so.
+    /// The reading that the error stands for.
     #[must_use]
     pub fn into_reading<T>(self) -> Reading<T> {
         match self {

@@ -1,12 +1,12 @@
-//! Fetching from a BMC: one session, one request in flight, everything within a deadline.
+//! HTTP access to a BMC: one session, one request in flight, every operation within a deadline.
 //!
-//! [`Bmc`] is one BMC. It is asked for a [`crate::Scope`] or a [`crate::Route`] and fetches what
-//! the interpreter wants, one resource at a time; a limit is set through it with the one credential
-//! that may ([`MayCap`]), and told as set only when it was read back. What goes wrong is a
-//! [`FetchError`], and from there a [`lattice_hwprobe::Reading`] with its reason.
+//! [`Bmc`] is the client of one BMC. For a [`crate::Scope`] or a [`crate::Route`] it fetches the resources that the
+//! interpreter needs, one at a time. It sets a limit with the only account that may do so ([`MayCap`]), and reports the
+//! limit as set only after reading it back. Errors are a [`FetchError`], which converts to a
+//! [`lattice_hwprobe::Reading`] with its reason.
 //!
-//! Links are followed only as [`crate::ResourcePath`]s on the BMC's own address. Passwords and
-//! tokens appear in no error, no `Debug` and no log line.
+//! Links are followed only as [`crate::ResourcePath`]s on the BMC's own address. Passwords and tokens appear in no
+//! error, no `Debug` output and no log line.
 
 mod bmc;
 mod breaker;

@@ -1,21 +1,21 @@
-//! A certificate's fingerprint.
+//! Certificate fingerprint.
 
 use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// The SHA-256 of a certificate as it is sent (DER): what `openssl x509 -fingerprint -sha256`
-/// prints. Read with or without colons and with or without `sha256:` before it.
+/// SHA-256 of a certificate as transmitted (DER), as printed by `openssl x509 -fingerprint -sha256`. Parsed with or
+/// without colons, and with or without the prefix `sha256:`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Pin([u8; 32]);
 
-/// A fingerprint must be 64 hexadecimal digits.
+/// The text is not a fingerprint of 64 hexadecimal digits.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("\"{text}\" is no SHA-256 fingerprint: 64 hexadecimal digits are needed")]
 pub struct PinError {
-    /// What was given.
+    /// The rejected text.
     text: String,
 }
 
@@ -25,7 +25,7 @@ impl Pin {
     pub fn of(certificate: &[u8]) -> Self {
         use rustls::SupportedCipherSuite as Suite;
         use rustls::crypto::ring::cipher_suite::TLS13_AES_128_GCM_SHA256;
-        // The provider's own SHA-256: this suite's hash.
+        // The crypto provider's SHA-256, taken from this cipher suite.
         let hash = match TLS13_AES_128_GCM_SHA256 {
             Suite::Tls13(suite) => suite.common.hash_provider,
             Suite::Tls12(suite) => suite.common.hash_provider,

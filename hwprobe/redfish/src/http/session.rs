@@ -1,4 +1,4 @@
-//! Logging in and out.
+//! Login and logout on a BMC.
 
 use super::endpoint::{BasicAuth, Endpoint};
 use super::error::FetchError;
@@ -9,19 +9,19 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// Where every service takes logins (DSP0266, section 13.3.4.2).
+/// Login resource of every service (DSP0266, section 13.3.4.2).
 const SESSIONS: &str = "/redfish/v1/SessionService/Sessions";
 
-/// What this client has at the BMC.
+/// Login state of this client on the BMC.
 #[derive(Clone, Debug, Default)]
 pub(super) enum Login {
-    /// Nothing yet.
+    /// Not logged in.
     #[default]
     None,
     /// A session.
     Session {
         token: SecretString,
-        /// Where it is ended; nothing if the BMC did not say, then it runs out.
+        /// Path for logout; none if the BMC did not return it, in which case the session expires.
         path: Option<String>,
     },
     /// User name and password with each request.
@@ -38,7 +38,7 @@ impl Login {
     }
 }
 
-/// Opens a session, or finds that there are none to open.
+/// Opens a session, or selects Basic authentication if the BMC has no session service.
 pub(super) async fn login(
     wire: &Wire,
     endpoint: &Endpoint,
@@ -49,7 +49,7 @@ pub(super) async fn login(
         404 | 405 | 501 => {}
         _ => return made(endpoint, reply),
     }
-    // Not where it should be: the root knows, if there is one at all.
+    // Not at the standard path: the service root links to the session service, if there is one.
     let root = Ask::get("/redfish/v1/");
     let root = wire
         .ask(endpoint, &Credential::None, &root, timeout)
@@ -82,7 +82,7 @@ async fn post(
     wire.ask(endpoint, &Credential::None, &ask, timeout).await
 }
 
-/// What the answer to a login means.
+/// Evaluates the answer to a login.
 fn made(endpoint: &Endpoint, reply: Reply) -> Result<Login, FetchError> {
     let status = reply.status;
     let denied = || FetchError::LoginDenied {
@@ -92,7 +92,7 @@ fn made(endpoint: &Endpoint, reply: Reply) -> Result<Login, FetchError> {
     match status {
         200..=299 => {}
         401 | 403 => return Err(denied()),
-        // Some BMCs say 400 for a wrong password, and most for too many sessions.
+        // Some BMCs return 400 for a wrong password, and most do for too many sessions.
         400 if says_unauthorized(&reply) => return Err(denied()),
         400 | 409 | 429 | 503 if endpoint.basic == BasicAuth::AlsoWhenExhausted => {
             return Ok(Login::Basic);
@@ -118,7 +118,7 @@ fn says_unauthorized(reply: &Reply) -> bool {
     !is_limit && words.iter().any(|word| message.contains(word))
 }
 
-/// Where the session is: `Location`, as a path or a URL of the BMC, else the body's own id.
+/// Path of the session: `Location`, as a path or a URL of the BMC, else the `@odata.id` of the body.
 fn session_path(reply: &Reply) -> Option<String> {
     let from_header = reply.location.as_deref().and_then(path_of_location);
     let from_body = || {
@@ -129,7 +129,7 @@ fn session_path(reply: &Reply) -> Option<String> {
     from_header.or_else(from_body).map(|path| path.to_string())
 }
 
-/// The path of a `Location`. Its host does not matter: it is asked of the same BMC anyway.
+/// The path of a `Location`. Its host is ignored, because the same BMC is queried anyway.
 pub(super) fn path_of_location(location: &str) -> Option<ResourcePath> {
     let path = match location.split_once("://") {
         Some((_, rest)) => &rest[rest.find('/')?..],
@@ -138,7 +138,7 @@ pub(super) fn path_of_location(location: &str) -> Option<ResourcePath> {
     ResourcePath::parse(path)
 }
 
-/// Ends a session. That it could not be ended is no error: it runs out.
+/// Ends a session. A failure is not an error, because the session expires.
 pub(super) async fn logout(wire: &Wire, endpoint: &Endpoint, login: Login, timeout: Duration) {
     let credential = login.credential(endpoint);
     if let Login::Session {

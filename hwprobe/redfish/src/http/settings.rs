@@ -1,35 +1,35 @@
-//! Deadlines and bounds.
+//! Deadlines and limits of a client.
 
 use std::time::Duration;
 
-/// Bounds of one client. The default is what BMCs in the field need: 3 s for a power page is
-/// usual, and 25 s to some minutes for everything.
+/// Deadlines and limits of one client. The defaults fit BMCs in the field: 3 s for a power page is common, and 25 s to
+/// some minutes for everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// For one request, from the first byte sent to the last received.
+    /// Timeout of one request, from the first byte sent to the last one received.
     pub request_timeout: Duration,
-    /// For one request to what BMCs take long over: firmware, BIOS, registries, logs.
+    /// Timeout of one request to slow resources: firmware, BIOS, registries, logs.
     pub slow_request_timeout: Duration,
-    /// For one look at power, at what a BMC did, or at which systems it has.
+    /// Timeout of one pass over power, BMC events, or the list of systems.
     pub look_timeout: Duration,
-    /// For one look at everything: an inventory of a hundred entries takes five minutes at three
-    /// seconds a page, and what is not read by then is read at no later look either.
+    /// Timeout of one pass over everything. An inventory of a hundred entries takes five minutes at three seconds a
+    /// page, and entries missed in one pass are missed in every later one.
     pub whole_look_timeout: Duration,
-    /// For a limit to be read back, and for a task that sets one.
+    /// Timeout for confirming a limit, and for a task that sets one.
     pub confirm_timeout: Duration,
-    /// Between two looks at a limit that is not there yet.
+    /// Interval between two reads of a limit that is not yet in force.
     pub confirm_interval: Duration,
-    /// No answer is larger, bytes.
+    /// Maximum size of an answer, in bytes.
     pub body_limit: usize,
-    /// No look takes more requests.
+    /// Maximum number of requests per pass.
     pub resource_limit: usize,
-    /// So many failures in a row open the breaker.
+    /// Number of consecutive failures that open the breaker.
     pub breaker_failures: u32,
-    /// It stays open so long the first time, and twice as long each time after.
+    /// Duration of the first opening; it doubles with each further one.
     pub breaker_first: Duration,
-    /// But no longer than this.
+    /// Maximum duration of an opening.
     pub breaker_longest: Duration,
-    /// A BMC that asks for patience (`Retry-After`) is given this much at most.
+    /// Maximum delay that a BMC may demand with `Retry-After`.
     pub patience: Duration,
 }
 
@@ -53,7 +53,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// How long one request to this path may take.
+    /// Timeout of one request to this path.
     pub(super) fn timeout_of(&self, path: &str) -> Duration {
         const SLOW: [&str; 5] = [
             "/updateservice",

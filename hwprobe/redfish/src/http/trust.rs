@@ -1,4 +1,4 @@
-//! Which certificates a BMC may show.
+//! Trust in BMC certificates.
 
 use super::pin::Pin;
 use parking_lot::Mutex;
@@ -13,37 +13,37 @@ use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// How a BMC proves who it is.
+/// How a BMC's certificate is verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trust {
-    /// Its certificate comes from an authority that the system trusts.
+    /// The certificate is signed by an authority that the system trusts.
     System,
-    /// Its certificate comes from an authority in this PEM file.
+    /// The certificate is signed by an authority in this PEM file.
     CaFile(PathBuf),
-    /// Its certificate is this one: the normal way, as BMCs sign their own. Dates and names in it
-    /// do not count.
+    /// The certificate has this fingerprint: the usual case, because BMCs sign their own certificates. Dates and names
+    /// in it are ignored.
     Pinned(Pin),
-    /// Anything is taken. Whoever sits between may read the password and lift limits.
+    /// Any certificate is accepted. An attacker between client and BMC can then read the password and lift limits.
     Insecure,
 }
 
-/// The kind of trust cannot be had.
+/// Why the trust cannot be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum TrustError {
-    /// The file with authorities cannot be used.
+    /// The file of authorities cannot be used.
     #[error("{path}: no certificate authorities can be read from it")]
     CaFile {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Cause of the failure.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// TLS itself refused.
+    /// TLS configuration failed.
     #[error("TLS cannot be set up")]
     Tls(#[from] Error),
 }
 
-/// The certificate that was shown last: an error names it, so that it can be pinned.
+/// Fingerprint of the last presented certificate, for errors, so that an operator can pin it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Shown(Arc<Mutex<Option<Pin>>>);
 
@@ -57,7 +57,7 @@ impl Shown {
     }
 }
 
-/// How TLS is spoken with a BMC of this trust, and where it says which certificate it saw.
+/// TLS configuration for this trust, and the record of the presented certificate.
 pub(super) fn config(trust: &Trust) -> Result<(ClientConfig, Shown), TrustError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let judge = match trust {

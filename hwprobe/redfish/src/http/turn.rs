@@ -1,4 +1,4 @@
-//! One request in its turn: breaker, patience, login, and what may be tried twice.
+//! Handling of one request in its turn: breaker, delays, login, and retries.
 
 use super::bmc::{As, Bmc, Line};
 use super::error::FetchError;
@@ -9,14 +9,14 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 impl Bmc {
-    /// One request and its answer, by `deadline`.
+    /// Sends one request and returns its answer, before `deadline`.
     pub(super) async fn exchange(
         &self,
         who: As,
         ask: &Ask,
         deadline: Instant,
     ) -> Result<Reply, FetchError> {
-        // An open breaker answers at once, also while somebody else waits for this BMC.
+        // An open breaker answers at once, even while another caller waits for this BMC.
         self.admit()?;
         let began_at = Instant::now();
         let turn = tokio::time::timeout_at(deadline, self.line.lock()).await;
@@ -29,7 +29,7 @@ impl Bmc {
         result
     }
 
-    /// Tells the breaker how a request ended.
+    /// Reports the result of a request to the breaker.
     fn count(&self, result: &Result<Reply, FetchError>) {
         let failure = match result {
             Ok(reply) => reply.success().err(),
@@ -42,13 +42,13 @@ impl Bmc {
                 let mut breaker = self.lock_breaker();
                 breaker.failed(now, random, error.to_string());
             }
-            // Nothing was asked.
+            // No request was sent.
             Some(FetchError::Busy { .. } | FetchError::OutsideService) => {}
             _ => self.lock_breaker().answered(),
         }
     }
 
-    /// Waits where the BMC asked for it and there is time.
+    /// Waits as the BMC demanded, if there is enough time.
     async fn patiently(
         &self,
         line: &mut Line,
@@ -79,9 +79,9 @@ impl Bmc {
         }
     }
 
-    /// Asks with a login; one that the BMC forgot is made again, once. Where that one is refused as
-    /// well, it is the resource that is not for this account: the session stays, and for the rest
-    /// of the look its word is taken for it.
+    /// Sends a request with a login. A login that the BMC has forgotten is renewed, once. If the new login is denied
+    /// too, the resource is not available to this account. The session is then kept, and further denials in this pass
+    /// are accepted.
     async fn logged_in(
         &self,
         line: &mut Line,
@@ -118,7 +118,7 @@ impl Bmc {
             if *line.refused_in(who) == Some(look) {
                 return Ok(reply);
             }
-            // It may be open all the same, and BMCs have few.
+            // The old session may still be open, and BMCs have few.
             let account = self.account(who).ok_or(FetchError::NoSessionService)?;
             let Ok(timeout) = left(deadline, self.settings.request_timeout) else {
                 return Ok(reply);
@@ -129,7 +129,7 @@ impl Bmc {
         }
     }
 
-    /// A connection that ends without an answer is made again, once, where asking twice is harmless.
+    /// Repeats a request, once, if the connection ended without an answer and a repetition is harmless.
     async fn once_more_if_reset(
         &self,
         line: &mut Line,
@@ -153,7 +153,7 @@ impl Bmc {
     }
 }
 
-/// What a request may still take: its own bound, or what is left until the deadline.
+/// Remaining time of a request: its own timeout, or the time left until the deadline.
 fn left(deadline: Instant, bound: Duration) -> Result<Duration, FetchError> {
     let left = deadline.saturating_duration_since(Instant::now());
     if left.is_zero() {

@@ -1,4 +1,4 @@
-//! One HTTP request and its answer, within a deadline and a bound.
+//! One HTTP request and its answer, within a deadline and a size limit.
 
 use super::endpoint::{Endpoint, EndpointError};
 use super::error::FetchError;
@@ -11,18 +11,18 @@ use serde_json::Value;
 use std::error::Error as _;
 use std::time::Duration;
 
-/// How a request says who asks.
+/// Authentication of a request.
 #[derive(Clone, Debug)]
 pub(super) enum Credential {
-    /// It does not.
+    /// No authentication.
     None,
-    /// With a session's token.
+    /// Session token.
     Token(SecretString),
-    /// With user name and password.
+    /// User name and password.
     Basic(String, SecretString),
 }
 
-/// One request.
+/// One HTTP request.
 #[derive(Clone, Debug)]
 pub(super) struct Ask {
     pub method: Method,
@@ -31,7 +31,7 @@ pub(super) struct Ask {
     pub if_match: Option<String>,
 }
 
-/// What came back, whatever its status.
+/// An HTTP answer with any status.
 #[derive(Clone, Debug)]
 pub(super) struct Reply {
     pub status: u16,
@@ -70,7 +70,7 @@ impl Wire {
         let (tls, shown) = trust::config(&endpoint.trust)?;
         let mut always = HeaderMap::new();
         always.insert(ACCEPT, HeaderValue::from_static("application/json"));
-        // Nothing is unpacked here, so that a small answer stays small.
+        // No compression, so that a small answer stays small.
         always.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         let client = Client::builder()
             .tls_backend_preconfigured(tls)
@@ -90,7 +90,7 @@ impl Wire {
         })
     }
 
-    /// Asks once. Statuses are the caller's to judge.
+    /// Sends the request once. The caller evaluates the status.
     pub async fn ask(
         &self,
         endpoint: &Endpoint,
@@ -159,7 +159,7 @@ impl Wire {
         })
     }
 
-    /// What an error of the HTTP client means. Its text holds the URL, and that holds no secret.
+    /// Converts an error of the HTTP client. Its text contains the URL, which contains no secret.
     fn failure(&self, endpoint: &Endpoint, error: &reqwest::Error) -> FetchError {
         if let Some(refused) = tls_refusal(error)
             && let Some(shown) = self.shown.pin()
@@ -194,20 +194,20 @@ fn with_credential(request: RequestBuilder, credential: &Credential) -> RequestB
                 value.set_sensitive(true);
                 request.header("X-Auth-Token", value)
             }
-            // Came out of a header, so it fits into one.
+            // Cannot occur: the token came from a header.
             Err(_) => request,
         },
     }
 }
 
-/// What TLS has against the certificate, if that is what failed.
+/// The TLS error about the certificate, if that was the failure.
 fn tls_refusal(error: &reqwest::Error) -> Option<String> {
     let mut cause = error.source();
     while let Some(inner) = cause {
         if let Some(rustls::Error::InvalidCertificate(why)) = inner.downcast_ref() {
             return Some(why.to_string());
         }
-        // The source of an I/O error skips what is in it.
+        // The source of an I/O error skips the contained error.
         let io = inner.downcast_ref::<std::io::Error>();
         cause = match io.and_then(std::io::Error::get_ref) {
             Some(held) => Some(held as &(dyn std::error::Error + 'static)),
@@ -217,16 +217,16 @@ fn tls_refusal(error: &reqwest::Error) -> Option<String> {
     None
 }
 
-/// The first cause, which says most.
+/// The innermost cause, which is the most specific one.
 fn innermost(error: &reqwest::Error) -> String {
     let text = lattice_host::error_text::innermost(error).to_string();
-    // Where a library explains itself is nothing for who reads a reason.
+    // Omits the links to a library's documentation.
     let end = text.find(": https://").unwrap_or(text.len());
     text[..end].to_owned()
 }
 
 impl Reply {
-    /// The JSON of a 2xx, or what the status means.
+    /// The JSON of a 2xx answer, or the error for its status.
     pub fn json(&self) -> Result<Value, FetchError> {
         self.success()?;
         serde_json::from_slice(&self.body).map_err(|error| FetchError::NotJson {
@@ -234,7 +234,7 @@ impl Reply {
         })
     }
 
-    /// Nothing for a 2xx, else what the status means.
+    /// `Ok` for a 2xx answer, else the error for its status.
     pub fn success(&self) -> Result<(), FetchError> {
         let (status, message) = (self.status, self.message());
         match status {
@@ -248,14 +248,14 @@ impl Reply {
         }
     }
 
-    /// Whether the BMC asks to be asked later.
+    /// The delay that a busy BMC demands, if any.
     pub fn asks_for_patience(&self) -> Option<Duration> {
         let is_busy = self.status == StatusCode::SERVICE_UNAVAILABLE
             || self.status == StatusCode::TOO_MANY_REQUESTS;
         self.retry_after.filter(|_| is_busy)
     }
 
-    /// What an error says, in short (DSP0266, section 8.6): its message ids and first message.
+    /// The first message id and text of an error, shortened (DSP0266, section 8.6).
     pub fn message(&self) -> String {
         const LONGEST: usize = 200;
         let body: Value = serde_json::from_slice(&self.body).unwrap_or_default();

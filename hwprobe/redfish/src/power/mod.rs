@@ -1,4 +1,4 @@
-//! Draw and limit of one node: where they are told, and what each way of telling means.
+//! Power draw and power limit of one node: the resources that report them, and the interpretation of each kind.
 
 mod read;
 mod sources;
@@ -14,51 +14,50 @@ pub(crate) use read::{Readout, read};
 pub(crate) use sources::{find, power_controls};
 pub(crate) use told::{Told, control, environment, power_control_index};
 
-/// Where one system's power is told: what a full look found out, so that the next reading takes
-/// one or two requests. It is valid until a reading by it is [`RoutedPower::is_stale`].
+/// Resources that report one system's power: the result of a full pass, so that the next reading takes one or two
+/// requests. The route is valid until a reading with it is [`RoutedPower::is_stale`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Route {
-    /// The system.
+    /// Path of the system.
     pub system: Option<ResourcePath>,
-    /// The resources that told something, or could not be read and may tell something, best first.
+    /// Resources that reported power, or that could not be read and may report it; best first.
     pub sources: Vec<Source>,
-    /// What came of a place that could not be read and may hold further ones;
-    /// [`Reading::Absent`] where there is none.
+    /// State of a place that could not be read and may contain further sources; [`Reading::Absent`] if there is none.
     #[serde(default)]
     pub unread: Reading<()>,
 }
 
 impl Route {
-    /// Whether there may be sources that the look which found it could not see.
+    /// Whether there may be sources that the search could not read.
     #[must_use]
     pub const fn is_partial(&self) -> bool {
         !self.unread.is_known()
     }
 }
 
-/// One resource that tells power.
+/// One resource that reports power.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Source {
-    /// Where it lies.
+    /// Path of the resource.
     pub path: ResourcePath,
-    /// How it tells.
+    /// Form of the resource.
     pub shape: Shape,
-    /// Whether other systems share what it measures: then only what it says of this system by
-    /// name counts.
+    /// Whether other systems share the measured chassis: then only values that the resource assigns to this system
+    /// count.
     pub is_shared: bool,
 }
 
-/// The ways in which BMCs tell power.
+/// The forms in which BMCs report power.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Shape {
-    /// `Control` of type `Power`: set point, range and the sensor it watches.
+    /// `Control` of type `Power`: set point, range and associated sensor.
     Control,
     /// `EnvironmentMetrics`: `PowerWatts`, `PowerLimitWatts`.
     EnvironmentMetrics,
     /// `Power`: `PowerControl[]`.
     PowerControl,
-    /// HPE's limit service for nodes with accelerators.
+    /// HPE's power limit service for nodes with accelerators.
     HpeAccPowerLimit,
     /// A `Sensor` at the node's input.
     Sensor,
@@ -67,21 +66,20 @@ pub enum Shape {
 /// Power read by a route.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RoutedPower {
-    /// As far as the documents go.
+    /// The power, as far as the documents allow.
     pub power: Power,
-    /// What to fetch before asking again. Empty when `power` is final.
+    /// Documents to fetch before the next call. Empty if `power` is final.
     pub wanted: BTreeSet<ResourcePath>,
-    /// There is nothing to ask, or the resources are not where they were: look at everything again.
-    /// What `power` says of the node then is nothing.
+    /// The route is empty, or the resources are no longer at their paths: run a full pass again. `power` is not valid
+    /// then.
     pub is_stale: bool,
 }
 
-/// Reads power by a route found before; `documents` hold nothing but what was fetched for this
-/// reading.
+/// Reads power by a route found before. `documents` must contain only documents fetched for this reading.
 #[must_use]
 pub fn read_by_route(documents: &Documents, route: &Route) -> RoutedPower {
     if route.sources.is_empty() {
-        // Nobody was asked, so nobody said that there is none.
+        // Without a query, the absence of power data is not known.
         return RoutedPower {
             power: Power::default(),
             wanted: BTreeSet::new(),
@@ -98,7 +96,7 @@ pub fn read_by_route(documents: &Documents, route: &Route) -> RoutedPower {
     }
 }
 
-/// What nobody told of power may be told where nobody could look.
+/// Marks absent values as unknown if an unreadable place may contain them.
 pub(crate) fn doubt(power: &mut Power, why: &Reading<()>) {
     if why.is_known() {
         return;

@@ -1,4 +1,4 @@
-//! What several sources say together: the first that tells something counts.
+//! Merging of power sources: the first source with a value takes precedence.
 
 use super::Source;
 use super::told::{Limit, Told, tell};
@@ -7,25 +7,24 @@ use crate::walk::{Walk, string};
 use lattice_hwprobe::{LimitState, Milliwatts, Power, Reading};
 use serde_json::Value;
 
-/// What reading a list of sources gave.
+/// Result of reading a list of sources.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Readout {
-    /// The power.
+    /// The merged power.
     pub(crate) power: Power,
-    /// The sources that told something, or were silent and may.
+    /// Sources with a value, and silent ones that may have one.
     pub(crate) used: Vec<Source>,
-    /// Capacity of the supplies, where told.
+    /// Capacity of the power supplies, if reported.
     pub(crate) capacity: Reading<Milliwatts>,
-    /// A source was not fetched yet.
+    /// A source has not been fetched yet.
     pub(crate) is_pending: bool,
-    /// No source is there any more.
+    /// No source exists any more.
     pub(crate) is_dead: bool,
-    /// A list that could not be read before is there: what it lists is to be looked at.
+    /// A list that was unreadable before is readable now: its members must be examined.
     pub(crate) is_moved: bool,
 }
 
-/// Reads the sources in their order. What a later one tells counts only where those before it
-/// tell nothing.
+/// Reads the sources in order. A value of a later source counts only if no earlier one reports it.
 pub(crate) fn read(
     walk: &mut Walk<'_>,
     system: Option<&ResourcePath>,
@@ -67,7 +66,7 @@ pub(crate) fn read(
             out.used.push(source.clone());
         }
         let draw = match told.draw.clone() {
-            // Nothing that runs draws nothing: boards without a meter say zero.
+            // A running node always draws power: boards without a meter report zero.
             Reading::Present(Milliwatts(0)) if !is_off(walk, system) => Reading::Unsupported,
             draw => draw,
         };
@@ -83,7 +82,7 @@ pub(crate) fn read(
     out
 }
 
-/// The limit of the first source that tells one; not known while a source that might is silent.
+/// The limit of the first source that reports one; unknown while a source that may report one is silent.
 fn settle_limit(power: &mut Power, limits: &[Told]) {
     let knows = |limit: &Limit| matches!(limit, Limit::Uncapped | Limit::Set(_));
     let chosen = limits
@@ -103,12 +102,12 @@ fn settle_limit(power: &mut Power, limits: &[Told]) {
     }
 }
 
-/// Keeps the more telling of two readings, the first of two alike.
+/// Keeps the more informative of two readings, and the first one if both are equal.
 pub(super) fn keep_better<T>(kept: &mut Reading<T>, other: Reading<T>) {
     const fn rank<T>(reading: &Reading<T>) -> u8 {
         match reading {
             Reading::Present(_) => 0,
-            // Not fetched yet: nothing is settled.
+            // Not fetched yet: the result is open.
             Reading::Disabled { .. } => 1,
             Reading::Denied { .. } | Reading::Failed { .. } | Reading::Timeout { .. } => 2,
             Reading::Unsupported => 3,
@@ -120,7 +119,7 @@ pub(super) fn keep_better<T>(kept: &mut Reading<T>, other: Reading<T>) {
     }
 }
 
-/// A source that was silent may be the list of those that tell.
+/// Whether a formerly silent source is in fact the list of sources.
 fn is_list(value: &Value) -> bool {
     value.get("Members").is_some_and(Value::is_array)
 }

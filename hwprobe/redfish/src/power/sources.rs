@@ -1,7 +1,7 @@
-//! Which resources tell the power of one system.
+//! Sources of power data for one system.
 //!
-//! Node-level ones come first: a reading of a chassis that several systems share is never one
-//! system's, unless the BMC itself says so entry by entry.
+//! Node-level sources come first. A reading of a chassis that several systems share is never attributed to one system,
+//! unless the BMC assigns it entry by entry.
 
 use super::{Route, Shape, Source};
 use crate::documents::ResourcePath;
@@ -12,8 +12,8 @@ use crate::walk::{Walk, link, number, string};
 use lattice_hwprobe::Reading;
 use serde_json::Value;
 
-/// Sensors at a node's input, by the last part of their path, lower-case without `_`. A sensor
-/// with another name measures a part of the node, or nobody knows what.
+/// Sensors at a node's input, by the last part of their path, in lower case without `_`. A sensor with another name
+/// measures a part of the node, or an unknown quantity.
 const NODE_SENSORS: &[&str] = &[
     "chassisvoltageregulator0inputpower",
     "totalpower",
@@ -29,8 +29,8 @@ const NODE_SENSORS: &[&str] = &[
     "syspower",
 ];
 
-/// The route to one system's power. Sensors are looked through only where nothing else tells the
-/// draw: there are hundreds of them.
+/// The route to one system's power. Sensors are searched only if no other source reports the draw, because there are
+/// hundreds of them.
 pub(crate) fn find(walk: &mut Walk<'_>, system: &System<'_>, chassis: &[Chassis<'_>]) -> Route {
     let mut sources = Vec::new();
     for one in chassis {
@@ -66,7 +66,7 @@ const fn source(path: ResourcePath, shape: Shape, chassis: &Chassis<'_>) -> Sour
     }
 }
 
-/// The control of the whole node among a chassis's controls.
+/// Adds the control of the whole node among a chassis's controls.
 fn controls(walk: &mut Walk<'_>, chassis: &Chassis<'_>, sources: &mut Vec<Source>) {
     let controls = power_controls(walk, chassis.value);
     for (path, value) in controls.found {
@@ -74,21 +74,21 @@ fn controls(walk: &mut Walk<'_>, chassis: &Chassis<'_>, sources: &mut Vec<Source
             sources.push(source(path, Shape::Control, chassis));
         }
     }
-    // One that is silent may be the node's: reading it says so.
+    // A silent control may be that of the node; reading it shows that.
     for path in controls.silent {
         sources.push(source(path, Shape::Control, chassis));
     }
 }
 
-/// The controls of power of a chassis.
+/// The power controls of a chassis.
 pub(crate) struct Controls<'a> {
-    /// By path.
+    /// Controls that were read, by path.
     pub(crate) found: Vec<(ResourcePath, &'a Value)>,
-    /// What could not be read: controls, or the list of them.
+    /// Unreadable controls, or the unreadable list of controls.
     silent: Vec<ResourcePath>,
 }
 
-/// Every control of power a chassis has.
+/// Every power control of a chassis.
 pub(crate) fn power_controls<'a>(walk: &mut Walk<'a>, chassis: &Value) -> Controls<'a> {
     let mut controls = Controls {
         found: Vec::new(),
@@ -122,7 +122,7 @@ pub(crate) fn power_controls<'a>(walk: &mut Walk<'a>, chassis: &Value) -> Contro
     controls
 }
 
-/// Whether a control or a power reading is of a part of the node, by its context or its name.
+/// Whether a control or a power reading concerns a part of the node, by its context or its name.
 pub(crate) fn is_of_a_part(value: &Value) -> bool {
     const PARTS: &[&str] = &[
         "accelerator",
@@ -146,7 +146,7 @@ pub(crate) fn is_of_a_part(value: &Value) -> bool {
     })
 }
 
-/// Whether a word of `text` begins with `part`, which is lower-case: `ASIC 0` and `MainASIC`, not
+/// Whether a word of `text` begins with `part`, which is in lower case: matches `ASIC 0` and `MainASIC`, but not
 /// `Basic`.
 fn begins_word(text: &str, part: &str) -> bool {
     let lower = text.to_ascii_lowercase();
@@ -161,7 +161,7 @@ fn begins_word(text: &str, part: &str) -> bool {
     lower.match_indices(part).any(|(at, _)| begins(at))
 }
 
-/// HPE's limit service for nodes with accelerators: the power resource or the chassis links to it.
+/// Adds HPE's power limit service for nodes with accelerators; the power resource or the chassis links to it.
 fn acc_power_service(walk: &mut Walk<'_>, chassis: &Chassis<'_>, sources: &mut Vec<Source>) {
     const PROPERTY: &str = "AccPowerService";
     let power = walk.follow(chassis.value, "Power");
@@ -211,7 +211,7 @@ fn is_power_sensor(value: &Value) -> bool {
             .any(|(property, wanted)| string(value, property) == Some(wanted))
 }
 
-/// The last part of a path as it is compared: lower-case, without `_` and `-`.
+/// The last part of a path in the form used for comparisons: lower case, without `_` and `-`.
 fn last_part(path: &ResourcePath) -> String {
     let plain = path.last().chars().filter(|c| !matches!(c, '_' | '-'));
     plain.map(|c| c.to_ascii_lowercase()).collect()

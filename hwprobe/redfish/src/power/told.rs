@@ -1,4 +1,4 @@
-//! What each way of telling power means: one rule per shape.
+//! Interpretation of each form of power resource.
 
 use super::read::keep_better;
 use super::sources::is_of_a_part;
@@ -8,7 +8,7 @@ use crate::walk::{Walk, kind, link, links, number, string, text};
 use lattice_hwprobe::{LimitState, Milliwatts, Reading};
 use serde_json::Value;
 
-/// What one source tells.
+/// Values reported by one source.
 #[derive(Clone, Debug)]
 pub(crate) struct Told {
     pub(crate) draw: Reading<Milliwatts>,
@@ -19,7 +19,7 @@ pub(crate) struct Told {
     pub(super) capacity: Reading<Milliwatts>,
 }
 
-/// What one source says of the limit.
+/// Power limit reported by one source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Limit {
     Absent,
@@ -29,7 +29,7 @@ pub(crate) enum Limit {
 }
 
 impl Told {
-    /// A source that says nothing.
+    /// A source without values.
     pub(super) const fn nothing() -> Self {
         Self {
             draw: Reading::Absent,
@@ -41,7 +41,7 @@ impl Told {
         }
     }
 
-    /// A source that did not answer: it might have told all that its shape can.
+    /// A source that did not answer: every value that its form can have is unknown.
     pub(super) fn silent(shape: Shape, why: &Reading<()>) -> Self {
         let watts = || why.clone().map(|()| Milliwatts(0));
         if shape == Shape::Sensor {
@@ -60,7 +60,7 @@ impl Told {
         }
     }
 
-    /// The state of the limit, with the limit where one is set.
+    /// State of the limit, with the limit if one is set.
     pub(crate) fn limit_state(&self) -> (LimitState, Reading<Milliwatts>) {
         match &self.limit {
             Limit::Absent => (LimitState::Absent, Reading::Absent),
@@ -75,7 +75,7 @@ impl Told {
     }
 }
 
-/// Reads one source by its shape.
+/// Reads one source according to its form.
 pub(super) fn tell(
     walk: &mut Walk<'_>,
     source: &Source,
@@ -88,7 +88,7 @@ pub(super) fn tell(
             Ok(None) => Told::nothing(),
             Err(why) => Told::silent(source.shape, &Reading::failed(why)),
         },
-        // What a shared chassis says as a whole is nobody's alone.
+        // Values of a shared chassis as a whole belong to no single system.
         _ if source.is_shared => Told::nothing(),
         Shape::Control => control(value),
         Shape::EnvironmentMetrics => environment(value),
@@ -100,7 +100,7 @@ pub(super) fn tell(
     }
 }
 
-/// An amount of power; what is none (negative, beyond a gigawatt) is a failure.
+/// An amount of power; an invalid one (negative, above one gigawatt) is a failure.
 pub(crate) fn watts(value: &Value, property: &str) -> Reading<Milliwatts> {
     number(value, property).and_then(|watts| {
         Milliwatts::from_watts(watts).map_or_else(
@@ -110,7 +110,7 @@ pub(crate) fn watts(value: &Value, property: &str) -> Reading<Milliwatts> {
     })
 }
 
-/// As [`watts`], where zero means that nobody filled it in.
+/// As [`watts`], except that zero counts as not filled in.
 fn watts_or_unknown(value: &Value, property: &str) -> Reading<Milliwatts> {
     watts(value, property).and_then(|watts| match watts {
         Milliwatts(0) => Reading::Unsupported,
@@ -118,7 +118,7 @@ fn watts_or_unknown(value: &Value, property: &str) -> Reading<Milliwatts> {
     })
 }
 
-/// A set point: null or zero limit nothing, and nor does the highest one that may be set.
+/// A set point: null, zero and the highest possible value mean that there is no limit.
 fn set_point(value: &Value, property: &str, max: &Reading<Milliwatts>) -> Limit {
     match watts(value, property) {
         Reading::Unsupported | Reading::Present(Milliwatts(0)) => Limit::Uncapped,
@@ -129,7 +129,7 @@ fn set_point(value: &Value, property: &str, max: &Reading<Milliwatts>) -> Limit 
     }
 }
 
-/// The entry of `PowerControl[]` that measures the system as a whole.
+/// The entry of `PowerControl[]` that measures the whole system.
 fn entry_of<'a>(
     value: &'a Value,
     is_shared: bool,
@@ -157,14 +157,14 @@ fn entry_of<'a>(
         .iter()
         .filter(|entry| entry.is_object() && !is_of_a_part(entry) && is_ours(entry))
         .collect();
-    // By what the BMC calls them, not by their order in the list.
+    // By the BMC's names, not by their order in the list.
     whole.sort_by_key(|entry| (string(entry, "MemberId"), string(entry, "Name")));
     let measuring = |entry: &&&Value| entry.get("PowerConsumedWatts").is_some();
     let chosen = whole.iter().find(measuring).or_else(|| whole.first());
     Ok(chosen.copied())
 }
 
-/// Where in `PowerControl[]` the entry stands that measures this system as a whole.
+/// Index in `PowerControl[]` of the entry that measures this whole system.
 pub(crate) fn power_control_index(value: &Value, system: Option<&ResourcePath>) -> Option<usize> {
     let entry = entry_of(value, false, system).ok()??;
     let mut entries = value.get("PowerControl")?.as_array()?.iter();
@@ -198,15 +198,15 @@ fn power_control(entry: &Value) -> Told {
     }
 }
 
-/// What vendors add to a `PowerControl` entry.
+/// Vendor additions to a `PowerControl` entry.
 struct OemRange {
     min: Reading<Milliwatts>,
     max: Reading<Milliwatts>,
     is_off: bool,
 }
 
-/// `Oem.<vendor>.PowerLimit {Min, Max}` (Gigabyte, Cray) and
-/// `Oem.<vendor>.PowerUtilization {MinLimitInWatts, MaxLimitInWatts, EnablePowerCapping}` (Lenovo).
+/// Reads `Oem.<vendor>.PowerLimit {Min, Max}` (Gigabyte, Cray) and `Oem.<vendor>.PowerUtilization {MinLimitInWatts,
+/// MaxLimitInWatts, EnablePowerCapping}` (Lenovo).
 fn oem_range(entry: &Value) -> OemRange {
     let mut range = OemRange {
         min: Reading::Absent,
@@ -230,7 +230,7 @@ fn oem_range(entry: &Value) -> OemRange {
     range
 }
 
-/// A `Control`, and the excerpt of one in `PowerLimitWatts`.
+/// Reads a `Control`, or the excerpt of one in `PowerLimitWatts`.
 pub(crate) fn control(value: &Value) -> Told {
     let either = |first: &str, second: &str, as_watts: fn(&Value, &str) -> Reading<Milliwatts>| {
         let mut told = as_watts(value, first);
@@ -277,7 +277,7 @@ pub(crate) fn environment(value: &Value) -> Told {
     Told { draw, ..told }
 }
 
-/// HPE's service and the limit it links to, zone 0: the whole node.
+/// Reads HPE's service and the limit it links to; zone 0 is the whole node.
 fn acc_power_limit(walk: &mut Walk<'_>, service: &Value) -> Told {
     let hpe = service.pointer("/Oem/Hpe/Links").unwrap_or(&Value::Null);
     let plain = service.get("Links").unwrap_or(&Value::Null);

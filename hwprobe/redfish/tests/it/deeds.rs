@@ -1,4 +1,4 @@
-//! What BMCs did: as every recorded one tells it, and as broken ones do.
+//! BMC events: those of every recorded tree, and those of broken BMCs.
 
 use crate::support::{TREES, captures, deed_route, deeds, tree};
 use lattice_hwprobe::Reading;
@@ -24,7 +24,7 @@ fn messages(deeds: &[Deed]) -> Vec<&str> {
 
 #[test]
 fn every_recorded_bmc_tells_what_it_holds_in_few_requests_and_the_same_again() {
-    // Deeds, requests that found the lists, requests that read them.
+    // Events, requests to find the lists, requests to read them.
     let mut table = Vec::new();
     for (name, _, _) in TREES {
         let tree = tree(name);
@@ -40,7 +40,7 @@ fn every_recorded_bmc_tells_what_it_holds_in_few_requests_and_the_same_again() {
         let again: BTreeSet<u64> = again.deeds.iter().map(|deed| deed.identity).collect();
         assert!(again.is_subset(&ids), "{name}");
         table.push((*name, read.deeds.len(), found, took));
-        // Names of who logged in, and from where, are in logs that are not read.
+        // Login names and addresses are in logs that are not read.
         for deed in &read.deeds {
             assert!(!deed.message.contains("User: "), "{name}: {deed:?}");
             assert!(!deed.systems.is_empty(), "{name}: {deed:?} concerns nobody");
@@ -82,7 +82,7 @@ fn flashed_firmware_is_told_among_hundreds_of_entries() {
         messages(&deeds)[0].starts_with("The UpdateService has started processing"),
         "{deeds:#?}"
     );
-    // Tasks that told subscribers of events changed nothing.
+    // Tasks that notified event subscribers changed nothing.
     assert_eq!(told("gigabyte-h262-ami").0, []);
 }
 
@@ -102,7 +102,7 @@ fn what_one_node_of_a_blade_logged_is_not_the_other_ones() {
 
 #[test]
 fn an_update_is_a_task_with_its_times_and_its_state() {
-    // A whole collection of samples: among its tasks two that ended.
+    // A collection of samples; two of its tasks have ended.
     let samples = recorded::load(&captures().join("dell-and-supermicro-bmclib.tar.gz"));
     let samples = read(&samples.expect("samples load"));
     let of = samples.deeds.iter().map(|deed| &deed.of);
@@ -160,7 +160,7 @@ fn a_task_that_runs_is_asked_again_and_one_that_ended_is_not() {
     assert_eq!((second.deeds.len(), took), (1, 3));
     let (third, took) = deeds(&ended, &route, &second.seen);
     assert_eq!((third.deeds.len(), took), (0, 2), "it was read");
-    // The BMC restarted, and its numbers begin anew.
+    // The BMC restarted, so its task numbers restart too.
     let again = service(json!([{"@odata.id": format!("{TASKS}/1")}]), json!([]));
     let again = with(again, &format!("{TASKS}/1"), task("Completed"));
     let (fourth, _) = deeds(&again, &route, &third.seen);
@@ -168,7 +168,7 @@ fn a_task_that_runs_is_asked_again_and_one_that_ended_is_not() {
     assert_ne!(fourth.deeds[0].identity, second.deeds[0].identity);
 }
 
-/// A service of one system with these tasks, and these entries of its manager's one log.
+/// A service of one system with these tasks, and with these entries in its manager's only log.
 fn service(tasks: Value, entries: Value) -> Documents {
     let link = |path: &str| json!({"@odata.id": path});
     let system = "/redfish/v1/Systems/1";
@@ -258,14 +258,14 @@ fn the_newest_entries_are_found_whichever_way_a_log_is_ordered_and_paged() {
     };
     let next = |skip: u64| format!("{ENTRIES}?$skip={skip}");
     let empty = service(json!([]), json!([]));
-    // The newest first: one page is enough.
+    // Newest first: one page is enough.
     let down = with(
         empty.clone(),
         ENTRIES,
         log((951..=1000).rev().collect(), Some(&next(50)), 1000),
     );
     assert_eq!(last(&down), (Some("entry 1000".to_owned()), 50, 2));
-    // The oldest first: the last page is gone to at once.
+    // Oldest first: the last page is fetched at once.
     let up = with(
         empty.clone(),
         ENTRIES,
@@ -273,14 +273,14 @@ fn the_newest_entries_are_found_whichever_way_a_log_is_ordered_and_paged() {
     );
     let up = with(up, &next(950), log((951..=1000).collect(), None, 1000));
     assert_eq!(last(&up), (Some("entry 1000".to_owned()), 100, 3));
-    // A log of ten thousand in one answer.
+    // A log of ten thousand entries in one answer.
     let all = with(
         empty.clone(),
         ENTRIES,
         log((1..=10_000).collect(), None, 10_000),
     );
     assert_eq!(last(&all), (Some("entry 10000".to_owned()), 256, 2));
-    // Pages that go round in circles.
+    // Pages that form a cycle.
     let round = with(empty, ENTRIES, log((1..=3).collect(), Some(ENTRIES), 3));
     assert_eq!(last(&round), (Some("entry 3".to_owned()), 3, 2));
 }
@@ -304,7 +304,7 @@ fn entries_that_are_only_linked_are_fetched_once_and_no_more_than_sixteen() {
     let (third, took) = deeds(&tree, &route(&tree), &second.seen);
     assert_eq!(messages(&third.deeds), ["entry 101", "entry 102"]);
     assert_eq!(took, 4);
-    // It was cleared.
+    // The log was cleared.
     let tree = linked(2);
     let (fourth, _) = deeds(&tree, &route(&tree), &third.seen);
     assert_eq!(fourth.deeds.len(), 2);
@@ -327,7 +327,7 @@ fn broken_entries_and_lists_hide_no_others() {
     ]);
     let tree = service(json!({"no": "list"}), odd);
     let read = read(&tree);
-    // The list that is none, and the one with entries that lead nowhere.
+    // The invalid list, and the list with invalid entry links.
     assert_eq!(read.silent.len(), 2, "{:?}", read.silent);
     let of = |at: usize| (&read.deeds[at].message[..4], read.deeds[at].at);
     assert_eq!(of(0), ("no t", None));
@@ -337,7 +337,7 @@ fn broken_entries_and_lists_hide_no_others() {
     assert_eq!(of(2), ("null", None));
     assert_eq!(read.deeds[3].message, "entry 9");
     assert_eq!(read.deeds.len(), 4);
-    // One list that is too large, or broken, leaves the other.
+    // An oversized or broken list does not affect the other one.
     let mut tree = service(json!([]), json!([entry(1, "Warning")]));
     let tasks = ResourcePath::parse(TASKS).expect("path");
     tree.0.insert(
@@ -400,7 +400,7 @@ fn an_entry_that_timed_out_once_is_told_at_the_next_look() {
     assert_eq!(messages(&next.deeds), ["entry 1", "entry 2", "entry 3"]);
     let (last, _) = deeds(&whole, &route(&whole), &next.seen);
     assert!(last.deeds.is_empty());
-    // One that is gone is not waited for.
+    // A missing resource is not waited for.
     let mut gone = whole;
     gone.0.insert(second, Reading::Absent);
     let (first, _) = deeds(&gone, &route(&gone), &DeedsSeen::default());

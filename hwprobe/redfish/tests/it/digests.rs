@@ -1,4 +1,4 @@
-//! What changes a digest and what does not: over every version and every setting of every tree.
+//! Changes that affect a digest and changes that do not, over every version and every setting of every tree.
 
 use crate::support;
 use crate::support::{everything, fetched, tree};
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use serde_json::{Value, json};
 
-/// Whole machines: both classes are complete there.
+/// Whole machines, for which both classes are complete.
 const MACHINES: &[&str] = &[
     "cray-ex235a-mi250x",
     "cray-ex235n-a100",
@@ -28,21 +28,21 @@ fn digest(state: ClassState) -> Digest {
     state.digest().unwrap_or_else(|| panic!("{state:?}"))
 }
 
-/// `(bmc, bios)` of every node.
+/// The digests `(bmc, bios)` of every node.
 fn digests(documents: &Documents) -> Vec<(Digest, Digest)> {
     let nodes = nodes(documents, &everything());
     let both = |node: &NodeReport| (digest(node.bmc.state()), digest(node.bios.state()));
     nodes.iter().map(both).collect()
 }
 
-/// Changes what must not count: readings, dates, tags, counts, serials, names of hosts, and the
-/// order of every list.
+/// Changes data that must not affect a digest: readings, dates, tags, counts, serials, host names, and the order of
+/// every list.
 fn disturb(value: &mut Value, turn: usize, seed: u64) {
     match value {
         Value::Object(all) => {
             for (name, value) in all.iter_mut() {
                 match (name.as_str(), &*value) {
-                    // Zero is no reading, and must not become one by a shake.
+                    // Zero is not a reading, and must not become one through this change.
                     (
                         "PowerConsumedWatts" | "Reading" | "AverageConsumedWatts" | "ReadingVolts",
                         Value::Number(_),
@@ -91,8 +91,8 @@ fn order_readings_tags_dates_and_serials_do_not_count() {
     run.expect("no digest moves");
 }
 
-/// Every key a record holds with a present text: changing the document behind it must change the
-/// digest. The documents are found by their kind, not by the reader's own way.
+/// The documents of one kind, found by type and not by the reader's own traversal. For every key with a present text, a
+/// change in the document must change the digest.
 fn of_kind<'a>(documents: &'a Documents, kind: &'a str) -> Vec<&'a lattice_redfish::ResourcePath> {
     let is_it = |reading: &Reading<Value>| {
         let told = reading
@@ -158,7 +158,7 @@ fn a_setting_changes_exactly_the_bios_digest() {
             let Some(attributes) = bios.as_object() else {
                 continue;
             };
-            // Each takes a look at the whole tree: a spread of them is enough.
+            // Each test reads the whole tree, so a sample of the settings suffices.
             let step = (attributes.len() / 40).max(1);
             for attribute in attributes.keys().step_by(step) {
                 let mut changed = documents.clone();
@@ -188,7 +188,7 @@ fn a_setting_changes_exactly_the_bios_digest() {
     }
 }
 
-/// Where a node's settings lie, as its system links them; the system itself where it has none.
+/// Path of a node's settings, as linked by its system; the system itself without such a link.
 fn system_bios(documents: &Documents, node: &NodeReport) -> String {
     let path = node.system.path.clone().expect("a path");
     let system = documents.get(&path).and_then(Reading::present);
@@ -218,7 +218,7 @@ fn what_waits_for_a_reboot_is_named_and_never_hashed() {
 #[test]
 fn samples_of_a_bios_with_pending_settings_name_the_four() {
     let mut documents = tree("sushy-samples");
-    // The sample system links `…/Bios`, the sample settings lie at `…/BIOS`.
+    // The sample system links to `…/Bios`, but the sample settings are at `…/BIOS`.
     let bios = "/redfish/v1/Systems/437XR1138R2/BIOS";
     let system = support::document(&mut documents, "/redfish/v1/Systems/437XR1138R2");
     system["Bios"]["@odata.id"] = json!(bios);
@@ -234,7 +234,7 @@ fn samples_of_a_bios_with_pending_settings_name_the_four() {
     );
     let turbo = node.bios.get("bios.setting.ProcTurboMode");
     assert_eq!(turbo, Reading::Present("Enabled".into()));
-    // A person's telephone is no setting of the machine.
+    // A person's telephone number is not a setting of the machine.
     assert_eq!(node.bios.get("bios.setting.AdminPhone"), Reading::Absent);
 }
 
@@ -291,8 +291,8 @@ fn a_registry_drops_what_nobody_can_set() {
 const BIOS: &str = "/redfish/v1/systems/1/bios";
 const REGISTRIES: &str = "/redfish/v1/Registries";
 
-/// A node whose BIOS names one registry, on a BMC that lists these with what each calls itself. The
-/// first one's text drops the setting `UsbBoot`.
+/// A node with a BIOS that names one registry, on a BMC that lists these registries with their own ids. The text of the
+/// first one excludes the setting `UsbBoot`.
 fn with_registries(named: &str, listed: &[(&str, &str)]) -> NodeReport {
     let mut documents = tree("hpe-dl325-ilo5");
     support::document(&mut documents, BIOS)["AttributeRegistry"] = json!(named);
@@ -325,7 +325,7 @@ fn with_registries(named: &str, listed: &[(&str, &str)]) -> NodeReport {
 #[test]
 fn the_registry_is_found_however_its_version_is_written() {
     for (named, listed) in [
-        // As an iDRAC9 tells it: the version is raised in the BIOS alone.
+        // As on an iDRAC9: the version is raised in the BIOS only.
         (
             "BiosAttributeRegistry.v1_0_3",
             &[
@@ -344,7 +344,7 @@ fn the_registry_is_found_however_its_version_is_written() {
                 ("BaseMessages", "Base.1.12"),
             ][..],
         ),
-        // As a Supermicro X14 does: listed without one.
+        // As on a Supermicro X14: listed without a version.
         (
             "BiosAttributeRegistry.v1_0_0",
             &[
@@ -352,7 +352,7 @@ fn the_registry_is_found_however_its_version_is_written() {
                 ("Base.v1_4_0", "Base.1.4.0"),
             ],
         ),
-        // Only its own name tells.
+        // Only the registry's own id matches.
         (
             "BiosAttributeRegistry.v1_0_3",
             &[
@@ -360,7 +360,7 @@ fn the_registry_is_found_however_its_version_is_written() {
                 ("ManagerAttributes", "ManagerAttributeRegistry.v1_0_3"),
             ],
         ),
-        // Two versions, of which one calls itself as the BIOS does.
+        // Two versions, one of them with the id that the BIOS names.
         (
             "BiosAttributeRegistry.v1_0_3",
             &[
@@ -410,7 +410,7 @@ fn of_several_registries_that_could_be_meant_none_is_and_no_setting_is_compared(
     );
     assert!(matches!(node.bios.state(), ClassState::Incomplete { .. }));
     assert!(!node.bios.get("bios.setting.names").is_known());
-    // A BMC without such a registry says so, as ever.
+    // A BMC without such a registry reports that as before.
     let none = with_registries(
         "BiosAttributeRegistry.v1_0_3",
         &[("Base.v1_4_0", "Base.1.4.0")],

@@ -1,7 +1,7 @@
-//! Real trees with anything in them dropped, replaced or retyped: no panic, a bounded number of
-//! requests, and no number or version that the tree does not hold.
+//! Recorded trees with arbitrary parts removed, replaced or changed in type: no panic, a bounded number of requests,
+//! and no number or version that is not in the tree.
 //!
-//! `LATTICE_FUZZ_CASES=100000 cargo test -p lattice-redfish --test it fuzz::` runs it longer.
+//! `LATTICE_FUZZ_CASES=100000 cargo test -p lattice-redfish --test it fuzz::` runs more cases.
 
 use crate::support::{TREES, cases, deed_route, deeds, everything, fetched, read, tree};
 use lattice_hwprobe::{LimitState, Milliwatts, Reading, text};
@@ -11,7 +11,7 @@ use proptest::test_runner::{Config, TestRunner};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-/// One change: of which document, where in it (as a walk), and into what.
+/// One change: the document, the place in it (as a walk), and the new value.
 #[derive(Clone, Debug)]
 struct Change {
     document: usize,
@@ -48,7 +48,7 @@ fn any_value() -> impl Strategy<Value = Value> {
     ]
 }
 
-/// As deep as a parser lets through.
+/// A value nested as deeply as a parser accepts.
 fn nested(depth: usize) -> Value {
     (0..depth).fold(json!(1), |inner, at| {
         if at % 2 == 0 {
@@ -75,7 +75,7 @@ fn any_change() -> impl Strategy<Value = Change> {
     })
 }
 
-/// The value that a walk ends at: it goes down while it can.
+/// The value at the end of a walk, which descends as far as possible.
 fn walk<'a>(value: &'a mut Value, way: &[u16]) -> Option<&'a mut Value> {
     let Some((step, rest)) = way.split_first() else {
         return Some(value);
@@ -147,7 +147,7 @@ fn apply(documents: &mut Documents, change: &Change) {
     }
 }
 
-/// Every number and every text the documents hold.
+/// Every number and every text in the documents.
 #[derive(Default)]
 struct Held {
     milliwatts: BTreeSet<u64>,
@@ -206,7 +206,7 @@ fn check(documents: &Documents) -> Result<(), TestCaseError> {
             let is_held = told.is_none_or(|told| held.texts.contains(told));
             prop_assert!(is_held, "{}: {:?} is nowhere in the tree", key, told);
         }
-        // What was read can be written, hashed and read back.
+        // Results can be encoded, hashed and decoded.
         for record in [&node.bmc, &node.bios] {
             let known = record.encode();
             let back = lattice_hwprobe::ClassRecord::decode(&known);
@@ -218,7 +218,7 @@ fn check(documents: &Documents) -> Result<(), TestCaseError> {
     check_deeds(documents)
 }
 
-/// What a BMC did is bounded and the same again, whatever its lists hold.
+/// BMC events are bounded and reproducible, whatever the lists contain.
 fn check_deeds(documents: &Documents) -> Result<(), TestCaseError> {
     let (route, took) = deed_route(documents);
     prop_assert!(took <= 512, "{} requests to find", took);
@@ -238,7 +238,7 @@ fn check_deeds(documents: &Documents) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// The documents of a look, with those that tell what the BMC did.
+/// The documents of one pass, with those of the BMC's events.
 fn with_deeds(tree: &Documents) -> Documents {
     let mut documents = fetched(tree, &everything());
     let is_of_deeds = |path: &&ResourcePath| {
@@ -258,7 +258,7 @@ fn no_tree_breaks_the_reader() {
         .map(|(name, _, _)| (*name, with_deeds(&tree(name))))
         .collect();
     let config = Config {
-        // Failures show their input: a file beside the sources would add nothing.
+        // Failures print their input, so a regression file next to the sources adds nothing.
         failure_persistence: None,
         ..Config::with_cases(cases(256))
     };

@@ -1,5 +1,5 @@
-//! Everything that BMCs do wrong, through the real client: each has its own reason, ends within its
-//! deadline, and costs one request and one session at a time.
+//! BMC faults through the real client: each has its own reason, ends within its deadline, and costs one request and one
+//! session at a time.
 
 use crate::http_support;
 use crate::http_support::{POWER, assert_polite, client, path, settings, simulated, small};
@@ -15,11 +15,11 @@ async fn small_bmc() -> FakeBmc {
     simulated(small()).tls().unwrap().start().await.unwrap()
 }
 
-/// Fetches the power page of a BMC with this fault on it.
+/// Fetches the power page of a BMC with this fault.
 async fn fetch_with(fault: Fault) -> (FakeBmc, Reading<Value>) {
     let bmc = small_bmc().await;
     let client = client(&bmc, settings());
-    // A login and a connection from before, as in the field.
+    // An existing login and connection, as in the field.
     assert!(client.fetch(&path("/redfish/v1")).await.is_known());
     bmc.break_path(POWER, fault);
     let reading = client.fetch(&path(POWER)).await;
@@ -101,7 +101,7 @@ async fn a_large_answer_is_given_up_at_the_bound() {
     };
     let (_bmc, reading) = fetch_with(huge).await;
     assert_eq!(reading.state(), State::Failed);
-    // All of it would take minutes.
+    // Reading everything would take minutes.
     assert!(began_at.elapsed() < Duration::from_secs(30));
 }
 
@@ -113,7 +113,7 @@ async fn a_broken_connection_is_tried_once_more_and_not_twice() {
         let log = bmc.counters().log;
         log.iter().filter(|line| line.ends_with(POWER)).count()
     };
-    // Twice while it was broken, once when it was well again.
+    // Twice with the fault, once after it.
     assert_eq!(asked(&bmc), 3);
     let bmc = small_bmc().await;
     let client = client(&bmc, settings());
@@ -122,7 +122,7 @@ async fn a_broken_connection_is_tried_once_more_and_not_twice() {
     assert_eq!(asked(&bmc), 2);
 }
 
-/// With the runtime's clock standing still but for what is waited for: the deadlines as they are.
+/// The runtime's clock is paused and advances only for awaited timers, so the real deadlines are used.
 #[tokio::test(start_paused = true)]
 async fn a_bmc_that_never_answers_costs_its_deadline_and_nothing_more() {
     for (asked, deadline) in [
@@ -160,7 +160,7 @@ async fn a_slow_answer_within_the_deadline_is_an_answer() {
 async fn a_whole_look_ends_at_its_own_deadline() {
     let tree = http_support::recorded("gigabyte-h262-ami");
     let bmc = simulated(tree).start().await.unwrap();
-    // Resources of so long each are within their deadlines, and all together beyond the look's.
+    // Each resource is within its own deadline, but all together exceed that of the pass.
     for (breadth, whole) in [(Breadth::Power, 20), (Breadth::Everything, 100)] {
         let settings = Settings {
             look_timeout: Duration::from_secs(20),
@@ -257,7 +257,7 @@ async fn a_bmc_that_asks_for_patience_gets_it_once() {
     bmc.break_path(POWER, busy);
     let reading = client.fetch(&path(POWER)).await;
     assert!(reason(&reading).contains("patience"), "{reading:?}");
-    // Nobody asks while it wants to be left alone and there is no time to wait.
+    // No request is sent during the demanded delay if there is no time to wait.
     let long = Fault::Status {
         code: 503,
         retry_after_s: Some(100),
@@ -270,7 +270,7 @@ async fn a_bmc_that_asks_for_patience_gets_it_once() {
     assert_eq!(bmc.counters().requests, before);
 }
 
-/// The look of a BMC with this fault everywhere.
+/// The result of a pass over a BMC with this fault on every resource.
 async fn look_with(fault: Fault) -> (FakeBmc, lattice_redfish::http::Look) {
     let bmc = small_bmc().await;
     let client = client(&bmc, settings());
@@ -325,7 +325,7 @@ async fn one_member_that_is_missing_costs_only_itself() {
     assert_polite(&bmc);
 }
 
-/// Twenty at once are twenty in turn.
+/// Twenty concurrent requests are sent one after another.
 #[tokio::test]
 async fn requests_wait_for_their_turn() {
     let bmc = small_bmc().await;

@@ -1,4 +1,4 @@
-//! Limits: what is confirmed, what is not, and what is not even tried.
+//! Power limits: confirmed, unconfirmed, and rejected before sending.
 
 use crate::http_support::{
     POWER, client, endpoint, path, recorded, settings, simulated, small, tree,
@@ -14,7 +14,7 @@ const fn watts(watts: u64) -> Option<Milliwatts> {
     Some(Milliwatts(watts * 1000))
 }
 
-/// A running BMC, its client, and the way to its node's power.
+/// A running BMC, its client, and the route to its node's power.
 async fn capping(tree: Tree) -> (FakeBmc, Bmc, Route) {
     let bmc = simulated(tree).tls().unwrap().start().await.unwrap();
     let client = client(&bmc, settings());
@@ -69,7 +69,7 @@ async fn a_limit_is_set_and_lifted_in_each_of_the_three_shapes() {
         client.close().await;
         let counters = bmc.counters();
         assert_eq!((counters.sessions, counters.in_flight_max), (0, 1));
-        // The reader's, and one that is open only while a limit is set.
+        // The reader's session, and one that is open only while a limit is set.
         assert_eq!(counters.sessions_max, 2, "{place}");
     }
 }
@@ -162,7 +162,7 @@ async fn a_limit_that_is_accepted_and_forgotten_is_not_confirmed() {
 
 #[tokio::test]
 async fn an_answer_that_is_lost_is_settled_by_a_look() {
-    // The change arrives, its answer does not: what was read back counts.
+    // The change arrives, but its answer is lost: the limit read back counts.
     let (bmc, client, route) = capping(small()).await;
     bmc.fault(
         Rule::new(POWER, Fault::TruncatedJson)
@@ -171,7 +171,7 @@ async fn an_answer_that_is_lost_is_settled_by_a_look() {
     );
     let confirmed = client.set_limit(&route, watts(300)).await.unwrap();
     assert_eq!(confirmed.limit(), watts(300));
-    // Neither arrives.
+    // Neither the change nor an answer arrives.
     bmc.fault(Rule::new(POWER, Fault::Reset).method("PATCH").times(1));
     let error = client.set_limit(&route, watts(200)).await.unwrap_err();
     assert!(
@@ -199,7 +199,7 @@ async fn an_error_of_the_bmc_is_settled_by_a_look_too() {
 #[tokio::test]
 async fn what_cannot_be_read_back_is_not_confirmed() {
     let (bmc, client, route) = capping(small()).await;
-    // The first look is the one before the change.
+    // The first read is the one before the change.
     let fails = Fault::Status {
         code: 500,
         retry_after_s: None,
@@ -296,7 +296,7 @@ async fn a_limit_is_written_with_the_etag_that_was_read() {
         code: 412,
         retry_after_s: None,
     };
-    // Somebody else was faster once: read again, then written.
+    // Another client changed the control once: read again, then write.
     bmc.fault(Rule::new(POWER, stale).method("PATCH").times(1));
     let confirmed = client.set_limit(&route, watts(300)).await.unwrap();
     assert_eq!(confirmed.limit(), watts(300));
@@ -318,7 +318,7 @@ async fn the_account_that_reads_cannot_cap() {
         matches!(error, SetLimitError::Refused(LimitRefusal::NoCredential)),
         "{error:?}"
     );
-    // The BMC agrees, whatever the type says.
+    // The BMC enforces the role, whatever the type is.
     let mistaken = lattice_redfish::http::MayCap(reads.0.clone());
     let system = Environment::system();
     let mistaken = Bmc::new(reads, Some(mistaken), settings(), system).unwrap();

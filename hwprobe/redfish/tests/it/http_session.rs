@@ -1,4 +1,4 @@
-//! Logins, certificates, and the breaker.
+//! Logins, certificates, and the circuit breaker.
 
 use crate::http_support::{Hands, PASSWORD, POWER};
 use crate::http_support::{
@@ -75,7 +75,7 @@ async fn a_bmc_that_forgets_every_session_is_not_asked_for_ever() {
 async fn resources_that_are_not_for_this_account_cost_one_login_a_look_and_leave_no_session() {
     let tree = recorded("cray-ex235n-a100");
     let bmc = simulated(tree).tls().unwrap().start().await.unwrap();
-    // As some BMCs answer where the account lacks a privilege.
+    // The answer of some BMCs if the account lacks a privilege.
     let refused = Fault::Status {
         code: 401,
         retry_after_s: None,
@@ -92,7 +92,7 @@ async fn resources_that_are_not_for_this_account_cost_one_login_a_look_and_leave
             .values()
             .filter(|one| one.state() == State::Denied);
         assert!(denied.count() > 3);
-        // What is for the account is read with the same login, before and after.
+        // Resources open to the account are read with the same login, before and after.
         let read = documents
             .values()
             .filter(|one| one.state() == State::Present);
@@ -101,7 +101,7 @@ async fn resources_that_are_not_for_this_account_cost_one_login_a_look_and_leave
         assert_eq!((counters.logins, counters.sessions), (1 + look, 1));
         assert_polite(&bmc);
     }
-    // One that the BMC forgot meanwhile is made again as ever.
+    // A session that the BMC has forgotten is renewed as usual.
     bmc.heal();
     bmc.reboot(Duration::ZERO);
     assert!(client.fetch(&path("/redfish/v1/Chassis")).await.is_known());
@@ -163,7 +163,7 @@ async fn a_self_signed_certificate_is_refused_with_the_pin_that_would_do() {
     let shown = why.rsplit_once("pin ").unwrap().1;
     let pin: Pin = shown.parse().unwrap();
     assert_eq!(Some(pin), bmc.pin(), "{why}");
-    // And it does.
+    // The new pin works.
     let trust = Trust::Pinned(pin);
     let pinned = Endpoint::new(&bmc.url(), "reader", secret(), trust).unwrap();
     let client = reader(pinned);
@@ -230,7 +230,7 @@ async fn a_bmc_without_a_session_service_is_asked_with_basic() {
         reader(never).fetch(&path(POWER)).await.state(),
         State::Denied
     );
-    // The wrong password over Basic is as wrong.
+    // A wrong password is rejected over Basic authentication too.
     let trust = Trust::Pinned(bmc.pin().unwrap());
     let wrong = Endpoint::new(&bmc.url(), "reader", SecretString::from("x"), trust).unwrap();
     let why = why(reader(wrong).fetch(&path(POWER)).await);
@@ -265,7 +265,7 @@ async fn three_failures_open_the_breaker_and_one_answer_closes_it() {
     }
     let first = Settings::default().breaker_first;
     assert_eq!(client.breaker(), BreakerState::Open { until: first });
-    // Nothing is asked while it is open, of any resource, and the reason is its own.
+    // While the breaker is open, no request is sent for any resource, and the error names the breaker.
     let before = bmc.counters().requests;
     let reason = why(client.fetch(&path("/redfish/v1")).await);
     assert!(
@@ -274,7 +274,7 @@ async fn three_failures_open_the_breaker_and_one_answer_closes_it() {
     );
     assert!(reason.contains("connection ended"), "{reason}");
     assert_eq!(bmc.counters().requests, before);
-    // One try, and twice the pause.
+    // One attempt, then a pause twice as long.
     hands.forward(first);
     assert_eq!(client.fetch(&path(POWER)).await.state(), State::Failed);
     assert_eq!(client.breaker(), BreakerState::Open { until: first * 3 });
@@ -332,7 +332,7 @@ async fn a_bmc_that_restarts_is_found_again() {
     let client = client(&bmc, settings());
     assert_eq!(client.fetch(&path(POWER)).await.state(), State::Present);
     bmc.reboot(Duration::from_millis(300));
-    // The connection from before still lives, its session does not, and no new one is taken.
+    // The old connection still works, its session does not, and no new session is accepted.
     let fetched = async {
         loop {
             if let Reading::Present(_) = client.fetch(&path(POWER)).await {

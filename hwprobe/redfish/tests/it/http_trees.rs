@@ -1,4 +1,4 @@
-//! A BMC asked over HTTPS says what its recording says, resource by resource and as a whole.
+//! A BMC over HTTPS gives the same results as its recording, resource by resource and as a whole.
 
 use crate::http_support::{assert_polite, client, recorded, settings, simulated};
 use lattice_hwprobe::Reading;
@@ -8,7 +8,7 @@ use lattice_redfish::{
 };
 use std::path::Path;
 
-/// What the recording alone says; what it lacks is not there.
+/// Reads the recording alone; a missing resource is absent.
 fn read_recorded(machine: &str, scope: &Scope) -> Interpretation {
     let captures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/captures/redfish");
     let recorded = load(&captures.join(format!("{machine}.tar.gz"))).unwrap();
@@ -45,7 +45,7 @@ async fn over_the_wire_every_machine_is_what_its_recording_says() {
         let look = client.read(&scope).await;
         let said = read_recorded(machine, &scope);
         assert_eq!(look.interpretation.report, said.report, "{machine}");
-        // And again where power was found, with a request or two for each node.
+        // Again by the power route, with a request or two per node.
         for node in &look.interpretation.report.nodes {
             bmc.clear_counters();
             let power = client.read_power(&node.route).await;

@@ -1,4 +1,4 @@
-//! Which entries of a firmware inventory run, and under which name like nodes compare them.
+//! Firmware inventory: running entries, and their names for comparisons between nodes of one design.
 
 use crate::support::{document, everything, read, tree};
 use lattice_hwprobe::{Class, ClassRecord, ClassState, Reading, Value};
@@ -7,7 +7,7 @@ use serde_json::{Value as Json, json};
 
 const LIST: &str = "/redfish/v1/UpdateService/FirmwareInventory";
 
-/// A Gigabyte tree whose inventory holds these entries instead, by the last part of their paths.
+/// A Gigabyte tree with these entries in its inventory, by the last part of their paths.
 fn with(entries: &[(&str, Json)]) -> Documents {
     let mut documents = tree("gigabyte-h262-ami");
     let links: Vec<Json> = entries
@@ -31,7 +31,7 @@ fn node(documents: &Documents) -> NodeReport {
     report.node().expect("one node").clone()
 }
 
-/// `component=version` of every entry that counts.
+/// `component=version` of every counted entry.
 fn components(documents: &Documents) -> Vec<String> {
     let node = node(documents);
     let entries = node.bmc.entries.iter().filter_map(|(key, reading)| {
@@ -101,7 +101,7 @@ fn an_update_keeps_the_components_name() {
             .to_owned()
     };
     let pairs = [
-        // The id holds the version, a hash of it, or a mere number.
+        // The id contains the version, a hash of it, or only a number.
         (
             "Installed-7-19.5.12",
             "19.5.12",
@@ -183,7 +183,7 @@ fn two_of_a_kind_are_told_apart_by_place_else_by_number() {
         "power_supply.1=2.0",
     ];
     assert_eq!(components(&one), wanted);
-    // The same parts under other numbers are the same.
+    // The same parts with other numbers give the same result.
     let other = with(&[
         ("9", supply("1.0")),
         ("3", card("OCP 3.0 Slot 10", "8.60")),
@@ -207,7 +207,7 @@ fn a_report_becomes_two_probes_and_a_contradiction_in_band_a_finding() {
         record.require(key, Reading::Present(version));
         record
     };
-    // DMI tells the family alone; IPMI the first two numbers.
+    // DMI contains only the family, IPMI only the first two numbers.
     for (dmi, ipmi, codes) in [
         ("A43", "2.46", &[][..]),
         ("A43 v2.52 (10/29/2021)", "2.46", &[]),
@@ -222,7 +222,7 @@ fn a_report_becomes_two_probes_and_a_contradiction_in_band_a_finding() {
         let found: Vec<&str> = found.iter().map(|finding| &*finding.code).collect();
         assert_eq!(found, codes, "{dmi} {ipmi}");
     }
-    // Of what one side does not tell nothing is said.
+    // A value missing on one side causes no finding.
     assert_eq!(contradictions(Some(&bios.record), Some(&bmc.record)), []);
     assert_eq!(contradictions(None, None), []);
 

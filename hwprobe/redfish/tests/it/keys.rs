@@ -1,4 +1,4 @@
-//! Every key that a BMC tells has its row in the table of keys, and every row of a BMC a key.
+//! Every key of a BMC has a row in the key table, and every row of a BMC has a key.
 
 use crate::support::{TREES, read, tree};
 use lattice_hwprobe::health::Table;
@@ -19,7 +19,7 @@ fn every_key_of_a_bmc_has_a_row_and_every_row_a_key() {
             for key in record.entries.keys() {
                 let row = row_of(key).unwrap_or_else(|| panic!("{name}: no row describes {key}"));
                 assert_eq!(row.class(), Ok(record.class), "{key}");
-                // Settings are told by the system's own firmware as well, which may not know them.
+                // The system's own firmware provides settings too, which may be optional there.
                 let is_required = record.required.contains(key);
                 let is_shared = !row.source.eq("Redfish");
                 assert!(

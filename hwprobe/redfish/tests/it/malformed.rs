@@ -1,4 +1,4 @@
-//! A BMC that lies, stammers or goes round in circles costs its values, and nothing else.
+//! A BMC with false, broken or cyclic data loses its values, and affects nothing else.
 
 use crate::support::{document, everything, read, scope, tree};
 use lattice_hwprobe::{ClassState, LimitState, Reading};
@@ -91,7 +91,7 @@ fn a_million_members_are_refused_with_a_reason_and_in_time() {
     let started_at = Instant::now();
     let (report, took) = read(&documents, &everything());
     assert!(took < 40, "{took} requests");
-    // Debug builds on a busy machine: the bound is on the order, not on the figure.
+    // Debug builds on a busy machine: the limit checks the order of magnitude.
     assert!(started_at.elapsed() < Duration::from_secs(40));
     let names = report
         .node()
@@ -144,7 +144,7 @@ fn pages_are_read_to_their_end() {
     let rest = links.split_off(1);
     list["Members"] = json!(links);
     list["Members@odata.nextLink"] = json!(format!("{at}/Page2"));
-    // No next page, as some say it.
+    // No next page, in the form of some BMCs.
     let second = json!({"Members": rest, "Members@odata.nextLink": ""});
     documents
         .0
@@ -204,7 +204,7 @@ fn a_member_or_a_page_that_leads_nowhere_leaves_the_list_unknown_and_no_componen
     for (at, make_odd) in odd.iter().enumerate() {
         let mut documents = known.clone();
         let list = document(&mut documents, list);
-        // It would have been one of those that are left.
+        // The count suggests that the remaining entries are complete.
         list["Members@odata.count"] = json!(1);
         make_odd(list);
         let (report, _) = read(&documents, &everything());
@@ -216,7 +216,7 @@ fn a_member_or_a_page_that_leads_nowhere_leaves_the_list_unknown_and_no_componen
             "{at}"
         );
     }
-    // One that has none and says so needs no list.
+    // A list with an explicit count of zero needs no members.
     let mut documents = known;
     *document(&mut documents, list) = json!({"Members@odata.count": 0});
     let (report, _) = read(&documents, &everything());
@@ -285,7 +285,7 @@ fn a_wrong_type_in_any_field_is_a_reason_and_never_a_value() {
     for (at, property, key) in fields {
         for wrong in &wrong {
             let mut documents = tree("gigabyte-h262-ami");
-            // The inventory would tell what the system and the manager do not.
+            // Otherwise the inventory would provide the value missing in the system and the manager.
             if matches!(key, "bios.redfish.version" | "bmc.firmware") {
                 document(&mut documents, "/redfish/v1")["UpdateService"] = json!(null);
             }
@@ -363,7 +363,7 @@ fn a_system_without_anything_else_says_so() {
 
 #[test]
 fn a_manager_or_a_chassis_that_is_silent_is_not_replaced_by_another() {
-    // The BMC among five managers; the others are its helpers.
+    // The BMC among five managers; the others are auxiliary controllers.
     let mut documents = tree("cray-ex235n-a100");
     document(&mut documents, "/redfish/v1/Managers/MCU0")["Model"] = json!("helper");
     let silent = Reading::Timeout { after_ms: 4000 };
@@ -376,7 +376,7 @@ fn a_manager_or_a_chassis_that_is_silent_is_not_replaced_by_another() {
         assert_eq!(model.state(), silent.state(), "{model}");
         assert!(matches!(node.bmc.state(), ClassState::Incomplete { .. }));
     }
-    // A second chassis that tells nothing is no word on what the first would tell.
+    // A second chassis without values gives no information about the first one.
     let mut documents = tree("gigabyte-h262-ami");
     let other = "/redfish/v1/Chassis/Other";
     let links = [other, "/redfish/v1/Chassis/Self"].map(|at| json!({"@odata.id": at}));

@@ -1,4 +1,4 @@
-//! One rule per way of telling power.
+//! Interpretation rules for each form of power resource.
 
 use crate::support;
 use crate::support::{read, scope};
@@ -6,8 +6,7 @@ use lattice_hwprobe::{LimitState, Milliwatts, Power, Reading};
 use lattice_redfish::{Breadth, Documents, ResourcePath, Selector, read_by_route};
 use serde_json::{Value, json};
 
-/// A BMC of one system `S` in one chassis `C`, with these properties of the chassis and these
-/// resources below it.
+/// A BMC with one system `S` in one chassis `C`, with these properties of the chassis and these resources below it.
 fn bmc(state: &str, chassis: Value, resources: &[(&str, Value)]) -> Documents {
     let mut chassis = chassis;
     chassis["Links"] = json!({"ComputerSystems": [{"@odata.id": "/redfish/v1/Systems/S"}]});
@@ -55,7 +54,7 @@ fn link(below: &str) -> Value {
     json!({"@odata.id": format!("/redfish/v1/Chassis/C/{below}")})
 }
 
-/// `PowerControl[0]` of a system that is on.
+/// `PowerControl[0]` of a running system.
 fn control(entry: Value) -> Power {
     power_control_while("On", entry)
 }
@@ -369,7 +368,7 @@ fn controls_that_do_not_answer_are_no_word_on_there_being_none() {
             (&watts(410), LimitState::Unknown)
         );
         assert!(!power.exception_action.is_known());
-        // Nor are they once they answer, before somebody has looked what they are.
+        // Values of formerly silent sources stay unknown until the sources have been examined.
         let answers = bmc("On", chassis.clone(), &resources);
         let routed = read_by_route(&answers, &node.route);
         assert_eq!(routed.power.draw, watts(410));
@@ -433,6 +432,6 @@ fn accelerators_told_as_processors_have_their_limits_too() {
     assert_eq!(get("0.power.draw"), "512500");
     assert_eq!(get("0.power.limit"), "700000");
     assert_eq!(get("0.power.limit_state"), "set");
-    // The other one's metrics are not there: nothing is said of it.
+    // The other accelerator's metrics are missing, so it has no value.
     assert!(!vitals.0.contains_key("bmc.accelerator.1.power.draw"));
 }

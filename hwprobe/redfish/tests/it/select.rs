@@ -1,4 +1,4 @@
-//! Which of a BMC's systems is the node's own.
+//! Selection of the node's own system among those of a BMC.
 
 use crate::support;
 use crate::support::{document, read, scope, tree};
@@ -105,7 +105,7 @@ fn a_serial_decides_where_no_uuid_does_and_a_placeholder_decides_nothing() {
 
 #[test]
 fn the_only_system_is_the_one_whatever_its_serial() {
-    // SMBIOS and the BMC may name one machine by two serials.
+    // SMBIOS and the BMC may report different serial numbers for one machine.
     let one = bmc(&[("1", "", "NA")]);
     assert_eq!(chosen(&one, like("", "MXQ019020B")), Ok("1".to_owned()));
     assert_eq!(chosen(&one, Selector::Only), Ok("1".to_owned()));
@@ -165,7 +165,7 @@ fn four_nodes_of_one_bmc_keep_their_own_firmware() {
         .map(|node| node.bmc.get("bmc.inventory.hpcnet0.version").to_string())
         .collect();
     assert_eq!(versions, ["1.5.27", "1.6.0"]);
-    // What is shared is of both.
+    // A shared component belongs to both nodes.
     let shared = "/redfish/v1/UpdateService/FirmwareInventory/FPGA1";
     document(&mut documents, shared)["Version"] = json!("2.03");
     let (report, _) = read(&documents, &support::everything());

@@ -1,4 +1,4 @@
-//! Every recorded BMC tree against what was published about it: nothing wrong, nothing invented.
+//! Every recorded BMC tree against the published values: no wrong value, and no invented one.
 
 use crate::support::{everything, fetched, read, scope, tree};
 use lattice_hwprobe::{LimitState, Reading, Value};
@@ -7,13 +7,13 @@ use lattice_redfish::{
     read_by_route,
 };
 
-/// What one system must show; watts, and `None` for a value that must not be there.
+/// Expected values of one system, in watts; `None` for a value that must be missing.
 struct Wanted {
     tree: &'static str,
     system: &'static str,
     bios: Option<&'static str>,
     bmc: Option<&'static str>,
-    /// Entries of the firmware inventory that are this system's or shared, the BIOS's left out.
+    /// Number of entries in the firmware inventory that belong to this system or are shared, without that of the BIOS.
     inventory: Option<usize>,
     settings: Option<usize>,
     draw: Option<u64>,
@@ -38,7 +38,7 @@ const NOTHING: Wanted = Wanted {
 };
 
 const WANTED: &[Wanted] = &[
-    // The control says the draw, and that it limits nothing: mode disabled, set point 0.
+    // The control reports the draw, and that there is no limit: mode disabled, set point 0.
     Wanted {
         tree: "cray-ex235a-mi250x",
         system: "Node0",
@@ -52,7 +52,7 @@ const WANTED: &[Wanted] = &[
         exception: Some("NoAction"),
         ..NOTHING
     },
-    // One BMC for two nodes of 15 entries each, 30 in all with the shared ones: seven are shared.
+    // One BMC for two nodes with 15 entries each; 30 in total including the seven shared ones.
     Wanted {
         tree: "cray-ex235n-a100",
         system: "Node0",
@@ -73,7 +73,7 @@ const WANTED: &[Wanted] = &[
         draw: Some(534),
         ..NOTHING
     },
-    // A limit of null is a control that limits nothing.
+    // A null limit is a control without an active limit.
     Wanted {
         tree: "hpe-dl325-ilo5",
         system: "1",
@@ -95,7 +95,7 @@ const WANTED: &[Wanted] = &[
         draw: Some(565),
         ..NOTHING
     },
-    // A limit below the draw is set all the same. The recording holds no manager and no inventory.
+    // A limit below the draw counts as set. The recording contains no manager and no inventory.
     Wanted {
         tree: "dell-poweredge-idrac",
         system: "System.Embedded.1",
@@ -119,7 +119,7 @@ const WANTED: &[Wanted] = &[
         range: Some((61, 900)),
         exception: Some("HardPowerOff"),
     },
-    // 0 W while it is on is no measurement.
+    // 0 W on a running node is not a measurement.
     Wanted {
         tree: "supermicro-x10sdv",
         system: "1",
@@ -127,7 +127,7 @@ const WANTED: &[Wanted] = &[
         bmc: Some("4.0"),
         ..NOTHING
     },
-    // Recordings without any chassis: nothing is known of power, not even that there is no limit.
+    // Recordings without any chassis: power is unknown, including whether there is a limit.
     Wanted {
         tree: "bmclib/dell",
         system: "System.Embedded.1",
@@ -153,7 +153,7 @@ const WANTED: &[Wanted] = &[
         limit_state: LimitState::Unknown,
         ..NOTHING
     },
-    // Its chassis is not among the samples; those that are there hold other systems.
+    // The system's chassis is not among the samples; the ones present contain other systems.
     Wanted {
         tree: "sushy-samples",
         system: "437XR1138R2",
@@ -239,7 +239,7 @@ fn the_two_nodes_of_one_blade_are_alike() {
     assert_eq!(one.bmc.state(), other.bmc.state());
     assert_eq!(one.bios.state(), other.bios.state());
     assert_ne!(one.power.source, other.power.source);
-    // What one cannot say is no version.
+    // An unreadable entry has no version.
     let offline = one.bmc.get("bmc.inventory.managementethernet.version");
     assert_eq!(offline, Reading::Unsupported);
 }
@@ -264,7 +264,7 @@ fn an_accelerators_limit_is_a_live_value() {
 fn power_alone_takes_few_requests_and_one_by_the_route_found() {
     for (name, first) in [
         ("cray-ex235a-mi250x", 13),
-        // Two nodes: a chassis, its sensors and one of them each.
+        // Two nodes: a chassis, its sensors and one sensor for each.
         ("cray-ex235n-a100", 13),
         ("hpe-dl325-ilo5", 5),
         ("gigabyte-h262-ami", 5),
@@ -310,7 +310,7 @@ fn a_route_whose_resources_are_gone_is_stale() {
     assert_eq!(routed.power.limit_state, LimitState::Unknown);
 }
 
-/// What a look gives while one resource, and those below it, are silent.
+/// The result of a pass with one resource, and those below it, not answering.
 fn silent_below(tree: &Documents, prefix: &str) -> (Documents, NodeReport) {
     let mut silent = tree.clone();
     for (path, reading) in &mut silent.0 {
@@ -326,7 +326,7 @@ fn silent_below(tree: &Documents, prefix: &str) -> (Documents, NodeReport) {
     (silent, node)
 }
 
-/// What the route reads on that tree, and of how many resources.
+/// Result of reading the route on this tree, and the number of resources read.
 fn routed(tree: &Documents, route: &Route) -> (RoutedPower, usize) {
     let mut at_hand = Documents::default();
     loop {
@@ -348,14 +348,14 @@ fn a_route_that_was_found_while_the_bmc_hung_never_says_that_there_is_no_limit()
     let (report, _) = read(&tree, &scope(selector, Breadth::Power));
     let whole = report.node().expect("one node").clone();
     assert!(!whole.route.is_partial());
-    // No chassis could be read: nothing can be asked for, and nothing is said.
+    // No chassis could be read, so there is no source, and every value is unknown.
     let (silent, node) = silent_below(&tree, "/redfish/v1/Chassis");
     assert!(node.route.sources.is_empty() && node.route.is_partial());
     let (nothing, _) = routed(&silent, &node.route);
     assert!(nothing.is_stale);
     assert!(!nothing.power.draw.is_known(), "{:?}", nothing.power);
     assert_eq!(nothing.power.limit_state, LimitState::Unknown);
-    // One source was silent: it is asked again, and tells once it answers.
+    // One source did not answer: it is queried again, and its value counts once it answers.
     for source in &whole.route.sources {
         let (silent, node) = silent_below(&tree, source.path.as_str());
         assert_eq!(routed(&silent, &node.route).0.power, node.power);

@@ -1,4 +1,4 @@
-//! Recorded trees for tests and the example: each archive as the trees it holds.
+//! Recorded trees for tests and the example, one or more per archive.
 
 #![allow(dead_code, reason = "no test uses all of it")]
 
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// Trees by name: `<archive>` or `<archive>/<part>`, where an archive holds several.
+/// Trees by name: `<archive>`, or `<archive>/<part>` for an archive of several trees.
 pub const TREES: &[(&str, &str, &[&str])] = &[
     ("cray-ex235a-mi250x", "cray-ex235a-mi250x", &[]),
     ("cray-ex235n-a100", "cray-ex235n-a100", &[]),
@@ -75,12 +75,12 @@ pub const TREES: &[(&str, &str, &[&str])] = &[
     ),
 ];
 
-/// Where the archives lie.
+/// Folder of the archives.
 pub fn captures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/captures/redfish")
 }
 
-/// One tree of [`TREES`]; what is not in it answers 404, as the recorded BMC did.
+/// One tree of [`TREES`]; a missing resource counts as 404, as on the recorded BMC.
 pub fn tree(name: &str) -> Documents {
     let (_, archive, parts) = TREES
         .iter()
@@ -97,7 +97,7 @@ pub fn tree(name: &str) -> Documents {
     rooted(documents)
 }
 
-/// Unpacks the files of an archive whose path holds one of `parts`, below that part.
+/// Unpacks the files of an archive with one of `parts` in their path, below that part.
 fn unpack(archive: &Path, parts: &[&str], into: &Path) {
     let file = std::fs::File::open(archive).expect("archive opens");
     let mut archive = tar::Archive::new(flate2::read::GzDecoder::new(file));
@@ -124,7 +124,7 @@ fn unpack(archive: &Path, parts: &[&str], into: &Path) {
     }
 }
 
-/// A recording without its service root gets one that leads to the collections it has.
+/// Adds a service root to a recording without one, with links to its collections.
 fn rooted(mut documents: Documents) -> Documents {
     let root = ResourcePath::root();
     if documents.get(&root).is_some() {
@@ -152,8 +152,8 @@ fn rooted(mut documents: Documents) -> Documents {
     documents
 }
 
-/// Reads a tree as a fetcher would: it begins with nothing and fetches what is wanted. Returns
-/// the report and how many resources it took.
+/// Reads a tree as a client would: starts without documents and fetches the wanted ones. Returns the report and the
+/// number of resources fetched.
 pub fn read(tree: &Documents, scope: &Scope) -> (BmcReport, usize) {
     let mut at_hand = Documents::default();
     for _ in 0..64 {
@@ -170,7 +170,7 @@ pub fn read(tree: &Documents, scope: &Scope) -> (BmcReport, usize) {
     panic!("the reader never has enough");
 }
 
-/// Where a tree lists what its BMC did, as a fetcher finds it, and how many resources that took.
+/// The event lists of a tree, as a client finds them, and the number of resources fetched.
 pub fn deed_route(tree: &Documents) -> (DeedRoute, usize) {
     let mut at_hand = Documents::default();
     loop {
@@ -182,7 +182,7 @@ pub fn deed_route(tree: &Documents) -> (DeedRoute, usize) {
     }
 }
 
-/// What its BMC did, read there as a fetcher does, and how many resources that took.
+/// The events of a tree, as a client reads them, and the number of resources fetched.
 pub fn deeds(tree: &Documents, route: &DeedRoute, seen: &DeedsSeen) -> (DeedsRead, usize) {
     let mut at_hand = Documents::default();
     loop {
@@ -202,7 +202,7 @@ fn fetch(tree: &Documents, at_hand: &mut Documents, wanted: BTreeSet<ResourcePat
     }
 }
 
-/// Everything of every system.
+/// Everything about every system.
 pub fn everything() -> Scope {
     scope(Selector::Every, Breadth::Everything)
 }
@@ -211,7 +211,7 @@ pub fn scope(systems: Selector, breadth: Breadth) -> Scope {
     Scope { systems, breadth }
 }
 
-/// The documents of one look, as a fetcher leaves them.
+/// The documents of one pass, as a client collects them.
 pub fn fetched(tree: &Documents, scope: &Scope) -> Documents {
     let mut at_hand = Documents::default();
     loop {
@@ -226,7 +226,7 @@ pub fn fetched(tree: &Documents, scope: &Scope) -> Documents {
     }
 }
 
-/// The document at a path, to be changed.
+/// The document at a path, for modification.
 pub fn document<'a>(documents: &'a mut Documents, path: &str) -> &'a mut Value {
     let path = ResourcePath::parse(path).expect("path");
     match documents.0.get_mut(&path) {
@@ -235,7 +235,7 @@ pub fn document<'a>(documents: &'a mut Documents, path: &str) -> &'a mut Value {
     }
 }
 
-/// How many cases a property is tried on: `LATTICE_FUZZ_CASES`, else `usual`.
+/// Number of cases per property: `LATTICE_FUZZ_CASES`, else `usual`.
 pub fn cases(usual: u32) -> u32 {
     let asked = std::env::var("LATTICE_FUZZ_CASES").ok();
     asked.and_then(|cases| cases.parse().ok()).unwrap_or(usual)

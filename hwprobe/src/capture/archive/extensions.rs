@@ -1,4 +1,4 @@
-//! What comes ahead of an entry because its header has no room for it: long names.
+//! Tar extension entries, which carry names too long for the header of the following entry.
 
 use super::{BadArchive, strange, too_large};
 use std::borrow::Cow;
@@ -8,10 +8,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use tar::{Entry, EntryType, PaxExtensions};
 
-/// The longest one.
+/// Maximum size of an extension entry, in bytes.
 const LONGEST: u64 = 64 << 10;
 
-/// What was said ahead of the entry to come.
+/// Extension data for the next entry.
 #[derive(Default)]
 pub(super) struct Extensions {
     path: Option<PathBuf>,
@@ -19,7 +19,7 @@ pub(super) struct Extensions {
 }
 
 impl Extensions {
-    /// Whether the entry says something of the one after it, which then is kept.
+    /// Stores the entry and returns true if it is an extension of the next entry.
     pub(super) fn take<R: Read>(&mut self, entry: &mut Entry<'_, R>) -> Result<bool, BadArchive> {
         match entry.header().entry_type() {
             EntryType::GNULongName => self.path = Some(name(&content(entry)?)),
@@ -36,7 +36,7 @@ impl Extensions {
             match said.key_bytes() {
                 b"path" => self.path = Some(name(said.value_bytes())),
                 b"linkpath" => self.target = Some(name(said.value_bytes())),
-                // The header has room for the size of any file there may be.
+                // The header field holds the size of any file that can exist.
                 b"size" => {
                     let path = self.path.clone().unwrap_or_default();
                     return Err(strange(&path, "has a size beside its header"));
@@ -47,7 +47,7 @@ impl Extensions {
         Ok(())
     }
 
-    /// The path of the entry that this was said of.
+    /// Path of the entry that the extensions describe.
     pub(super) fn path<'a, R: Read>(
         &'a self,
         entry: &'a Entry<'_, R>,
@@ -58,7 +58,7 @@ impl Extensions {
         }
     }
 
-    /// Where it leads to.
+    /// Link target of the entry that the extensions describe.
     pub(super) fn target<R: Read>(&self, entry: &Entry<'_, R>) -> Result<PathBuf, BadArchive> {
         let target = match &self.target {
             Some(target) => return Ok(target.clone()),
@@ -78,7 +78,7 @@ fn content(entry: &mut impl Read) -> Result<Vec<u8>, BadArchive> {
     }
 }
 
-/// Up to the NUL that ends it.
+/// The bytes before the first NUL.
 fn name(bytes: &[u8]) -> PathBuf {
     let end = bytes.iter().position(|byte| *byte == 0);
     let bytes = bytes.get(..end.unwrap_or(bytes.len())).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The links of an archive, which must not lead out of it: alone or one through another.
+//! Links of an archive. No link may lead outside the archive, alone or through other links.
 
 use super::{BadArchive, MOST_ENTRIES, is_short, strange, too_large};
 use crate::commands;
@@ -6,17 +6,17 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ffi::OsString;
 use std::path::{Component, Path, PathBuf};
 
-/// As the kernel does.
+/// Maximum number of links followed for one path, as in the kernel.
 const MOST_FOLLOWED: usize = 40;
-/// Parts of paths that are looked at for all links together.
+/// Maximum number of path components visited for all links together.
 const MOST_STEPS: u64 = MOST_ENTRIES * 64;
 
-/// Where each link leads, by its place.
+/// Link targets by the path of the link.
 #[derive(Default)]
 pub(super) struct Links(BTreeMap<PathBuf, PathBuf>);
 
 impl Links {
-    /// What is recorded beside the tree is read without regard to links, so there is none.
+    /// Adds a link. The files recorded next to the tree are read without regard to links, so no link is allowed there.
     pub(super) fn add(&mut self, path: PathBuf, target: PathBuf) -> Result<(), BadArchive> {
         is_short(&target)?;
         let is_beside = path.components().count() < 2 || path.starts_with(commands::RECORDS);
@@ -36,7 +36,7 @@ impl Links {
         self.0.iter()
     }
 
-    /// Follows each one as the kernel would, through the others.
+    /// Follows each link as the kernel would, through the other links.
     pub(super) fn check(&self) -> Result<(), BadArchive> {
         let mut left = MOST_STEPS;
         self.0
@@ -62,7 +62,7 @@ impl Links {
                 continue;
             };
             followed += 1;
-            // Nobody follows it further: it leads nowhere.
+            // The kernel stops here too, so the link leads nowhere.
             if followed > MOST_FOLLOWED {
                 return Ok(());
             }

@@ -1,4 +1,4 @@
-//! Child side: waits for the driver's events, for as long as somebody reads them.
+//! Child side: GPU driver events, read as long as the parent reads the output.
 
 use super::raw::Raw;
 use super::{Reading, load, pci, read};
@@ -10,8 +10,8 @@ use nvml_wrapper::error::NvmlError;
 use std::ffi::OsStr;
 use std::time::{Duration, SystemTime};
 
-/// Listens to XIDs of all GPUs and says each; says [`Line::Alive`] when nothing came for `every`.
-/// Ends well when `say` tells that nobody reads, and with a reason when it cannot listen.
+/// Listens for XIDs of all GPUs and passes each to `say`. Passes [`Line::Alive`] if no event arrives for `every`.
+/// Returns `Ok` when `say` returns false (no reader), and a reason when listening fails.
 pub(in crate::child) fn watch(
     library: &OsStr,
     every: Duration,
@@ -42,7 +42,7 @@ pub(in crate::child) fn watch(
             unwatched.push(address);
             continue;
         }
-        // A refusal takes the set with it: begin again, which the parent does.
+        // A failed registration consumes the event set. The parent starts a new child.
         set = device
             .register_events(wanted, set)
             .map_err(|e| failed(&address, &e))?;
@@ -69,7 +69,7 @@ fn listen(
                 let Some(XidError::Value(xid)) = event.event_data else {
                     continue;
                 };
-                // A lost GPU cannot say its address any more; its handle is known.
+                // A lost GPU no longer returns its address, but its handle is still known.
                 let raw = Raw::of(nvml.lib(), &event.device);
                 let known = devices.iter().find(|(device, _)| device.is_same(raw));
                 let Some((_, address)) = known else { continue };
@@ -88,7 +88,7 @@ fn listen(
     }
 }
 
-/// The only clock of this crate that stamps: the driver's events carry no time.
+/// The only clock in this crate that sets timestamps: the driver's events carry no time.
 fn now_ms() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     since.map_or(0, |since| {

@@ -1,5 +1,4 @@
-//! NVLink: what a board has (conformance), whether it is up (vitals), where it leads
-//! (topology).
+//! NVLink: number and features of links (conformance), their state (vitals) and their far ends (topology).
 
 use super::raw::{Code, Raw, reading};
 use super::{Keyed, none_of};
@@ -8,10 +7,10 @@ use crate::{Reading, Value, pci};
 use nvml_wrapper_sys::bindings as nvml;
 use nvml_wrapper_sys::bindings::field_id;
 
-/// Links tried per device; the largest part so far has 18.
+/// Maximum number of links queried per device; the largest GPU so far has 18.
 const MOST_NVLINKS: u32 = 36;
 
-/// Error counters of a link by the last part of their key.
+/// Error counters of a link, by the last part of their key.
 const ERRORS: [(&str, u32); 4] = [
     (
         "replay",
@@ -31,7 +30,7 @@ const ERRORS: [(&str, u32); 4] = [
     ),
 ];
 
-/// What NVLink 5 counts instead (Blackwell; NVML's fields with the link as scope).
+/// Error counters of NVLink 5 (Blackwell): NVML's fields with the link as scope.
 const COUNTS: [(&str, u32); 4] = [
     (
         "effective",
@@ -48,7 +47,7 @@ const COUNTS: [(&str, u32); 4] = [
     ),
 ];
 
-/// Its bit error rates.
+/// Bit error rates of NVLink 5.
 const RATES: [(&str, u32); 2] = [
     (
         "effective",
@@ -80,15 +79,15 @@ const CAPABILITIES: [(&str, u32); 5] = [
     ),
 ];
 
-/// The links a board has.
+/// The links of a board.
 struct Links {
     numbers: Vec<u32>,
     version: Reading<u32>,
-    /// What the first missing one answered.
+    /// Error code of the first missing link.
     without: Option<Code>,
 }
 
-/// A link is there if the driver says its version or whether it is up.
+/// A link exists if the driver returns its version or its state.
 fn find(raw: Raw<'_>) -> Links {
     let mut links = Links {
         numbers: Vec::new(),
@@ -106,9 +105,9 @@ fn find(raw: Raw<'_>) -> Links {
                     links.version = reading(version);
                 }
             }
-            // Beyond the last link of the chip.
+            // Past the last link of the chip.
             Err(Code(nvml::nvmlReturn_enum_NVML_ERROR_INVALID_ARGUMENT)) => break,
-            // A board may leave out some of its chip's links, the first ones too.
+            // A board may omit some of its chip's links, including the first ones.
             Err(code) => {
                 links.without.get_or_insert(code);
             }
@@ -117,8 +116,7 @@ fn find(raw: Raw<'_>) -> Links {
     links
 }
 
-/// Fills conformance values and vitals, and tells where each link leads. `is_mig`: the GPU is
-/// divided.
+/// Fills conformance values and vitals, and returns the far end of each link. `is_mig`: the GPU is partitioned.
 pub(super) fn describe(
     raw: Raw<'_>,
     is_mig: bool,
@@ -144,7 +142,7 @@ pub(super) fn describe(
     links.numbers.iter().map(|link| end(raw, *link)).collect()
 }
 
-/// What every link of the board can do, or the first state in which one did not say.
+/// Capabilities common to all links of the board, or the first state in which a link gave no answer.
 fn capabilities(raw: Raw<'_>, links: &[u32]) -> Reading<Value> {
     let mut common = Vec::new();
     for (name, capability) in CAPABILITIES {
@@ -170,13 +168,13 @@ fn health(raw: Raw<'_>, is_mig: bool, links: &[u32], vitals: &mut Keyed) {
             (Reading::Present(count), Reading::Present(up)) => {
                 Reading::Present(count + u32::from(*up))
             }
-            // With one link unknown the sum is.
+            // If one link is unknown, the sum is unknown.
             (Reading::Present(_), unknown) => unknown.clone().and_then(|_| Reading::Absent),
             (unknown, _) => unknown,
         };
         let word = is_active.and_then(|up| match up {
             true => Reading::Present("active"),
-            // An A100 takes them down for it: nothing was lost, and nothing is known of them.
+            // An A100 takes its links down in MIG mode, so their state is unknown and not a fault.
             false if is_mig => Reading::disabled("MIG mode is on"),
             false => Reading::Present("inactive"),
         });
@@ -203,8 +201,8 @@ fn error_rates(raw: Raw<'_>, link: u32, vitals: &mut Keyed) {
     }
 }
 
-/// A bit error rate as NVML packs it, `mantissa * 10^-exponent`, as errors in 10^18 bits: an
-/// integer that can be compared. The driver's least one, 15 * 10^-255, stands for none.
+/// A bit error rate as NVML packs it, `mantissa * 10^-exponent`, as errors in 10^18 bits: a comparable integer. The
+/// driver's smallest rate, 15 * 10^-255, stands for zero.
 fn in_ten_to_the_18(packed: i64) -> i64 {
     const SCALE: u32 = 18;
     let part = |shift: u32, width: u32| packed >> shift & i64::from(width);
@@ -244,7 +242,7 @@ fn word(word: &str) -> Reading<String> {
     Reading::Present(word.to_owned())
 }
 
-/// NVML numbers the generations; people know them by version.
+/// NVML numbers the generations; this is the public version number.
 fn version_name(number: u32) -> Value {
     const VERSIONS: [&str; 7] = ["1.0", "2.0", "2.2", "3.0", "3.1", "4.0", "5.0"];
     let known = usize::try_from(number)
@@ -276,7 +274,7 @@ mod tests {
             let found = in_ten_to_the_18(packed(mantissa, exponent));
             assert_eq!(found, errors, "{mantissa} * 10^-{exponent}");
         }
-        // What stands beside the two is not theirs.
+        // Bits outside the two fields are ignored.
         assert_eq!(in_ten_to_the_18(1 << 20 | packed(1, 12)), 1_000_000);
         assert_eq!(in_ten_to_the_18(-1), 0);
     }

@@ -1,4 +1,4 @@
-//! Child side: asks NVML everything once.
+//! Child side: one full query of NVML.
 
 mod events;
 mod links;
@@ -26,12 +26,12 @@ impl Keyed {
     }
 }
 
-/// The state of a reading that is not present, for another type of value.
+/// Converts a reading that is not present to another value type.
 fn none_of<T, U>(reading: &Reading<T>) -> Reading<U> {
     reading.as_ref().and_then(|_| Reading::Absent)
 }
 
-/// Loads `library` and asks it everything.
+/// Loads `library` and queries every value.
 pub(super) fn report(library: &OsStr) -> GpuReport {
     let shown = library.to_string_lossy().into_owned();
     let nvml = match load(library) {
@@ -55,7 +55,7 @@ pub(super) fn report(library: &OsStr) -> GpuReport {
     }
 }
 
-/// What the driver says lies between each two GPUs, by their places in its own order.
+/// The driver's common-ancestor level for each pair of GPUs, by their indices in the driver's order.
 fn ancestors(nvml: &Nvml, handles: &[Result<Device<'_>, NvmlError>]) -> Vec<Ancestor> {
     let mut found = Vec::new();
     for (b, other) in handles.iter().enumerate() {
@@ -74,7 +74,7 @@ fn ancestors(nvml: &Nvml, handles: &[Result<Device<'_>, NvmlError>]) -> Vec<Ance
     found
 }
 
-/// The library, ready to be asked, or what stands in for it.
+/// The initialised library, or the reading that replaces its report.
 fn load(library: &OsStr) -> Result<Nvml, Reading<String>> {
     let loaded = Nvml::builder().lib_path(library).init();
     loaded.map_err(|error| load_failure(&library.to_string_lossy(), &error))
@@ -82,7 +82,7 @@ fn load(library: &OsStr) -> Result<Nvml, Reading<String>> {
 
 fn load_failure(library: &str, error: &NvmlError) -> Reading<String> {
     match error {
-        // The loader's own words decide: a library that is there but broken has failed.
+        // Decided by the loader's error text: a library that exists but is broken has failed.
         NvmlError::LibloadingError(loading) => {
             let why = text::collapse(&loading.to_string());
             if why.contains("No such file or directory") && why.contains(library) {
@@ -105,7 +105,7 @@ fn cuda_version(version: i32) -> String {
     )
 }
 
-/// The reading an NVML result stands for.
+/// The reading that an NVML result stands for.
 fn read<T>(result: Result<T, NvmlError>) -> Reading<T> {
     match result {
         Ok(value) => Reading::Present(value),
@@ -113,8 +113,8 @@ fn read<T>(result: Result<T, NvmlError>) -> Reading<T> {
             NvmlError::NotSupported
             | NvmlError::FailedToLoadSymbol(_)
             | NvmlError::FunctionNotFound
-            // Codes newer than the binding's list: another version of a struct than this
-            // driver has, and a call it has withdrawn.
+            // Codes newer than the binding's list: a struct version that this driver does not support, and a withdrawn
+            // call.
             | NvmlError::UnexpectedVariant(25 | 26),
         ) => Reading::Unsupported,
         Err(NvmlError::NoPermission) => Reading::denied("NVML: no permission"),
@@ -138,7 +138,7 @@ fn number(result: Result<u32, NvmlError>) -> Reading<Value> {
     read(result).map(Value::from)
 }
 
-/// NVML speaks megahertz; values are kept in hertz.
+/// Converts NVML's megahertz to hertz.
 fn clock(result: Result<u32, NvmlError>) -> Reading<Value> {
     read(result).map(|mhz| Value::Number(i64::from(mhz) * 1_000_000))
 }
@@ -164,12 +164,12 @@ fn device(nvml: &Nvml, handle: &Result<Device<'_>, NvmlError>) -> DeviceReport {
     }
 }
 
-/// Whether the driver cannot reach the GPU any more.
+/// Whether the driver can no longer reach the GPU.
 const fn is_lost(error: &NvmlError) -> bool {
     matches!(error, NvmlError::GpuLost | NvmlError::ResetRequired)
 }
 
-/// `NvmlError` is not `Clone`; the states that matter here are.
+/// Copies the states that matter here; `NvmlError` is not `Clone`.
 fn error_of(error: &NvmlError) -> NvmlError {
     match error {
         NvmlError::NoPermission => NvmlError::NoPermission,
@@ -228,7 +228,7 @@ fn firmwares(device: &Device<'_>, values: &mut Keyed) {
     values.put("gsp.default", mode.map(|mode| mode.default));
 }
 
-/// The fabric's cluster and clique; all zeros is no cluster.
+/// Cluster UUID and clique of the fabric; an all-zero UUID means no cluster.
 fn fabric(raw: Raw<'_>) -> Reading<String> {
     raw::reading(raw.fabric()).and_then(|info| match info.state {
         3 if info.cluster == [0; 16] => Reading::Absent,
@@ -242,7 +242,7 @@ fn fabric(raw: Raw<'_>) -> Reading<String> {
     })
 }
 
-/// Where the board sits, as the platform's firmware has told it.
+/// Position of the board, as reported by the platform firmware.
 fn place(raw: Raw<'_>) -> BTreeMap<String, Reading<Value>> {
     let mut place = Keyed::default();
     let platform = raw::reading(raw.platform());
@@ -255,7 +255,7 @@ fn place(raw: Raw<'_>) -> BTreeMap<String, Reading<Value>> {
         ("tray", |p| p.tray),
         ("host", |p| p.host),
     ] {
-        // Boards outside a managed chassis answer zeros.
+        // Boards outside a managed chassis return zeros.
         let number = match &chassis {
             Reading::Present(_) => platform.clone().map(|platform| u32::from(of(platform))),
             unknown => none_of(unknown),
@@ -271,8 +271,8 @@ fn place(raw: Raw<'_>) -> BTreeMap<String, Reading<Value>> {
     place.0
 }
 
-/// The name of an enumerated value; "unknown" is none. One that is newer than the binding
-/// goes by its number: no error code that the binding does not know is below 24.
+/// The name of an enumerated value; "unknown" counts as unsupported. A value newer than the binding is named by its
+/// number: every error code unknown to the binding is 24 or above.
 fn word<T: std::fmt::Debug>(result: Result<T, NvmlError>) -> Reading<Value> {
     let name = match result {
         Err(NvmlError::UnexpectedVariant(number)) if number < 24 => {
@@ -307,7 +307,7 @@ fn pci_ids(device: &Device<'_>, raw: Raw<'_>, values: &mut Keyed) {
                 .map_or(Reading::Unsupported, |packed| Reading::Present(id(packed)))
         }),
     );
-    // Of GPU and slot together; then of the GPU alone.
+    // The first two cover GPU and slot together; the last one covers the GPU alone.
     values.put("max_link_generation", number(device.max_pcie_link_gen()));
     values.put("max_link_width", number(device.max_pcie_link_width()));
     values.put(
@@ -327,8 +327,7 @@ fn modes(device: &Device<'_>, values: &mut Keyed) {
 }
 
 fn limits(device: &Device<'_>, values: &mut Keyed) {
-    // NVML speaks milliwatts already. The current limit is controlled by the power
-    // budget and so no conformance value.
+    // NVML returns milliwatts already. The current limit is set by the power budget, so it is not a conformance value.
     let default = device.power_management_limit_default();
     values.put("power.default", number(default));
     let range = read(device.power_management_limit_constraints());

@@ -1,4 +1,4 @@
-//! Live values of one GPU: nothing here ever enters a digest.
+//! Live values of one GPU; none of them enters a digest.
 
 use super::raw::{Code, FabricInfo, Raw, reading};
 use super::{Keyed, number, read};
@@ -8,7 +8,7 @@ use nvml_wrapper::enum_wrappers::device::{Clock, EccCounter, MemoryError, Temper
 use nvml_wrapper_sys::bindings as nvml;
 use nvml_wrapper_sys::bindings::field_id;
 
-/// Everything but NVLink.
+/// Fills all vitals except NVLink.
 pub(super) fn describe(device: &Device<'_>, raw: Raw<'_>, vitals: &mut Keyed) {
     temperatures(device, raw, vitals);
     power(device, vitals);
@@ -19,8 +19,8 @@ pub(super) fn describe(device: &Device<'_>, raw: Raw<'_>, vitals: &mut Keyed) {
     fabric(raw.fabric(), vitals);
 }
 
-/// Degrees Celsius. `limit` is where the board acts; boards that count down to it instead
-/// (`margin` is what is left) say so with `margin_limit`.
+/// Temperatures in degrees Celsius. `limit` is the temperature at which the board acts. Boards with a margin instead
+/// report the remaining degrees as `margin`, and the limits as `margin_limit`.
 fn temperatures(device: &Device<'_>, raw: Raw<'_>, vitals: &mut Keyed) {
     vitals.put(
         "temperature",
@@ -69,7 +69,7 @@ fn temperatures(device: &Device<'_>, raw: Raw<'_>, vitals: &mut Keyed) {
     }
 }
 
-/// Milliwatts and millijoules, as NVML counts.
+/// Power in milliwatts and energy in millijoules, as in NVML.
 fn power(device: &Device<'_>, vitals: &mut Keyed) {
     vitals.put("power.draw", number(device.power_usage()));
     vitals.put("power.limit", number(device.power_management_limit()));
@@ -83,7 +83,7 @@ fn power(device: &Device<'_>, vitals: &mut Keyed) {
     );
 }
 
-/// What was corrected, by the last part of its key: since the driver was loaded, and ever.
+/// Counters of corrected errors, by the last part of their key: since the driver was loaded, and over the lifetime.
 const SPANS: [(&str, u32); 2] = [
     ("corrected", nvml::nvmlEccCounterType_enum_NVML_VOLATILE_ECC),
     (
@@ -115,7 +115,7 @@ fn memory_errors(device: &Device<'_>, raw: Raw<'_>, vitals: &mut Keyed) {
     for ((span, counter), kept) in SPANS.into_iter().zip(kept) {
         let corrected = nvml::nvmlMemoryErrorType_enum_NVML_MEMORY_ERROR_TYPE_CORRECTED;
         let at = |place| raw.memory_errors(corrected, counter, place);
-        // Drivers before the call above tell it by this one alone.
+        // Drivers without the SRAM status call report the SRAM count only through this call.
         let sram = match kept {
             Reading::Unsupported => at(nvml::nvmlMemoryLocation_enum_NVML_MEMORY_LOCATION_SRAM),
             kept => kept,
@@ -167,7 +167,7 @@ fn memory_errors(device: &Device<'_>, raw: Raw<'_>, vitals: &mut Keyed) {
     );
 }
 
-/// Why clocks are held down, by bit.
+/// Reasons for lowered clocks, by bit.
 const EVENT_REASONS: [(u32, &str); 9] = [
     (nvml::nvmlClocksEventReasonGpuIdle, "idle"),
     (
@@ -192,7 +192,7 @@ const EVENT_REASONS: [(u32, &str); 9] = [
     ),
 ];
 
-/// The names of the bits set; a bit without one by its number.
+/// Names of the set bits; a bit without a name is named by its number.
 fn reasons(mask: u64) -> Value {
     let named = |bit: u32| {
         let known = EVENT_REASONS
@@ -205,7 +205,7 @@ fn reasons(mask: u64) -> Value {
 }
 
 fn clocks(device: &Device<'_>, raw: Raw<'_>, vitals: &mut Keyed) {
-    // As nvml.h's bits, for checks, and by name, for people.
+    // As nvml.h's bits for health checks, and by name for operators.
     let mask = reading(raw.clock_event_reasons());
     vitals.put(
         "clocks.event_reasons",
@@ -234,7 +234,7 @@ fn link(device: &Device<'_>, vitals: &mut Keyed) {
     vitals.put("pcie.replays", number(device.pcie_replay_counter()));
 }
 
-/// Percent of the last sample period, and bytes.
+/// Utilisation in percent of the last sample period, and used memory in bytes.
 fn load(device: &Device<'_>, raw: Raw<'_>, vitals: &mut Keyed) {
     let rates = read(device.utilization_rates());
     vitals.put("utilization.gpu", rates.as_ref().map(|rates| rates.gpu));
@@ -245,19 +245,19 @@ fn load(device: &Device<'_>, raw: Raw<'_>, vitals: &mut Keyed) {
     );
 }
 
-/// The fabric's state, and its status: *completed* alone does not mean that it works.
+/// State and status of the fabric. The state *completed* alone does not mean that the fabric works.
 fn fabric(info: Result<FabricInfo, Code>, vitals: &mut Keyed) {
     let info = reading(info);
     let state = info.as_ref().and_then(|info| {
         let names = ["", "not_started", "in_progress", "completed"];
         match info.state {
-            // The driver's own word for a board without a fabric.
+            // The driver's value for a board without a fabric.
             0 => Reading::Unsupported,
             known @ 1..=3 => Reading::Present(names[usize::from(known)].to_owned()),
             other => Reading::Present(format!("state_{other}")),
         }
     });
-    // Before registration is over there is no status.
+    // Before registration completes, there is no status.
     let status = info.as_ref().and_then(|info| match info.state {
         3 => Reading::Present(Code(info.status).name()),
         _ => Reading::Unsupported,
@@ -287,7 +287,7 @@ fn fabric(info: Result<FabricInfo, Code>, vitals: &mut Keyed) {
             nvml::NVML_GPU_FABRIC_HEALTH_MASK_SHIFT_ACCESS_TIMEOUT_RECOVERY,
         ),
     ] {
-        // Two bits each: 0 is "not supported", 1 yes, 2 no.
+        // Two bits each: 0 is "not supported", 1 is yes, 2 is no.
         let flag = mask.as_ref().and_then(|mask| match mask >> shift & 0b11 {
             1 => Reading::Present(true),
             2 => Reading::Present(false),

@@ -1,4 +1,4 @@
-//! What drivers tell of GPUs: how long it lasts, and what ends it.
+//! Driver events of GPUs: duration, and the events that end them.
 
 use super::*;
 
@@ -17,7 +17,7 @@ fn an_xid_lasts_until_a_boot_or_a_person_and_a_users_fault_is_none_of_the_node()
     assert_eq!(report.worst, Some(Severity::Faulty));
     assert!(report.reasons[0].drains());
     assert!(!report.reasons[1].drains());
-    // Weeks later, the agent restarted in between.
+    // Weeks later, with a restart of the agent in between.
     let memory: Memory =
         serde_json::from_str(&serde_json::to_string(engine.memory()).unwrap()).unwrap();
     let mut engine = Engine::new(Table::shipped().unwrap(), memory);
@@ -73,7 +73,7 @@ fn a_reset_that_succeeds_ends_what_it_began_and_nothing_of_another_gpu() {
     engine.event(SECOND, "gpu.amd.2", &amd(AmdEvent::ResetFailed), "");
     assert_eq!(codes(&engine)[0], "gpu.amd.reset_failed gpu.amd.2");
     assert_eq!(engine.report().reasons[0].action, Action::Reboot);
-    // A day later only what nothing ended is left.
+    // A day later, only reasons that no event ended remain.
     engine.observe(25 * HOUR, &Inventory::default());
     assert_eq!(codes(&engine), ["gpu.amd.reset_failed gpu.amd.2"]);
 }
@@ -115,7 +115,7 @@ fn a_nic_that_failed_is_faulty_until_its_driver_has_it_again() {
     tell(&mut engine, "nic.2", Mlx5Event::Fatal);
     assert!(engine.report().reasons.iter().all(Reason::drains));
     tell(&mut engine, "nic.1", Mlx5Event::Recovered);
-    // What is broken stays so.
+    // A hardware fault stays.
     assert_eq!(
         codes(&engine),
         [

@@ -1,4 +1,4 @@
-//! What probes find contradictory: each has a check.
+//! Findings of probes: each has exactly one check.
 
 use super::*;
 use crate::FindingCode;

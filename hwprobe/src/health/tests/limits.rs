@@ -1,5 +1,5 @@
-//! Every check of the shipped table just before its limit and at it. The limits stand here a second
-//! time, so that a slip of the table is seen; a check without a row fails.
+//! Every check of the shipped table just below its limit and at it. The limits are repeated here, so that a mistake in
+//! the table is found; a check without a row fails.
 
 mod rows;
 
@@ -8,17 +8,17 @@ use Case::{Above, Finds, Left, Rises, Word};
 use rows::ROWS;
 use std::collections::BTreeSet;
 
-/// What a check of the shipped table says.
+/// Test case for one check of the shipped table.
 enum Case {
-    /// A finding of this name.
+    /// The finding of this name is reported.
     Finds(&'static str),
-    /// This word or flag is good, that one bad once it has lasted so long, seconds.
+    /// The first word or flag is good; the second is bad after this duration, in seconds.
     Word(&'static str, &'static str, &'static str, u64),
-    /// This number is good and that one bad once it has lasted so long; beside it is another key.
+    /// The first number is good and the second is bad after this duration; the option is a second key with its value.
     Above(&'static str, i64, i64, u64, Option<(&'static str, i64)>),
-    /// The counter may rise by less than this in so many seconds.
+    /// The counter may rise by less than this amount in this many seconds.
     Rises(&'static str, i64, u64),
-    /// It was this word in this boot, and has been that one for so long.
+    /// The value was the first word in this boot, and has been the second for this duration, in seconds.
     Left(&'static str, &'static str, &'static str, u64),
 }
 
@@ -48,7 +48,7 @@ fn every_check_speaks_at_its_limit_and_not_before() {
     }
 }
 
-/// Whether the check, of all of them, speaks.
+/// Whether the report contains a reason of this check.
 fn speaks(engine: &Engine, code: &str) -> bool {
     let mut reasons = engine.report().reasons.into_iter();
     reasons.any(|reason| reason.code == code)
@@ -118,7 +118,7 @@ fn at_a_rate(code: &str, key: &str, by: i64, within_s: u64) {
     assert!(at(1, by), "{code} at {by} at once");
     assert!(!at(window, by - 1), "{code} below {by} in {within_s} s");
     assert!(at(window, by), "{code} at {by} in {within_s} s");
-    // Twice the window allows twice as much, and one more is one too many in one of the two.
+    // Two windows allow twice the rise; one more exceeds the limit in one of them.
     assert!(!at(2 * window, 2 * (by - 1)), "{code} in two windows");
     assert!(at(2 * window, 2 * (by - 1) + 1), "{code} in two windows");
 }
@@ -143,7 +143,7 @@ fn at_a_loss(code: &str, key: &str, (was, now): (Reading<Value>, Reading<Value>)
     assert!(!speaks(&engine, code), "{code} before {for_s} s");
     engine.observe(since + for_s * SECOND, &see(&now));
     assert!(speaks(&engine, code), "{code}");
-    // However long it lasts, and whether or not it can be read.
+    // The reason persists for any time, whether or not the value is readable.
     engine.observe(1000 * HOUR, &see(&Reading::failed("input/output error")));
     engine.observe(1001 * HOUR, &see(&now));
     assert!(speaks(&engine, code), "{code} ends by itself");
@@ -153,7 +153,7 @@ fn at_a_loss(code: &str, key: &str, (was, now): (Reading<Value>, Reading<Value>)
         booted.observe(at * HOUR, &see(&now));
     }
     assert!(!speaks(&booted, code), "{code} of the boot before");
-    // Somebody pulled the cable for good, and says so.
+    // The operator removed the cable permanently, and clears the reason.
     let mut meant = engine.clone();
     assert_eq!(meant.clear(code, Some("gpu.9")), 0);
     assert_eq!(meant.clear(code, None), 1);

@@ -1,4 +1,4 @@
-//! What is remembered between passes and agents.
+//! Engine state kept between passes and agents.
 
 use super::*;
 use crate::NicIdentity;
@@ -51,7 +51,7 @@ fn a_rise_over_any_time_is_weighed_without_a_panic() {
     assert_eq!(by(0), 1, "whatever it does");
 }
 
-/// A NIC, and its live values.
+/// A NIC with its live values.
 type Nic = (NicIdentity, [(String, Reading<Value>); 3]);
 
 #[test]
@@ -69,7 +69,7 @@ fn a_nic_that_moves_up_when_another_falls_off_is_not_taken_for_that_one() {
         let values = [
             (format!("{port}.state"), state),
             (format!("{port}.link_downed"), number(flaps)),
-            // Of the NIC itself, in whose name it is judged.
+            // A key of the NIC itself, which is also the entity of the check.
             (format!("nic.{slot}.cxi.link_state"), link),
         ];
         (identity, values)
@@ -85,7 +85,7 @@ fn a_nic_that_moves_up_when_another_falls_off_is_not_taken_for_that_one() {
         seen
     };
     let mut engine = engine();
-    // The second has no cable, and was plugged in and out often before anybody looked.
+    // The second NIC has no cable, and was replugged often before the agent started.
     engine.observe(
         0,
         &see(vec![nic(0, "a", "ACTIVE", 0), nic(1, "b", "DOWN", 9)]),
@@ -96,7 +96,7 @@ fn a_nic_that_moves_up_when_another_falls_off_is_not_taken_for_that_one() {
     let counted = engine.report().reasons.into_iter();
     let counted: Vec<Reason> = counted.filter(|reason| !reason.observe_only).collect();
     assert_eq!(counted, []);
-    // What it does itself is seen.
+    // Its own later changes are detected.
     engine.observe(HOUR, &see(vec![nic(0, "b", "ACTIVE", 9)]));
     engine.observe(HOUR + SECOND, &see(vec![nic(0, "b", "DOWN", 10)]));
     engine.observe(HOUR + 241 * SECOND, &see(vec![nic(0, "b", "DOWN", 10)]));

@@ -1,11 +1,11 @@
-//! How fast a counter rises where nobody looked for longer than a check's window.
+//! Counter rises over gaps between samples that are longer than a check's window.
 
 use super::*;
 
 const KEY: &str = "nic.1.port.1.symbol_error";
 const RECOVERY: &str = "nic.1.port.1.link_error_recovery";
 
-/// The codes after these samples of one counter, at seconds.
+/// Reason codes after these samples of one counter; times are in seconds.
 fn after(key: &str, samples: &[(u64, i64)]) -> Vec<String> {
     let mut engine = engine();
     engine.booted("b1");
@@ -19,16 +19,16 @@ fn after(key: &str, samples: &[(u64, i64)]) -> Vec<String> {
 fn what_rose_in_two_days_without_an_agent_did_not_rise_in_an_hour() {
     const DAYS: u64 = 48 * 3600;
     assert!(after(KEY, &[(0, 0), (60, 0), (DAYS, 130)]).is_empty());
-    // Nor does the gap count as the hour with the reads after it.
+    // The gap does not count as the hour together with the samples after it.
     let later = [(0, 0), (DAYS, 130), (DAYS + 60, 130), (DAYS + 1800, 130)];
     assert!(after(KEY, &later).is_empty());
     assert!(after(KEY, &[(0, 0), (DAYS, 120 * 48)]).is_empty());
     let many = after(KEY, &[(0, 0), (DAYS, 120 * 48 + 1)]);
     assert_eq!(many, ["nic.symbol_errors nic.1.port.1"]);
-    // What rises after the gap is all of this hour.
+    // A rise after the gap belongs entirely to this hour.
     let now = [(0, 0), (DAYS, 130), (DAYS + 1800, 130 + 121)];
     assert_eq!(after(KEY, &now), ["nic.symbol_errors nic.1.port.1"]);
-    // What must not happen at all is told whenever it was.
+    // An event that must not occur at all is reported whenever it occurred.
     let once = after("nic.1.port.1.link_downed", &[(0, 0), (DAYS, 1)]);
     assert_eq!(once, ["nic.link_downed nic.1.port.1"]);
 }
@@ -40,13 +40,13 @@ fn a_node_that_is_looked_at_seldom_is_judged_by_the_same_rate() {
         let samples: Vec<(u64, i64)> = (0..40).map(|n| (n * interval, by * n as i64)).collect();
         after(RECOVERY, &samples)
     };
-    // Six in ten minutes is a tenth of what is too much.
+    // Six in ten minutes is a tenth of the limit.
     assert!(at_every(600, 6).is_empty());
     assert!(at_every(600, 50).is_empty());
     assert_eq!(at_every(600, 60), fires);
     assert!(at_every(60, 5).is_empty());
     assert_eq!(at_every(60, 6), fires);
-    // Passes are spread by a tenth.
+    // The interval between passes varies by a tenth.
     assert_eq!(at_every(66, 6), fires);
     assert!(at_every(54, 4).is_empty());
     assert_eq!(at_every(15, 2), fires);

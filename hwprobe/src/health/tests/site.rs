@@ -1,4 +1,4 @@
-//! Tables that a site changes.
+//! Health tables with changes of a site.
 
 use super::*;
 
@@ -76,7 +76,7 @@ fn a_check_that_is_gone_strands_nobody() {
     assert!(engine.report().reasons.is_empty());
 }
 
-/// Runs long on one table, then the agent comes back with another.
+/// Restarts the agent with another table after a long run.
 fn restarted(engine: &Engine, site: &str) -> Engine {
     let stored = serde_json::to_string(engine.memory()).unwrap();
     let memory: Memory = serde_json::from_str(&stored).unwrap();
@@ -134,7 +134,7 @@ events:
     assert_eq!(of(&report, "gpu.xid.63"), remapped);
     let reset = (Severity::Inform, Action::Inspect, true);
     assert_eq!(of(&report, "gpu.amd.reset_failed"), reset);
-    // The driver's own word of what helps stands above the table.
+    // The recovery action requested by the driver overrides the table.
     let own = (Severity::Faulty, Action::Reboot, false);
     assert_eq!(of(&report, "gpu.xid.154"), own);
     assert!(
@@ -143,11 +143,11 @@ events:
             .iter()
             .all(|r| r.count == 1 && r.first_seen_ms == SECOND)
     );
-    // What had no end has one now.
+    // A reason without an end time has one now.
     calm.observe(62 * SECOND, &Inventory::default());
     assert!(codes(&calm).iter().all(|code| !code.contains("xid.79")));
 
-    // Back on the shipped table it is as it was, and off is off.
+    // With the shipped table the report is as before; a disabled check has no reason.
     assert_eq!(
         restarted(&engine, "version: x").report().reasons,
         before.reasons

@@ -1,10 +1,9 @@
-//! NVIDIA's catalogue by the immediate action it names, a second time: a number that leaves the
-//! table, or goes to another class, is seen.
+//! NVIDIA's catalogue by immediate action, repeated here: a number that leaves the table or changes its class is found.
 
 use super::*;
 use std::collections::BTreeMap;
 
-/// Class, its numbers, how bad, what helps, and whether it is over after a day.
+/// Class, its numbers, severity, action, and whether the reason ends after a day.
 type Row = (&'static str, &'static [u32], Severity, Action, bool);
 
 const ROWS: &[Row] = &[

@@ -62,7 +62,7 @@ fn another_boot_is_noticed_once_and_none_is_seen_where_nothing_was_known() {
     assert_eq!(history.boot_before("b2"), Some("b1"));
     history.enter("b2", folded(agent()));
     assert_eq!(history.boot_before("b2"), None);
-    // A journal from before there were events knows the boot that was read through.
+    // A journal written before events existed contains only the boot that was read.
     let old = json!({"seq": 9, "boot_id": "b1", "classes": {}});
     let old: Checkpoint = serde_json::from_value(old).unwrap();
     let history = History::restore(old, |_| None);

@@ -2,7 +2,7 @@ use super::*;
 
 const MINUTE: u64 = 60_000;
 const WINDOW: u64 = 10 * MINUTE;
-/// A day of the year 2026.
+/// A day in the year 2026.
 const NOW: u64 = 1_795_000_000_000;
 
 const RULE: Rule = Rule {
@@ -85,7 +85,7 @@ fn an_hour_has_so_many_lines_whatever_comes_and_the_rest_waits_for_the_next() {
     assert_eq!(first.count(), RULE.hourly);
     assert_eq!(written(&mut fold, 0), 0, "its hour is over");
     assert_eq!(written(&mut fold, 60), RULE.hourly);
-    // Another share has its own.
+    // Another share has its own limit.
     let other = Rule {
         share: "other",
         ..RULE

@@ -1,19 +1,19 @@
-//! The firmware's settings, where a driver offers them in band (`firmware-attributes`).
+//! Firmware settings that a driver provides in band (`firmware-attributes`).
 //!
-//! Names and values are the vendor's; the driver's name, under `bios.attribute_driver`, says in whose
-//! words they are, so that nodes of two vendors are not compared setting by setting.
+//! Names and values are defined by the vendor. The driver's name, under `bios.attribute_driver`, identifies the
+//! vendor's naming, so that nodes of two vendors are not compared setting by setting.
 
 use crate::probe::Probed;
 use crate::{FindingCode, Reading, Root, Value, text};
 
 const DRIVERS: &str = "/sys/class/firmware-attributes";
 
-/// Kinds of settings that configure the machine. Free text (asset tags, owners, addresses) and
-/// ordered lists (what boots first) are of one host.
+/// Kinds of settings that configure the machine. Free text (asset tags, owners, addresses) and ordered lists (boot
+/// order) are specific to one host.
 const KINDS: &[&str] = &["enumeration", "integer"];
 
-/// Words in the name of a setting that is of one host, secret, or the clock. `serial`, `date` and
-/// `tag` alone would also name serial ports, updates and voltages.
+/// Words in the name of a setting that is host-specific, secret, or the clock. `serial`, `date` and `tag` alone would
+/// also match serial ports, updates and voltages.
 const OF_ONE_HOST: &[&str] = &[
     "password",
     "passwd",
@@ -35,7 +35,7 @@ const OF_ONE_HOST: &[&str] = &[
     "hostname",
 ];
 
-/// More are no firmware's: the largest have about 700.
+/// Maximum number of settings; the largest firmware has about 700.
 const MOST: usize = 4096;
 
 pub(super) fn keys(root: &Root, probed: &mut Probed) {
@@ -65,7 +65,7 @@ pub(super) fn keys(root: &Root, probed: &mut Probed) {
             other => failure = Some(other.map(|_| Value::List(Vec::new()))),
         }
     }
-    // The list of names makes a setting that another node lacks absent there, not unknown.
+    // With the list of names, a setting that another node lacks is absent there, not unknown.
     if drivers.present().is_some_and(|drivers| !drivers.is_empty()) {
         names.sort();
         names.dedup();
@@ -92,7 +92,7 @@ fn counts(root: &Root, dir: &str, name: &str) -> bool {
         .is_some_and(|kind| KINDS.contains(&kind.as_str()))
 }
 
-/// A change that waits for the next boot is no value yet: it is told.
+/// A change that takes effect at the next boot is not a value yet; it is reported as a finding.
 fn pending(root: &Root, driver: &str, dir: &str, probed: &mut Probed) {
     let pending = root.line(format!("{dir}/pending_reboot"));
     if pending.present().is_some_and(|pending| pending == "1") {

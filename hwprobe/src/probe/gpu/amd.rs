@@ -1,6 +1,6 @@
-//! AMD GPUs, as sysfs describes them.
+//! AMD GPUs, as described by sysfs.
 //!
-//! The unique id and serial are identity; `pp_*` and the counters are vitals or nothing.
+//! The unique id and serial number are identity. `pp_*` files and counters are vitals, or not read.
 
 mod bus;
 
@@ -10,18 +10,17 @@ use crate::{ClassRecord, GpuIdentity, Reading, Root, Value, text};
 use bus::{DRIVER, Drive, Gpu};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Below the device's folder: one file per firmware, named `<block>_fw_version`.
+/// Subfolder of the device: one file per firmware, named `<block>_fw_version`.
 const FIRMWARE: &str = "fw_version";
-/// Below the device's folder: one file per unit that counts its errors, named `<unit>_err_count`.
-/// The kernel's documentation, "AMDGPU RAS sysfs Error Count Interface": `ue: 0`, `ce: 1`, and `de`
-/// for memory.
+/// Subfolder of the device: one file per unit that counts errors, named `<unit>_err_count`. The kernel's documentation,
+/// "AMDGPU RAS sysfs Error Count Interface", defines `ue: 0`, `ce: 1`, and `de` for memory.
 const RAS: &str = "ras";
-/// The units whose errors are those of memory.
+/// Units with errors that are reported as memory errors.
 const RAS_BLOCKS: [&str; 3] = ["umc", "sdma", "gfx"];
-/// The kernel knows about 20.
+/// Maximum number of units; the kernel defines about 20.
 const MOST_RAS_BLOCKS: usize = 64;
 
-/// Fills the AMD keys and returns what is there, by slot.
+/// Fills the AMD keys and returns the GPUs by slot.
 pub(super) fn describe(
     root: &Root,
     functions: &Reading<Vec<Function>>,
@@ -54,8 +53,7 @@ fn keys(root: &Root, slot: usize, gpu: &Gpu, switches: &Switches, record: &mut C
     } = gpu;
     record.require(key("pci_id"), pci::id(root, gpu));
     record.put(key("subsystem"), pci::subsystem(root, gpu));
-    // The driver writes these files: without the driver the files are missing though
-    // the values exist.
+    // The driver creates these files: without a driver they are missing although the values exist.
     let (vbios, memory) = match drive {
         Drive::Missing => (Reading::failed("no driver"), Reading::failed("no driver")),
         Drive::Driven | Drive::GivenAway | Drive::Screen => {
@@ -92,7 +90,7 @@ fn memory(root: &Root, gpu: &Function) -> Reading<Value> {
         .map(text::number_or_text)
 }
 
-/// The kernel writes zero for firmware that this chip does not have.
+/// The kernel reports zero for firmware that this chip does not have.
 fn loaded(version: String) -> Reading<String> {
     let digits = version.trim_start_matches("0x");
     if digits.bytes().all(|digit| digit == b'0') {
@@ -138,7 +136,7 @@ fn vitals(root: &Root, slot: usize, gpu: &Function, probed: &mut Probed) {
         let of_memory = errors.iter();
         let of_memory = of_memory.filter(|(block, _)| RAS_BLOCKS.contains(&block.as_str()));
         let sum = sum(of_memory.map(|(_, counts)| counts[kind].clone()));
-        // Where it is not known who counts, nothing is known of the sum either.
+        // If the list of counting units is unknown, the sum is unknown too.
         let sum = listed.as_ref().and_then(|_| sum);
         vitals.put(key(&format!("ecc.{name}.volatile")), sum.map(Value::amount));
     }
@@ -152,7 +150,7 @@ fn vitals(root: &Root, slot: usize, gpu: &Function, probed: &mut Probed) {
         let value = value.and_then(|raw| text::unsigned(&raw));
         value.map(|raw| Value::amount(raw / unit))
     };
-    // The kernel counts millidegrees and microwatts.
+    // The kernel counts in millidegrees and microwatts.
     vitals.put(key("temperature"), sensor("temp1_input", 1000));
     vitals.put(
         key("temperature_limit.shutdown"),
@@ -162,14 +160,14 @@ fn vitals(root: &Root, slot: usize, gpu: &Function, probed: &mut Probed) {
     vitals.put(key("power.limit"), sensor("power1_cap", 1000));
 }
 
-/// Kinds of errors as keys and as the kernel writes them.
+/// Kinds of errors: the key, and the kernel's name.
 const ERRORS: [(&str, &str); 3] = [
     ("uncorrectable", "ue"),
     ("correctable", "ce"),
     ("deferred", "de"),
 ];
 
-/// What each unit counted, by [`ERRORS`].
+/// Error counts of each unit, in the order of [`ERRORS`].
 fn errors(root: &Root, gpu: &Function) -> Reading<BTreeMap<String, [Reading<u64>; 3]>> {
     let folder = gpu.path(RAS);
     root.list(&folder).map(|files| {
@@ -183,19 +181,19 @@ fn errors(root: &Root, gpu: &Function) -> Reading<BTreeMap<String, [Reading<u64>
     })
 }
 
-/// One kind in the text of one unit.
+/// The count of one kind in the text of one unit.
 fn counted(text: &str, kind: &str) -> Reading<u64> {
     let mut lines = text.lines();
     let count = lines.find_map(|line| line.strip_prefix(kind)?.strip_prefix(':'));
     match count {
         Some(count) => text::unsigned(count),
-        // While the GPU is reset the file says so instead.
+        // During a GPU reset the file contains this message instead.
         None if text.contains("inaccessible") => Reading::failed(text::shown(text)),
         None => Reading::Unsupported,
     }
 }
 
-/// Over all units that count at all; with one unknown, so is the sum.
+/// The sum over all counting units; if one count is unknown, so is the sum.
 fn sum(counts: impl Iterator<Item = Reading<u64>>) -> Reading<u64> {
     counts.fold(Reading::Absent, |sum, count| match (sum, count) {
         (Reading::Present(sum), Reading::Present(count)) => {
@@ -208,8 +206,8 @@ fn sum(counts: impl Iterator<Item = Reading<u64>>) -> Reading<u64> {
     })
 }
 
-/// Identity, facts and cohort of a node without GPUs of another vendor: those that can be used
-/// count, and those that should be have a place.
+/// Fills identity, facts and cohort of a node without GPUs of another vendor. Usable GPUs are counted; GPUs that should
+/// be usable get an identity.
 pub(super) fn speak_for_node(root: &Root, gpus: &[Gpu], probed: &mut Probed) {
     let mut driven = Vec::new();
     for (slot, Gpu { function, drive }) in gpus.iter().enumerate() {
@@ -228,7 +226,7 @@ pub(super) fn speak_for_node(root: &Root, gpus: &[Gpu], probed: &mut Probed) {
         });
     }
     let known = probed.record.get("gpu.amd.count");
-    // Absent without any: the same word as for a driver of NVIDIA's that has none.
+    // Absent without any, as for an NVIDIA driver without devices.
     let known = known.and_then(|_| driven.first().map_or(Reading::Absent, Reading::Present));
     let known = known.map(|_| ());
     let count = u32::try_from(driven.len()).unwrap_or(u32::MAX);
@@ -255,7 +253,7 @@ pub(super) fn speak_for_node(root: &Root, gpus: &[Gpu], probed: &mut Probed) {
     probed.identity.gpu_count = count;
 }
 
-/// The board's own name, else its PCI id.
+/// Product name of the board, or its PCI id without one.
 fn model(root: &Root, gpu: &Function) -> Reading<String> {
     match root.firmware(gpu.path("product_name")) {
         Reading::Present(name) => Reading::Present(name),

@@ -1,4 +1,4 @@
-//! NVIDIA's driver itself: versions, flavour, parameters.
+//! NVIDIA's driver: versions, flavour, parameters.
 
 use crate::child::GpuReport;
 use crate::{ClassRecord, Reading, Root, Value, text};
@@ -36,7 +36,7 @@ pub(super) fn keys(root: &Root, report: &Reading<GpuReport>, record: &mut ClassR
     );
     let parameters = root.text("/proc/driver/nvidia/params");
     for name in PARAMETERS {
-        // Without the file there are no parameters to be without.
+        // Without the file, no parameter is known to be absent.
         if let Reading::Present(text) = &parameters {
             record.put(format!("gpu.parameter.{name}"), parameter(text, name));
         }
@@ -53,7 +53,7 @@ pub fn flavour(version: &str) -> &'static str {
     }
 }
 
-/// One line `Name: value` of the driver's parameters.
+/// The value of one line `Name: value` of the driver's parameters.
 #[must_use]
 pub fn parameter(params: &str, name: &str) -> Reading<Value> {
     let line = params

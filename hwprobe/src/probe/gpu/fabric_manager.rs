@@ -1,25 +1,25 @@
-//! Whether NVIDIA's Fabric Manager runs, of whose end a GPU before Hopper says nothing.
+//! State of NVIDIA's Fabric Manager. GPUs before Hopper do not report when it has stopped.
 //!
-//! On a board with NVSwitches no CUDA program starts without it. systemd keeps each service in a
-//! cgroup of its name, so that a file tells and no program need be run. A site may run it elsewhere,
-//! in a container or a slice of its own, so before it is called gone its process is looked for.
+//! On a board with NVSwitches no CUDA program starts without it. systemd keeps each service in a cgroup of the same
+//! name, so a file shows its state without running a program. A site may run it elsewhere, in a container or another
+//! slice, so the probe also searches for its process before reporting it as not running.
 
 use super::driver;
 use crate::pci::{self, Function};
 use crate::{Reading, Root, Value};
 
 const SERVICE: &str = "nvidia-fabricmanager.service";
-/// `nv-fabricmanager`, as the kernel cuts names.
+/// Process name of `nv-fabricmanager`, truncated by the kernel.
 const PROCESS: &str = "nv-fabricmanage";
 
-/// Where systemd keeps services, and the file there that tells of processes: of cgroup v2, and of
-/// v1 (and of both together, where v1 has systemd's own hierarchy).
+/// systemd's cgroup folders for services, and the file in them that lists processes: for cgroup v2, and for v1 (and
+/// hybrid setups, where v1 has systemd's own hierarchy).
 const SLICES: [(&str, &str); 2] = [
     ("/sys/fs/cgroup/system.slice", "cgroup.events"),
     ("/sys/fs/cgroup/systemd/system.slice", "cgroup.procs"),
 ];
 
-/// Where systemd looks for what a service is; the first counts.
+/// Folders in which systemd looks up service units; the first match counts.
 const UNITS: [&str; 4] = [
     "/etc/systemd/system",
     "/run/systemd/system",
@@ -27,8 +27,8 @@ const UNITS: [&str; 4] = [
     "/lib/systemd/system",
 ];
 
-/// `running` or `not running`; absent where no NVSwitch is on the bus that serves a GPU of this host.
-/// `gpus`: those that were not given away.
+/// `running` or `not running`; absent if no NVSwitch on the bus serves a GPU of this host. `gpus` are those not
+/// assigned to a guest.
 pub(super) fn state(
     root: &Root,
     functions: &Reading<Vec<Function>>,
@@ -49,7 +49,7 @@ pub(super) fn state(
     })
 }
 
-/// A switch that was given to a guest is managed from there.
+/// Whether this is an NVSwitch managed by this host. The guest manages a switch that was assigned to it.
 fn is_ours(root: &Root, function: &Function) -> bool {
     let is_given_away = || {
         let driver = pci::driver(root, function);
@@ -57,11 +57,11 @@ fn is_ours(root: &Root, function: &Function) -> bool {
             .present()
             .is_some_and(|name| !name.starts_with("nvidia"))
     };
-    // A bridge of NVIDIA's that is no PCI bridge.
+    // An NVIDIA bridge that is not a PCI bridge.
     function.is_vendor(pci::NVIDIA) && function.is_class("0680") && !is_given_away()
 }
 
-/// Without NVLink GPUs work each for itself, and nobody needs the switches.
+/// Whether NVLink is disabled: the GPUs then work independently and need no switches.
 fn is_nvlink_off(root: &Root) -> bool {
     let parameters = root.text("/proc/driver/nvidia/params");
     let off = parameters.and_then(|text| driver::parameter(&text, "NvLinkDisable"));
@@ -81,7 +81,7 @@ fn is_running(root: &Root) -> Reading<bool> {
             Reading::Absent => {}
             unknown => return unknown.map(|_| false),
         }
-        // Of the slice a file too: a capture has those, and not each folder that was there.
+        // Checks a file of the slice too: a capture contains files, but not every folder of the host.
         match root.text(format!("{slice}/{file}")) {
             Reading::Present(_) => has_slice = true,
             Reading::Absent => {}
@@ -91,8 +91,8 @@ fn is_running(root: &Root) -> Reading<bool> {
     match has_slice {
         true => is_installed(root).and_then(|is_installed| match is_installed {
             true => is_process(root),
-            // Nobody has said that it is needed: it may run in a container, as that of the GPU
-            // operator's driver does, or in none yet.
+            // Not known to be needed: it may run in a container, as with the GPU operator's driver, or may not be set
+            // up yet.
             false => Reading::Unsupported,
         }),
         // No systemd, or not the machine's own cgroups.
@@ -114,7 +114,7 @@ fn has_processes(file: &str, text: &str) -> Reading<bool> {
     }
 }
 
-/// Whether it runs as whatever it was started by. A capture has no processes.
+/// Whether the process runs, whatever started it. A capture contains no processes.
 fn is_process(root: &Root) -> Reading<bool> {
     let is_number = |name: &String| name.bytes().all(|byte| byte.is_ascii_digit());
     let processes = root.list("/proc").map(|mut names| {
@@ -128,7 +128,7 @@ fn is_process(root: &Root) -> Reading<bool> {
         };
         match processes.iter().any(is_it) {
             true => Reading::Present(true),
-            // Those of others are hidden, or it is a namespace.
+            // Processes of other users are hidden, or this is a PID namespace.
             false if !processes.is_empty() && !processes.iter().any(|process| process == "1") => {
                 Reading::Unsupported
             }
@@ -137,13 +137,13 @@ fn is_process(root: &Root) -> Reading<bool> {
     })
 }
 
-/// Whether systemd knows the service and may start it.
+/// Whether systemd has the service's unit and may start it.
 fn is_installed(root: &Root) -> Reading<bool> {
     for folder in UNITS {
         let unit = format!("{folder}/{SERVICE}");
         match root.text(&unit) {
             Reading::Present(_) => return Reading::Present(true),
-            // Masked, by a link to /dev/null: somebody decided that systemd is not to run it.
+            // Masked by a link to /dev/null: an operator prevents systemd from starting it.
             _ if root.link_name(&unit) == Reading::Present("null".to_owned()) => {
                 return Reading::Present(false);
             }

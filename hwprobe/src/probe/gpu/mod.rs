@@ -1,8 +1,8 @@
-//! GPUs: what the driver says, checked against what the bus says.
+//! GPUs: the driver's report, checked against the bus.
 //!
-//! NVIDIA's are asked through their driver, in a child process; AMD's sysfs describes. A
-//! value goes to one plane: what equal nodes share into the record, counters and states into
-//! the vitals, how devices hang together into the topology.
+//! NVIDIA GPUs are queried through their driver in a child process; AMD GPUs are read from sysfs. Each value belongs to
+//! one plane: values that equal nodes share go into the record, counters and states into the vitals, and the connection
+//! of devices into the topology.
 
 mod amd;
 mod driver;
@@ -22,11 +22,11 @@ use std::fmt::Display;
 /// Values without which a GPU cannot be compared.
 const REQUIRED: &[&str] = &["model", "memory", "vbios"];
 
-/// What drives NVIDIA's GPUs for the node itself: their driver, and the kernel's own, which takes
-/// them where that one is not installed.
+/// Drivers with which the node itself uses NVIDIA GPUs: NVIDIA's driver, and the kernel's own, which binds the GPUs if
+/// NVIDIA's driver is not installed.
 const DRIVERS: &[&str] = &["nvidia", "nouveau"];
 
-/// Driver and bus.
+/// Reads the driver's report and the bus.
 #[must_use]
 pub fn probe(host: &Host) -> Probed {
     let mut probed = Probed::new(Class::Gpu);
@@ -87,7 +87,7 @@ pub fn probe(host: &Host) -> Probed {
     probed
 }
 
-/// The NICs that have a place on the bus, by the slots that their own probe gives them.
+/// The NICs with a PCI address, by the slots that the NIC probe assigns.
 fn nics(root: &Root) -> Vec<Place> {
     let functions = nic::functions(root).into_iter().enumerate();
     let places = functions.map(|(slot, function)| {
@@ -97,7 +97,7 @@ fn nics(root: &Root) -> Vec<Place> {
     places.collect()
 }
 
-/// A missing library means "no GPU" only where the bus agrees.
+/// A missing library means "no GPU" only if the bus agrees.
 fn judge(report: Reading<GpuReport>, on_bus: &Reading<Vec<Function>>) -> Reading<GpuReport> {
     let report = match report {
         Reading::Present(report) => report,
@@ -108,7 +108,7 @@ fn judge(report: Reading<GpuReport>, on_bus: &Reading<Vec<Function>>) -> Reading
         (Reading::Present(_), _) => Reading::Present(report),
         (Reading::Absent, 0) if on_bus.is_known() => Reading::Present(report),
         (Reading::Absent, 0) => Reading::failed("no driver library, and the bus cannot be read"),
-        // The driver's library without any device: nothing to drive.
+        // The driver's library without any device: there is no device to drive.
         (Reading::Failed { .. }, 0) if matches!(on_bus, Reading::Present(_)) => {
             Reading::Present(GpuReport::none(Reading::Absent))
         }
@@ -119,9 +119,8 @@ fn judge(report: Reading<GpuReport>, on_bus: &Reading<Vec<Function>>) -> Reading
     }
 }
 
-/// By PCI address, each with its place in the driver's own order. A lost device may not say
-/// its address any more: where exactly one is left over on each side, they are the same;
-/// otherwise it comes last.
+/// Sorts the devices by PCI address, each with its index in the driver's order. A lost device may no longer report its
+/// address. If exactly one is left over on each side, they are matched; otherwise the device comes last.
 fn in_bus_order(
     mut devices: Vec<DeviceReport>,
     on_bus: &Reading<Vec<Function>>,
@@ -142,7 +141,7 @@ fn in_bus_order(
     devices
 }
 
-/// GPUs of the bus that no device of the driver says to be.
+/// GPUs on the bus that no device of the driver reports by address.
 fn unclaimed(devices: &[DeviceReport], functions: &[Function]) -> Vec<String> {
     let is_claimed = |function: &&Function| {
         let mut addresses = devices.iter().filter_map(|device| device.address.present());
@@ -162,7 +161,7 @@ fn device_keys(
     let count = devices
         .as_ref()
         .and_then(|devices| match u32::try_from(devices.len()) {
-            // A driver without devices and no devices on the bus: there are none.
+            // A driver without devices and no devices on the bus: the node has no GPUs.
             Ok(0) => Reading::Absent,
             Ok(count) => Reading::Present(count),
             Err(error) => Reading::failed(error.to_string()),
@@ -247,7 +246,7 @@ fn model(device: &DeviceReport) -> Reading<String> {
     }
 }
 
-/// A GPU that fell off the bus, or that the driver does not take, is a finding.
+/// Reports a finding for a GPU that fell off the bus, or that the driver does not bind.
 fn cross_check(
     count: &Reading<u32>,
     devices: &Reading<Vec<DeviceReport>>,
@@ -286,7 +285,7 @@ fn cross_check(
     }
 }
 
-/// Whether another driver than these has it, as for a guest.
+/// Whether a driver other than these is bound, as for a guest.
 fn is_given_away(root: &Root, gpu: &Function, drivers: &[&str]) -> bool {
     let bound = pci::driver(root, gpu);
     bound
@@ -294,7 +293,7 @@ fn is_given_away(root: &Root, gpu: &Function, drivers: &[&str]) -> bool {
         .is_some_and(|bound| !drivers.contains(&bound.as_str()))
 }
 
-/// What is said where a bus and its driver do not agree, of whatever vendor.
+/// Detail text for a mismatch between bus and driver, for any vendor.
 fn not_driven(
     vendor: &str,
     on_bus: impl Display,
@@ -308,7 +307,7 @@ fn not_driven(
     }
 }
 
-/// The facts and the cohort's model.
+/// Fills the facts and the model for the cohort.
 fn summarise(devices: &Reading<Vec<DeviceReport>>, probed: &mut Probed) {
     let models = devices.as_ref().and_then(|devices| {
         let mut models = BTreeSet::new();

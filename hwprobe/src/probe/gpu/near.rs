@@ -1,5 +1,5 @@
-//! Which devices are near each other: the kernel's device paths, checked against the driver's
-//! word. What neither tells stays unknown.
+//! Distances between devices: the kernel's device paths, checked against the driver's report. A distance that neither
+//! source provides is unknown.
 
 use crate::child::{Ancestor, DeviceReport};
 use crate::pci::{self, Function, Way};
@@ -7,10 +7,10 @@ use crate::probe::Probed;
 use crate::{Distance, FindingCode, GpuPlace, NvlinkPeer, Pair, Reading, Root, Value};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A device as the bus sees it.
+/// A device, as seen on the bus.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
-    /// Its name in pairs, `gpu.0`.
+    /// Name in the topology, such as `gpu.0`.
     name: String,
     way: Reading<Way>,
     numa: Reading<Value>,
@@ -33,7 +33,7 @@ impl Place {
     }
 }
 
-/// What the way between two devices crosses.
+/// The distance between two devices.
 fn distance(root: &Root, a: &Place, b: &Place) -> Reading<Distance> {
     let (one, other) = match (&a.way, &b.way) {
         (Reading::Present(one), Reading::Present(other)) => (one, other),
@@ -61,13 +61,13 @@ fn has_one_numa_node(root: &Root) -> bool {
     online == Reading::Present("0".to_owned())
 }
 
-/// Below one host bridge: a switch is an upstream port with downstream ports below it, so a
-/// way over one switch has at most one port of each side below what both share.
+/// Distance below one host bridge. A switch is an upstream port with downstream ports below it. So a path over one
+/// switch has at most one port on each side below the common part.
 fn below_one_bridge(one: &[String], other: &[String]) -> Distance {
     let shared = one.iter().zip(other).take_while(|(a, b)| a == b).count();
     let rest = (one.len() - shared).max(other.len() - shared);
     match (shared, rest) {
-        // Functions of one device on the root bus hang on no port at all.
+        // Functions of one device on the root bus are below no port.
         (0, 1) if is_one_device(one, other) => Distance::Pix,
         (0, _) => Distance::Phb,
         (_, ..=2) => Distance::Pix,
@@ -83,7 +83,7 @@ fn is_one_device(one: &[String], other: &[String]) -> bool {
     device(one).is_some() && device(one) == device(other)
 }
 
-/// The driver's word for a way.
+/// Converts the driver's level to a distance.
 fn told(level: u32) -> Reading<Distance> {
     match level {
         // One board, one switch.
@@ -96,7 +96,7 @@ fn told(level: u32) -> Reading<Distance> {
     }
 }
 
-/// Every pair of GPUs and of GPU and NIC. `ancestors` is by slot.
+/// Adds every pair of GPUs, and of GPU and NIC. `ancestors` is by slot.
 pub(super) fn pairs(
     root: &Root,
     gpus: &[Place],
@@ -141,7 +141,7 @@ fn push(probed: &mut Probed, one: &Place, other: &Place, distance: Reading<Dista
     });
 }
 
-/// The driver's pairs by slot: `order` holds each slot's place in the driver's list.
+/// The driver's levels by slot: `order` holds the index of each slot in the driver's list.
 pub(super) fn by_slot(
     ancestors: &[Ancestor],
     order: &[usize],
@@ -157,7 +157,7 @@ pub(super) fn by_slot(
     pairs.collect()
 }
 
-/// Where NVLinks lead, counted by far end.
+/// Adds the NVLink peers of each GPU, counted by far end.
 pub(super) fn nvlinks(
     devices: &[DeviceReport],
     functions: &Reading<Vec<Function>>,
@@ -189,14 +189,14 @@ pub(super) fn nvlinks(
     }
 }
 
-/// An NVSwitch is a bridge of NVIDIA's that is no PCI bridge.
+/// Whether this is an NVSwitch: an NVIDIA bridge that is not a PCI bridge.
 fn is_switch(address: &str, functions: &Reading<Vec<Function>>) -> bool {
     let functions = functions.present().into_iter().flatten();
     let mut at = functions.filter(|function| function.address == address);
     at.any(|function| function.is_vendor(pci::NVIDIA) && function.is_class("0680"))
 }
 
-/// The fabric all GPUs are in: not known while one of them does not say.
+/// The NVLink fabric of all GPUs; unknown while one GPU does not report its fabric.
 pub(super) fn fabric(devices: &[DeviceReport], probed: &mut Probed) {
     let said = devices.iter().map(|device| &device.fabric);
     let known: BTreeSet<_> = said.clone().filter(|fabric| fabric.is_known()).collect();
@@ -212,7 +212,7 @@ pub(super) fn fabric(devices: &[DeviceReport], probed: &mut Probed) {
     }
 }
 
-/// Where each GPU sits.
+/// Adds the position of each GPU.
 pub(super) fn places(devices: &[DeviceReport], probed: &mut Probed) {
     for (slot, device) in devices.iter().enumerate() {
         let said = |key: &str| device.place.get(key).cloned().unwrap_or_default();
@@ -276,7 +276,7 @@ mod tests {
             ("/sys/devices/pci0000:15/0000:15:02.0/0000:30:00.0", "PHB"),
             // Another root complex of the same NUMA node.
             ("/sys/devices/pci0000:40/0000:40:01.0/0000:41:00.0", "NODE"),
-            // A tree that keeps plain folders instead of the kernel's links.
+            // A captured tree with plain folders instead of the kernel's links.
             ("/sys/bus/pci/devices/0000:41:00.0", "<unsupported>"),
         ] {
             assert_eq!(between(gpu, other), word, "{other}");

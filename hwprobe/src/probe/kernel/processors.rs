@@ -1,9 +1,9 @@
-//! How the kernel runs the processors: clocks, frequencies, idle states, SMT, mitigations.
+//! Processor settings of the kernel: clocks, frequencies, idle states, SMT, mitigations.
 
 use crate::{ClassRecord, Reading, Root, Value};
 use std::collections::BTreeMap;
 
-/// Clocks, power states, SMT and mitigations.
+/// Reads clocks, power states, SMT and mitigations.
 pub(super) fn keys(root: &Root, record: &mut ClassRecord) {
     let system = "/sys/devices/system";
     let plain = [
@@ -26,7 +26,7 @@ pub(super) fn keys(root: &Root, record: &mut ClassRecord) {
         ("isolated_cpus", "isolated"),
         ("nohz_full_cpus", "nohz_full"),
     ] {
-        // An empty list is the kernel's way to say that there is no such processor.
+        // An empty list is the kernel's form for no such processor.
         let list = match root.line(format!("{system}/cpu/{file}")) {
             Reading::Unsupported => Reading::Absent,
             Reading::Present(list) if list == "(null)" => Reading::Absent,
@@ -53,7 +53,7 @@ pub(super) fn keys(root: &Root, record: &mut ClassRecord) {
     }
 }
 
-/// The folders that hold frequency settings: one per group of processors that share them.
+/// The folders with frequency settings: one per group of processors that share them.
 fn policies(root: &Root) -> Reading<Vec<String>> {
     let cpus = "/sys/devices/system/cpu";
     let shared = format!("{cpus}/cpufreq");
@@ -78,14 +78,14 @@ fn policies(root: &Root) -> Reading<Vec<String>> {
     }
 }
 
-/// The value that all folders share; where they differ, each value with its count.
+/// The value common to all folders; if they differ, each value with its count.
 fn over(root: &Root, folders: &Reading<Vec<String>>, file: &str) -> Reading<Value> {
     folders.as_ref().and_then(|folders| {
         let mut counts: BTreeMap<String, usize> = BTreeMap::new();
         for folder in folders {
             match root.line(format!("{folder}/{file}")) {
                 Reading::Present(value) => *counts.entry(value).or_default() += 1,
-                // A processor that is offline has no folder.
+                // An offline processor has no folder.
                 Reading::Absent | Reading::Unsupported => {}
                 unknown => return unknown.map(Value::Text),
             }
@@ -105,8 +105,8 @@ fn over(root: &Root, folders: &Reading<Vec<String>>, file: &str) -> Reading<Valu
     })
 }
 
-/// The idle states that the first processor may enter, in the kernel's order. The names alone:
-/// how long each takes is measured at boot on some platforms.
+/// Names of the idle states that the first processor may enter, in the kernel's order. Latencies are omitted, because
+/// some platforms measure them at boot.
 fn idle_states(root: &Root) -> Reading<Value> {
     let dir = "/sys/devices/system/cpu/cpu0/cpuidle";
     root.list(dir).and_then(|mut states| {

@@ -1,4 +1,4 @@
-//! Memory behind CXL: expanders by PCI address, and the regions made of them.
+//! CXL memory: expanders by PCI address, and the regions built from them.
 
 use crate::probe::Probed;
 use crate::{Reading, Root, Value, pci, text};
@@ -47,7 +47,7 @@ fn expanders(root: &Root, found: Reading<Vec<String>>, probed: &mut Probed) {
     }
 }
 
-/// Regions in the order of what they are: their numbers are given when they are made.
+/// Reads the regions, sorted by content: their numbers depend on the order of creation.
 fn regions(root: &Root, found: Reading<Vec<String>>, probed: &mut Probed) {
     const FILES: [(&str, &str); 4] = [
         ("mode", "mode"),

@@ -1,4 +1,4 @@
-//! Joins the bus, the RDMA devices, the Slingshot devices and the interfaces.
+//! List of NICs: joins PCI functions, RDMA devices, Slingshot devices and interfaces.
 
 use super::{CXI, NET, Nic, RDMA, number};
 use crate::pci::{self, Function};
@@ -9,18 +9,18 @@ pub(super) type NicList = Reading<Vec<Nic>>;
 
 /// PCI class of network controllers.
 const NETWORK: &str = "02";
-/// NICs of one node; sixteen with two functions each are many.
+/// Maximum number of NICs of one node; sixteen with two functions each are many.
 const MOST_NICS: usize = 512;
-/// Interfaces of one NIC.
+/// Maximum number of interfaces of one NIC.
 const MOST_INTERFACES: usize = 256;
 
-/// Every NIC in slot order. Without a PCI bus and without RDMA there is nothing that could hold a
-/// NIC; a bus that cannot be read leaves the list unknown.
+/// Every NIC in slot order. A machine without a PCI bus and without RDMA has no NICs; if the bus is unreadable, the
+/// list is unknown.
 pub(super) fn assemble(root: &Root) -> NicList {
     assemble_from(root, &pci::functions(root))
 }
 
-/// The same among functions that were read already.
+/// Assembles the list from functions that were read already.
 pub(super) fn assemble_from(root: &Root, functions: &Reading<Vec<Function>>) -> NicList {
     let rdma = root.list(RDMA);
     match (functions, &rdma) {
@@ -38,9 +38,8 @@ pub(super) fn assemble_from(root: &Root, functions: &Reading<Vec<Function>>) -> 
     }
 }
 
-/// The functions that are NICs with a place on the bus, in the order of their slots: network
-/// controllers, and what else has an RDMA device; no virtual functions. Those without a place have
-/// the slots after them.
+/// The NICs with a PCI address, in slot order: network controllers and other functions with an RDMA device, without
+/// virtual functions. NICs without a PCI address have the slots after them.
 #[must_use]
 pub(crate) fn functions(root: &Root) -> Vec<Function> {
     let nics = assemble(root);
@@ -48,7 +47,7 @@ pub(crate) fn functions(root: &Root) -> Vec<Function> {
     nics.filter_map(|nic| nic.function.clone()).collect()
 }
 
-/// The interfaces that belong to NICs: those that ethtool has something to say about.
+/// The interfaces that belong to NICs, for ethtool queries.
 #[must_use]
 pub fn interfaces(root: &Root) -> Vec<String> {
     let nics = assemble(root);
@@ -56,7 +55,7 @@ pub fn interfaces(root: &Root) -> Vec<String> {
     nics.flat_map(|nic| nic.interfaces.clone()).collect()
 }
 
-/// The interfaces of each NIC, by slot, in the order of its ports.
+/// The interfaces of each NIC by slot, in the order of its ports.
 pub(crate) fn ports(root: &Root) -> Reading<Vec<Reading<Vec<String>>>> {
     assemble(root).map(|nics| {
         let of_one = |nic: Nic| match nic.unlisted {
@@ -82,7 +81,7 @@ fn join(root: &Root, functions: &[Function], rdma: &[String]) -> Vec<Nic> {
         let address = address_of(root, &format!("{RDMA}/{name}/device"));
         let function = address.and_then(|a| functions.iter().find(|f| f.address == a));
         match function {
-            // An RDMA device without a place: its slot is its rank by name.
+            // An RDMA device without a PCI address: its slot is its rank by name.
             None => named.push(name.clone()),
             Some(function) if function.is_virtual(root) => {}
             Some(function) => {
@@ -106,7 +105,7 @@ fn join(root: &Root, functions: &[Function], rdma: &[String]) -> Vec<Nic> {
     nics
 }
 
-/// Gives each NIC its Slingshot device and its interfaces.
+/// Adds the Slingshot device and the interfaces to each NIC.
 fn attach(root: &Root, addressed: &mut BTreeMap<(u64, u64), Nic>) {
     let rank_of = |link: String| address_of(root, &link).and_then(|a| pci::rank(&a));
     let slingshot = root.list(CXI);
@@ -143,8 +142,8 @@ fn attach(root: &Root, addressed: &mut BTreeMap<(u64, u64), Nic>) {
     }
 }
 
-/// Whether an interface was made on top of a port: an IPoIB child, or the representor of a
-/// virtual function or subfunction. Those come and go with use.
+/// Whether an interface was created on top of a port: an IPoIB child, or the representor of a virtual function or
+/// subfunction. These are created and removed in operation.
 fn is_derived(root: &Root, name: &str) -> Reading<bool> {
     let file = |file: &str| format!("{NET}/{name}/{file}");
     // `pf0vf3`, `c1pf0sf7` for representors; `p0`, `pf0` for the ports themselves.
@@ -163,7 +162,7 @@ fn is_derived(root: &Root, name: &str) -> Reading<bool> {
     }
 }
 
-/// The order of a function's ports, with the name only where nothing else tells them apart.
+/// Sort key of a function's ports; the name counts only if all other values are equal.
 fn order(root: &Root, name: &str) -> (u64, u64, Option<String>, String) {
     let file = |file: &str| root.line(format!("{NET}/{name}/{file}"));
     let number = |text: Reading<String>| {
@@ -180,7 +179,7 @@ fn order(root: &Root, name: &str) -> (u64, u64, Option<String>, String) {
     )
 }
 
-/// The PCI address behind a `device` link; none for virtual and other devices.
+/// The PCI address behind a `device` link; `None` for virtual and other devices.
 fn address_of(root: &Root, link: &str) -> Option<String> {
     let path = root.resolve(link).ok()?;
     pci::address_in(&path.to_string_lossy()).map(str::to_owned)

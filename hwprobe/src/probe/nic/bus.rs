@@ -1,4 +1,4 @@
-//! What the bus tells of a NIC.
+//! NIC properties from the PCI bus.
 
 use super::{Nic, Planes};
 use crate::pci::{self, Switches};
@@ -8,7 +8,7 @@ pub(super) fn read(root: &Root, nic: &Nic, switches: &Switches, planes: &mut Pla
     let Planes { record, vitals } = planes;
     let key = |name: &str| nic.key(name);
     let Some(function) = &nic.function else {
-        // The slot of such a device is its rank by name, which discovery order decides.
+        // The slot of such a device is its rank by name, which depends on discovery order.
         record.put(key("slot_by"), Reading::Present(Value::from("name")));
         return;
     };
@@ -32,12 +32,12 @@ pub(super) fn read(root: &Root, nic: &Nic, switches: &Switches, planes: &mut Pla
         key("virtual_functions"),
         line("sriov_numvfs").map(text::number_or_text),
     );
-    // Set in the firmware's configuration, where `virtual_functions` is set by the host.
+    // Set in the firmware's configuration, while the host sets `virtual_functions`.
     record.put(
         key("virtual_functions_max"),
         line("sriov_totalvfs").map(text::number_or_text),
     );
-    // A link that trained lower than it could is a matter of health: idle ones do that too.
+    // A link trained below its maximum concerns health; idle links do that too.
     vitals.put(key("pcie.speed"), speed("current_link_speed"));
     vitals.put(key("pcie.width"), width("current_link_width"));
 }

@@ -1,9 +1,9 @@
-//! The firmware configuration of NVIDIA's (Mellanox) NICs: what `mlxconfig` or `mstconfig` tells.
+//! Firmware configuration of NVIDIA (Mellanox) NICs, read by `mlxconfig` or `mstconfig`.
 //!
-//! It is written into the card and read when the card starts, so there are up to three values of a
-//! setting: the vendor's default, what runs, and what will run after the next boot. What runs is
-//! the node's conformance; that something else waits is a finding. Only the settings of a list are
-//! taken: others are of one host (what it boots from), or of one cable.
+//! The configuration is stored in the card and read when the card starts. A setting thus has up to three values: the
+//! vendor's default, the running one, and the one after the next boot. The running value is the node's conformance; a
+//! different next value is a finding. Only listed settings are read: others are specific to one host (boot source) or
+//! to one cable.
 
 use super::{Nic, Planes, Probed};
 use crate::commands::{Commands, Device, Line, MLXCONFIG, MSTCONFIG};
@@ -11,12 +11,11 @@ use crate::{FindingCode, Host, Reading, Root, Value, text};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// For all NICs of a node together. One answer takes a second, and only one of a card's functions
-/// is asked.
+/// Deadline for all NICs of a node together. An answer takes a second, and only one function of each card is queried.
 pub(crate) const WITHIN: Duration = Duration::from_secs(20);
 
-/// The settings that should be equal on nodes meant to be the same, as the tools name them; `P1`
-/// and `P2` are the card's ports.
+/// Settings that should be equal on nodes of one design, as the tools name them; `P1` and `P2` are the ports of the
+/// card.
 const SETTINGS: &[&str] = &[
     "ADVANCED_PCI_SETTINGS",
     "ATS_ENABLED",
@@ -79,15 +78,15 @@ const SETTINGS: &[&str] = &[
     "ZERO_TOUCH_TUNING_ENABLE",
 ];
 
-/// Lines looked at: a card has about 400 settings.
+/// Maximum number of lines parsed; a card has about 400 settings.
 const MOST_LINES: usize = 4096;
 
-/// One setting of the list.
+/// One listed setting.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Setting {
-    /// What runs.
+    /// Running value.
     pub current: Reading<String>,
-    /// What will, after the next boot of the card.
+    /// Value after the next boot of the card.
     pub next: Reading<String>,
 }
 
@@ -98,13 +97,12 @@ impl Setting {
     }
 }
 
-/// The columns of values that a tool may print, by the word that stands for each.
+/// Columns of values that a tool may print, by the word in the heading.
 const COLUMNS: [&str; 3] = ["Default", "Current", "Next"];
 
-/// Takes an answer of either tool apart: a heading that names the columns (`Configurations:
-/// Default  Current  Next Boot`), then a line for each setting, with `*` before what differs and
-/// `RO` before what cannot be changed. An answer without a column of what runs tells nothing of
-/// it; one without a heading is a failure. Other lines are skipped.
+/// Parses the output of either tool: a heading with the columns (`Configurations: Default  Current  Next Boot`), then a
+/// line per setting, with `*` before differing settings and `RO` before read-only ones. Output without a column of
+/// running values gives no running values; output without a heading is a failure. Other lines are skipped.
 #[must_use]
 pub fn parse_settings(answer: &str) -> Reading<BTreeMap<String, Setting>> {
     let mut columns: Option<Vec<usize>> = None;
@@ -151,7 +149,7 @@ fn setting(columns: &[usize], values: &[&str]) -> Setting {
         let mut named = columns.iter().zip(values);
         let found = named.find(|(column, _)| COLUMNS[**column] == name);
         found.map_or(Reading::Unsupported, |(_, value)| match value {
-            // Its elements are told to who asks for them by name.
+            // The tools print array elements only if queried by name.
             value if value.starts_with("Array[") => Reading::Unsupported,
             value => text::setting(value),
         })
@@ -162,7 +160,7 @@ fn setting(columns: &[usize], values: &[&str]) -> Setting {
     }
 }
 
-/// What of an answer a capture keeps: the heading and the settings of the list.
+/// The part of the output that a capture keeps: the heading and the listed settings.
 pub(crate) fn kept_answer(line: &Line, answer: Vec<u8>) -> Vec<u8> {
     if *line != MLXCONFIG && *line != MSTCONFIG {
         return answer;
@@ -177,7 +175,7 @@ pub(crate) fn kept_answer(line: &Line, answer: Vec<u8>) -> Vec<u8> {
     (kept.join("\n") + "\n").into_bytes()
 }
 
-/// The NICs that can be asked, for a capture.
+/// The NICs that can be queried, for a capture.
 pub(crate) fn devices(root: &Root) -> Vec<Device> {
     let nics = super::assemble::assemble(root);
     let nics = nics.present().map_or(&[][..], Vec::as_slice);
@@ -187,7 +185,7 @@ pub(crate) fn devices(root: &Root) -> Vec<Device> {
         .collect()
 }
 
-/// One function of each card, the first: the configuration is the card's.
+/// The first function of each card: the configuration belongs to the card.
 fn asked(nics: &[Nic]) -> Vec<(&Nic, &str)> {
     let mut cards = BTreeMap::new();
     for nic in nics {
@@ -205,8 +203,8 @@ fn asked(nics: &[Nic]) -> Vec<(&Nic, &str)> {
     cards.into_values().collect()
 }
 
-/// Reads it of every NIC that has one. A node without the tools has no such keys: that nobody can
-/// be asked is no property of its NICs.
+/// Reads the configuration of every NIC that has one. A node without the tools has no such keys: missing tools are not
+/// a property of the NICs.
 pub(super) fn read(host: &Host, nics: &[Nic], probed: &mut Probed) {
     if host.is_live_only {
         return;
@@ -230,7 +228,7 @@ pub(super) fn read(host: &Host, nics: &[Nic], probed: &mut Probed) {
     }
 }
 
-/// The first of the two tools that is installed.
+/// Queries the first of the two tools that is installed.
 fn ask(host: &Host, address: &str, ends_at: Instant) -> Reading<Vec<u8>> {
     let Some(device) = Device::parse(address) else {
         return Reading::failed(format!("{address} is no address of a device"));
@@ -247,7 +245,7 @@ fn ask(host: &Host, address: &str, ends_at: Instant) -> Reading<Vec<u8>> {
     Reading::Absent
 }
 
-/// Writes the keys of one card and says what waits for its next boot.
+/// Adds the keys of one card, and returns the settings that change at its next boot.
 fn keys(
     nic: &Nic,
     settings: &Reading<BTreeMap<String, Setting>>,
@@ -256,7 +254,7 @@ fn keys(
     let pending_key = nic.key("config.pending");
     let settings = match settings {
         Reading::Present(settings) => settings,
-        // Neither tool is there.
+        // Neither tool is installed.
         Reading::Absent => {
             planes
                 .vitals
@@ -288,8 +286,8 @@ fn keys(
     pending
 }
 
-/// How many settings wait for a reboot. None only where both values of some are told, and of none
-/// there is reason to doubt.
+/// Number of settings that change at a reboot. Zero only if both values of some setting are known, and no value is
+/// unreadable.
 fn waiting<'a>(settings: impl Iterator<Item = &'a Setting>) -> Reading<u32> {
     let (mut count, mut doubt) = (0, Reading::Unsupported);
     let mut is_told = false;
@@ -309,7 +307,7 @@ fn waiting<'a>(settings: impl Iterator<Item = &'a Setting>) -> Reading<u32> {
     }
 }
 
-/// How long it may take on this host.
+/// Maximum duration of the queries on this host.
 pub(crate) fn deadline(commands: &Commands, is_live_only: bool) -> Duration {
     match (commands, is_live_only) {
         (Commands::Run { .. }, false) => WITHIN,

@@ -1,4 +1,4 @@
-//! What contradicts itself among the NICs of a node.
+//! Findings about the NICs of a node.
 
 use super::{Nic, Probed, rdma};
 use crate::{Class, Finding, FindingCode, Inventory, NicIdentity, Reading, Root};
@@ -19,7 +19,7 @@ pub(super) fn find(root: &Root, nics: &[Nic], probed: &mut Probed) {
     without_verbs(root, nics, probed);
 }
 
-/// Ports that are up while programs cannot use them: the character devices are missing.
+/// Reports active ports that programs cannot use because the character devices are missing.
 fn without_verbs(root: &Root, nics: &[Nic], probed: &mut Probed) {
     let active = |device: &&String| {
         let ports = rdma::ports(root, device);
@@ -32,8 +32,8 @@ fn without_verbs(root: &Root, nics: &[Nic], probed: &mut Probed) {
     }
     let verbs = match root.list(VERBS) {
         Reading::Present(verbs) => verbs,
-        // No module for them, on a machine that is there to be asked. A captured tree without the
-        // folder may never have had it looked at.
+        // The module that creates them is missing, on a live machine. In a captured tree the folder may be missing
+        // because it was never read.
         Reading::Absent if root.path() == Path::new("/") => Vec::new(),
         _ => return,
     };
@@ -67,9 +67,8 @@ fn without_verbs(root: &Root, nics: &[Nic], probed: &mut Probed) {
     }
 }
 
-/// NICs that an earlier look found and this one does not: a card that fell off the bus leaves no
-/// other trace. Nothing while it is not known what is there now, and nothing for a device that
-/// never had a place.
+/// NICs found in an earlier pass and missing in this one: a card that fell off the bus leaves no other trace. Empty
+/// while the current list is unknown; devices that never had a PCI address are ignored.
 #[must_use]
 pub fn missing_since(before: &[NicIdentity], now: &Inventory) -> Vec<Finding> {
     let is_known = now

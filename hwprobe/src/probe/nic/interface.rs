@@ -1,14 +1,13 @@
-//! What the network stack tells of a NIC: its interfaces, their settings, devlink's versions.
+//! NIC properties from the network stack: interfaces, their settings, and devlink versions.
 
 use super::{NET, Nic, Planes, Probed, number};
 use crate::net::{DevlinkReport, EthtoolReport, InterfaceReport, Pause};
 use crate::{ClassRecord, FindingCode, Reading, Root, Value, Vitals, text};
 
-/// Interfaces of one function; real ones have one or two.
+/// Maximum number of interfaces read per function; real functions have one or two.
 const MOST_INTERFACES: usize = 8;
 
-/// Reads the NIC's interfaces; gives back what was said of the first one, which speaks for the
-/// device.
+/// Reads the NIC's interfaces. Returns the report of the first one, which represents the device.
 pub(super) fn read(
     root: &Root,
     nic: &Nic,
@@ -42,7 +41,7 @@ pub(super) fn read(
     first
 }
 
-/// The settings of one interface.
+/// Adds the settings of one interface.
 fn settings(key: &impl Fn(&str) -> String, said: &InterfaceReport, record: &mut ClassRecord) {
     let ring = said.rings.as_ref();
     record.put(key("ring.rx"), ring.clone().and_then(|r| r.rx.clone()));
@@ -99,8 +98,7 @@ fn words<T: ToString>(items: impl Iterator<Item = T>) -> Value {
     Value::List(items.map(|item| item.to_string()).collect())
 }
 
-/// What is configured: with negotiation, some drivers give its outcome here, which is the
-/// switch's choice too.
+/// The configured value. With negotiation, some drivers return its result here, which also depends on the switch.
 fn configured(pause: &Pause, value: bool) -> Value {
     if pause.autoneg {
         Value::from("negotiated")
@@ -109,8 +107,7 @@ fn configured(pause: &Pause, value: bool) -> Value {
     }
 }
 
-/// The priorities for which RoCE congestion control is on; the vendor's driver alone has these
-/// files.
+/// Priorities with RoCE congestion control enabled; only the vendor's driver has these files.
 fn priorities(root: &Root, name: &str, side: &str) -> Reading<Value> {
     let folder = format!("{NET}/{name}/ecn/{side}/enable");
     let unknown_or_absent = root.presence(&folder);
@@ -147,8 +144,8 @@ fn live(
     vitals.put(key("speed"), speed);
 }
 
-/// The version of the driver: its module's, or what it tells through ethtool. Absent where it has
-/// none of its own and tells the kernel's, which the kernel class has already.
+/// Version of the driver: that of its module, or the one reported through ethtool. Absent if the driver has no own
+/// version and reports the kernel's release, which the kernel class contains already.
 pub(super) fn driver_version(
     root: &Root,
     module: &Reading<String>,
@@ -177,7 +174,7 @@ pub(super) fn driver_version(
     }
 }
 
-/// What devlink says of this NIC; absent where it does not know it.
+/// devlink's report for this NIC; absent if devlink does not list the NIC.
 pub(super) fn devlink(nic: &Nic, report: &Reading<EthtoolReport>) -> Reading<DevlinkReport> {
     let Some(function) = &nic.function else {
         return Reading::Absent;
@@ -191,12 +188,12 @@ pub(super) fn devlink(nic: &Nic, report: &Reading<EthtoolReport>) -> Reading<Dev
     })
 }
 
-/// The versions that run, by component, and those of the board; one that is stored and does not
-/// run is a finding and never a key: a node is what it runs.
+/// Adds the running versions by component, and the fixed ones of the board. A stored version that does not run is a
+/// finding and never a key: conformance is the running state.
 pub(super) fn versions(nic: &Nic, device: &Reading<DevlinkReport>, probed: &mut Probed) {
     let device = match device {
         Reading::Present(device) => device,
-        // Which versions there are is not known either, so one key stands for them all.
+        // The list of versions is unknown too, so one key represents all of them.
         Reading::Timeout { .. } => {
             let unknown = device.as_ref().map(|_| Value::from(""));
             probed.record.require(nic.key("running"), unknown);
@@ -205,7 +202,7 @@ pub(super) fn versions(nic: &Nic, device: &Reading<DevlinkReport>, probed: &mut 
         _ => return,
     };
     let running = ("running", &device.running, text::firmware as fn(&str) -> _);
-    // A number of the hardware may be zero.
+    // A hardware number may be zero.
     let fixed = ("fixed", &device.fixed, text::setting as fn(&str) -> _);
     for (kind, versions, read) in [running, fixed] {
         for (component, version) in versions {
@@ -224,8 +221,8 @@ pub(super) fn versions(nic: &Nic, device: &Reading<DevlinkReport>, probed: &mut 
     }
 }
 
-/// A component's name as part of a key: without what keys cannot have, and never a number alone,
-/// which would read as a slot.
+/// Converts a component name to a part of a key: without characters that keys exclude, and never digits only, which
+/// would be parsed as a slot.
 fn component_key(component: &str) -> String {
     let clean: String = component
         .chars()

@@ -1,13 +1,11 @@
 //! Network functions: RDMA devices, Ethernet controllers and Slingshot NICs, by PCI address.
 //!
-//! Interface and RDMA device names (`eth0`, `mlx5_3`, `cxi0`) are given by discovery order and
-//! never used in keys. Virtual functions come and go with use, interfaces without a device
-//! (loopback, bridges, veth) are no hardware, and a USB interface is the BMC's: none of them is a
-//! NIC here.
+//! Interface and RDMA device names (`eth0`, `mlx5_3`, `cxi0`) depend on discovery order and are never used in keys.
+//! Virtual functions are created and removed in operation, interfaces without a device (loopback, bridges, veth) are
+//! not hardware, and a USB interface belongs to the BMC: none of them is a NIC here.
 //!
-//! `bus` reads what PCI tells, `rdma`, `interface` and `slingshot` what the three kinds of
-//! drivers tell, `config` what the vendor's tool tells of the firmware, `findings` what
-//! contradicts.
+//! `bus` reads the PCI properties; `rdma`, `interface` and `slingshot` read the three kinds of drivers; `config` reads
+//! the firmware configuration through the vendor's tool; `findings` reports contradictions.
 
 mod assemble;
 mod bus;
@@ -38,27 +36,27 @@ pub(crate) const RDMA: &str = "/sys/class/infiniband";
 pub(crate) const NET: &str = "/sys/class/net";
 pub(crate) const CXI: &str = "/sys/class/cxi";
 
-/// Where one NIC sits and what the kernel calls it.
+/// Position of one NIC, and its names in the kernel.
 #[derive(Clone, Debug, Default)]
 struct Nic {
-    /// Its rank among the NICs.
+    /// Rank among the NICs.
     slot: u32,
     function: Option<Function>,
     rdma: Vec<String>,
-    /// In the order of the device's ports.
+    /// Interface names, in the order of the device's ports.
     interfaces: Vec<String>,
     cxi: Option<String>,
-    /// Why it is not known which interfaces, or which Slingshot device, it has.
+    /// Why the interfaces, or the Slingshot device, of the NIC are unknown.
     unlisted: Option<Reading<()>>,
 }
 
 impl Nic {
-    /// A key of this NIC.
+    /// A conformance key of this NIC.
     fn key(&self, name: &str) -> String {
         format!("nic.{}.{name}", self.slot)
     }
 
-    /// As a person finds it.
+    /// Name of the NIC for operators.
     fn shown(&self) -> String {
         match &self.function {
             Some(function) => format!("nic.{} ({})", self.slot, function.address),
@@ -67,13 +65,13 @@ impl Nic {
     }
 }
 
-/// The two planes that most of what is read goes to.
+/// The two planes that receive most readings.
 struct Planes<'a> {
     record: &'a mut ClassRecord,
     vitals: &'a mut Vitals,
 }
 
-/// Every NIC, addressed ones first.
+/// Reads every NIC; those with a PCI address come first.
 #[must_use]
 pub fn probe(host: &Host) -> Probed {
     let mut probed = Probed::new(Class::Nic);
@@ -122,14 +120,15 @@ fn number(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 
-/// What belongs to a driver, not to single NICs.
+/// Adds properties of a driver, not of single NICs.
 fn stack(root: &Root, nics: &[Nic], record: &mut ClassRecord) {
     if nics.iter().any(|nic| !nic.rdma.is_empty()) {
         record.put("nic.ofed", rdma::ofed(root));
     }
 }
 
-/// The firmware that runs, by whoever drives the function. Required, unless nobody may be asked.
+/// Adds the running firmware version, as reported by the function's driver. The key is required, unless querying is
+/// disabled.
 fn firmware(
     root: &Root,
     nic: &Nic,

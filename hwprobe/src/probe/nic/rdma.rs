@@ -1,10 +1,10 @@
-//! What the RDMA subsystem tells of a NIC.
+//! NIC properties from the RDMA subsystem.
 
 use super::{Nic, Planes, RDMA};
 use crate::{Reading, Root, Value, text};
 use std::collections::BTreeSet;
 
-/// Counters below `ports/<port>/counters` that health looks at, and the traffic itself.
+/// Counters below `ports/<port>/counters` that health uses.
 const COUNTERS: &[&str] = &[
     "link_downed",
     "link_error_recovery",
@@ -19,12 +19,12 @@ const COUNTERS: &[&str] = &[
     "port_xmit_wait",
     "VL15_dropped",
 ];
-/// In words of four bytes; told in bytes.
+/// Traffic counters, which the kernel counts in words of four bytes; reported in bytes.
 const TRAFFIC: &[(&str, &str)] = &[
     ("port_rcv_data", "received_bytes"),
     ("port_xmit_data", "sent_bytes"),
 ];
-/// Counters below `ports/<port>/hw_counters`, of drivers that have them.
+/// Counters below `ports/<port>/hw_counters`, for drivers that have them.
 const HARDWARE_COUNTERS: &[&str] = &[
     "rnr_nak_retry_err",
     "roce_slow_restart",
@@ -42,10 +42,10 @@ const HARDWARE_COUNTERS: &[&str] = &[
     "rp_cnp_handled",
     "rp_cnp_ignored",
 ];
-/// Ports of one device; real ones have one or two.
+/// Maximum number of ports of one device; real devices have one or two.
 const MOST_PORTS: usize = 16;
-/// Entries of the GID table without a type before the rest counts as free: tables have up to 256
-/// places and fill from the front.
+/// Number of consecutive GID table entries without a type after which the rest counts as free: tables have up to 256
+/// entries and fill from the front.
 const FREE_GIDS: usize = 8;
 const MOST_GIDS: usize = 256;
 
@@ -58,7 +58,7 @@ pub(super) fn read(root: &Root, nic: &Nic, planes: &mut Planes<'_>) {
     let read = |file: &str| root.firmware(format!("{RDMA}/{device}/{file}"));
     record.put(key("board_id"), read("board_id"));
     record.put(key("hca_type"), read("hca_type"));
-    // The driver's number: silicon begins with 0, which some write as `0x0`.
+    // The driver's number: a silicon revision may be 0, and some drivers write it as `0x0`.
     record.put(key("hw_rev"), root.line(format!("{RDMA}/{device}/hw_rev")));
     let ports = ports(root, device);
     record.put(
@@ -78,7 +78,7 @@ pub(super) fn read(root: &Root, nic: &Nic, planes: &mut Planes<'_>) {
     }
 }
 
-/// The ports of a device in order.
+/// Ports of a device, in numerical order.
 pub(super) fn ports(root: &Root, device: &str) -> Reading<Vec<String>> {
     root.list(format!("{RDMA}/{device}/ports"))
         .map(|mut ports| {
@@ -89,7 +89,7 @@ pub(super) fn ports(root: &Root, device: &str) -> Reading<Vec<String>> {
         })
 }
 
-/// The link layer of each port in order.
+/// Link layer of each port, in order.
 fn link_layers(root: &Root, device: &str, ports: &[String]) -> Reading<Value> {
     let mut layers = Vec::with_capacity(ports.len());
     for port in ports {
@@ -101,8 +101,8 @@ fn link_layers(root: &Root, device: &str, ports: &[String]) -> Reading<Value> {
     Reading::Present(Value::List(layers))
 }
 
-/// The kinds of address the ports have, sorted: `IB/RoCE v1`, `RoCE v2`. Which of them an
-/// application may choose from, not how many addresses there are.
+/// The GID types of the ports, sorted: `IB/RoCE v1`, `RoCE v2`. They show the choices of an application, not the number
+/// of addresses.
 fn gid_types(root: &Root, device: &str, ports: &[String]) -> Reading<Value> {
     let mut types = BTreeSet::new();
     for port in ports {
@@ -119,7 +119,7 @@ fn gid_types(root: &Root, device: &str, ports: &[String]) -> Reading<Value> {
                     types.insert(kind);
                     free = 0;
                 }
-                // A free place answers "invalid argument".
+                // A free entry returns "invalid argument".
                 Reading::Unsupported | Reading::Absent => free += 1,
                 unknown => return unknown.map(Value::Text),
             }
@@ -131,7 +131,7 @@ fn gid_types(root: &Root, device: &str, ports: &[String]) -> Reading<Value> {
     Reading::Present(Value::List(types.into_iter().collect()))
 }
 
-/// Live values of one port.
+/// Adds the live values of one port.
 fn live(root: &Root, device: &str, port: &str, key: &str, vitals: &mut crate::Vitals) {
     let folder = format!("{RDMA}/{device}/ports/{port}");
     let line = |file: &str| root.line(format!("{folder}/{file}"));
@@ -159,14 +159,14 @@ fn live(root: &Root, device: &str, port: &str, key: &str, vitals: &mut crate::Vi
     let counters = Counters::below(root, format!("{folder}/hw_counters"));
     for name in HARDWARE_COUNTERS {
         let value = counters.get(name);
-        // Which of these exist is the driver's choice; only those that do are told.
+        // The driver determines which of these counters exist; only existing ones are reported.
         if value != Reading::Absent {
             vitals.put(format!("{key}.{name}"), value);
         }
     }
 }
 
-/// The counters in one folder. It is listed once, so that those that are not there cost nothing.
+/// The counters in one folder. The folder is listed once, so that missing counters cost no read.
 struct Counters<'a> {
     root: &'a Root,
     folder: String,
@@ -203,7 +203,7 @@ fn counter(raw: &str) -> Reading<Value> {
     text::unsigned(raw).map(Value::amount)
 }
 
-/// `ACTIVE` of `4: ACTIVE`.
+/// Returns `ACTIVE` for `4: ACTIVE`.
 fn state(raw: String) -> String {
     match raw.split_once(": ") {
         Some((number, name)) if number.bytes().all(|b| b.is_ascii_digit()) => name.to_owned(),
@@ -211,7 +211,7 @@ fn state(raw: String) -> String {
     }
 }
 
-/// `400 Gb/sec (4X NDR)` as bits a second.
+/// Parses `400 Gb/sec (4X NDR)` as bits per second.
 fn rate(raw: &str) -> Reading<Value> {
     let (number, rest) = raw.split_once(' ').unwrap_or((raw, ""));
     let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
@@ -224,14 +224,14 @@ fn rate(raw: &str) -> Reading<Value> {
     }
 }
 
-/// Whether a port is in this state.
+/// Whether the port is active.
 pub(super) fn is_active(root: &Root, device: &str, port: &str) -> bool {
     let read = root.line(format!("{RDMA}/{device}/ports/{port}/state"));
     read.present().is_some_and(|raw| raw.ends_with("ACTIVE"))
 }
 
-/// The release of the vendor's driver stack (MLNX_OFED, DOCA-OFED), which numbers its modules
-/// `24.10-1.1.4`; absent with the kernel's own drivers, whose modules have no version or `5.0-0`.
+/// Release of the vendor's driver stack (MLNX_OFED, DOCA-OFED), from the module version, such as `24.10-1.1.4`. Absent
+/// with the kernel's own drivers: their modules have no version, or `5.0-0`.
 pub(super) fn ofed(root: &Root) -> Reading<String> {
     root.line("/sys/module/mlx5_core/version")
         .and_then(|version| {

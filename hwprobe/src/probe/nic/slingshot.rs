@@ -1,22 +1,21 @@
-//! HPE Slingshot (Cassini): `/sys/class/cxi`, and `cxi_stat` where that says nothing.
+//! HPE Slingshot (Cassini) NICs: `/sys/class/cxi`, and `cxi_stat` for values missing there.
 //!
-//! The folder below a device is laid out in two ways: `port/speed` with Cassini 1,
-//! `port/0/link/speed` with Cassini 2. `cxi_stat` reads the same files and is asked only where
-//! they are missing or may not be read.
+//! The folder of a device has one of two layouts: `port/speed` with Cassini 1, `port/0/link/speed` with Cassini 2.
+//! `cxi_stat` reads the same files; its values are used only if they are missing or unreadable.
 
 use super::{CXI, Nic, Planes};
 use crate::{Host, NicIdentity, Reading, Root, Value, commands, pci, text};
 use std::collections::BTreeMap;
 
-/// Devices taken from one `cxi_stat`: nodes have up to eight.
+/// Maximum number of devices parsed from one `cxi_stat` output; nodes have up to eight.
 const MOST_DEVICES: usize = 64;
 
-/// One device as `cxi_stat` tells it: its lines by name.
+/// One device in the output of `cxi_stat`: its lines by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CxiStat {
-    /// The device's name: `cxi0`.
+    /// Name of the device: `cxi0`.
     pub name: String,
-    /// Text behind `Name:`, by name.
+    /// Text after `Name:`, by name.
     pub fields: BTreeMap<String, String>,
 }
 
@@ -26,7 +25,7 @@ impl CxiStat {
         field.map_or(Reading::Absent, |value| text::firmware(value))
     }
 
-    /// Its PCI address.
+    /// PCI address of the device.
     #[must_use]
     pub fn address(&self) -> Option<String> {
         let slot = self.fields.get("PCIE slot")?;
@@ -34,8 +33,8 @@ impl CxiStat {
     }
 }
 
-/// Takes the output of `cxi_stat` apart: a device begins at `Device:`, everything else is
-/// `Name: value`; lines that are neither are skipped.
+/// Parses the output of `cxi_stat`: a device starts at `Device:`, and its other lines have the form `Name: value`; all
+/// remaining lines are skipped.
 #[must_use]
 pub fn parse_stat(output: &str) -> Vec<CxiStat> {
     let mut devices: Vec<CxiStat> = Vec::new();
@@ -61,7 +60,7 @@ pub fn parse_stat(output: &str) -> Vec<CxiStat> {
     devices
 }
 
-/// What `cxi_stat` says; nobody is asked on a node without Slingshot.
+/// Runs `cxi_stat`; absent without a query on a node without Slingshot.
 pub(super) fn stat(host: &Host, nics: &[Nic]) -> Reading<Vec<CxiStat>> {
     let is_there = |nic: &Nic| nic.cxi.is_some() || is_cassini(nic);
     if !nics.iter().any(is_there) {
@@ -74,16 +73,16 @@ pub(super) fn stat(host: &Host, nics: &[Nic]) -> Reading<Vec<CxiStat>> {
     })
 }
 
-/// Cray's and HPE's vendor ids, under which no other network function is sold.
+/// Whether the vendor id is that of Cray or HPE, which no other network function uses.
 fn is_cassini(nic: &Nic) -> bool {
     let function = nic.function.as_ref();
     function.is_some_and(|f| f.is_vendor("17db") || f.is_vendor("1590"))
 }
 
-/// What is needed of a device beyond its keys.
+/// Properties of a device that are needed in addition to its keys.
 #[derive(Default)]
 pub(super) struct Device {
-    /// The firmware that runs.
+    /// Running firmware version.
     pub firmware: Reading<String>,
     serial: Reading<String>,
     nid: Reading<String>,
@@ -91,7 +90,7 @@ pub(super) struct Device {
 }
 
 impl Device {
-    /// Adds what names one device.
+    /// Adds the identity of the device.
     pub(super) fn identify(&self, identity: &mut NicIdentity) {
         identity.serial = std::mem::take(&mut identity.serial).or_asked(self.serial.clone());
         identity.nid = std::mem::take(&mut identity.nid).or_asked(self.nid.clone());
@@ -103,7 +102,7 @@ impl Device {
     }
 }
 
-/// A device's two sources.
+/// The two sources of a device's values.
 struct Source<'a> {
     root: &'a Root,
     folder: Option<String>,
@@ -111,7 +110,7 @@ struct Source<'a> {
 }
 
 impl Source<'_> {
-    /// The first of `files` that is there, else what `cxi_stat` says under `field`.
+    /// The first existing file of `files`, else the value of `field` in `cxi_stat`.
     fn get(&self, files: &[&str], field: &str) -> Reading<String> {
         let mut first = Reading::Absent;
         for file in files {
@@ -161,7 +160,7 @@ pub(super) fn read(
     Device {
         firmware: source.get(&["uc/qspi_blob_version"], "FW Version"),
         serial: source.get(&["fru/serial_number"], "Serial Number"),
-        // `18 (0x00012)` by cxi_stat, `0x12` in sysfs.
+        // `18 (0x00012)` in cxi_stat, `0x12` in sysfs.
         nid: nid.and_then(|raw| node_id(&raw)),
         mac: source.get(&[], "MAC").map(|mac| mac.to_ascii_lowercase()),
     }
@@ -185,7 +184,7 @@ fn keys(nic: &Nic, source: &Source<'_>, planes: &mut Planes<'_>) {
         key("loopback"),
         kernel_word(source, &loopback, "Link loopback"),
     );
-    // What the link does with the cable and the switch it has.
+    // Live state of the link, which depends on cable and switch.
     let state = ["port/link", "port/0/link/state"];
     vitals.put(key("link_state"), kernel_word(source, &state, "Link state"));
     let speed = ["port/speed", "port/0/link/speed"];
@@ -199,12 +198,12 @@ fn keys(nic: &Nic, source: &Source<'_>, planes: &mut Planes<'_>) {
     vitals.put(key("media"), kernel_word(source, &media, "Link media"));
 }
 
-/// A word of the driver, where `off` and `none` mean what they say.
+/// A value of the driver, in which `off` and `none` are values and not placeholders.
 fn kernel_word(source: &Source<'_>, files: &[&str], field: &str) -> Reading<Value> {
     source.get(files, field).map(Value::from)
 }
 
-/// The fabric address as a decimal number.
+/// Parses the fabric address as a decimal number.
 fn node_id(raw: &str) -> Reading<String> {
     let first = raw.split_whitespace().next().unwrap_or_default();
     let number = match first.strip_prefix("0x") {

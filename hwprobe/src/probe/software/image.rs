@@ -1,24 +1,21 @@
-//! Which image the node runs, where it boots one as a whole: one value that stands for all files
-//! of the system.
+//! Image of the node, if the node boots one as a whole: one value that represents all files of the system.
 //!
-//! Known are `OSTree` (the deployment that the kernel argument `ostree=` leads to), verified
-//! roots (`roothash=` and `usrhash=` of systemd's verity generator), and network-booted images
-//! named by the kernel arguments of dracut's live and NFS images, of Cray CSM (`root=…-s3:s3://…:etag`)
-//! and of xCAT. Of an address only its path counts: servers differ between nodes that run the
-//! same image, and a query may hold a secret. The arguments are those of the OSTree manual
-//! ("Deployments"), systemd-veritysetup-generator(8), dracut.cmdline(7) and CSM's boot
-//! orchestration.
+//! Supported are `OSTree` (the deployment of the kernel argument `ostree=`), verified roots (`roothash=` and `usrhash=`
+//! of systemd's verity generator), and network-booted images. The latter are named by the kernel arguments of dracut's
+//! live and NFS images, of Cray CSM (`root=…-s3:s3://…:etag`) and of xCAT. Only the path of an address counts: servers
+//! differ between nodes with the same image, and a query may contain a secret. The arguments are documented in the
+//! OSTree manual ("Deployments"), systemd-veritysetup-generator(8), dracut.cmdline(7) and CSM's boot orchestration.
 
 use crate::{ClassRecord, Reading, Root, Value, cmdline};
 
-/// Arguments whose value is the hash of the whole file system.
+/// Arguments with the hash of the whole file system as their value.
 const HASHES: &[(&str, &str)] = &[
     ("software.image.root_hash", "roothash"),
     ("software.image.usr_hash", "usrhash"),
 ];
 
-/// Arguments that name an image: dracut's network live image, its file inside a live medium,
-/// Debian's and Ubuntu's live images, and xCAT's.
+/// Arguments that name an image: dracut's network live image, its file inside a live medium, Debian's and Ubuntu's live
+/// images, and xCAT's.
 const IMAGES: &[&str] = &["root", "rd.live.squashimg", "fetch", "url", "imgurl"];
 
 pub(super) fn keys(root: &Root, record: &mut ClassRecord) {
@@ -34,7 +31,7 @@ pub(super) fn keys(root: &Root, record: &mut ClassRecord) {
         record.put(*key, value_of(argument).and_then(|hash| hex(&hash)));
     }
     let deployment = match value_of("ostree").and_then(|path| deployment(root, &path)) {
-        // Booted into a deployment by other means than the argument.
+        // Booted into a deployment without the argument.
         Reading::Absent if root.exists("/run/ostree-booted") => Reading::Unsupported,
         found => found,
     };
@@ -60,7 +57,7 @@ pub(super) fn keys(root: &Root, record: &mut ClassRecord) {
     record.put("software.image.etag", tag);
 }
 
-/// The last value counts, as for the kernel.
+/// The last value of an argument, which is the one that counts for the kernel.
 fn last_value<'a>(arguments: &'a [String], name: &str) -> Option<&'a str> {
     let mut values = arguments.iter().rev().filter_map(|argument| {
         let (found, value) = argument.split_once('=')?;
@@ -78,11 +75,10 @@ fn hex(hash: &str) -> Reading<Value> {
     }
 }
 
-/// The checksum of the deployment that is booted. The argument's own number (`boot.1`) is the
-/// boot slot, which alternates from update to update; the link at its end names
-/// `<checksum>.<serial>`.
+/// Checksum of the booted deployment. The number in the argument (`boot.1`) is the boot slot, which alternates between
+/// updates; the link at its end names `<checksum>.<serial>`.
 fn deployment(root: &Root, argument: &str) -> Reading<Value> {
-    // The root of a deployment has /sysroot, and /ostree as a link into it.
+    // The root of a deployment contains /sysroot, and /ostree as a link into it.
     let places = [format!("/sysroot{argument}"), argument.to_owned()];
     let mut found = Reading::Absent;
     for place in places {
@@ -97,7 +93,7 @@ fn deployment(root: &Root, argument: &str) -> Reading<Value> {
     })
 }
 
-/// Name and tag of the image that an argument names; none where it names a device.
+/// Name and tag of the image that an argument names; `None` if the argument names a device.
 fn image_of(value: &str) -> Option<(String, Option<String>)> {
     // nfs:server:/path:options
     if let Some(place) = value.strip_prefix("nfs:").or(value.strip_prefix("nfs4:")) {
@@ -121,8 +117,7 @@ fn image_of(value: &str) -> Option<(String, Option<String>)> {
     (!path.is_empty()).then(|| (path.to_owned(), None))
 }
 
-/// What a capture keeps of an argument that names an image: enough for the same name and tag,
-/// nothing of a server or a secret.
+/// The part of an image argument that a capture keeps: enough for the same name and tag, without server and secrets.
 pub(super) fn kept(name: &str, value: &str) -> Option<String> {
     if name == "ostree" {
         return Some(value.to_owned());

@@ -1,11 +1,11 @@
-//! What a capture keeps of what this probe read: enough for the same record, nothing of the rest.
+//! Filters of the software probe for captures: they keep enough for the same record, and omit the rest.
 
 use super::{image, packages};
 use crate::commands::{Line, RPM_PACKAGES};
 use crate::{Host, cmdline};
 use std::path::Path;
 
-/// A file that holds far more than what counts; nothing for any other.
+/// Filters a file that contains much more than the values that count; `None` for any other file.
 pub(crate) fn file(host: &Host, path: &Path, bytes: &[u8]) -> Option<Vec<u8>> {
     if path != Path::new(packages::STATUS) && !path.starts_with(packages::STATUS_FOLDER) {
         return None;
@@ -14,7 +14,7 @@ pub(crate) fn file(host: &Host, path: &Path, bytes: &[u8]) -> Option<Vec<u8>> {
     Some(packages::only_wanted(status, &host.packages).into_bytes())
 }
 
-/// The same for a program's answer.
+/// Filters the output of a program.
 pub(crate) fn answer(host: &Host, line: &Line, answer: Vec<u8>) -> Vec<u8> {
     if *line == RPM_PACKAGES {
         packages::only_wanted_lines(&answer, &host.packages)
@@ -23,7 +23,7 @@ pub(crate) fn answer(host: &Host, line: &Line, answer: Vec<u8>) -> Vec<u8> {
     }
 }
 
-/// The kernel's command line with its masked arguments masked, but for what names the image.
+/// The kernel's command line with masked arguments, except those that name the image.
 pub(crate) fn command_line(host: &Host, line: &str) -> String {
     cmdline::mask_but(line, &host.masked_arguments, image::kept).join(" ")
 }

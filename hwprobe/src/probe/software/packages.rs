@@ -1,17 +1,17 @@
-//! Installed packages, from dpkg's status files and from `rpm`'s answer. Pure but for
-//! [`installed`], which finds the sources.
+//! Installed packages, from dpkg's status files and `rpm`'s output. Pure, except for [`installed`], which reads the
+//! sources.
 
 use crate::cmdline::matches;
 use crate::{Reading, Root};
 use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) const STATUS: &str = "/var/lib/dpkg/status";
-/// One file per package: images built without dpkg itself.
+/// Folder with one file per package, in images built without dpkg itself.
 pub(super) const STATUS_FOLDER: &str = "/var/lib/dpkg/status.d";
-/// Longer names and versions are damage.
+/// Maximum length of a name or version, in bytes; a longer one indicates damage.
 const LONGEST_FIELD: usize = 256;
 
-/// Versions by name, each `epoch:version-release.arch`.
+/// Package versions by name, each as `epoch:version-release.arch`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Packages(pub BTreeMap<String, BTreeSet<String>>);
 
@@ -26,7 +26,7 @@ impl Packages {
         }
     }
 
-    /// Those that one of the patterns names.
+    /// The packages that match one of the patterns.
     pub(super) fn only(mut self, wanted: &[String]) -> Self {
         self.0.retain(|name, _| is_wanted(name, wanted));
         self
@@ -37,8 +37,8 @@ fn is_wanted(name: &str, wanted: &[String]) -> bool {
     wanted.iter().any(|pattern| matches(pattern, name))
 }
 
-/// What all package managers of the node say; absent where there is none. One that cannot be
-/// read makes the whole unknown: half a list would look like missing packages.
+/// The packages of all package managers on the node; absent without any. If one is unreadable, the whole result is
+/// unknown: an incomplete list would look like missing packages.
 pub(super) fn installed(root: &Root, rpm: impl FnOnce() -> Reading<Vec<u8>>) -> Reading<Packages> {
     let status = root.text(STATUS).and_then(|status| dpkg_packages(&status));
     let rpm = rpm().and_then(|answer| rpm_packages(&answer));
@@ -68,9 +68,8 @@ fn status_folder(root: &Root) -> Reading<Packages> {
     })
 }
 
-/// The installed packages of dpkg's status text. A stanza without `Status` (in `status.d`) is of
-/// an installed package; one with another state than `installed` (removed with its configuration
-/// left, half unpacked) is not.
+/// The installed packages in dpkg's status text. A stanza without `Status` (in `status.d`) describes an installed
+/// package; one with a state other than `installed` (removed with configuration left, half unpacked) does not.
 #[must_use]
 pub fn dpkg_packages(status: &str) -> Reading<Packages> {
     let mut all = Packages::default();
@@ -93,7 +92,7 @@ pub fn dpkg_packages(status: &str) -> Reading<Packages> {
     Reading::Present(all)
 }
 
-/// The fields of one package that count.
+/// The relevant fields of one package.
 struct Stanza<'a> {
     name: Option<&'a str>,
     version: Option<&'a str>,
@@ -102,7 +101,7 @@ struct Stanza<'a> {
 }
 
 impl<'a> Stanza<'a> {
-    /// None for a blank one.
+    /// Parses a stanza; `None` for a blank one.
     fn of(text: &'a str) -> Option<Self> {
         let mut stanza = Self {
             name: None,
@@ -110,7 +109,7 @@ impl<'a> Stanza<'a> {
             arch: None,
             is_installed: true,
         };
-        // Lines that begin with a blank continue a field that does not count.
+        // Lines that start with a blank or tab continue a field that is not needed.
         let fields = text.lines().filter(|line| !line.starts_with([' ', '\t']));
         let mut is_blank = true;
         for (field, value) in fields.filter_map(|line| line.split_once(':')) {
@@ -122,7 +121,7 @@ impl<'a> Stanza<'a> {
                 "Architecture" => stanza.arch = Some(value),
                 "Status" => {
                     stanza.is_installed = value.split_whitespace().nth(2) == Some("installed");
-                    // What is no longer installed may have lost its version.
+                    // A removed package may have lost its version.
                     if !stanza.is_installed {
                         stanza.version = stanza.version.or(Some("0"));
                         stanza.arch = stanza.arch.or(Some("all"));
@@ -140,8 +139,8 @@ fn is_field(field: &str) -> bool {
     !field.is_empty() && field.len() <= LONGEST_FIELD && field.bytes().all(is_usual)
 }
 
-/// The packages in the answer to [`crate::commands::RPM_PACKAGES`]. The keys that signed
-/// packages (`gpg-pubkey`) are listed as if they were packages; they are none.
+/// The packages in the output of [`crate::commands::RPM_PACKAGES`]. RPM lists the signing keys (`gpg-pubkey`) as
+/// packages; they are skipped.
 #[must_use]
 pub fn rpm_packages(answer: &[u8]) -> Reading<Packages> {
     let mut all = Packages::default();
@@ -161,8 +160,7 @@ pub fn rpm_packages(answer: &[u8]) -> Reading<Packages> {
     Reading::Present(all)
 }
 
-/// dpkg's status text with nothing but what [`dpkg_packages`] takes of the wanted packages: what
-/// a capture keeps of it.
+/// dpkg's status text reduced to the fields that [`dpkg_packages`] needs for the wanted packages, for a capture.
 pub(super) fn only_wanted(status: &str, wanted: &[String]) -> String {
     const KEPT: [&str; 4] = ["Package", "Status", "Architecture", "Version"];
     let mut out = String::new();
@@ -184,8 +182,8 @@ pub(super) fn only_wanted(status: &str, wanted: &[String]) -> String {
     out
 }
 
-/// The lines of rpm's answer about the wanted packages, and those that name none: they are why it
-/// cannot be read.
+/// The lines of rpm's output about the wanted packages, and the lines without a package, which are the reason for a
+/// failure.
 pub(super) fn only_wanted_lines(answer: &[u8], wanted: &[String]) -> Vec<u8> {
     let counts = |line: &&[u8]| {
         let name = line.split(|&byte| byte == b'\t').next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Disks that are not NVMe: SATA, SAS, virtual ones, persistent memory.
+//! Disks other than NVMe: SATA, SAS, virtual disks, persistent memory.
 
 use super::{count, flag, number, scheduler, size};
 use crate::probe::Probed;
@@ -6,14 +6,14 @@ use crate::{DiskIdentity, Reading, Root, pci, text};
 
 const BLOCK: &str = "/sys/block";
 
-/// Devices that are made of others, have their own kind, live in memory or on a network, or can
-/// be taken out.
+/// Name prefixes of devices that are built from others, belong to another kind, are in memory or on a network, or are
+/// removable.
 const OTHERS: &[&str] = &[
     "loop", "ram", "zram", "dm-", "md", "nvme", "sr", "fd", "nbd", "rbd", "drbd", "zd", "mtd",
     "ublk", "bcache", "nullb",
 ];
 
-/// Another machine's disks: which of them are here is the fabric's business.
+/// Transports of disks in another machine; the storage fabric determines which of them are visible.
 const REMOTE: &[&str] = &["iscsi", "fc"];
 
 /// One disk that counts.
@@ -41,10 +41,10 @@ pub(super) fn keys(root: &Root, probed: &mut Probed) {
     }
 }
 
-/// None for what does not count.
+/// Reads a disk; `None` for a device that does not count.
 fn disk(root: &Root, name: &str) -> Option<Disk> {
     let device = format!("{BLOCK}/{name}/device");
-    // Without a device behind it, it is made by the kernel alone.
+    // A block device without this link is created by the kernel alone.
     let path = root.resolve(&device).ok()?;
     let path = path.to_string_lossy().into_owned();
     let removable = root.line(format!("{BLOCK}/{name}/removable"));
@@ -54,7 +54,7 @@ fn disk(root: &Root, name: &str) -> Option<Disk> {
     {
         return None;
     }
-    // SCSI types: 0 is a disk, 20 a disk with zones; the rest are tapes and enclosures.
+    // SCSI types: 0 is a disk, 20 a zoned disk; the others are tapes, enclosures and so on.
     let kind = root.line(format!("{device}/type"));
     if kind
         .present()
@@ -77,7 +77,7 @@ fn disk(root: &Root, name: &str) -> Option<Disk> {
     })
 }
 
-/// How the disk is attached, by its place among the devices.
+/// Transport of the disk, derived from its device path.
 fn transport(name: &str, path: &str) -> &'static str {
     let has = |prefix: &str| {
         let is_numbered = |part: &str| {
@@ -109,7 +109,7 @@ fn transport(name: &str, path: &str) -> &'static str {
     }
 }
 
-/// `2:0:1:0` and `virtio3` as numbers to sort by.
+/// The numbers in `2:0:1:0` or `virtio3`, as a sort key.
 fn numbers(place: &str) -> Vec<u64> {
     let digits = place.split(|c: char| !c.is_ascii_digit());
     digits.filter_map(|part| part.parse().ok()).collect()
@@ -162,7 +162,7 @@ fn disk_keys(root: &Root, slot: u32, disk: &Disk, probed: &mut Probed) {
     });
 }
 
-/// The serial number as the disk's own page of it has it: four bytes of header, then text.
+/// Serial number from the disk's VPD page: four bytes of header, then text.
 fn page_serial(root: &Root, device: &str) -> Reading<String> {
     root.bytes(format!("{device}/vpd_pg80")).and_then(|page| {
         match page.get(4..).map(std::str::from_utf8) {

@@ -1,9 +1,8 @@
-//! How network file systems are mounted: type, mount point and options.
+//! Mounts of network file systems: type, mount point and options.
 //!
-//! The namespace that counts is that of the first process: jobs start from it, while an agent
-//! started with private mounts sees its own. Where it may not be read (without root), the agent's
-//! own is taken. A file system mounted on demand (below or at an automounter's mount point), for
-//! a container, for one job or by an ordinary user comes and goes and is left out.
+//! The mount table of the first process counts: jobs start from its namespace, while an agent with private mounts has
+//! its own. If that table is unreadable (without root), the agent's own is used. Mounts on demand (at or below an
+//! automounter's mount point), for a container, for one job or by an ordinary user are temporary and omitted.
 
 use crate::probe::Probed;
 use crate::{Reading, Root, Value, cmdline};
@@ -12,10 +11,10 @@ use std::collections::BTreeMap;
 
 const TABLES: [&str; 2] = ["/proc/1/mountinfo", "/proc/self/mountinfo"];
 
-/// More are no configuration that anyone compares.
+/// Maximum number of mounts; more cannot be a configuration that operators compare.
 const MOST_MOUNTS: usize = 256;
 
-/// Client file systems.
+/// Types of network file systems.
 const NETWORK: &[&str] = &[
     "nfs",
     "nfs4",
@@ -43,7 +42,7 @@ const NETWORK: &[&str] = &[
     "virtiofs",
 ];
 
-/// Below these, mounts are of jobs, containers and users.
+/// Folders below which mounts belong to jobs, containers and users.
 const TRANSIENT: &[&str] = &[
     "/run",
     "/tmp",
@@ -60,7 +59,7 @@ const TRANSIENT: &[&str] = &[
     "/media",
 ];
 
-/// Options that name this client, or the one of several servers it happens to talk to.
+/// Options that name this client, or one of several servers.
 const OF_ONE_HOST: &[&str] = &[
     "addr",
     "clientaddr",
@@ -82,17 +81,17 @@ const OF_ONE_HOST: &[&str] = &[
 /// One line of a mount table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mount {
-    /// Where.
+    /// Mount point.
     pub point: String,
     /// File system type.
     pub kind: String,
-    /// What is mounted, as the file system calls it.
+    /// Source of the mount, as named by the file system.
     pub source: String,
-    /// Options of the mount and of the file system, each once, sorted.
+    /// Options of the mount and of the file system, without duplicates, sorted.
     pub options: Vec<String>,
-    /// Whether the file system itself is read-only, whatever this mount of it allows.
+    /// Whether the file system itself is read-only, independent of the options of this mount.
     pub is_read_only: bool,
-    /// Whether all of the line is text. Where it is not, what is not stands replaced.
+    /// Whether the whole line is UTF-8. Otherwise invalid bytes are replaced.
     pub is_text: bool,
 }
 
@@ -148,7 +147,7 @@ pub(super) fn keys(root: &Root, probed: &mut Probed) {
         .put("storage.root_read_only", root_read_only(&mounts));
 }
 
-/// Reads a `mountinfo`.
+/// Parses a `mountinfo` file.
 #[must_use]
 pub fn parse(table: impl AsRef<[u8]>) -> Reading<Vec<Mount>> {
     let mounts: Option<Vec<Mount>> = lines(table.as_ref()).map(mount).collect();
@@ -158,31 +157,31 @@ pub fn parse(table: impl AsRef<[u8]>) -> Reading<Vec<Mount>> {
     )
 }
 
-/// A mount point is whatever bytes somebody called it.
+/// Splits a table by lines, as bytes: a mount point may contain any bytes.
 fn lines(table: &[u8]) -> impl Iterator<Item = &[u8]> {
     let lines = table.split(|byte| *byte == b'\n');
     lines.filter(|line| !line.is_empty())
 }
 
-/// `id parent major:minor root point options optional… - type source options`.
+/// Parses `id parent major:minor root point options optional… - type source options`.
 fn mount(line: &[u8]) -> Option<Mount> {
     let line = String::from_utf8_lossy(line);
-    // What was text is borrowed.
+    // Valid UTF-8 is borrowed.
     let is_text = matches!(line, Cow::Borrowed(_));
     let (place, system) = line.split_once(" - ")?;
     let mut place = place.split(' ').skip(4);
     let (point, own) = (place.next()?, place.next()?);
     let mut system = system.split(' ');
     let (kind, source) = (system.next()?, system.next()?);
-    // Some file systems have no options, and no blank before none.
+    // Some file systems have no options, and no blank before them.
     let super_options = system.next().unwrap_or_default();
     let options = own.split(',').chain(super_options.split(','));
     let mut options: Vec<String> = options
         .filter(|option| !option.is_empty())
         .map(unescaped)
         .collect();
-    // A read-only mount of a writable file system is read-only, and so is a writable mount of a
-    // file system that turned read-only.
+    // A read-only mount of a writable file system is read-only, and so is a writable mount of a file system that became
+    // read-only.
     if options.iter().any(|option| option == "ro") {
         options.retain(|option| option != "rw");
     }
@@ -198,7 +197,7 @@ fn mount(line: &[u8]) -> Option<Mount> {
     })
 }
 
-/// Blanks, tabs, line ends and backslashes stand as three octal digits.
+/// Decodes the octal escapes of blanks, tabs, line ends and backslashes.
 fn unescaped(raw: &str) -> String {
     let mut out = raw.to_owned();
     for (escaped, plain) in [
@@ -212,12 +211,12 @@ fn unescaped(raw: &str) -> String {
     out
 }
 
-/// The table as a capture keeps it: the lines that count, without addresses.
+/// The table as a capture keeps it: the relevant lines, without addresses.
 pub(crate) fn without_identity(table: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     for line in lines(table) {
         let Some(parsed) = mount(line) else {
-            // What could not be read then cannot be read there.
+            // An unreadable line stays unreadable in the capture.
             out.extend_from_slice(b"damaged\n");
             continue;
         };
@@ -233,7 +232,7 @@ pub(crate) fn without_identity(table: &[u8]) -> Vec<u8> {
         out.extend_from_slice(b"0 0 0:0 / ");
         out.extend_from_slice(escaped(&parsed.point).as_bytes());
         if !parsed.is_text {
-            // Nor is it text there.
+            // Keeps the line invalid as UTF-8.
             out.push(0xff);
         }
         let rest = format!(
@@ -267,8 +266,7 @@ fn automounts(mounts: &[Mount]) -> Vec<&str> {
     points
 }
 
-/// The network mounts that are there as long as the node is up, by mount point; of several at
-/// one place the last covers the others.
+/// The permanent network mounts, by mount point; the last of several mounts at one point covers the others.
 fn lasting(mounts: &[Mount]) -> BTreeMap<&str, &Mount> {
     let on_demand = automounts(mounts);
     let lasts = |mount: &&Mount| {
@@ -285,8 +283,8 @@ fn is_network(mount: &Mount) -> bool {
     kinds.any(|pattern| cmdline::matches(pattern, &mount.kind))
 }
 
-/// Whether somebody who is not root mounted it: with `fusermount` anybody does, where they may
-/// write and by the name of any type. A capture has no user, and none of these mounts.
+/// Whether a user other than root mounted it. With `fusermount` any user can mount, at any writable place and with any
+/// type name. A capture has no users, so it omits these mounts.
 fn is_of_a_user(mount: &Mount) -> bool {
     let mut options = mount.options.iter();
     let user = options.find_map(|option| option.strip_prefix("user_id="));
@@ -302,7 +300,7 @@ fn is_below(path: &str, folder: &str) -> bool {
         .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// What of the source is the same on every client: the path or name behind the server.
+/// The part of the source that is the same on every client: the path or name after the server.
 fn export(source: &str) -> Reading<String> {
     let name = match source.rsplit_once(":/") {
         Some((_, path)) => format!("/{path}"),
@@ -315,7 +313,7 @@ fn export(source: &str) -> Reading<String> {
     }
 }
 
-/// The option without what belongs to one client or is secret.
+/// The option, with its value masked if it belongs to one client or is secret.
 fn masked(option: &str) -> String {
     match option.split_once('=') {
         Some((name, _)) if OF_ONE_HOST.contains(&name) || cmdline::is_secret(name) => {
@@ -325,8 +323,8 @@ fn masked(option: &str) -> String {
     }
 }
 
-/// Whether the root file system is read-only, as it turns after errors. An agent that may not
-/// write has a read-only mount of it; that is its own matter.
+/// Whether the root file system is read-only, as it becomes after errors. A read-only mount of it for the agent alone
+/// does not count.
 fn root_read_only(mounts: &Reading<Vec<Mount>>) -> Reading<Value> {
     mounts.as_ref().and_then(|mounts| {
         let root = mounts.iter().rev().find(|mount| mount.point == "/");

@@ -1,4 +1,4 @@
-//! NVMe controllers on the bus, with their namespaces.
+//! NVMe controllers on the bus, and their namespaces.
 
 use super::{count, flag, number, scheduler, size};
 use crate::probe::Probed;
@@ -6,11 +6,11 @@ use crate::{DiskIdentity, Reading, Root, Value, pci, text};
 
 const CONTROLLERS: &str = "/sys/class/nvme";
 
-/// One controller.
+/// One NVMe controller.
 struct Controller {
     name: String,
     dir: String,
-    /// Sort key, then the address itself.
+    /// Sort key derived from the PCI address.
     rank: (u64, u64),
     address: Reading<String>,
 }
@@ -22,14 +22,14 @@ pub(super) fn keys(root: &Root, probed: &mut Probed) {
     for name in names.present().into_iter().flatten() {
         let dir = format!("{CONTROLLERS}/{name}");
         match root.line(format!("{dir}/transport")).present() {
-            // Over a network: another machine's disk, here for as long as a job wants it.
+            // Attached over a network: a disk of another machine, present for as long as a job needs it.
             Some(transport) if ["tcp", "rdma", "fc", "loop"].contains(&transport.as_str()) => {
                 remote += 1;
             }
             _ => controllers.push(controller(root, name, dir)),
         }
     }
-    // Those without an address keep the order of their names, behind all others.
+    // Controllers without an address are sorted by name, after all others.
     controllers.sort_by_key(|c| (c.rank, c.name.len(), c.name.clone()));
     let record = &mut probed.record;
     record.require(
@@ -46,7 +46,7 @@ pub(super) fn keys(root: &Root, probed: &mut Probed) {
 }
 
 fn controller(root: &Root, name: &str, dir: String) -> Controller {
-    // `address` is the PCI address for this transport; older kernels have only the path.
+    // `address` is the PCI address for this transport; older kernels provide only the path.
     let address = match root.line(format!("{dir}/address")) {
         Reading::Absent => match root.resolve(&dir) {
             Ok(path) => pci::address_in(&path.to_string_lossy())
@@ -107,7 +107,7 @@ fn device_keys(root: &Root, slot: u32, controller: &Controller, probed: &mut Pro
     });
 }
 
-/// -1 where the firmware does not say.
+/// NUMA node; unsupported if the firmware reports none (-1).
 fn numa_node(raw: &Reading<String>) -> Reading<Value> {
     raw.clone().and_then(|raw| {
         raw.parse::<u32>()
@@ -115,7 +115,7 @@ fn numa_node(raw: &Reading<String>) -> Reading<Value> {
     })
 }
 
-/// The composite temperature, degrees Celsius.
+/// Composite temperature, in degrees Celsius.
 fn temperature(root: &Root, dir: &str) -> Reading<Value> {
     let names = root.list(dir);
     let monitor = names.and_then(|names| {
@@ -124,7 +124,7 @@ fn temperature(root: &Root, dir: &str) -> Reading<Value> {
     });
     monitor.and_then(|monitor| {
         let path = match monitor.as_str() {
-            // The folder between device and monitor, in kernels that have one.
+            // Folder between device and monitor, in some kernels.
             "hwmon" => match root.list(format!("{dir}/hwmon")) {
                 Reading::Present(names) => match names.first() {
                     Some(name) => format!("hwmon/{name}"),
@@ -144,8 +144,7 @@ fn temperature(root: &Root, dir: &str) -> Reading<Value> {
     })
 }
 
-/// The namespaces by their number. Below the controller they are called `nvme0n1`, or
-/// `nvme0c0n1` where several paths lead to them.
+/// Adds the namespaces by number. Below the controller they are named `nvme0n1`, or `nvme0c0n1` with several paths.
 fn namespace_keys(root: &Root, slot: u32, controller: &Controller, probed: &mut Probed) {
     let prefix = format!("storage.nvme.{slot}.namespace");
     let names = root.list(&controller.dir);
@@ -176,7 +175,7 @@ fn namespace_keys(root: &Root, slot: u32, controller: &Controller, probed: &mut 
     }
 }
 
-/// The 1 in `nvme0n1` and `nvme0c3n1`; none for partitions and anything else.
+/// The number 1 in `nvme0n1` and `nvme0c3n1`; `None` for partitions and other names.
 fn namespace_number(name: &str) -> Option<u64> {
     let (instance, number) = name.strip_prefix("nvme")?.rsplit_once('n')?;
     let is_instance = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());

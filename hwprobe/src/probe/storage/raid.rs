@@ -1,4 +1,4 @@
-//! Software RAID (`md`): shape as conformance, state as vitals.
+//! Software RAID (`md`): geometry as conformance, state as vitals.
 
 use super::{count, number};
 use crate::probe::Probed;
@@ -13,7 +13,7 @@ pub(super) fn keys(root: &Root, probed: &mut Probed) {
         let number = name.strip_prefix("md").unwrap_or_default();
         !number.is_empty() && root.exists(format!("{BLOCK}/{name}/md"))
     });
-    // The number of an array is given at assembly; its shape is what equal nodes share.
+    // Array numbers are assigned at assembly; equal nodes share the geometry.
     let mut shaped: Vec<(Vec<String>, String)> = arrays
         .map(|name| {
             let dir = format!("{BLOCK}/{name}/md");

@@ -1,4 +1,4 @@
-//! AMD's GPUs, by sysfs.
+//! AMD GPUs, by sysfs.
 
 use super::*;
 use crate::trials::{Test, tests};
@@ -77,7 +77,7 @@ pub(crate) fn amd_gpus_are_read_from_sysfs() {
         ("gpu.amd.1.ras.umc.uncorrectable", "1"),
         ("gpu.amd.1.ras.umc.deferred", "3"),
         ("gpu.amd.1.ras.gfx.correctable", "2"),
-        // Only memory counts what it put off.
+        // Only memory counts deferred errors.
         ("gpu.amd.1.ras.gfx.deferred", "<unsupported>"),
         ("gpu.amd.1.ras.xgmi_wafl.uncorrectable", "5"),
         (
@@ -111,7 +111,7 @@ pub(crate) fn what_an_amd_gpu_may_not_be_asked_is_not_zero_errors() {
     let inventory = without_library(&tree);
     let key = "gpu.amd.0.ecc.uncorrected.volatile";
     assert_eq!(vital(&inventory, key), "<absent>");
-    // A folder that leads to itself is there and cannot be read.
+    // A folder that links to itself exists but is unreadable.
     tree.link(&format!("{ONE}/ras"), "ras");
     let inventory = without_library(&tree);
     for key in [key, "gpu.amd.0.ecc.corrected.volatile"] {
@@ -158,10 +158,10 @@ pub(crate) fn amd_gpus_without_a_driver_are_not_known() {
         );
     };
     is_blind("4 AMD devices on the bus and no driver");
-    // Another driver has one of them for somebody else.
+    // Another driver is bound to one of them, for a guest.
     driven(&tree, FOUR[0], "vfio-pci");
     is_blind("3 AMD devices on the bus and no driver");
-    // While it starts it has some of them, and while it goes.
+    // During start and removal, the driver is bound to some of them.
     tree.file(MODULE, "coming");
     tree.remove(&format!("/sys/bus/pci/devices/{}/driver", FOUR[0]));
     driven(&tree, FOUR[0], "amdgpu");
@@ -199,7 +199,7 @@ pub(crate) fn an_amd_gpu_that_the_driver_does_not_take_is_a_finding() {
     let whole = without_library(&tree);
     assert!(codes(&whole).is_empty());
     assert_eq!(whole.facts.gpus(), Some(4));
-    // Let go of, its files are gone with the driver.
+    // A released GPU loses its files with the driver.
     for file in ["driver", "vbios_version", "mem_info_vram_total"] {
         tree.remove(&format!("/sys/bus/pci/devices/{}/{file}", FOUR[2]));
     }
@@ -209,7 +209,7 @@ pub(crate) fn an_amd_gpu_that_the_driver_does_not_take_is_a_finding() {
     let details: Vec<&str> = found.map(|found| found.detail.as_str()).collect();
     let expected = "the bus has 4 AMD GPUs, the driver 3: not driven: 0000:a9:00.0";
     assert_eq!(details, [expected]);
-    // How many there are is known, and how many can be used; what that one is is not.
+    // The number of GPUs is known, and the number of usable ones; the values of the released one are not.
     assert_eq!(get(&inventory, "gpu.amd.count"), "4");
     assert_eq!(inventory.facts.gpus(), Some(3));
     let missing: Vec<String> = missing(&inventory).into_keys().collect();
@@ -217,7 +217,7 @@ pub(crate) fn an_amd_gpu_that_the_driver_does_not_take_is_a_finding() {
     assert_eq!(inventory.facts.gpu_model, whole.facts.gpu_model);
     let slots: Vec<u32> = inventory.identity.gpus.iter().map(|gpu| gpu.slot).collect();
     assert_eq!(slots, [0, 1, 2, 3], "it keeps its slot");
-    // The module is there and has none of them: as a library that knows no device.
+    // The module is loaded without any GPU, like a library without devices.
     for address in [FOUR[0], FOUR[1], FOUR[3]] {
         tree.remove(&format!("/sys/bus/pci/devices/{address}/driver"));
     }
@@ -245,7 +245,7 @@ pub(crate) fn a_screen_needs_no_driver() {
     is_nothing(&screen("030000", "1a03", "2000"), "ASPEED");
     is_nothing(&screen("030000", "102b", "0536"), "Matrox");
     is_nothing(&screen("030000", "1002", "515e"), "ATI ES1000");
-    // Graphics of a processor beside a console of the BMC: its device has parts of the processor.
+    // Processor graphics with a BMC console: the device contains processor functions.
     for class in ["030000", "038000"] {
         let tree = screen(class, "1002", "164e");
         tree.file(BOOT, "0");
@@ -254,8 +254,7 @@ pub(crate) fn a_screen_needs_no_driver() {
         tree.pci("0000:c1:00.2", "108000", "1022", "1649");
         is_nothing(&tree, class);
     }
-    // A board that computes is none, wherever the console is shown, and one for both is asked where
-    // it has its driver.
+    // A compute board is not a display, whatever shows the console. A board for both counts if its driver is bound.
     let tree = screen("120000", "1002", "74a0");
     tree.pci("0000:c1:00.2", "108000", "1022", "1649");
     assert_eq!(without_library(&tree).facts.gpus(), None);

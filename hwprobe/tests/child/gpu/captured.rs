@@ -1,4 +1,4 @@
-//! A capture of a node with GPUs.
+//! Capture of a node with GPUs.
 
 use super::*;
 use crate::trials::{Test, tests};

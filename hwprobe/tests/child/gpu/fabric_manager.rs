@@ -1,4 +1,4 @@
-//! Whether NVIDIA's Fabric Manager runs, as systemd's cgroups tell.
+//! State of NVIDIA's Fabric Manager, from systemd's cgroups.
 
 use super::*;
 use crate::trials::{Test, tests};
@@ -20,7 +20,7 @@ const SERVICE: &str = "nvidia-fabricmanager.service";
 const UNIT: &str = "/usr/lib/systemd/system/nvidia-fabricmanager.service";
 const SWITCH: &str = "0000:07:00.0";
 
-/// An HGX A100's switch and one of its GPUs, on a machine whose systemd knows the service.
+/// An HGX A100's switch and one of its GPUs, on a machine with the service's systemd unit.
 fn hgx() -> Tree {
     let tree = tree();
     tree.pci(SWITCH, "068000", "10de", "1af1")
@@ -38,7 +38,7 @@ fn look(tree: &Tree) -> Reading<lattice_hwprobe::Value> {
     without_library(tree).vitals.get(KEY)
 }
 
-/// Whether the check speaks after so many seconds of this, and drains.
+/// Whether the check drains the node after this state has lasted for `seconds`.
 fn drains_after(seen: &Inventory, seconds: u64) -> bool {
     let mut engine = Engine::new(Table::shipped().unwrap(), Memory::default());
     engine.booted("b1");
@@ -74,7 +74,7 @@ pub(crate) fn a_fabric_manager_that_something_else_started_runs() {
     let process = |tree: &Tree, number: u32, name: &str| {
         tree.file(&format!("/proc/{number}/comm"), name);
     };
-    // The package's unit is disabled, or its slice is another one.
+    // The package's unit is disabled, or runs in another slice.
     for populated in [Some(0), None] {
         let tree = hgx();
         events(&tree, 0);
@@ -86,7 +86,7 @@ pub(crate) fn a_fabric_manager_that_something_else_started_runs() {
         assert_eq!(look(&tree), stopped);
         process(&tree, 812, "nv-fabricmanage");
         assert_eq!(look(&tree), running);
-        // Where others' processes are hidden its absence tells nothing.
+        // If processes of other users are hidden, a missing process proves nothing.
         tree.remove("/proc/812").remove("/proc/1");
         assert_eq!(look(&tree), Reading::Unsupported);
     }
@@ -129,7 +129,7 @@ pub(crate) fn without_a_switch_of_its_own_a_node_has_no_fabric_manager() {
     tree.remove(&format!("/sys/bus/pci/devices/{SWITCH}"));
     assert_eq!(look(&tree), Reading::Absent);
     assert!(!drains_after(&without_library(&tree), 3600));
-    // Another vendor's bridge, and NVIDIA's PCI bridge.
+    // A bridge of another vendor, and an NVIDIA PCI bridge.
     tree.pci("0000:08:00.0", "068000", "8086", "1af1").pci(
         "0000:09:00.0",
         "060400",

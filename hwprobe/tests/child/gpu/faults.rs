@@ -1,4 +1,4 @@
-//! A driver that lies, hangs, or is not there; a GPU that is lost.
+//! Faults: a driver that returns false data, hangs, or is missing; a lost GPU.
 
 use super::*;
 use crate::trials::{Test, tests};
@@ -117,7 +117,7 @@ pub(crate) fn a_gpu_that_is_given_away_is_not_missing() {
         codes(&inventory).join(" ")
     };
     assert_eq!(codes_with("vfio-pci"), "");
-    // The node's own drivers give nothing away.
+    // The node's own drivers do not count as given to a guest.
     assert_eq!(codes_with("nvidia"), "gpu_count_mismatch");
     assert_eq!(codes_with("nouveau"), "gpu_count_mismatch");
 }

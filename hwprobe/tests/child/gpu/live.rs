@@ -91,7 +91,7 @@ pub(crate) fn live_values_are_vitals_and_move_no_digest() {
     );
 }
 
-/// A board with NVLink 5 as its driver packs error rates: 15 * 10^-255 is none at all.
+/// A board with NVLink 5, with error rates as its driver packs them: 15 * 10^-255 is zero.
 pub(crate) fn error_rates_of_nvlink_5_are_read_by_link_and_older_boards_have_none() {
     let best = 15 << 8 | 255;
     let run = |links, effective: i64, symbol: i64| fake::NvLinkRun {
@@ -132,7 +132,7 @@ pub(crate) fn error_rates_of_nvlink_5_are_read_by_link_and_older_boards_have_non
         ),
         // NVLink 5 does not count replays.
         ("gpu.0.nvlink.17.errors.replay", "<unsupported>"),
-        // The other board is of the generation before.
+        // The other board is of the previous generation.
         ("gpu.1.nvlink.3.bit_error_rate.effective", "<unsupported>"),
         ("gpu.1.nvlink.3.errors.link_recovery", "<unsupported>"),
     ] {
@@ -173,7 +173,7 @@ pub(crate) fn no_key_is_in_two_planes() {
     }
 }
 
-/// An A100 takes its links down when it is divided.
+/// An A100 takes its links down in MIG mode.
 pub(crate) fn links_that_are_down_under_mig_are_not_lost() {
     let mut driver = driver();
     let table = Table::shipped().unwrap();
@@ -232,7 +232,7 @@ pub(crate) fn corrected_errors_are_told_by_the_kind_of_memory() {
         }));
     }
     assert_eq!(look(&driver), ["1", "2", "3", "4"]);
-    // A driver that does not know the newer call for static memory.
+    // A driver without the newer call for static memory.
     for gpu in &mut driver.gpus {
         gpu.sram_errors = None;
     }

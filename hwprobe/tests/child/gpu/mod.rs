@@ -1,6 +1,6 @@
 //! The GPU probe through a real child and the fake driver library.
 //!
-//! This program is the child it starts: `main` becomes the child when called so.
+//! This program is the child that it starts: `main` becomes the child if called with the child's arguments.
 
 pub mod amd;
 pub mod captured;

@@ -1,4 +1,4 @@
-//! How GPUs and NICs hang together.
+//! Topology of GPUs and NICs.
 
 use super::*;
 use crate::trials::{Test, tests};
@@ -33,7 +33,7 @@ fn matrix() -> BTreeMap<String, BTreeMap<String, String>> {
     rows.collect()
 }
 
-/// The slot of the NIC that the matrix calls `NICn`: the InfiniBand devices in name order.
+/// Slots of the NICs named `NICn` in the matrix: the InfiniBand devices in name order.
 fn nic_slots(inventory: &Inventory) -> Vec<u32> {
     let mut named: Vec<(String, u32)> = Vec::new();
     for nic in &inventory.identity.nics {
@@ -66,7 +66,7 @@ pub(crate) fn ways_are_those_of_the_published_matrix() {
         }
         assert_eq!(beside, 1, "{row}");
     }
-    // Between GPUs the matrix shows NVLink alone; the ways below it are the driver's.
+    // Between GPUs the matrix shows NVLink only; the PCIe distances below it are the driver's.
     for (a, b, word) in [(0, 1, "NODE"), (0, 4, "SYS"), (5, 7, "NODE"), (3, 6, "SYS")] {
         let found = topology.distance(&format!("gpu.{a}"), &format!("gpu.{b}"));
         assert_eq!(found.to_string(), word, "{a} {b}");
@@ -102,12 +102,12 @@ pub(crate) fn the_drivers_word_against_the_bus_is_a_finding() {
     };
     let rows = (0..2).map(|row| (0..2).map(|column| level(row, column)).collect());
     driver.common_ancestors = Some(Field::Value(rows.collect()));
-    // The bus has each GPU below a host bridge of its own.
+    // On the bus, each GPU is below its own host bridge.
     let tree = tree();
     let seen = probe_all(&host(&tree, &driver));
     assert_eq!(seen.topology.distance("gpu.0", "gpu.1").to_string(), "NODE");
     assert_eq!(codes(&seen), ["gpu_topology_mismatch"]);
-    // A bus without paths leaves the driver's word.
+    // Without device paths on the bus, the driver's distance counts.
     for address in ["0000:1b:00.0", "0000:3c:00.0"] {
         let bus = tree.path().join("sys/bus/pci/devices").join(address);
         let device = tree.path().join("sys/devices");
@@ -144,7 +144,7 @@ pub(crate) fn links_between_gpus_name_the_slot() {
     assert_eq!(found, ["0 gpu.1 4", "1 0000:99:00.0 2", "1 gpu.0 4"]);
 }
 
-/// The ways of the matrix again: what is below one switch has its rank.
+/// Checks the distances of the matrix again: devices below one switch share its rank.
 pub(crate) fn a_gpu_and_the_nic_beside_it_have_one_switch() {
     let inventory = captured("gpu001");
     let switch = |class: Class, device: &str| {
@@ -161,7 +161,7 @@ pub(crate) fn a_gpu_and_the_nic_beside_it_have_one_switch() {
             assert_eq!(is_same, is_beside, "{device} {nic}");
         }
     }
-    // The BlueField's functions hang on a root port.
+    // The BlueField's functions are below a root port.
     let of_nics = inventory.identity.nics.iter();
     let of_nics = of_nics.map(|nic| switch(Class::Nic, &format!("nic.{}", nic.slot)));
     assert_eq!(of_nics.filter(|switch| switch == "<absent>").count(), 2);

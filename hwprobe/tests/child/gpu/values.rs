@@ -1,4 +1,4 @@
-//! What the driver says of a GPU, and where it goes.
+//! Values that the driver reports for a GPU, and their planes.
 
 use super::*;
 use crate::trials::{Test, tests};
@@ -131,7 +131,7 @@ pub(crate) fn refusals_keep_their_state() {
         matches!(&image, Reading::Failed { why } if why.contains("corrupted")),
         "{image:?}"
     );
-    // None of the three is needed for a digest.
+    // None of the three is required for a digest.
     assert!(matches!(record.state(), ClassState::Complete { .. }));
 }
 
@@ -150,7 +150,7 @@ pub(crate) fn pending_modes_are_findings() {
 pub(crate) fn parts_without_nvlink() {
     let mut driver = driver();
     driver.gpus[0].nvlinks.clear();
-    // An H100 NVL leaves out the first links of its chip.
+    // An H100 NVL omits the first links of its chip.
     let missing = fake::NvLinkRun {
         links: 6,
         active: None,
@@ -168,7 +168,7 @@ pub(crate) fn parts_without_nvlink() {
     assert_eq!(get(&inventory, "gpu.1.nvlink.version"), "<unsupported>");
 }
 
-/// A driver line that lacks the newer calls: every one of them is unsupported, none a failure.
+/// An old driver without the newer calls: each value is unsupported, and none is a failure.
 pub(crate) fn calls_an_old_driver_lacks_are_unsupported() {
     let tree = tree();
     let control = tree.path().join("control.json");
@@ -212,7 +212,7 @@ pub(crate) fn calls_an_old_driver_lacks_are_unsupported() {
         get(&inventory, "gpu.0.own_link_generation"),
         "<unsupported>"
     );
-    // Both have an older call that says as much.
+    // Both have an older call that returns the same.
     assert_eq!(vital(&inventory, "gpu.0.clocks.events"), "idle");
     assert_eq!(get(&inventory, "gpu.0.memory"), "85520809984");
     assert!(inventory.marks()[&Class::Gpu].digest().is_some());

@@ -33,7 +33,7 @@ fn live_values_of_the_h100_node_are_vitals_and_no_keys() {
     assert_eq!(get("nic.0.port.1.phys_state"), "LinkUp");
     assert_eq!(get("nic.0.port.1.rate"), "400000000000");
     assert_eq!(get("nic.8.port.1.rate"), "200000000000");
-    // The second device has lost its link 255 times, which is as far as that counter goes.
+    // The second device has lost its link 255 times, the maximum of that counter.
     assert_eq!(get("nic.0.port.1.link_downed"), "0");
     assert_eq!(get("nic.1.port.1.link_downed"), "255");
     assert_eq!(get("nic.1.port.1.symbol_error"), "0");
@@ -41,7 +41,7 @@ fn live_values_of_the_h100_node_are_vitals_and_no_keys() {
     assert_eq!(get("nic.0.port.1.roce_slow_restart"), "0");
     let bytes = inventory.vitals.get("nic.0.port.1.sent_bytes");
     assert!(bytes.present().and_then(Value::as_number).unwrap() > 1 << 40);
-    // None of them could not be read, and none is a key of the record too.
+    // Every value was readable, and none is also a key of the record.
     let record = &inventory.records[&Class::Nic];
     for (key, reading) in inventory
         .vitals
@@ -106,7 +106,7 @@ fn an_mlx4_has_two_ports_and_an_i40iw_counts_nothing() {
     assert_eq!(get("nic.1.port.2.symbol_error"), "<absent>");
 }
 
-/// The bus that `lspci -nn` printed: address, name with class, ids, revision.
+/// The bus as printed by `lspci -nn`: address, name with class, ids, revision.
 fn bus(listing: &str) -> Tree {
     let tree = Tree::new();
     let between = |text: &str| {
@@ -131,7 +131,7 @@ fn the_bus_of_an_a100_server_has_nine_nics_in_its_order() {
     ))
     .probe();
     let get = |key: &str| shown(&inventory, key);
-    // Virtual functions given to a virtual machine are all the NICs it has.
+    // In a virtual machine, the assigned virtual functions are its only NICs.
     assert_eq!(get("nic.count"), "9");
     for slot in 0..8 {
         assert_eq!(get(&format!("nic.{slot}.pci_id")), "15b3:101c");
@@ -146,7 +146,7 @@ fn the_bus_of_an_a100_server_has_nine_nics_in_its_order() {
     let addresses: Vec<_> = addresses.map(|address| address.unwrap().as_str()).collect();
     assert_eq!(addresses[0], "0101:00:00.0");
     assert_eq!(addresses[7..], ["0108:00:00.0", "c941:00:02.0"]);
-    // The listing names no drivers.
+    // The listing contains no drivers.
     assert_eq!(codes(&inventory), ["nic_without_driver"; 9]);
 }
 

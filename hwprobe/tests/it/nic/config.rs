@@ -1,12 +1,12 @@
-//! The firmware configuration of NICs, as the vendor's tools tell it.
+//! Firmware configuration of NICs, as printed by the vendor's tools.
 
 use super::*;
 use lattice_hwprobe::Commands;
 use lattice_hwprobe::probe::nic::{Setting, parse_settings};
 use proptest::prelude::*;
 
-/// As `mlxconfig -d 0000:5e:00.0 -e q` prints it; written here in the shape of answers that people
-/// published (ConnectX-4 to ConnectX-7, MFT 4.22 to 4.30), with the settings shortened.
+/// Output of `mlxconfig -d 0000:5e:00.0 -e q`, written here in the form of publicly posted output (ConnectX-4 to
+/// ConnectX-7, MFT 4.22 to 4.30), with the settings shortened.
 const ANSWER: &str = "
 Device #1:
 ----------
@@ -31,7 +31,7 @@ The '*' shows parameters with next value different from default/current value.
 The 'RO' shows parameters which are for read only and cannot be changed
 ";
 
-/// Of a tool that is asked without `-e`, or of firmware that tells no more.
+/// Output of a tool run without `-e`, or for firmware without the other columns.
 const NEXT_ONLY: &str = "
 Configurations:                              Next Boot
          LINK_TYPE_P1                        IB(1)
@@ -89,7 +89,7 @@ fn digest(inventory: &Inventory) -> Option<Digest> {
 fn what_runs_is_a_key_and_what_waits_is_a_finding_of_the_whole_card() {
     let tree = tree();
     record(&tree, "mlxconfig", ONE, ANSWER);
-    // Where the vendor's own tool is not, that of the distribution is asked.
+    // Without the vendor's tool, the distribution's tool is queried.
     record(&tree, "mstconfig", "0000:9b:00.0", NEXT_ONLY);
     let inventory = tree.probe();
     for (key, value) in [
@@ -104,7 +104,7 @@ fn what_runs_is_a_key_and_what_waits_is_a_finding_of_the_whole_card() {
     ] {
         assert_eq!(shown(&inventory, key), value, "{key}");
     }
-    // What one host boots from is none of the class, and the second function says nothing new.
+    // The boot source of a host is not part of the class, and the second function adds no keys.
     let keys = config_keys(&inventory);
     assert_eq!(keys.len(), 11, "{keys:?}");
     assert!(keys.iter().all(|key| !key.contains("boot")));
@@ -115,7 +115,7 @@ fn what_runs_is_a_key_and_what_waits_is_a_finding_of_the_whole_card() {
         "nic.0 (0000:5e:00.0): LINK_TYPE_P1 is IB(1), ETH(2) after a reboot"
     );
     assert_eq!(vital(&inventory, "nic.0.config.pending"), "1");
-    // Nobody told what runs there, so nobody knows that nothing waits.
+    // The running values are unknown, so whether a change is pending is unknown too.
     assert_eq!(vital(&inventory, "nic.2.config.pending"), "<unsupported>");
     assert!(!inventory.vitals.0.contains_key("nic.1.config.pending"));
     assert!(!inventory.vitals.0.contains_key("nic.3.config.pending"));
@@ -155,7 +155,7 @@ fn without_a_tool_nothing_is_said_and_nothing_is_wrong() {
     assert_eq!(vital(&inventory, "nic.0.config.pending"), "<unsupported>");
     assert!(digest(&inventory).is_some());
     assert_eq!(codes(&inventory), Vec::<&str>::new());
-    // A pass over live values does not ask, whoever could answer.
+    // A pass over live values runs no tool, even if one is installed.
     let tree = tree();
     record(&tree, "mlxconfig", ONE, ANSWER);
     let mut host = tree.host();
@@ -217,7 +217,7 @@ fn that_nothing_waits_is_said_only_of_settings_that_were_told() {
     }
     let torn = "SRIOV_EN False(0) True(1) True(1)\nNUM_OF_VFS 0 1616\n";
     assert_eq!(of(torn), "<failed: 2 values in 3 columns>");
-    // What is known to wait is told beside it.
+    // Known pending changes are counted in spite of the unknown ones.
     let both = "SRIOV_EN False(0) True(1) False(0)\nNUM_OF_VFS 0 1616\n";
     assert_eq!(of(both), "1");
 }
@@ -258,12 +258,12 @@ fn damaged_answers_are_failures_or_less_and_never_other_values() {
         let settings = parse_settings(text);
         settings.present().and_then(|all| all.get(name).cloned())
     };
-    // A value that ran into the next, and one with blanks in it.
+    // A value joined with the next one, and one that contains blanks.
     let torn = ANSWER.replace("True(1)             True(1)", "True(1)True(1)");
     let torn = of(&torn, "SRIOV_EN").unwrap();
     assert!(matches!(torn.current, Reading::Failed { .. }), "{torn:?}");
     assert_eq!(of(ANSWER, "BOOT_VLAN"), None);
-    // Zeros are what was chosen.
+    // Zeros are a chosen value.
     let zero = of("Configurations: Current\nSRIOV_EN 0x0\n", "SRIOV_EN");
     assert_eq!(zero.unwrap().current, Reading::Present("0x0".to_owned()));
     assert_eq!(
@@ -278,7 +278,7 @@ fn damaged_answers_are_failures_or_less_and_never_other_values() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
-    /// Cut, doubled, shuffled and garbled: read or not, within the columns there are.
+    /// Truncated, repeated, shuffled and garbled output is parsed or rejected, within the existing columns.
     #[test]
     fn any_answer_is_read_without_a_panic_and_tells_only_what_it_says(
         cuts in prop::collection::vec((0_usize..2000, "[ \\t\\n*A-Z0-9_():]{0,12}"), 0..6),

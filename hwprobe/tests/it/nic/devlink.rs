@@ -1,4 +1,4 @@
-//! Firmware that runs and firmware that waits.
+//! Running firmware, and stored firmware that takes effect later.
 
 use super::*;
 
@@ -69,7 +69,7 @@ fn timeout<T>() -> Reading<T> {
     Reading::Timeout { after_ms: 5000 }
 }
 
-/// What the kernel says while somebody holds the lock of the whole network stack.
+/// The kernel's answer while another process holds the lock of the whole network stack.
 fn late(
     tree: &Tree,
     interface: InterfaceReport,
@@ -104,7 +104,7 @@ fn an_answer_that_is_late_leaves_the_class_without_a_digest_and_not_with_another
     let settings = late(&tree, slow, told());
     assert_eq!(settings.marks()[&Class::Nic].digest(), None);
 
-    // A kernel without devlink says so each time.
+    // A kernel without devlink reports that in each read.
     let without = late(&tree, said("4.60"), Reading::Unsupported);
     assert!(without.marks()[&Class::Nic].digest().is_some());
     assert_eq!(late(&tree, said("4.60"), told()).marks(), in_time.marks());

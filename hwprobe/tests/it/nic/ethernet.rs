@@ -1,4 +1,4 @@
-//! What the kernel says of interfaces.
+//! Network interfaces, as reported by the kernel.
 
 use super::*;
 
@@ -11,7 +11,7 @@ fn an_ethernet_controller_is_what_the_kernel_said_of_its_interface() {
         ("nic.0.firmware", "4.60"),
         ("nic.0.option_rom", "1.3682.0"),
         ("nic.0.driver", "ice"),
-        // The driver tells the kernel's release: it has no version of its own.
+        // The driver returns the kernel's release, so it has no version of its own.
         ("nic.0.driver_version", "<absent>"),
         ("nic.0.net.count", "1"),
         ("nic.0.net.0.mtu", "9000"),
@@ -54,11 +54,11 @@ fn with_negotiation_the_outcome_is_no_configuration() {
     assert_eq!(before.marks(), tree.probe().marks());
 }
 
-/// Nobody knows then what the card has: no count, and no firmware that nobody asked for.
+/// The interfaces of the card are then unknown: neither the count nor the firmware is known.
 #[test]
 fn interfaces_that_cannot_be_listed_are_not_none() {
     let tree = ethernet(&[("eno1", "0")]);
-    // In a circle, as what cannot be read.
+    // A link cycle, as an example of an unreadable folder.
     tree.remove("/sys/class/net")
         .link("/sys/class/net", "net2")
         .link("/sys/class/net2", "net");
@@ -68,20 +68,20 @@ fn interfaces_that_cannot_be_listed_are_not_none() {
         assert!(matches!(nic.get(key), Reading::Failed { .. }), "{key}");
     }
     assert!(matches!(nic.state(), ClassState::Incomplete { .. }));
-    // A kernel without a network has none.
+    // A kernel without networking has no interfaces.
     tree.remove("/sys/class/net2").remove("/sys/class/net");
     let inventory = tree.probe();
     assert_eq!(shown(&inventory, "nic.0.net.count"), "0");
     assert!(inventory.marks()[&Class::Nic].digest().is_some());
 }
 
-/// Its name and its address, in folders, links and the kernel's report.
+/// Name and address of the interface, in folders, links and the kernel's report.
 #[test]
 fn an_interface_named_by_its_address_is_renamed_everywhere_in_a_masked_capture() {
     let name = "enxa0b1c2d3e4f5";
     let tree = ethernet(&[(name, "0")]);
     tree.file(&format!("{PORT}/{name}/address"), "a0:b1:c2:d3:e4:f5");
-    // One that is no NIC, and whose address no probe tells.
+    // An interface that is not a NIC, with an address that no probe reports.
     tree.link(
         "/sys/class/net/enx0a0b0c0d0e0f",
         "../../devices/usb1/net/usb0",
@@ -115,7 +115,7 @@ fn a_driver_that_did_not_answer_leaves_the_class_incomplete() {
         let state = inventory.records[&Class::Nic].state();
         assert!(matches!(state, ClassState::Incomplete { .. }), "{state:?}");
     }
-    // A driver that has none to tell is known.
+    // A driver that reports no firmware version is a known state.
     let silent = InterfaceReport {
         driver: Reading::Unsupported,
         ..said("")
@@ -127,7 +127,7 @@ fn a_driver_that_did_not_answer_leaves_the_class_incomplete() {
     assert!(matches!(state, ClassState::Complete { .. }), "{state:?}");
 }
 
-/// Asked again it may be anything: no digest. But the probe saw everything that must be known.
+/// A new read may return anything, so there is no digest. But every required key was read.
 #[test]
 fn one_late_value_takes_the_digest_and_is_no_probe_that_hangs() {
     let tree = ethernet(&[("eno1", "0")]);

@@ -1,4 +1,4 @@
-//! What contradicts itself, and bounds.
+//! Findings of the NIC probe, and bounds.
 
 use super::*;
 
@@ -32,7 +32,7 @@ fn a_driver_that_nobody_may_know_is_not_none() {
     tree.pci("0000:5e:00.0", "020000", "15b3", "1021");
     let driver = "/sys/bus/pci/devices/0000:5e:00.0/driver";
     assert_eq!(codes(&tree.probe()), ["nic_without_driver"]);
-    // As a capture says that the link could not be read.
+    // As in a capture in which the link could not be read.
     tree.file(
         "/unreadable.json",
         &format!(r#"{{"{driver}": {{"denied": {{"why": "{driver}: permission denied"}}}}}}"#),
@@ -40,7 +40,7 @@ fn a_driver_that_nobody_may_know_is_not_none() {
     let inventory = tree.probe();
     assert_eq!(codes(&inventory), Vec::<&str>::new());
     assert!(shown(&inventory, "nic.0.driver").starts_with("<denied"));
-    // And so does a capture of that.
+    // The same holds for a capture of that tree.
     let out = tempfile::tempdir().unwrap();
     capture_tree(&tree.host(), out.path(), Privacy::Mask).unwrap();
     let again = probe_all(&host_of(out.path()).unwrap());
@@ -68,10 +68,10 @@ fn an_active_port_without_a_device_for_programs_is_a_finding() {
         .remove("/sys/class/infiniband_verbs/uverbs0")
         .dir("/sys/class/infiniband_verbs");
     assert_eq!(codes(&tree.probe()), ["nic_verbs_missing"]);
-    // A port that is down is no contradiction.
+    // A port that is down is not a contradiction.
     tree.file("/sys/class/infiniband/mlx5_0/ports/1/state", "1: DOWN");
     assert!(codes(&tree.probe()).is_empty());
-    // Nor is a captured tree in which nobody looked.
+    // Nor is a captured tree in which the folder was not read.
     tree.file("/sys/class/infiniband/mlx5_0/ports/1/state", "4: ACTIVE")
         .remove("/sys/class/infiniband_verbs");
     assert!(codes(&tree.probe()).is_empty());
@@ -91,7 +91,7 @@ fn a_nic_that_was_there_before_is_missed() {
     };
     assert_eq!(finding.code, "nic_missing");
     assert_eq!(finding.detail, "nic.1 was at 0000:3b:00.0 and is gone");
-    // Nobody is missed while it is not known who is there.
+    // No NIC is reported missing while the current list is unknown.
     let list = serde_json::json!({ "/sys/class/infiniband": "permission denied" });
     tree.file("/unreadable.json", &list.to_string());
     assert_eq!(missing_since(&before.identity.nics, &tree.probe()), []);

@@ -42,8 +42,7 @@ fn vital(inventory: &Inventory, key: &str) -> String {
     inventory.vitals.get(key).to_string()
 }
 
-/// A masked capture: its inventory, which is that of the tree, and every name and byte of it in lower
-/// case.
+/// A masked capture: its inventory, which equals that of the tree, and every name and byte of it in lower case.
 fn masked(tree: &Tree) -> (Inventory, String) {
     let out = tempfile::tempdir().unwrap();
     capture_tree(&tree.host(), out.path(), Privacy::Mask).unwrap();
@@ -72,7 +71,7 @@ fn present<T>(value: T) -> Reading<T> {
 
 const PORT: &str = "/sys/devices/pci0000:05/0000:05:00.0/net";
 
-/// A node with one Ethernet controller whose driver names its ports as given, with `dev_port`.
+/// A node with one Ethernet controller, with these port names and `dev_port` numbers.
 fn ethernet(ports: &[(&str, &str)]) -> Tree {
     let tree = Tree::new();
     tree.pci("0000:05:00.0", "020000", "8086", "1593")

@@ -1,4 +1,4 @@
-//! HPE Slingshot.
+//! HPE Slingshot NICs.
 
 use super::*;
 
@@ -29,7 +29,7 @@ fn cxi_stat_is_read_as_its_manual_page_shows_it() {
 
 fn slingshot() -> Tree {
     let tree = Tree::new();
-    // The device named first sits higher: slots follow the bus.
+    // The device named first has the higher address: slots follow the bus.
     tree.pci("0000:21:00.0", "020000", "17db", "0501")
         .pci("0000:a1:00.0", "020000", "17db", "0501")
         .file("/commands/cxi-stat.out", STAT);

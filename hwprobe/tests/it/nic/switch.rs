@@ -1,9 +1,9 @@
-//! Which PCIe switch a NIC hangs on.
+//! PCIe switch of a NIC.
 
 use super::*;
 
-/// Two switches of four ports each, below root complexes of their own whose first bus is `bus`,
-/// with a NIC at the ports given: switch and port.
+/// Two switches of four ports each, below separate root complexes with `bus` as the first bus, and NICs at these
+/// positions (switch and port).
 fn machine(bus: [u8; 2], nics: &[(usize, usize)]) -> Tree {
     let tree = Tree::new();
     tree.file("/proc/sys/kernel/osrelease", "6.8.0-45-generic");
@@ -29,7 +29,7 @@ fn machine(bus: [u8; 2], nics: &[(usize, usize)]) -> Tree {
     tree
 }
 
-/// A function as sysfs lays it out, by its way below `/sys/devices`.
+/// A function in sysfs layout, by its path below `/sys/devices`.
 fn function(tree: &Tree, way: &str, class: &str, vendor: &str) {
     let (_, address) = way.rsplit_once('/').unwrap();
     tree.file(&format!("/sys/devices/{way}/class"), &format!("0x{class}"))
@@ -68,10 +68,10 @@ fn a_nic_behind_another_switch_is_another_layout_of_the_same_parts() {
     let [one, other] = [one, other].map(|node| node.records[&Class::Nic].clone());
     let found = diff_by_parts(&one, &other);
     let found: Vec<_> = found.iter().map(|d| (d.key.as_str(), d.verdict)).collect();
-    // Tuples and NUMA nodes are equal: this alone tells the two apart.
+    // Tuples and NUMA nodes are equal: only the switch rank distinguishes the two.
     let moved = ("nic.1.pci_switch", Verdict::Differs);
     assert_eq!(found, [("parts", Verdict::Moved), moved]);
-    // And it is no part of what a schema before this one has.
+    // And the key does not exist in the previous schema.
     let row = row_of("nic.1.pci_switch").unwrap();
     assert!(row.is_in(Class::Nic.schema()) && !row.is_in(1));
 }
@@ -89,7 +89,7 @@ fn numbers_of_buses_change_nothing() {
 fn a_nic_that_is_gone_moves_no_other_to_another_switch() {
     let tree = machine(BUSES, &[(0, 2), (1, 0), (1, 3)]);
     assert_eq!(switches(&tree.probe()), ["0", "1", "1"]);
-    // The first switch has nothing below it now; its ports are there.
+    // No device is below the first switch now, but its ports exist.
     let nic = "pci0000:10/0000:10:01.0/0000:11:00.0/0000:12:02.0/0000:15:00.0";
     tree.remove("/sys/bus/pci/devices/0000:15:00.0")
         .remove(&format!("/sys/devices/{nic}"))
@@ -106,7 +106,7 @@ fn a_tree_without_its_bridges_is_complete_and_does_not_tell() {
     let inventory = tree.probe();
     assert_eq!(switches(&inventory), ["<unsupported>"]);
     digest(&inventory);
-    // Nor is it incomplete where a bridge cannot be told for one.
+    // Nor is the class incomplete if a function's class is unreadable.
     let tree = machine(BUSES, &[(0, 0)]);
     tree.file("/sys/bus/pci/devices/0000:11:00.0/class", "no class");
     let inventory = tree.probe();

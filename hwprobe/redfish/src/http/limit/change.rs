@@ -1,4 +1,4 @@
-//! The body of a change, one shape per kind of control. Pure.
+//! Request bodies for a change, one form per kind of control. Pure.
 
 use super::LimitRefusal;
 use crate::ResourcePath;
@@ -6,7 +6,7 @@ use crate::power::{Shape, Source, power_control_index};
 use lattice_hwprobe::Milliwatts;
 use serde_json::{Value, json};
 
-/// Whether a limit can be written there. What several systems share is never limited for one.
+/// Whether a limit can be written to the source. A control shared by several systems is never changed for one of them.
 pub(super) const fn takes_limits(source: &Source) -> bool {
     let is_writable = matches!(
         source.shape,
@@ -15,7 +15,7 @@ pub(super) const fn takes_limits(source: &Source) -> bool {
     is_writable && !source.is_shared
 }
 
-/// What sets this limit, or lifts it.
+/// The body that sets or lifts the limit.
 pub(super) fn of_limit(
     source: &Source,
     value: &Value,
@@ -38,7 +38,7 @@ pub(super) fn of_limit(
     }
 }
 
-/// What sets this action for a limit that cannot be kept; nothing where it cannot be set.
+/// The body that sets the action for a limit that cannot be enforced; `None` if the source has no such setting.
 pub(super) fn of_exception(
     source: &Source,
     value: &Value,
@@ -50,7 +50,7 @@ pub(super) fn of_exception(
     is_power.then(|| power_control(value, system, entry))?
 }
 
-/// A set point with its mode, where there is a mode.
+/// A set point with its mode, if the control has a mode.
 fn set_point(control: &Value, limit: Option<Milliwatts>) -> Result<Value, LimitRefusal> {
     let has_mode = control.get("ControlMode").is_some();
     match limit {
@@ -60,7 +60,7 @@ fn set_point(control: &Value, limit: Option<Milliwatts>) -> Result<Value, LimitR
         Some(limit) => Ok(json!({"SetPoint": watts(limit)})),
         None if has_mode => Ok(json!({"ControlMode": "Disabled"})),
         None => {
-            // Without a mode the highest set point is the one that limits nothing.
+            // Without a mode, the highest set point is equivalent to no limit.
             let highest = ["SettingRangeMax", "AllowableMax"];
             let mut highest = highest.iter().filter_map(|name| control.get(name));
             let highest = highest.find(|watts| watts.is_number());
@@ -70,8 +70,8 @@ fn set_point(control: &Value, limit: Option<Milliwatts>) -> Result<Value, LimitR
     }
 }
 
-/// An entry in its place of `PowerControl[]`; empty objects leave those before it alone
-/// (DSP0266, section 7.9.1).
+/// An entry at its index of `PowerControl[]`; empty objects leave the entries before it unchanged (DSP0266, section
+/// 7.9.1).
 fn power_control(value: &Value, system: Option<&ResourcePath>, entry: Value) -> Option<Value> {
     let index = power_control_index(value, system)?;
     let mut entries = vec![json!({}); index];
@@ -79,7 +79,7 @@ fn power_control(value: &Value, system: Option<&ResourcePath>, entry: Value) -> 
     Some(json!({"PowerControl": entries}))
 }
 
-/// Limits are whole watts when they come here.
+/// Whole watts; limits are already rounded here.
 const fn watts(limit: Milliwatts) -> u64 {
     limit.0 / 1000
 }

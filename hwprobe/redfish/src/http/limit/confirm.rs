@@ -1,4 +1,4 @@
-//! Reading a limit back until it is there, or clearly something else is.
+//! Confirmation of a limit: reads the control until it shows the new limit, or clearly another one.
 
 use super::{Change, ConfirmedLimit, Control, SafeException, SetLimitError};
 use crate::http::bmc::{As, Bmc};
@@ -11,12 +11,12 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use tokio::time::Instant;
 
-/// What one control told in one look.
+/// Reading of one control in one pass.
 #[derive(Clone, Debug)]
 pub(super) struct Told(Power);
 
 impl Told {
-    /// The interpreter's reading of this one resource.
+    /// The interpreter's reading of this single resource.
     pub fn of(route: &Route, source: &Source, value: &Value) -> Self {
         let present = Reading::Present(value.clone());
         let documents = Documents(BTreeMap::from([(source.path.clone(), present)]));
@@ -40,13 +40,13 @@ impl Told {
         )
     }
 
-    /// Why the limit is not known.
+    /// The reason if the limit is unknown.
     pub fn unreadable(&self) -> Option<String> {
         let unknown = self.state() == LimitState::Unknown;
         unknown.then(|| self.0.limit.to_string())
     }
 
-    /// Whether exactly this limit holds.
+    /// Whether exactly this limit is in force.
     pub fn holds(&self, asked: Option<Milliwatts>) -> bool {
         let (_, highest) = self.range();
         match (self.state(), asked) {
@@ -56,7 +56,7 @@ impl Told {
         }
     }
 
-    /// The limit; nothing if it is not known.
+    /// The limit in force; `None` if it is unknown.
     pub fn limit(&self) -> Option<Option<Milliwatts>> {
         match self.state() {
             LimitState::Uncapped => Some(None),
@@ -73,8 +73,7 @@ impl Told {
         }
     }
 
-    /// That no power is cut: the action is harmless, or there is none. A word that is not known is
-    /// not harmless.
+    /// Proof that the BMC cuts no power: the action is harmless, or there is none. An unknown action is not harmless.
     pub fn safe_exception(&self) -> Option<SafeException> {
         let action = &self.0.exception_action;
         let is_safe = match action {
@@ -93,7 +92,7 @@ impl Told {
 }
 
 impl Bmc {
-    /// Looks until what was asked holds, something else clearly does, or the time is up.
+    /// Reads the control until the requested limit is in force, another one clearly is, or the deadline has passed.
     pub(super) async fn confirm(
         &self,
         route: &Route,
@@ -120,7 +119,7 @@ impl Bmc {
                             let (status, message) = (*status, message.clone());
                             return Err(SetLimitError::Rejected { status, message });
                         }
-                        // The old limit may be on its way out; a third one, twice, is what it is.
+                        // The old limit may still be shown; a third limit, read twice, is final.
                         _ if now.is_some() && (is_last || is_settled && now != before) => {
                             let stored = told.confirmed();
                             return Err(SetLimitError::Altered { asked, stored });
@@ -138,7 +137,7 @@ impl Bmc {
         }
     }
 
-    /// Waits for a task to end well.
+    /// Waits until a task has ended successfully.
     pub(super) async fn follow_task(
         &self,
         task: &ResourcePath,
@@ -149,7 +148,7 @@ impl Bmc {
                 .exchange(As::Capper, &Ask::get(task.as_str()), deadline)
                 .await;
             match reply.map(|reply| (reply.status, reply.json())) {
-                // A monitor says 202 while the task runs, and goes when it is over.
+                // A task monitor returns 202 while the task runs, and disappears afterwards.
                 Ok((202, _)) => {}
                 Ok((204 | 404 | 410, _)) => return Ok(()),
                 Ok((_, Ok(value))) => match value.get("TaskState").and_then(Value::as_str) {
@@ -171,7 +170,7 @@ impl Bmc {
     }
 }
 
-/// A limit that holds is confirmed only if keeping it cuts no power.
+/// A limit in force is confirmed only if enforcing it cuts no power.
 fn confirmed_safe(told: &Told, asked: Option<Milliwatts>) -> Result<ConfirmedLimit, SetLimitError> {
     if asked.is_some() && told.safe_exception().is_none() {
         let action = told.exception_shown();

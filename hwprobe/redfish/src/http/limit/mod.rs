@@ -1,8 +1,7 @@
-//! Setting a power limit, and knowing that it is set.
+//! Power limits: setting a limit, with confirmation.
 //!
-//! A [`ConfirmedLimit`] is made in one place only: from what the BMC said *after* the change. What
-//! is not confirmed is an error, whatever status the BMC answered with: BMCs accept 500 W, store
-//! 556 W and say 200.
+//! A [`ConfirmedLimit`] has only one source: the state that the BMC reports *after* the change. An unconfirmed limit is
+//! an error, whatever status the BMC returned: BMCs accept 500 W, store 556 W and return 200.
 
 mod change;
 mod confirm;
@@ -21,14 +20,14 @@ use tokio::time::Instant;
 
 pub use outcome::{ConfirmedLimit, LimitRefusal, SafeException, SetLimitError};
 
-/// What was sent, as far as it matters to what is read back.
+/// The sent change, as far as it matters for the confirmation.
 struct Change {
     asked: Option<Milliwatts>,
-    /// The status and message of an error that may or may not have changed something.
+    /// Status and message of an error after which the change may or may not have taken effect.
     refused: Option<(u16, String)>,
 }
 
-/// A control before it is changed.
+/// A control before the change.
 struct Control {
     source: Source,
     value: Value,
@@ -37,13 +36,13 @@ struct Control {
 }
 
 impl Bmc {
-    /// Limits the node that `route` leads to, or lifts its limit, and reads back what holds. The
-    /// limit is rounded down to whole watts. The highest limit there is is none: it is confirmed as
-    /// no limit. Only one limit is set at a time.
+    /// Limits the power of the node at `route`, or lifts its limit, and reads back the limit in force. The limit is
+    /// rounded down to whole watts. The highest possible limit is equivalent to none, and is confirmed as no limit.
+    /// Only one limit is set at a time.
     ///
     /// # Errors
-    /// Whatever is not *confirmed as asked*: see [`SetLimitError`]. After [`SetLimitError::Altered`]
-    /// and [`SetLimitError::Unconfirmed`] something may have changed.
+    /// Every result other than *confirmed as requested*: see [`SetLimitError`]. After [`SetLimitError::Altered`] and
+    /// [`SetLimitError::Unconfirmed`] the limit may have changed.
     pub async fn set_limit(
         &self,
         route: &Route,
@@ -55,10 +54,10 @@ impl Bmc {
         result
     }
 
-    /// Makes the BMC take no action, or only log, when a limit cannot be kept, and reads that back.
+    /// Configures the BMC to take no action, or only log, if a limit cannot be enforced, and confirms that.
     ///
     /// # Errors
-    /// If it does not, or it is not known whether it does.
+    /// The BMC does not accept the setting, or the result is unknown.
     pub async fn make_exception_safe(&self, route: &Route) -> Result<SafeException, SetLimitError> {
         let _only_one = self.writer.lock().await;
         let result = self.make_exception_safe_alone(route).await;
@@ -78,7 +77,7 @@ impl Bmc {
         }
         let mut sent = self.send(route, &control, asked).await?;
         if sent.as_ref().is_ok_and(|reply| reply.status == 412) {
-            // Somebody changed it in between: once more, from what is there now.
+            // Another client changed the control in between: retry once, from its current state.
             control = self.control(route).await?;
             may_set(&control.told, limit)?;
             sent = self.send(route, &control, asked).await?;
@@ -107,7 +106,7 @@ impl Bmc {
         self.exchange(As::Capper, &ask, deadline).await
     }
 
-    /// What the answer to a change means, with a look at what holds.
+    /// Evaluates the answer to a change, and reads back the limit in force.
     async fn settle(
         &self,
         route: &Route,
@@ -135,7 +134,7 @@ impl Bmc {
                     });
                 }
             }
-            // It may have arrived: only a look tells.
+            // The change may have been applied; only a read shows that.
             Err(
                 FetchError::Timeout { .. }
                 | FetchError::Broken { .. }
@@ -159,7 +158,7 @@ impl Bmc {
             }
             let body = change::of_exception(&control.source, &control.value, system, action);
             let Some(body) = body else { break };
-            // Whatever it answers: what it does shows in the look after it.
+            // The answer does not matter; the following read shows the action.
             let unconfirmed = |why| SetLimitError::ExceptionUnconfirmed { why };
             let sent = self.patch(&control, body).await;
             sent.map_err(|error| unconfirmed(error.to_string()))?;
@@ -171,7 +170,7 @@ impl Bmc {
         safe.ok_or_else(|| LimitRefusal::PowerOff { action }.into())
     }
 
-    /// The first resource on the route that takes a limit, as it is now.
+    /// The first resource on the route that accepts a limit, in its current state.
     async fn control(&self, route: &Route) -> Result<Control, SetLimitError> {
         if !self.may_cap() {
             return Err(LimitRefusal::NoCredential.into());
@@ -204,12 +203,12 @@ const fn whole_watts(limit: Milliwatts) -> Milliwatts {
     Milliwatts(limit.0 / 1000 * 1000)
 }
 
-/// Whether the limit may be sent: the limit to send, or why not.
+/// Checks whether the limit may be sent. Returns the limit to send, or the reason against it.
 fn may_set(told: &Told, limit: Option<Milliwatts>) -> Result<Option<Milliwatts>, LimitRefusal> {
     if let Some(why) = told.unreadable() {
         return Err(LimitRefusal::Unreadable { why });
     }
-    // Nothing is cut for a limit that is lifted.
+    // Lifting a limit needs no further check: the BMC cuts no power for it.
     let Some(asked) = limit else { return Ok(None) };
     let (lowest, highest) = told.range();
     let is_low = asked.0 == 0 || lowest.is_some_and(|lowest| asked < lowest);

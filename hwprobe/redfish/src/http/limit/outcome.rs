@@ -1,10 +1,10 @@
-//! How setting a limit ends: confirmed, or why not.
+//! Results of setting a limit: confirmation, or the reason for a failure.
 
 use crate::http::error::FetchError;
 use lattice_hwprobe::{Milliwatts, Reading};
 use std::fmt;
 
-/// A limit as the BMC told it after it was set.
+/// A limit as the BMC reported it after the change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct ConfirmedLimit {
@@ -13,7 +13,7 @@ pub struct ConfirmedLimit {
     pub(super) exception_action: Reading<String>,
 }
 
-/// The BMC cuts no power when a limit cannot be kept, as it told after it was asked for that.
+/// Confirmation that the BMC cuts no power if a limit cannot be enforced, as read back after the change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct SafeException {
@@ -21,19 +21,19 @@ pub struct SafeException {
 }
 
 impl ConfirmedLimit {
-    /// The limit that holds; none if nothing is limited.
+    /// The limit in force; none if there is no limit.
     #[must_use]
     pub const fn limit(&self) -> Option<Milliwatts> {
         self.limit
     }
 
-    /// What the node drew in the same look, where the same resource tells.
+    /// Power draw of the node in the same read, if the same resource reports it.
     #[must_use]
     pub const fn draw(&self) -> &Reading<Milliwatts> {
         &self.draw
     }
 
-    /// What the BMC does when the limit cannot be kept.
+    /// Action of the BMC if the limit cannot be enforced.
     #[must_use]
     pub const fn exception_action(&self) -> &Reading<String> {
         &self.exception_action
@@ -41,90 +41,90 @@ impl ConfirmedLimit {
 }
 
 impl SafeException {
-    /// What the BMC does; absent if it knows no such action.
+    /// Action of the BMC; absent if the BMC has no such action.
     #[must_use]
     pub const fn action(&self) -> &Reading<String> {
         &self.action
     }
 }
 
-/// Why nothing was sent.
+/// Why no change was sent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LimitRefusal {
-    /// This client holds no account that may set limits.
+    /// This client has no account that may set limits.
     #[error("no account that may set limits is configured")]
     NoCredential,
-    /// The node has nothing that takes a limit.
+    /// The node has no control that accepts a limit.
     #[error("the node has no power control that takes a limit")]
     NoControl,
-    /// Outside what the BMC says it can keep.
+    /// The limit is outside the BMC's supported range.
     #[error("{asked} is outside of {}", range(.lowest.as_ref(), .highest.as_ref()))]
     OutOfRange {
-        /// What was asked for.
+        /// Requested limit.
         asked: Milliwatts,
-        /// The lowest limit.
+        /// Lowest supported limit.
         lowest: Option<Milliwatts>,
-        /// The highest.
+        /// Highest supported limit.
         highest: Option<Milliwatts>,
     },
-    /// The BMC would cut the power when the limit cannot be kept, or might.
+    /// The BMC cuts, or may cut, the power if the limit cannot be enforced.
     #[error(
         "the BMC's action when a limit cannot be kept is {action}, which may cut the power: \
              NoAction or LogEventOnly must be set first"
     )]
     PowerOff {
-        /// The action.
+        /// The configured action.
         action: String,
     },
-    /// The control has no way of limiting nothing.
+    /// The control has no setting for "no limit".
     #[error("the control cannot be switched off, and tells no highest limit")]
     CannotLift,
-    /// What is there now makes no sense.
+    /// The current limit cannot be interpreted.
     #[error("the limit that is set now cannot be read: {why}")]
     Unreadable {
-        /// Why.
+        /// The reason.
         why: String,
     },
 }
 
-/// The limit is not set, or not known to be.
+/// The limit is not set, or not confirmed.
 #[derive(Debug, thiserror::Error)]
 pub enum SetLimitError {
-    /// Nothing was sent.
+    /// No change was sent.
     #[error("refused: {0}")]
     Refused(#[from] LimitRefusal),
-    /// The control could not be read; nothing was sent.
+    /// The control could not be read; no change was sent.
     #[error("nothing was sent: {0}")]
     NotSent(FetchError),
-    /// The BMC said no. The limit is as it was; a status of 500 and more says nothing of that, so
-    /// then it was read back.
+    /// The BMC rejected the change. The limit is unchanged; after a status of 500 or more that was confirmed by reading
+    /// it back.
     #[error("the BMC refused with status {status}: {message}")]
     Rejected {
-        /// The status.
+        /// HTTP status.
         status: u16,
-        /// What it said.
+        /// Message of the BMC.
         message: String,
     },
-    /// The BMC said yes, and another limit holds.
+    /// The BMC accepted the change, but another limit is in force.
     #[error("asked for {}, but {} holds", shown(.asked.as_ref()), shown(.stored.limit.as_ref()))]
     Altered {
-        /// What was asked for.
+        /// Requested limit.
         asked: Option<Milliwatts>,
-        /// What holds.
+        /// Limit in force.
         stored: ConfirmedLimit,
     },
-    /// It is not known what the BMC does when a limit cannot be kept.
+    /// The BMC's action for a limit that cannot be enforced is unknown.
     #[error("whether the BMC cuts the power is not known: {why}")]
     ExceptionUnconfirmed {
-        /// Why not.
+        /// The reason.
         why: String,
     },
-    /// It was sent, and what holds now is not known.
+    /// The change was sent, but the limit in force is unknown.
     #[error("asked for {}, and what holds now is not known: {why}", shown(.asked.as_ref()))]
     Unconfirmed {
-        /// What was asked for.
+        /// Requested limit.
         asked: Option<Milliwatts>,
-        /// Why not.
+        /// The reason.
         why: String,
     },
 }

@@ -1,4 +1,4 @@
-//! A client and a simulated BMC, joined.
+//! A client connected to a simulated BMC.
 
 use lattice_fake_bmc::{Builder, FakeBmc, Role, Tree};
 use lattice_hwprobe::Reading;
@@ -14,13 +14,13 @@ use std::time::Duration;
 pub const PASSWORD: &str = "correct horse battery staple";
 pub const POWER: &str = "/redfish/v1/Chassis/1/Power";
 
-/// A recorded tree.
+/// Loads a recorded tree.
 pub fn recorded(name: &str) -> Tree {
     let captures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/captures/redfish");
     Tree::load(&captures.join(format!("{name}.tar.gz"))).unwrap()
 }
 
-/// The smallest BMC that has a node with a draw and a limit.
+/// The smallest BMC with a node that has a power draw and a limit.
 pub fn small() -> Tree {
     tree(&[
         (
@@ -75,7 +75,7 @@ pub fn path(path: &str) -> ResourcePath {
     ResourcePath::parse(path).unwrap()
 }
 
-/// A simulator with an account that reads and one that caps, with the same password.
+/// A simulator with a read-only account and a limit-setting account, with the same password.
 pub fn simulated(tree: Tree) -> Builder {
     FakeBmc::builder(tree)
         .account("reader", PASSWORD, Role::ReadOnly)
@@ -107,14 +107,14 @@ pub fn client(bmc: &FakeBmc, settings: Settings) -> Bmc {
     Bmc::new(reads, Some(caps), settings, Environment::system()).unwrap()
 }
 
-/// What must hold of every client at every time.
+/// Invariants of every client at any time.
 pub fn assert_polite(bmc: &FakeBmc) {
     let counters = bmc.counters();
     assert!(counters.in_flight_max <= 1, "{counters:?}");
     assert!(counters.sessions_max <= 1, "{counters:?}");
 }
 
-/// A clock that a test moves.
+/// A clock that a test advances.
 #[derive(Clone, Debug, Default)]
 pub struct Hands(Arc<Mutex<Duration>>);
 
@@ -130,7 +130,7 @@ impl Clock for Hands {
     }
 }
 
-/// Always the same number.
+/// Always returns the same number.
 pub struct Always(pub f64);
 
 impl Randomness for Always {

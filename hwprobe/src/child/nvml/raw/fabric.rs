@@ -1,22 +1,22 @@
-//! The NVLink fabric, and where a board sits in its rack.
+//! The NVLink fabric, and the position of a board in its rack.
 
 use super::{Code, Raw, ask, struct_version};
 use nvml_wrapper_sys::bindings as nvml;
 use nvml_wrapper_sys::bindings::nvmlReturn_t;
 
-/// What the driver says of the NVLink fabric.
+/// The driver's report on the NVLink fabric.
 pub(in crate::child::nvml) struct FabricInfo {
     pub cluster: [u8; 16],
     pub clique: u32,
     pub state: u8,
     pub status: nvmlReturn_t,
-    /// Absent in the first form of the call.
+    /// Absent in the first version of the call.
     pub health_mask: Option<u32>,
-    /// Absent before the third form.
+    /// Absent before the third version of the call.
     pub summary: Option<u8>,
 }
 
-/// Where a GPU sits in its rack.
+/// Position of a GPU in its rack.
 pub(in crate::child::nvml) struct Platform {
     pub chassis_serial: String,
     pub slot: u8,
@@ -26,7 +26,7 @@ pub(in crate::child::nvml) struct Platform {
 }
 
 impl Raw<'_> {
-    /// The fabric, by the newest form of the call that this driver knows.
+    /// Queries the fabric with the newest version of the call that this driver supports.
     pub(in crate::child::nvml) fn fabric(self) -> Result<FabricInfo, Code> {
         let mut info = nvml::nvmlGpuFabricInfoV_t {
             version: struct_version::<nvml::nvmlGpuFabricInfoV_t>(3),
@@ -40,7 +40,7 @@ impl Raw<'_> {
         let mut asked = ask!(self, nvmlDeviceGetGpuFabricInfoV, &mut info);
         let mut summary = true;
         if asked == Err(Code::OTHER_VERSION) {
-            // The second form is the beginning of the third.
+            // The second version of the struct is a prefix of the third.
             info.version = struct_version::<nvml::nvmlGpuFabricInfo_v2_t>(2);
             asked = ask!(self, nvmlDeviceGetGpuFabricInfoV, &mut info);
             summary = false;
@@ -101,7 +101,7 @@ impl Raw<'_> {
         })
     }
 
-    /// Position on the baseboard, on drivers without [`Raw::platform`].
+    /// Position on the baseboard, for drivers without [`Raw::platform`].
     pub(in crate::child::nvml) fn module(self) -> Result<u32, Code> {
         let mut module = 0;
         ask!(self, nvmlDeviceGetModuleId, &mut module)?;

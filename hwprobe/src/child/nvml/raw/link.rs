@@ -1,4 +1,4 @@
-//! One NVLink.
+//! NVML calls about one NVLink.
 
 use super::{Code, Raw, ask};
 use nvml_wrapper_sys::bindings as nvml;
@@ -46,7 +46,7 @@ impl Raw<'_> {
         Ok(count)
     }
 
-    /// The kind of the far end: a device type of nvml.h.
+    /// The kind of the far end, as a device type of nvml.h.
     pub(in crate::child::nvml) fn link_remote_kind(self, link: u32) -> Result<u32, Code> {
         let mut kind = 0;
         ask!(self, nvmlDeviceGetNvLinkRemoteDeviceType, link, &mut kind)?;

@@ -1,5 +1,5 @@
-//! Calls that nvml-wrapper has not, or has without a state that matters here, made
-//! through the library it loaded. A call the library does not export is *not supported*.
+//! NVML calls that nvml-wrapper lacks, or for which it hides a state that matters here. They go through the
+//! library that nvml-wrapper loaded. A call that the library does not export is *not supported*.
 
 mod fabric;
 mod link;
@@ -19,7 +19,7 @@ impl Code {
     const NO_SUCH_CALL: Self = Self(nvml::nvmlReturn_enum_NVML_ERROR_FUNCTION_NOT_FOUND);
     const OTHER_VERSION: Self = Self(nvml::nvmlReturn_enum_NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
 
-    /// The word for it, as nvml.h spells it without its prefix.
+    /// The name of the code, as nvml.h spells it without its prefix.
     pub(super) fn name(self) -> String {
         let names = [
             (nvml::nvmlReturn_enum_NVML_SUCCESS, "success"),
@@ -72,7 +72,7 @@ impl Code {
     }
 }
 
-/// The reading a result stands for.
+/// The reading that a result stands for.
 pub(super) fn reading<T>(result: Result<T, Code>) -> Reading<T> {
     let Code(code) = match result {
         Ok(value) => return Reading::Present(value),
@@ -88,21 +88,20 @@ pub(super) fn reading<T>(result: Result<T, Code>) -> Reading<T> {
     }
 }
 
-/// One device of a library.
+/// One device, with the library that returned its handle.
 #[derive(Clone, Copy)]
 pub(super) struct Raw<'a> {
     library: &'a NvmlLib,
     device: nvmlDevice_t,
 }
 
-/// `raw.call(device, arguments…)`; a missing symbol is a code like any other.
+/// `raw.call(device, arguments…)`; a missing symbol gives an error code like any other.
 macro_rules! ask {
     ($raw:expr, $call:ident, $($argument:expr),*) => {
         match &$raw.library.$call {
             Ok(call) => {
-                // SAFETY: the device handle came from this library, which stays loaded as
-                // long as `Raw` borrows it; every pointer given is to a live local of the
-                // type that nvml.h names.
+                // SAFETY: the device handle came from this library, which stays loaded as long as `Raw` borrows it.
+                // Every pointer argument points to a live local of the type that nvml.h declares.
                 #[expect(unsafe_code, reason = "a C call without a safe wrapper")]
                 let code = unsafe { call($raw.device, $($argument),*) };
                 if code == nvml::nvmlReturn_enum_NVML_SUCCESS { Ok(()) } else { Err(Code(code)) }
@@ -121,7 +120,7 @@ pub(super) struct RemappedRows {
     pub failure: bool,
 }
 
-/// Errors of static memory.
+/// Error counts of static memory.
 pub(super) struct SramErrors {
     /// Since the driver was loaded.
     pub corrected: Reading<u64>,
@@ -129,26 +128,26 @@ pub(super) struct SramErrors {
     /// Since the driver was loaded.
     pub uncorrected: Reading<u64>,
     pub uncorrected_ever: Reading<u64>,
-    /// The driver says that there were too many.
+    /// The driver reports that the error count exceeds its threshold.
     pub threshold_exceeded: bool,
 }
 
 impl<'a> Raw<'a> {
     /// The device behind a safe handle.
     pub(super) fn of(library: &'a NvmlLib, device: &Device<'_>) -> Self {
-        // SAFETY: the handle is only handed back to the library it came from, below.
+        // SAFETY: the handle is only passed back to the library that returned it, below.
         #[expect(unsafe_code, reason = "nvml-wrapper marks its handle unsafe")]
         let device = unsafe { device.handle() };
         Self { library, device }
     }
 
-    /// Whether both are one device.
+    /// Whether both refer to the same device.
     pub(super) fn is_same(self, other: Self) -> bool {
         std::ptr::eq(self.device, other.device)
     }
 
-    /// All of the memory and what contexts use of it, bytes. The first form of the call counts
-    /// the driver's own reserve as used; a driver that has no other knows no better.
+    /// Total memory and the memory used by contexts, in bytes. The first version of the call counts the driver's own
+    /// reserve as used; a driver without the second version reports only that.
     pub(super) fn memory(self) -> Result<(u64, u64), Code> {
         let mut info = nvml::nvmlMemory_v2_t {
             version: struct_version::<nvml::nvmlMemory_v2_t>(2),
@@ -221,7 +220,7 @@ impl<'a> Raw<'a> {
         })
     }
 
-    /// Errors of one kind of memory, by the kind of error, counter and memory that nvml.h numbers.
+    /// Error count of one memory, by the error type, counter type and memory location that nvml.h numbers.
     pub(super) fn memory_errors(self, error: u32, counter: u32, at: u32) -> Reading<u64> {
         let mut count = 0;
         let asked = ask!(
@@ -235,7 +234,7 @@ impl<'a> Raw<'a> {
         reading(asked).and_then(|()| one(count))
     }
 
-    /// Pages retired for `cause`: only their number is asked.
+    /// Number of pages retired for `cause`; their addresses are not requested.
     pub(super) fn retired_pages(self, cause: u32) -> Result<u32, Code> {
         let mut count = 0;
         let asked = ask!(
@@ -246,13 +245,13 @@ impl<'a> Raw<'a> {
             std::ptr::null_mut()
         );
         match asked {
-            // The answer to "how many" when there are any.
+            // The result of a count query if any page is retired.
             Err(Code(nvml::nvmlReturn_enum_NVML_ERROR_INSUFFICIENT_SIZE)) | Ok(()) => Ok(count),
             Err(code) => Err(code),
         }
     }
 
-    /// Why the clocks are held down now, as a bit mask; by the call's old name on old drivers.
+    /// Reasons why clocks are lowered now, as a bit mask. Old drivers are queried by the call's old name.
     pub(super) fn clock_event_reasons(self) -> Result<u64, Code> {
         let mut mask = 0;
         match ask!(self, nvmlDeviceGetCurrentClocksEventReasons, &mut mask) {
@@ -264,7 +263,7 @@ impl<'a> Raw<'a> {
         Ok(mask)
     }
 
-    /// Degrees left until the clocks are lowered.
+    /// Degrees Celsius left before the driver lowers the clocks.
     pub(super) fn margin_temperature(self) -> Result<i32, Code> {
         let mut margin = nvml::nvmlMarginTemperature_t {
             version: struct_version::<nvml::nvmlMarginTemperature_t>(1),
@@ -274,19 +273,19 @@ impl<'a> Raw<'a> {
         Ok(margin.marginTemperature)
     }
 
-    /// A threshold in degrees Celsius.
+    /// A temperature threshold in degrees Celsius.
     pub(super) fn threshold(self, which: u32) -> Result<u32, Code> {
         let mut celsius = 0;
         ask!(self, nvmlDeviceGetTemperatureThreshold, which, &mut celsius)?;
         Ok(celsius)
     }
 
-    /// Fields by number, each with its own result.
+    /// Field values by field id, each with its own result.
     pub(super) fn fields<const N: usize>(self, ids: [u32; N]) -> [Result<i64, Code>; N] {
         self.fields_of(0, ids)
     }
 
-    /// The same of a part of the device: of an NVLink, by its number.
+    /// Field values of a part of the device, such as an NVLink by its number.
     pub(super) fn fields_of<const N: usize>(
         self,
         scope: u32,
@@ -306,7 +305,7 @@ impl<'a> Raw<'a> {
         values.map(|value| asked.and_then(|()| field(&value)))
     }
 
-    /// What lies between this GPU and `other`: a level of nvml.h.
+    /// Common ancestor of this GPU and `other`, as a level of nvml.h.
     pub(super) fn common_ancestor(self, other: Self) -> Result<u32, Code> {
         let mut level = 0;
         ask!(
@@ -319,13 +318,13 @@ impl<'a> Raw<'a> {
     }
 }
 
-/// What nvml.h's `NVML_STRUCT_VERSION` gives: the size and above it the version.
+/// The value of nvml.h's `NVML_STRUCT_VERSION`: the size, with the version in the bits above it.
 const fn struct_version<T>(version: u32) -> u32 {
-    // Every one of these structs is shorter than a page.
+    // Each of these structs is shorter than a page.
     size_of::<T>() as u32 | version << 24
 }
 
-/// A counter. All ones are what the driver says instead of a number that it has not.
+/// A counter. The driver returns all ones for a counter that it does not have.
 fn one(count: u64) -> Reading<u64> {
     match count {
         u64::MAX => Reading::failed("the driver has no number for it"),
@@ -333,7 +332,7 @@ fn one(count: u64) -> Reading<u64> {
     }
 }
 
-/// Two counters as one.
+/// The sum of two counters.
 fn both(first: u64, second: u64) -> Reading<u64> {
     let second = one(second);
     let sum = one(first).and_then(|first| second.map(|second| first.checked_add(second)));
@@ -344,8 +343,8 @@ fn field(value: &nvml::nvmlFieldValue_t) -> Result<i64, Code> {
     if value.nvmlReturn != nvml::nvmlReturn_enum_NVML_SUCCESS {
         return Err(Code(value.nvmlReturn));
     }
-    // SAFETY: all members are plain numbers that start at the same byte, and the union was
-    // initialised as its longest one, so that each of them may be read.
+    // SAFETY: all members are plain numbers that start at the same byte, and the union was initialised as its longest
+    // member, so each member may be read.
     #[expect(unsafe_code, reason = "the value is a C union")]
     let number = unsafe {
         match value.valueType {

@@ -1,4 +1,4 @@
-//! What each check of the shipped table says.
+//! Expected case for each check of the shipped table.
 
 use super::Case::{self, Above, Finds, Left, Rises, Word};
 

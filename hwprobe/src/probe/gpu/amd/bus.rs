@@ -1,37 +1,36 @@
-//! The AMD GPUs of a bus, held against their driver: one that nobody drives cannot be used, and
-//! says nothing of itself.
+//! AMD GPUs on the bus, compared with their driver: a GPU without a driver is unusable and reports no values.
 
 use crate::pci::{self, Function};
 use crate::probe::Probed;
 use crate::probe::gpu::{is_given_away, not_driven};
 use crate::{FindingCode, Reading, Root};
 
-/// Their driver, and the kernel module it comes with.
+/// Name of the driver and of its kernel module.
 pub(super) const DRIVER: &str = "amdgpu";
-/// AMD's vendor id as a maker of processors: parts of the chip that its graphics are in.
+/// AMD's vendor id for processor components, which share a device with integrated graphics.
 const PROCESSORS: &str = "1022";
 
-/// An AMD GPU of the bus.
+/// An AMD GPU on the bus.
 pub(in crate::probe::gpu) struct Gpu {
     pub(in crate::probe::gpu) function: Function,
     pub(super) drive: Drive,
 }
 
-/// Whether there is a driver to ask.
+/// Driver state of a GPU.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Drive {
-    /// There is, or the bus does not tell.
+    /// The driver is bound, or the bus does not show it.
     Driven,
-    /// None, though the GPU is there to be used.
+    /// No driver is bound, although the GPU should be usable.
     Missing,
-    /// Another one has it on purpose: for a guest (`vfio-pci`, `gim`), or an older one (`radeon`).
+    /// Another driver is bound on purpose: for a guest (`vfio-pci`, `gim`), or an older one (`radeon`).
     GivenAway,
-    /// None is needed: it shows a server's console, or comes with its processor.
+    /// No driver is needed: the GPU displays a server's console, or is integrated in its processor.
     Screen,
 }
 
-/// The AMD GPUs of a bus: controllers for display, display without output (compute) and
-/// processing accelerators.
+/// The AMD GPUs on the bus: display controllers, display controllers without output (compute) and processing
+/// accelerators.
 pub(super) fn on_bus(root: &Root, functions: &Reading<Vec<Function>>) -> Reading<Vec<Gpu>> {
     functions.as_ref().map(|functions| {
         let is_gpu = |f: &&Function| {
@@ -60,12 +59,12 @@ fn drive(root: &Root, gpu: &Function, functions: &[Function]) -> Drive {
     }
 }
 
-/// Whether the machine shows its console there.
+/// Whether the GPU displays the machine's console.
 fn is_console(root: &Root, gpu: &Function) -> bool {
     root.line(gpu.path("boot_vga")) == Reading::Present("1".to_owned())
 }
 
-/// Whether functions of the processor (its security processor, its USB) are in the same device.
+/// Whether the device also contains processor functions (security processor, USB).
 fn is_integrated(gpu: &Function, functions: &[Function]) -> bool {
     let device = |function: &Function| {
         let device = function.address.rsplit_once('.');
@@ -75,17 +74,17 @@ fn is_integrated(gpu: &Function, functions: &[Function]) -> bool {
     processors.any(|function| device(function) == device(gpu))
 }
 
-/// How many the bus has; not known while there is no driver that could say whether they work.
+/// Number of GPUs on the bus; unknown while no driver can confirm that they work.
 pub(super) fn count(root: &Root, gpus: &[Gpu]) -> Reading<u32> {
     let has = |drive| gpus.iter().any(|gpu| gpu.drive == drive);
     let missing = addresses(gpus, Drive::Missing).len();
     let why = match root.line(format!("/sys/module/{DRIVER}/initstate")) {
         _ if missing == 0 => None,
-        // It takes one after the other, and lets go of them so.
+        // The driver binds, and releases, one device after another.
         Reading::Present(state) if state == "coming" => Some("a driver that is still starting"),
         Reading::Present(state) if state == "going" => Some("a driver that is being removed"),
         Reading::Present(_) => None,
-        // A driver that is part of the kernel has a folder and no such file.
+        // A built-in driver has a folder, but not this file.
         _ if has(Drive::Driven) || root.exists(format!("/sys/module/{DRIVER}")) => None,
         _ => Some("no driver"),
     };
@@ -100,7 +99,7 @@ fn addresses(gpus: &[Gpu], drive: Drive) -> Vec<String> {
     those.map(|gpu| gpu.function.address.clone()).collect()
 }
 
-/// A GPU that the driver does not take, or has let go of, is a finding.
+/// Reports a finding for a GPU that the driver does not bind, or has released.
 pub(super) fn cross_check(gpus: &[Gpu], probed: &mut Probed) {
     let missing = addresses(gpus, Drive::Missing);
     let driven = addresses(gpus, Drive::Driven).len();

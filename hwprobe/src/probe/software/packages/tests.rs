@@ -1,7 +1,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 use super::*;
 
-// As dpkg 1.21 and rpm 4.16 write them.
+// As written by dpkg 1.21 and rpm 4.16.
 const DPKG: &str = "\
 Package: libnccl2
 Status: install ok installed
@@ -81,7 +81,7 @@ fn a_damaged_status_is_a_failure_and_not_a_shorter_list() {
             "{damaged:?}: {found:?}"
         );
     }
-    // A package that is gone may have no version left.
+    // A removed package may have no version left.
     let gone = "Package: a\nStatus: purge ok not-installed\nArchitecture: all\n";
     assert_eq!(dpkg_packages(gone), Reading::Present(Packages::default()));
     assert_eq!(

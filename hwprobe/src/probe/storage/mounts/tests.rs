@@ -108,7 +108,7 @@ fn a_mount_without_write_permission_is_no_broken_file_system() {
     );
 }
 
-/// The table with lines of more mounts.
+/// The table with additional lines.
 fn with(more: &[&[u8]]) -> Vec<u8> {
     let mut table = TABLE.as_bytes().to_vec();
     for line in more {
@@ -123,7 +123,7 @@ fn what_an_ordinary_user_mounts_is_no_configuration() {
     let users: [&[u8]; 3] = [
         b"90 22 0:90 / /home2/eve/x rw,nosuid - fuse.juicefs JuiceFS:x rw,user_id=1000,group_id=100",
         b"91 22 0:91 / /home2/eve/\xff\xfe rw,nosuid - fuse.ceph-x y rw,user_id=1000,group_id=100",
-        // Over what the site mounted there.
+        // Over a mount of the site at the same point.
         b"92 22 0:92 / /scratch rw,nosuid - fuse.glusterfs z rw,user_id=1000,group_id=100",
     ];
     let table = with(&users);
@@ -133,7 +133,7 @@ fn what_an_ordinary_user_mounts_is_no_configuration() {
     let found = lasting(seen.present().unwrap());
     assert_eq!(found, lasting(own.present().unwrap()));
     assert!(found.keys().eq(lasting(kept.present().unwrap()).keys()));
-    // What root mounted counts, in a capture as well.
+    // Mounts by root count, in a capture too.
     let roots = b"93 22 0:93 / /jfs rw - fuse.juicefs JuiceFS:a rw,user_id=0,group_id=0";
     for table in [with(&[roots]), without_identity(&with(&[roots]))] {
         let mounts = parse(&table);
