@@ -1,4 +1,4 @@
-//! Compiles `proto/` without protoc.
+//! Build script: compiles `proto/` without protoc.
 
 use std::{env, fs, path::PathBuf};
 
@@ -9,7 +9,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for file in ["lattice.proto", "conformance.proto", "problem.proto"] {
         compiler.open_file(format!("lattice/v1/{file}"))?;
     }
-    // For reflection.
+    // File descriptor set for gRPC reflection.
     let described = PathBuf::from(env::var("OUT_DIR")?).join("lattice.bin");
     fs::write(described, compiler.encode_file_descriptor_set())?;
     tonic_prost_build::configure().compile_fds(compiler.file_descriptor_set())?;

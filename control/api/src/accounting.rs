@@ -1,104 +1,106 @@
-//! How accounting stands, and putting it right.
+//! Accounting: delivery status, and reconciliation with the accounting system.
 
 use crate::amount::Hours;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// How accounting stands.
+/// Status of the delivery of usage to the accounting system.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AccountingStatus {
-    /// Whether anything of it runs.
+    /// Whether accounting is configured.
     pub enabled: bool,
-    /// Whether the control that answers is the one that does it. Another one knows less.
+    /// Whether the control that answers is the control that sends to the accounting system. Another control has only
+    /// part of these values.
     pub acts: bool,
-    /// `waldur`; `null`: nothing of it runs.
+    /// `waldur`; `null` if accounting is not configured.
     pub provider: Option<String>,
-    /// Of which version it is; `null`: it was not asked yet.
+    /// Version of the accounting system; `null` until the first request to it has succeeded.
     pub version: Option<String>,
-    /// When it last had everything there was; `null`: not since this control began.
+    /// Time at which the accounting system last had all usage; `null` if that has not happened since this control
+    /// started.
     pub pushed_at: Option<String>,
-    /// Why it did not when it was last tried; `null`: it did, or was not tried yet.
+    /// Why the last delivery failed; `null` if it succeeded or there was none yet.
     pub failure: Option<String>,
-    /// When it is tried again.
+    /// Time of the next retry.
     pub retry_at: Option<String>,
-    /// Number of the last fact there is.
+    /// Number of the newest usage record.
     pub last: u64,
-    /// Up to which it has them.
+    /// Number of the newest usage record that the accounting system has acknowledged.
     pub acknowledged: u64,
     /// Events in memory.
     pub in_memory: u64,
-    /// How many may be.
+    /// Maximum number of events in memory.
     pub buffer_size: u64,
-    /// Events on the disk alone.
+    /// Events that are on disk only.
     pub on_disk: u64,
-    /// How many may be.
+    /// Maximum number of events on disk.
     pub disk_buffer_max_events: u64,
-    /// As many events are on the disk as may be: the next one is dropped.
+    /// Whether the disk buffer is full, so that the next event is dropped.
     pub full: bool,
-    /// Events that were dropped, ever. No total is another for it; `reconcile` tells them again.
+    /// Events dropped since the cluster was founded. Totals stay correct, and `reconcile` sends dropped events again.
     pub dropped: u64,
-    /// Events that were sent since this control began.
+    /// Events sent since this control started.
     pub sent: u64,
-    /// Reports of usage that were sent since this control began.
+    /// Usage reports sent since this control started.
     pub reported: u64,
-    /// What it refuses. It is tried again every quarter of an hour, and nothing waits for it.
+    /// Requests that the accounting system rejects. Each is retried every 15 minutes and delays no other request.
     pub parked: Vec<ParkedView>,
 }
 
-/// Something that the accounting system refuses.
+/// Request that the accounting system rejects.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ParkedView {
-    /// What it is about.
+    /// Subject of the request.
     pub what: String,
-    /// Since when.
+    /// Time of the first rejection.
     pub since: String,
-    /// What the accounting system says.
+    /// Reason that the accounting system gave.
     pub reason: String,
 }
 
-/// Which months are compared with what was used, and set.
+/// Months to compare with the recorded usage and to correct.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReconcileRequest {
-    /// Every month of which a part lies behind this moment: `2026-03-01`, or with a time.
+    /// Begin of the range: `2026-03-01`, or with a time. Every month that overlaps the range is included.
     pub since: String,
-    /// And before this one.
+    /// End of the range, exclusive.
     pub until: String,
-    /// Only compare.
+    /// Compare only, and correct nothing.
     #[serde(default)]
     pub dry_run: bool,
 }
 
-/// What was found.
+/// Result of a reconciliation.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReconcileView {
-    /// Totals that are, or were, not what was used; none: all are right.
+    /// Totals that differ, or differed, from the recorded usage; empty if all totals are right.
     pub differences: Vec<TotalDifference>,
 }
 
-/// One total that is, or was, not what was used.
+/// Total that differs, or differed, from the recorded usage.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TotalDifference {
-    /// Of which project.
+    /// Project path.
     pub project: String,
-    /// In which vCluster.
+    /// vCluster name.
     pub vcluster: String,
-    /// Of which month: `2026-11`.
+    /// Month: `2026-11`.
     pub month: String,
     /// `gpu_hours` or `node_hours`.
     pub component: String,
-    /// What the accounting system had.
+    /// Total in the accounting system before the reconciliation, hours.
     #[schema(value_type = f64)]
     pub had: Hours,
-    /// What was used.
+    /// Recorded usage, hours.
     #[schema(value_type = f64)]
     pub used: Hours,
     /// `found`, `corrected` or `not_bookable`.
     pub outcome: String,
-    /// Why it could not be put right.
+    /// Why the total could not be corrected.
     pub reason: Option<String>,
 }

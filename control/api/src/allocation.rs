@@ -1,4 +1,4 @@
-//! Allocations: the request, and the record as shown.
+//! Allocations: the request and the record as shown.
 
 use crate::{duration, outlook::OutlookView, problem::FieldError};
 use lattice_quorum_types::{
@@ -28,20 +28,20 @@ pub use terms::{
 };
 pub use view::{AllocationView, RankView, Sight, WorkloadView, stop_of};
 
-/// Shown in place of every environment value, whoever asks.
+/// Shown in place of every environment value, to every caller.
 pub const REDACTED: &str = "<redacted>";
 
-/// The vCluster of a request that names none.
+/// vCluster of a request that names none.
 pub use lattice_quorum_types::vcluster::DEFAULT_VCLUSTER;
 
 /// Priority class of a request that names none: the middle of 0-10.
 pub const DEFAULT_CLASS: u8 = AllocationSpec::CLASS;
 
-/// A request for nodes. Who asks is known from the token; there is no field for it.
+/// Request for nodes. The user comes from the token; the request has no field for it.
 #[derive(Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, expecting = "a request for nodes")]
 pub struct AllocationRequest {
-    /// The project whose limits apply.
+    /// Project for limits and usage.
     #[schema(
         pattern = "^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)*$",
         min_length = 1,
@@ -52,31 +52,31 @@ pub struct AllocationRequest {
     /// Number of nodes, at least 1.
     #[schema(minimum = 1)]
     pub nodes: u32,
-    /// A name for people.
+    /// Free-text name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// The vCluster whose scheduler places it; `default` when left out.
+    /// vCluster that schedules the allocation; `default` when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vcluster: Option<String>,
-    /// Program and arguments; beside `script` that one's arguments. Give at least one of the two.
+    /// Program and arguments; with `script`, the arguments of the script. Give at least one of the two.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub argv: Vec<String>,
-    /// A script, run by its own `#!` line with `argv` as its arguments.
+    /// Script, run by the interpreter of its `#!` line with `argv` as its arguments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub script: Option<String>,
-    /// Environment added to a minimal one. Never shown again.
+    /// Environment variables, added to a minimal environment. The values are never shown again.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
-    /// Working directory, from the root.
+    /// Working directory, an absolute path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub working_dir: Option<String>,
-    /// File of the user's own for standard output, opened as the user on each node and appended
-    /// to: `%j` is the allocation, `%A` its array, `%a` its index there, `%r` the rank, `%n` the
-    /// node. Left out: kept by the node and read as logs.
+    /// File for standard output. Each node opens it as the user and appends. `%j` is the allocation, `%A` the array,
+    /// `%a` the index in the array, `%r` the rank, `%n` the node. Left out: each node keeps the output, readable as
+    /// logs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "out-%j.%r.txt")]
     pub output: Option<String>,
-    /// The same for standard error.
+    /// File for standard error; written like `output`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// Longest run time: `90s`, `1h30m`, `HH:MM:SS`. Left out: unbounded, never backfilled.
@@ -87,20 +87,19 @@ pub struct AllocationRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0, maximum = 10)]
     pub class: Option<u8>,
-    /// All nodes must share one conformance group.
+    /// Require that all nodes share one conformance group.
     #[serde(default)]
     pub sensitive: bool,
-    /// What the nodes must be like.
+    /// Requirements on the nodes.
     #[serde(default)]
     pub constraints: ConstraintsBody,
-    /// What happens when a node is lost: `never` (default), `once` or `always`.
+    /// Policy after the loss of a node: `never` (default), `once` or `always`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requeue: Option<String>,
-    /// Submit on hold.
+    /// Submit the allocation on hold.
     #[serde(default)]
     pub hold: bool,
-    /// The part of its input data that is on the hot tier, 0 to 1. Left out: not known, and weighed as a
-    /// half.
+    /// Fraction of the input data that is on the hot tier, 0 to 1. Left out: unknown, scored as 0.5.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
@@ -108,55 +107,55 @@ pub struct AllocationRequest {
     )]
     #[schema(example = 0.8)]
     pub data_ready: Option<f64>,
-    /// How long it takes to write a checkpoint, as a walltime is written; 7 days at most. Left out: as long
-    /// as its GPUs' memory makes it.
+    /// Time to write a job checkpoint, in the format of `walltime`; 7 days at most. Left out: estimated from the memory
+    /// of the GPUs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "5m")]
     pub checkpoint_time: Option<String>,
-    /// Bandwidth that the whole of it needs of storage systems while it runs, GB/s (thousand million bytes a
-    /// second) by the system's name; 16 systems at most. Whole MB/s are kept.
+    /// Storage bandwidth that the whole allocation needs while it runs, GB/s (10^9 bytes per second) by storage system;
+    /// 16 systems at most. Values are rounded to whole MB/s.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schema(example = json!({"scratch": 40.0, "home": 0.5}))]
     pub storage_gb_s: BTreeMap<String, f64>,
-    /// Many pieces of work that differ in their index alone: `0-99%10`, `1,3,5-7`, `0-15:4`; behind `%` how
-    /// many run at a time. Each has an allocation of its own as soon as it is placed, and
-    /// `LATTICE_ARRAY_INDEX`.
+    /// Job array, as indices: `0-99%10`, `1,3,5-7`, `0-15:4`. The number after `%` limits how many elements run at a
+    /// time. Each element gets its own allocation when it is placed, and its index in `LATTICE_ARRAY_INDEX`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "0-99%10")]
     pub array: Option<String>,
-    /// Those it comes after: it waits for each of them.
+    /// Allocations that must end first. The allocation waits for all of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dependencies: Vec<DependencyBody>,
-    /// The same as batch schedulers write it: `afterok:12:13,afternotok:14_7,singleton`. Give one of both.
+    /// Dependencies in the syntax of batch schedulers: `afterok:12:13,afternotok:14_7,singleton`. Give this or
+    /// `dependencies`, not both.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "afterok:12:13")]
     pub dependency: Option<String>,
-    /// Of the same user's work with the same name, one is eligible at a time, in the order of the submits.
+    /// Make only one of the user's allocations with this name eligible at a time, in the order of submission.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub singleton: bool,
-    /// The same under another name than the work's own.
+    /// Mutex name: like `singleton`, but by this name instead of the allocation's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mutex: Option<String>,
-    /// It is not placed before: `2026-12-01T08:00:00Z`, `16:00` (UTC), `tomorrow`, `now+1hour`. With an
-    /// idempotency key write a time: of a repeat, `now` is another one.
+    /// Earliest start: `2026-12-01T08:00:00Z`, `16:00` (UTC), `tomorrow`, `now+1hour`. With an idempotency key give an
+    /// absolute time: in a repeated request `now` is a later time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "now+1hour")]
     pub begin: Option<String>,
-    /// It must have ended by then; written as `begin` is.
+    /// Time by which the allocation must have ended, in the format of `begin`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<String>,
-    /// It can write checkpoints.
+    /// How the allocation writes job checkpoints. Left out: it writes none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint: Option<CheckpointBody>,
-    /// Its number of nodes follows a metric.
+    /// Scaling of the number of nodes by a metric.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scale: Option<ScaleBody>,
-    /// It uses nodes that are reserved under this name, and no others.
+    /// Reservation. The allocation uses the nodes of this reservation only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reservation: Option<String>,
 }
 
-/// Leaves out what must not reach a log: script, arguments, environment.
+/// Leaves out the fields that must not reach a log: script, arguments, environment.
 impl std::fmt::Debug for AllocationRequest {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("AllocationRequest")
@@ -196,7 +195,7 @@ where
     })
 }
 
-/// A working directory: where a relative one would begin depends on the node.
+/// Checks a working directory. It must be absolute, since the base of a relative path depends on the node.
 fn folder(text: Option<String>) -> Result<Option<String>, FieldError> {
     match text {
         Some(text) if !text.starts_with('/') => {
@@ -207,8 +206,7 @@ fn folder(text: Option<String>) -> Result<Option<String>, FieldError> {
     }
 }
 
-/// A file's name as given. What it stands for is known on the node alone; what can never be a
-/// name is refused here.
+/// Checks an output file name. Only the node can expand it; this function rejects names that no node could open.
 fn path(text: Option<String>, field: &'static str) -> Result<Option<String>, FieldError> {
     let Some(text) = text else { return Ok(None) };
     let fail = |reason: String| Err(at(field)(reason));
@@ -221,7 +219,7 @@ fn path(text: Option<String>, field: &'static str) -> Result<Option<String>, Fie
     if text.ends_with('/') {
         return fail(format!("{text:?} is a folder; name a file in it"));
     }
-    // Whether it has an index is judged with the rest.
+    // Patterns with an array index pass here; they are checked together with the array.
     match OutputFiles::check(&text, true) {
         Ok(()) => Ok(Some(text)),
         Err(error) => fail(format!("{text:?}: {error}")),
@@ -242,11 +240,11 @@ fn name_of<T: PartialEq>(words: &[(&'static str, T)], value: &T) -> &'static str
 }
 
 impl AllocationRequest {
-    /// Reads every text, and refuses what no cluster could ever give. What else a value may be (an unknown
-    /// project, a limit) is for the quorum to judge.
+    /// Reads every text field and rejects values that no cluster could ever accept. Everything else (an unknown
+    /// project, a limit) is for the quorum to check.
     ///
     /// # Errors
-    /// The first field that cannot be read, or be.
+    /// The first field that cannot be read or has an impossible value.
     pub fn into_spec_with(self, known: &Known) -> Result<AllocationSpec, FieldError> {
         self.check_said()?;
         if self.nodes == 0 {
@@ -283,11 +281,11 @@ impl AllocationRequest {
         })
     }
 
-    /// The same without what only a server reads, which has the time and the arrays: begin, deadline, and
-    /// what it comes after.
+    /// Like [`Self::into_spec_with`], without the fields that need the server's clock and its arrays: begin, deadline
+    /// and dependencies.
     ///
     /// # Errors
-    /// The first field that cannot be read, or be.
+    /// The first field that cannot be read or has an impossible value.
     pub fn into_spec(self) -> Result<AllocationSpec, FieldError> {
         self.named()?;
         let without = Self {
@@ -301,19 +299,19 @@ impl AllocationRequest {
     }
 }
 
-/// The answer to a submit.
+/// Answer to a submit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Submitted {
-    /// Its number; absent for a dry run, which makes nothing.
+    /// Allocation number; absent for a dry run, which creates none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<u64>)]
     pub id: Option<AllocationId>,
-    /// The revision it was made, or judged, at.
+    /// Revision at which the allocation was created, or checked.
     #[schema(value_type = u64)]
     pub revision: Revision,
-    /// Whether nothing was changed.
+    /// Whether the request was a dry run, which changes nothing.
     pub dry_run: bool,
-    /// What would become of it, of a dry run; absent where this control cannot plan at present.
+    /// Scheduling outlook of a dry run; absent if this control cannot plan at present.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outlook: Option<OutlookView>,
 }

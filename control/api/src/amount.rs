@@ -1,5 +1,5 @@
-//! Amounts that people write as numbers with a fraction and that are kept as whole numbers of a small unit: hours in
-//! milliseconds, parts of a whole in millionths. So they compare, add and come back as they were given.
+//! Amounts: decimal numbers in the API, stored as integers of a small unit (hours in milliseconds, fractions in
+//! millionths). Integers compare and add exactly, and are shown as they were given.
 
 use lattice_quorum_types::{
     budget::{HOUR_MS, WHOLE_PPM},
@@ -8,36 +8,36 @@ use lattice_quorum_types::{
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 use std::{fmt, str::FromStr};
 
-/// Most that a number may be, hours or times the whole: beyond, a number of the wire is not exact any more.
+/// Largest number, hours or multiples of the whole. Above it a JSON number is no longer exact.
 const MOST: f64 = 1e9;
 
 /// Hours, in milliseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Hours(pub u64);
 
-/// Times the whole, in millionths: 0.15 is 150,000.
+/// Fraction of the whole, in millionths: 0.15 is 150,000.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Parts(pub u64);
 
-/// One of the two.
+/// Amount that is stored as an integer of a small unit.
 pub trait Amount: Copy {
-    /// How many of the small unit are 1.
+    /// Small units per 1.
     const ONE: u64;
-    /// What it is, for errors.
+    /// Name of the quantity, for errors.
     const WHAT: &'static str;
-    /// So many of the small unit.
+    /// Creates the amount from small units.
     fn of(small: u64) -> Self;
-    /// How many of the small unit.
+    /// Returns the amount in small units.
     fn small(self) -> u64;
 
-    /// As people write it.
+    /// Returns the amount as a decimal number.
     fn number(self) -> f64 {
         self.small() as f64 / Self::ONE as f64
     }
-    /// Rounded to the small unit.
+    /// Creates the amount from a decimal number, rounded to the small unit.
     ///
     /// # Errors
-    /// Below 0, more than a billion, or no number.
+    /// A number below 0 or above a billion, or NaN.
     fn from_number(number: f64) -> Result<Self, String> {
         if !(0.0..=MOST).contains(&number) {
             return Err(format!(
@@ -101,7 +101,7 @@ macro_rules! amount {
 amount!(Hours);
 amount!(Parts);
 
-/// A change to an optional amount, as a field: a number sets, `null` lifts, and one that is left out stays.
+/// Change to an optional amount, as a field: a number sets it, `null` removes it, and a field left out keeps it.
 pub(crate) mod patch {
     use super::{Amount, Deserialize, Deserializer, Patch, Serialize, Serializer};
     use crate::amount::{Hours, Parts};

@@ -1,4 +1,4 @@
-//! The audit as it is shown and exported: the chain can be checked on what is written here.
+//! Audit entries as shown and exported. The hash chain can be verified from these fields alone.
 
 mod words;
 
@@ -14,51 +14,51 @@ use lattice_quorum_types::{
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Every action there is, as filters name it.
+/// All actions, by the names that filters use.
 pub const ACTIONS: [&str; AuditAction::WORDS.len()] = AuditAction::WORDS;
 
-/// One entry.
+/// Audit entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AuditView {
-    /// Its number, from 1 without a gap.
+    /// Audit sequence number, starting at 1, without gaps.
     pub number: u64,
-    /// The revision that made it.
+    /// Revision that wrote the entry.
     #[schema(value_type = u64)]
     pub revision: Revision,
-    /// State time.
+    /// State time of the entry.
     pub at: String,
-    /// Who did it.
+    /// Principal that acted.
     pub by: String,
-    /// As what: `user`, `operator`, `admin` or `service`.
+    /// Role in which the principal acted: `user`, `operator`, `admin` or `service`.
     #[schema(value_type = String)]
     pub power: Power,
-    /// What was done: the action's word, and what belongs to it.
+    /// Action: its name and its fields.
     #[schema(value_type = Object)]
     pub action: AuditAction,
-    /// The same in words.
+    /// The action as a sentence.
     pub summary: String,
-    /// blake3 over the hash before it and this entry, 64 hex digits.
+    /// blake3 over the previous hash and this entry, 64 hex digits.
     pub hash: String,
 }
 
-/// Where the audit ends, how far it is signed, and by whose authority.
+/// End of the audit, the newest signed head, and the trusted CAs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AuditHeadView {
-    /// Whose audit it is.
+    /// Name of the cluster.
     pub cluster: String,
-    /// The last entry; 0 while there is none.
+    /// Number of the last entry; 0 if there is none.
     pub number: u64,
-    /// Its hash, 64 hex digits.
+    /// Hash of the last entry, 64 hex digits.
     pub hash: String,
-    /// The entry of the newest signed checkpoint; 0 while there is none.
+    /// Entry number of the newest signed head; 0 if there is none.
     pub checkpoint: u64,
-    /// The authorities that are trusted now.
+    /// CAs that are trusted now.
     pub authorities: Vec<AuthorityView>,
 }
 
 impl AuditHeadView {
-    /// Of this cluster.
+    /// Creates the view for this cluster.
     pub fn new(cluster: &str, head: &AuditHead, authorities: &[Authority]) -> Self {
         let shown = authorities.iter().map(|a| AuthorityView::new(a, None));
         Self {
@@ -86,19 +86,19 @@ impl From<&AuditEntry> for AuditView {
     }
 }
 
-/// A line of an export that no entry was written as.
+/// Export line that does not match any entry as it was written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("entry {number} is not as it was written: {reason}")]
 pub struct Altered {
-    /// The number it gives itself.
+    /// Entry number in the line.
     pub number: u64,
-    /// What is wrong.
+    /// What is wrong with the line.
     pub reason: &'static str,
 }
 
 impl TryFrom<&AuditView> for AuditEntry {
     type Error = Altered;
-    /// The entry it was written from. What is derived from other fields must agree with them.
+    /// Recovers the entry from its view. Fields that are derived from other fields must agree with them.
     fn try_from(view: &AuditView) -> Result<Self, Altered> {
         let altered = |reason| Altered {
             number: view.number,
@@ -125,7 +125,7 @@ impl TryFrom<&AuditView> for AuditEntry {
     }
 }
 
-/// The action's word.
+/// Returns the name of the action.
 pub fn word(action: &AuditAction) -> &'static str {
     action.word()
 }

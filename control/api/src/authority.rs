@@ -1,34 +1,34 @@
-//! Certificate authorities: who vouches for the members.
+//! Certificate authorities (CAs) of the cluster.
 
 use crate::{text, x509};
 use lattice_quorum_types::view;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// An authority as shown.
+/// CA as shown.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AuthorityView {
-    /// blake3 of its certificate, 64 hex digits.
+    /// blake3 of the CA certificate, 64 hex digits.
     pub pin: String,
-    /// `issuing`, or `trusted`: certificates it signed hold, new ones come from another.
+    /// `issuing`, or `trusted`: certificates that it signed stay valid, and new ones come from another CA.
     pub phase: String,
-    /// Since when it is known.
+    /// Time at which the CA was added.
     pub since: String,
-    /// Its name in certificates.
+    /// Subject name in the CA certificate.
     pub subject: String,
-    /// Its own last moment; absent when its certificate cannot be read.
+    /// Expiry time of the CA certificate; absent if the certificate cannot be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<String>,
-    /// Members whose newest certificate it issued and still holds, by when they were issued;
-    /// absent when that is not known.
+    /// Number of members with a newest certificate that this CA issued and that is still valid, derived from issue
+    /// times; absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificates: Option<u64>,
-    /// Its certificate, PEM.
+    /// CA certificate, PEM.
     pub certificate: String,
 }
 
 impl AuthorityView {
-    /// As shown, with how many certificates are known to be its.
+    /// Creates the view, with the number of certificates that this CA is known to have issued.
     pub fn new(authority: &view::Authority, certificates: Option<u64>) -> Self {
         let described = x509::describe(&authority.certificate).ok();
         Self {
@@ -47,10 +47,10 @@ impl AuthorityView {
     }
 }
 
-/// One more authority to trust.
+/// Request to trust one more CA.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AuthorityRequest {
-    /// Its certificate, PEM; never its key.
+    /// CA certificate, PEM; never the private key.
     pub certificate: String,
 }

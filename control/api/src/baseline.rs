@@ -1,5 +1,4 @@
-//! Baselines as they are asked for and shown. The file that people write has the shape of
-//! [`BaselineRequest`].
+//! Baselines: request and view. A baseline file has the shape of [`BaselineRequest`].
 
 use lattice_quorum_types::{
     Revision,
@@ -11,7 +10,7 @@ use utoipa::ToSchema;
 
 use crate::text;
 
-/// Which cohort is meant: every part that is given must be equal.
+/// Cohort selector. Every field that is given must be equal.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CohortForm {
@@ -24,7 +23,7 @@ pub struct CohortForm {
     /// GPU model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu_model: Option<String>,
-    /// Number of GPUs; 0 for nodes without.
+    /// Number of GPUs; 0 for nodes without GPUs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu_count: Option<u32>,
 }
@@ -51,110 +50,109 @@ impl From<CohortForm> for Kept {
     }
 }
 
-/// What one class is meant to be.
+/// Expected state of one class.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ClassForm {
-    /// `warn`, `deprioritise` or `drain`; the baseline's own when left out.
+    /// `warn`, `deprioritise` or `drain`; the baseline's policy when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<String>,
-    /// `strict` or `ignore`; the baseline's own when left out.
+    /// `strict` or `ignore`; the baseline's value when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sensitive: Option<String>,
-    /// Keys and what they must be, whatever the rest: a value, a list `{any_of: [a, b]}`, either
-    /// with `or_absent: true`, or `{absent: true}`. `nic.*.firmware` speaks of every slot. Without
-    /// keys the class must be exactly what `from_node` or `from_group` is.
+    /// Expected values by key, in place of the reference node's: a value, a list `{any_of: [a, b]}`, either with
+    /// `or_absent: true`, or `{absent: true}`. `nic.*.firmware` matches every slot. Without keys the class must equal
+    /// that of `from_node` or `from_group` exactly.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub keys: Option<BTreeMap<String, serde_json::Value>>,
 }
 
-/// A new version of a baseline.
+/// New version of a baseline.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BaselineRequest {
-    /// Its name, as a check: the one of the path counts.
+    /// Baseline name, as a check; the name in the request path counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// For people.
+    /// Free-text description.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub description: String,
-    /// The nodes it is for, as a hostlist.
+    /// Nodes that the baseline applies to, as a hostlist.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nodes: Option<String>,
-    /// The nodes it is for, by what they are. Named nodes go before a cohort.
+    /// Nodes that the baseline applies to, by cohort. A baseline that names a node takes precedence over one by cohort.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cohort: Option<CohortForm>,
-    /// The node that others should be like. It is asked now.
+    /// Reference node. Control probes it during this request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from_node: Option<String>,
-    /// The conformance group that others should be like: its digest, or its first 8 digits or more.
-    /// One of its members is asked now.
+    /// Reference conformance group: its digest, or a prefix of at least 8 digits. Control probes one of its members
+    /// during this request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from_group: Option<String>,
-    /// What follows where a node differs, for classes that do not say: `warn` (when left out),
-    /// `deprioritise`, `drain`.
+    /// Default policy for nodes that drift, for classes without their own: `warn` (when left out), `deprioritise`,
+    /// `drain`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<String>,
-    /// What that means to sensitive work, for classes that do not say: `strict` (when left out: no
-    /// new sensitive work at once) or `ignore`.
+    /// Default effect of drift on sensitive allocations, for classes without their own: `strict` (when left out: the
+    /// node gets no new sensitive allocation, at once) or `ignore`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sensitive: Option<String>,
-    /// Rules by class. With `from_node` or `from_group` and none here: every class that is complete
-    /// there.
+    /// Rules by class. Left empty with `from_node` or `from_group`: every class that is complete there.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub classes: BTreeMap<String, ClassForm>,
-    /// The version this rests on, 0 for none; refused when there is another by then.
+    /// Version that this change is based on, 0 for none; the change is rejected if another version exists by then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected_version: Option<u32>,
 }
 
-/// The version that is in force after a change.
+/// Version in force after a change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct BaselineSet {
-    /// Its name.
+    /// Baseline name.
     pub name: String,
-    /// Its version.
+    /// Baseline version.
     pub version: u32,
-    /// The classes it speaks of.
+    /// Classes that the baseline covers.
     pub classes: Vec<String>,
-    /// The revision that made it, or the present one when it was so already.
+    /// Revision that set the version, or the present revision if it was in force already.
     #[schema(value_type = u64)]
     pub revision: Revision,
-    /// Nothing was set: it would be so.
+    /// Whether the request was a dry run, which changes nothing.
     pub dry_run: bool,
-    /// Whom it speaks for, at this moment.
+    /// Nodes that the baseline applies to, and whether they conform, at this moment.
     pub standing: BaselineStanding,
 }
 
-/// For whom a baseline speaks, and how they stand. Nodes are hostlists.
+/// Nodes that a baseline applies to, by conformance. Nodes are hostlists.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct BaselineStanding {
-    /// Those it speaks for.
+    /// Nodes that the baseline applies to.
     pub judged: String,
-    /// How many.
+    /// Number of nodes that the baseline applies to.
     pub judged_count: u32,
-    /// Those that are what it asks.
+    /// Nodes that conform.
     pub conform: String,
-    /// How many.
+    /// Number of nodes that conform.
     pub conform_count: u32,
-    /// Those that differ.
+    /// Nodes that drift.
     pub differ: String,
-    /// How many.
+    /// Number of nodes that drift.
     pub differ_count: u32,
-    /// Those where nothing is found to differ, and something is not known.
+    /// Nodes without known drift for which a required value is unknown.
     pub unknown: String,
-    /// How many.
+    /// Number of nodes with an unknown value and no known drift.
     pub unknown_count: u32,
-    /// Of those that differ: what is drained by its policy.
+    /// Drifting nodes that the policy drains.
     pub drain: String,
-    /// Of those that differ: what gets new work last.
+    /// Drifting nodes that the policy deprioritises: they get new allocations last.
     pub deprioritise: String,
-    /// Names, parts of the cohort, and keys that no node has: they may come, or be misspelt.
+    /// Node names, cohort parts and keys that match no node: nodes to come, or misspelt.
     pub warnings: Vec<String>,
 }
 
-/// What a baseline says of one class.
+/// Rule of a baseline for one class.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ClassRuleView {
     /// `exact` or `partial`.
@@ -163,28 +161,28 @@ pub struct ClassRuleView {
     pub policy: String,
     /// `strict` or `ignore`.
     pub sensitive: String,
-    /// The digest that is met exactly.
+    /// Expected digest of an exact rule.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
-    /// The schema of that digest's keys.
+    /// Schema version of the keys in that digest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schema: Option<u16>,
-    /// Each key with what it is meant to be, as shown. Left out of lists where the rule is exact.
+    /// Expected value of each key, as shown. Left out of lists for exact rules.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub keys: BTreeMap<String, String>,
-    /// Why nobody is judged by it here: it cannot be read.
+    /// Why this control cannot read the rule, and so applies it to no node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unreadable: Option<String>,
 }
 
-/// A version that is kept.
+/// Stored version of a baseline.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct VersionView {
-    /// Its number.
+    /// Baseline version.
     pub version: u32,
-    /// Who made it.
+    /// Principal that set the version.
     pub by: String,
-    /// When.
+    /// Time at which the version was set.
     pub at: String,
 }
 
@@ -198,71 +196,71 @@ impl From<&KeptVersion> for VersionView {
     }
 }
 
-/// One baseline.
+/// Baseline as shown.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct BaselineView {
-    /// Its name.
+    /// Baseline name.
     pub name: String,
-    /// The version shown.
+    /// Version shown.
     pub version: u32,
-    /// For people.
+    /// Free-text description.
     pub description: String,
-    /// The nodes it names, as a hostlist.
+    /// Nodes that the baseline names, as a hostlist.
     pub nodes: String,
-    /// The cohort it is for.
+    /// Cohort that the baseline applies to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cohort: Option<CohortForm>,
-    /// What it says of each class.
+    /// Rules by class.
     pub classes: BTreeMap<String, ClassRuleView>,
-    /// Who decided it.
+    /// Principal that set this version.
     pub by: String,
-    /// When.
+    /// Time at which this version was set.
     pub at: String,
-    /// What it takes of the 256 KiB that one baseline may have.
+    /// Size, bytes, of the 256 KiB that one baseline may have.
     pub bytes: u64,
-    /// Nodes it speaks for now, as a hostlist. Like the next three left out where nobody is judged by
-    /// this version: not yet, or no more.
+    /// Nodes that this version applies to now, as a hostlist. This and the next three fields are left out if the
+    /// version is not in force: not yet, or no longer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub judged: Option<String>,
-    /// How many.
+    /// Number of nodes that this version applies to now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub judged_count: Option<u32>,
-    /// Those of them that differ.
+    /// Nodes that drift, as a hostlist.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub differ: Option<String>,
-    /// Those of them of which something is not known.
+    /// Nodes with an unknown value, as a hostlist.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unknown: Option<String>,
-    /// The versions that are kept, oldest first; only where one baseline is asked for.
+    /// Stored versions, oldest first; only in the answer for a single baseline.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub versions: Vec<VersionView>,
 }
 
-/// Automatic draining stands still since too many nodes would have been drained in a short time.
+/// Automatic draining is stopped, since too many nodes would have been drained in a short time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct BrakeView {
-    /// What was about to happen.
+    /// Drains that were about to happen.
     pub reason: String,
-    /// Since when.
+    /// Time at which automatic draining stopped.
     pub since: String,
-    /// Who noticed.
+    /// Control that stopped automatic draining.
     pub by: String,
 }
 
-/// The brake on automatic draining.
+/// Brake on automatic draining.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct BrakeState {
-    /// Left out while nothing stands still.
+    /// Present while automatic draining is stopped; otherwise left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held: Option<BrakeView>,
 }
 
-/// A person has looked.
+/// Request to release the brake after an operator has checked the nodes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = BrakeReleaseRequest)]
 pub struct ReleaseRequest {
-    /// What was found, for the audit.
+    /// Finding of the operator, for the audit.
     #[schema(min_length = 1, pattern = "[^ ]")]
     pub reason: String,
 }

@@ -1,6 +1,5 @@
-//! Moments to come, as people write them to say when work may begin and by when it must have ended:
-//! `2026-12-01T08:00`, `16:00`, `tomorrow`, `now+1hour`. What says no offset is in UTC: the places people submit
-//! from have clocks of many zones, and the cluster has one.
+//! Future times of allocations (begin, deadline): `2026-12-01T08:00`, `16:00`, `tomorrow`, `now+1hour`. A time without
+//! an offset is in UTC: users submit from machines in many time zones, and the cluster has one clock.
 
 use crate::{duration, text};
 use jiff::{civil::DateTime, tz::TimeZone};
@@ -8,54 +7,55 @@ use lattice_quorum_types::UnixMillis;
 
 const DAY_MS: u64 = 86_400_000;
 
-/// Why a text is no such moment.
+/// Why a text is not a future time.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidMoment {
-    /// It is no moment.
+    /// Not a known format.
     #[error(
         "{text:?} is no moment; write 2026-12-01, 2026-12-01T08:00 (UTC, or with an offset such as +01:00), 16:00, \
          noon, midnight, today, tomorrow, now, or now+1hour"
     )]
     Unread {
-        /// As given.
+        /// Text as given.
         text: String,
     },
-    /// A way to write it that Slurm knows.
+    /// A format of Slurm that is not supported.
     #[error("{text:?}: {reason}")]
     Unsupported {
-        /// As given.
+        /// Text as given.
         text: String,
-        /// Why not, and what to write.
+        /// Why the format is not supported, and what to write instead.
         reason: &'static str,
     },
-    /// What is behind `now+`.
+    /// Text after `now+` that is not a duration.
     #[error("{text:?}: after now+ comes how long, like now+90minutes, now+2days or now+1h30m")]
     Distance {
-        /// As given.
+        /// Text as given.
         text: String,
     },
-    /// Further away than [`duration::MAX_MS`].
+    /// More than [`duration::MAX_MS`] away.
     #[error("{text:?} is more than ten years away")]
     TooFar {
-        /// As given.
+        /// Text as given.
         text: String,
     },
-    /// A deadline that nothing can meet.
+    /// A deadline that has passed.
     #[error("{text:?} is {}, which is past: it is {}", text::time(*.at), text::time(*.now))]
     Past {
-        /// As given.
+        /// Text as given.
         text: String,
-        /// What it means.
+        /// Time that the text means.
         at: UnixMillis,
-        /// What time it is.
+        /// Current time.
         now: UnixMillis,
     },
 }
 
-/// When work may begin. A time of day is the next one; what is past holds nothing back.
+/// Reads the earliest start of an allocation. A time of day means its next occurrence; a past time is valid and has no
+/// effect.
 ///
 /// # Errors
-/// What is wrong with it and how to write it.
+/// What is wrong with the text, and how to write it.
 pub fn begin(text: &str, now: UnixMillis) -> Result<UnixMillis, InvalidMoment> {
     let at = moment(text, now)?;
     match at.since(now) > duration::MAX_MS {
@@ -66,10 +66,10 @@ pub fn begin(text: &str, now: UnixMillis) -> Result<UnixMillis, InvalidMoment> {
     }
 }
 
-/// By when work must have ended.
+/// Reads a deadline.
 ///
 /// # Errors
-/// As [`begin`], and for what is not to come.
+/// As [`begin`], and for a time that is not in the future.
 pub fn deadline(text: &str, now: UnixMillis) -> Result<UnixMillis, InvalidMoment> {
     let at = begin(text, now)?;
     match at > now {
@@ -82,10 +82,10 @@ pub fn deadline(text: &str, now: UnixMillis) -> Result<UnixMillis, InvalidMoment
     }
 }
 
-/// Whether it is written as a moment is. Whether it is to come, and near enough, is said by the cluster's clock.
+/// Checks the format only. Whether the time is in the future, and not too far, depends on the cluster's clock.
 ///
 /// # Errors
-/// How to write it.
+/// How to write a time.
 pub fn check(text: &str) -> Result<(), InvalidMoment> {
     moment(text, UnixMillis(0)).map(drop)
 }
@@ -93,7 +93,7 @@ pub fn check(text: &str) -> Result<(), InvalidMoment> {
 fn moment(text: &str, now: UnixMillis) -> Result<UnixMillis, InvalidMoment> {
     let word = text.trim().to_ascii_lowercase();
     let today = now.0 - now.0 % DAY_MS;
-    // Today's, or tomorrow's where that is past.
+    // Today's occurrence, or tomorrow's if today's has passed.
     let next = |of_day: u64| match today + of_day {
         at if at >= now.0 => UnixMillis(at),
         at => UnixMillis(at.saturating_add(DAY_MS)),
@@ -126,7 +126,7 @@ fn moment(text: &str, now: UnixMillis) -> Result<UnixMillis, InvalidMoment> {
     })
 }
 
-/// With an offset, or in UTC.
+/// Reads a date and time with an offset, or in UTC.
 fn date(text: &str) -> Option<UnixMillis> {
     if let Some(at) = text::read_time(text) {
         return Some(at);
@@ -138,7 +138,7 @@ fn date(text: &str) -> Option<UnixMillis> {
         .map(UnixMillis)
 }
 
-/// Units as they are spelled out; the short ones are those of every duration.
+/// Units spelled out; the short forms are those of [`duration::parse`].
 const UNITS: [(&str, u64); 5] = [
     ("second", 1_000),
     ("minute", 60_000),
@@ -147,7 +147,7 @@ const UNITS: [(&str, u64); 5] = [
     ("week", 7 * DAY_MS),
 ];
 
-/// Milliseconds of `60` (seconds), `90minutes`, `2 days` and `1h30m`.
+/// Returns the milliseconds of `60` (seconds), `90minutes`, `2 days` and `1h30m`.
 fn length(text: &str) -> Option<u64> {
     let text = text.trim();
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
@@ -160,13 +160,13 @@ fn length(text: &str) -> Option<u64> {
     match UNITS.iter().find(|(name, _)| is_unit(name)) {
         Some((_, ms)) => count.parse::<u64>().ok()?.checked_mul(*ms),
         None if unit.is_empty() => count.parse::<u64>().ok()?.checked_mul(1_000),
-        // What has colons is a time of day here, and no distance.
+        // A text with colons is a time of day, not a duration.
         None if text.contains(':') => None,
         None => duration::parse(text).ok(),
     }
 }
 
-/// What Slurm reads besides, and why it is not read here.
+/// Returns why a format that Slurm accepts is not supported here.
 fn unsupported(word: &str) -> Option<&'static str> {
     if matches!(word, "fika" | "teatime") || word.ends_with("am") || word.ends_with("pm") {
         return Some("times of day are of 24 hours; write 16:00 for 4 pm");
@@ -203,7 +203,7 @@ mod tests {
             ("now+1week", "2023-11-21T22:13:20.123Z"),
             ("now+1h30m", "2023-11-14T23:43:20.123Z"),
             ("now+0hours", "2023-11-14T22:13:20.123Z"),
-            // Past today, so tomorrow's.
+            // This time has passed today, so it means tomorrow's.
             ("16:00", "2023-11-15T16:00:00.000Z"),
             ("23:00", "2023-11-14T23:00:00.000Z"),
             ("9:30", "2023-11-15T09:30:00.000Z"),
@@ -220,7 +220,7 @@ mod tests {
             ("2026-12-01T08:00+01:00", "2026-12-01T07:00:00.000Z"),
             ("2026-12-01 08:00", "2026-12-01T08:00:00.000Z"),
             ("2024-02-29", "2024-02-29T00:00:00.000Z"),
-            // It holds nothing back.
+            // A past time has no effect.
             ("2020-01-01", "2020-01-01T00:00:00.000Z"),
         ] {
             let at = begin(text, NOW).unwrap_or_else(|error| panic!("{error}"));

@@ -1,26 +1,26 @@
-//! Members' certificates: who is in, until when, and whose hold no more.
+//! Certificates of members: validity, expiry and revocation.
 
 use crate::text;
 use lattice_quorum_types::{UnixMillis, view};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// How a name's newest certificate stands.
+/// State of the newest certificate of a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum CertificateState {
-    /// It holds.
+    /// The certificate is valid.
     Valid,
-    /// It was revoked: its holder must enrol again.
+    /// The certificate was revoked: its holder must enrol again.
     Revoked,
-    /// Its time is over.
+    /// The certificate has expired.
     Expired,
-    /// It did not come by enrolment; only its holder knows its dates.
+    /// The certificate was not issued by enrolment; only its holder has its dates.
     Unknown,
 }
 
 impl CertificateState {
-    /// Lower-case word as printed.
+    /// Returns the lower-case word as printed.
     pub fn as_str(self) -> &'static str {
         match self {
             CertificateState::Valid => "valid",
@@ -44,39 +44,39 @@ impl CertificateState {
     }
 }
 
-/// A revocation as shown.
+/// Revocation as shown.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RevocationView {
-    /// Certificates issued before this moment hold no more.
+    /// Certificates issued before this time are invalid.
     pub issued_before: String,
-    /// Why.
+    /// Reason for the revocation.
     pub reason: String,
-    /// Who said so.
+    /// Principal that revoked the certificates.
     pub by: String,
 }
 
-/// What is known of one member's certificates.
+/// Certificates of one member, as far as the quorum has records.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct CertificateView {
     /// `agent`, `control` or `quorum`.
     pub role: String,
-    /// Its name.
+    /// Name of the member.
     pub name: String,
-    /// How the newest one stands.
+    /// State of the newest certificate.
     pub state: CertificateState,
-    /// When the newest one was issued; absent when it did not come by enrolment.
+    /// Issue time of the newest certificate; absent if it was not issued by enrolment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub issued_at: Option<String>,
-    /// When that one ends.
+    /// Expiry time of the newest certificate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<String>,
-    /// The last revocation, which a newer certificate may have outlived.
+    /// Last revocation. A newer certificate may be valid in spite of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revoked: Option<RevocationView>,
 }
 
 impl CertificateView {
-    /// As shown at `now`.
+    /// Creates the view as of `now`.
     pub fn new(certificate: &view::CertificateView, now: UnixMillis) -> Self {
         Self {
             role: certificate.role.to_string(),
@@ -93,11 +93,11 @@ impl CertificateView {
     }
 }
 
-/// Why a member's certificates are to hold no more.
+/// Request to revoke a member's certificates.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RevokeRequest {
-    /// For the audit, and for whoever wonders.
+    /// Reason for the revocation; kept in the audit and shown with the member.
     #[schema(min_length = 1, pattern = "[^ ]")]
     pub reason: String,
 }
@@ -129,7 +129,7 @@ mod tests {
             (Some(100), None, 500, S::Valid),
             (Some(100), None, 1_101, S::Expired),
             (Some(100), Some(200), 500, S::Revoked),
-            // Enrolled anew after it was revoked.
+            // Enrolled again after the revocation.
             (Some(300), Some(200), 500, S::Valid),
             (None, None, 500, S::Unknown),
             (None, Some(200), 500, S::Revoked),

@@ -1,25 +1,25 @@
-//! Nodes that belong to one user: claiming them, and giving them back.
+//! Node claims: a user's exclusive holding of nodes, and its release.
 
 use lattice_quorum_types::{Revision, tenure::Tenure, tenure::TenurePhase};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Whose a node is.
+/// Node claim as shown.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ClaimView {
-    /// The user who claimed it.
+    /// User that claimed the node.
     pub user: String,
-    /// The project against whose limits it counts.
+    /// Project for limits and usage of the node.
     pub project: String,
-    /// What for, in the user's words.
+    /// Free-text purpose, given by the user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub purpose: Option<String>,
-    /// Since when.
+    /// Time of the claim.
     pub since: String,
-    /// `claimed`: takes its user's sensitive work; `releasing`: given back, and not wiped yet;
-    /// `unclean`: its wipe failed.
+    /// `claimed`: takes sensitive allocations of its user; `releasing`: given back and not wiped yet; `unclean`: the
+    /// wipe failed.
     pub state: String,
-    /// How its wipe failed.
+    /// Why the wipe failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
@@ -42,11 +42,11 @@ impl From<&Tenure> for ClaimView {
     }
 }
 
-/// Nodes are to belong to the caller alone.
+/// Request to claim nodes for the caller alone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ClaimRequest {
-    /// The project against whose limits they count, and whose sensitive work they take.
+    /// Project for limits and usage of the nodes. The nodes take sensitive allocations of this project.
     #[schema(
         pattern = "^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)*$",
         min_length = 1,
@@ -54,49 +54,48 @@ pub struct ClaimRequest {
         example = "atlas/physics"
     )]
     pub project: String,
-    /// What for; kept in the audit.
+    /// Free-text purpose; kept in the audit.
     #[serde(default)]
     pub purpose: String,
 }
 
-/// What a claim did.
+/// Result of a claim.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Claimed {
-    /// The revision it made.
+    /// Revision of the change.
     #[schema(value_type = u64)]
     pub revision: Revision,
-    /// The nodes, as a hostlist.
+    /// Claimed nodes, as a hostlist.
     pub nodes: String,
 }
 
-/// Claimed nodes are given back.
+/// Request to release claimed nodes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReleaseRequest {
-    /// Why; needed from who is not the claimant, and kept in the audit.
+    /// Reason; required from a caller other than the claimant, and kept in the audit.
     #[serde(default)]
     pub reason: Option<String>,
-    /// What is done about the wipe.
+    /// How to proceed with the wipe.
     #[serde(default)]
     pub wipe: Wipe,
 }
 
-/// What is done about the wipe of nodes that are given back.
+/// How to proceed with the wipe of released nodes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Wipe {
-    /// They are wiped, and free once that is confirmed.
+    /// Wipe the nodes. They become free when the wipe is confirmed.
     #[default]
     Once,
-    /// It failed, or hangs: they are wiped again. For administrators.
+    /// Repeat a wipe that failed or hangs. For administrators.
     Again,
-    /// They are taken for clean although they were not wiped: who asks answers for that. For
-    /// administrators.
+    /// Treat the nodes as clean although they were not wiped; the caller takes responsibility. For administrators.
     Waive,
 }
 
 impl Wipe {
-    /// As it is written.
+    /// Returns the word that the API and the CLI use.
     pub fn as_str(self) -> &'static str {
         match self {
             Wipe::Once => "once",
@@ -115,12 +114,12 @@ impl std::str::FromStr for Wipe {
     }
 }
 
-/// What a release did.
+/// Result of a release.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Released {
-    /// The last revision it made.
+    /// Last revision of the change.
     #[schema(value_type = u64)]
     pub revision: Revision,
-    /// The nodes, as a hostlist. They are free when their wipe is confirmed.
+    /// Released nodes, as a hostlist. They become free when their wipe is confirmed.
     pub nodes: String,
 }

@@ -4,173 +4,172 @@ use crate::baseline::BrakeView;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Nodes that share a digest.
+/// Conformance group: nodes that share a digest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct GroupView {
-    /// The class, several with commas between them, or `all` for the node fingerprint.
+    /// Class, several classes separated by commas, or `all` for the node fingerprint.
     pub class: String,
-    /// The shared digest, 64 hex digits.
+    /// Shared digest, 64 hex digits.
     pub digest: String,
-    /// Its members as a hostlist.
+    /// Members of the group, as a hostlist.
     pub nodes: String,
-    /// How many.
+    /// Number of members.
     pub count: u32,
-    /// Since when the first of its members is so, by the nodes' histories; of members whose history
-    /// says nothing, and of those beyond the first five hundred of all groups, when the control that
-    /// answers first saw it.
+    /// Time at which the first member got this digest, from the nodes' histories. Without such a history line it is the
+    /// time at which the answering control first saw the digest. The same applies to members after the first 500 of all
+    /// groups.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_seen: Option<String>,
 }
 
-/// The groups of one scope.
+/// Conformance groups of one scope.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct GroupsView {
-    /// Largest first.
+    /// Groups, largest first.
     pub groups: Vec<GroupView>,
-    /// Nodes whose digest is unknown, as a hostlist: equal to nobody.
+    /// Nodes with an unknown digest, as a hostlist. An unknown digest is equal to no other.
     pub unknown: String,
-    /// Nodes where what is asked for is not read at all.
+    /// Nodes that do not read the requested classes at all.
     #[serde(default)]
     pub not_read: Vec<NotReadView>,
 }
 
-/// Nodes where a class is not read, by intention.
+/// Nodes that do not read a class, by configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct NotReadView {
-    /// A hostlist.
+    /// Nodes, as a hostlist.
     pub nodes: String,
-    /// Why not: `no BMC configured`.
+    /// Why the class is not read: `no BMC configured`.
     pub why: String,
 }
 
-/// A node that is not what it is meant to be in one key.
+/// Drift of a node in one key.
 #[derive(
     Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema,
 )]
 pub struct DriftView {
-    /// The node.
+    /// Node name.
     pub node: String,
-    /// The class.
+    /// Class.
     pub class: String,
-    /// The key, e.g. `nic.0.firmware`.
+    /// Key, e.g. `nic.0.firmware`.
     pub key: String,
-    /// What it is meant to be, or the majority's value.
+    /// Expected value: of the baseline, or of the cohort's majority.
     pub expected: String,
-    /// The node's value.
+    /// Value of the node.
     pub found: String,
-    /// What it was judged by: `baseline h100 v3`, or `cohort` where no baseline speaks for it.
+    /// Reference: `baseline h100 v3`, or `cohort` if no baseline applies to the node.
     #[serde(default)]
     pub by: String,
-    /// That baseline's name.
+    /// Name of the baseline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub baseline: Option<String>,
-    /// What follows: `warn`, `deprioritise` or `drain`.
+    /// Policy: `warn`, `deprioritise` or `drain`.
     #[serde(default)]
     pub policy: String,
-    /// `strict`: it gets no new sensitive work. Left out where no baseline speaks for it.
+    /// `strict`: the node gets no new sensitive allocation. Left out if no baseline applies to the node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sensitive: Option<String>,
-    /// Since when it reads so, by the node's history; where that says nothing, since when the
-    /// control that answers has seen the node's present record of the class.
+    /// Time since when the key has this value, from the node's history. Without a history line, the time since when the
+    /// answering control has seen the node's present record of the class.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<String>,
-    /// It was so when it was first seen: it may be older.
+    /// Whether the value was already present at the first reading, so that the drift may be older.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub since_or_before: bool,
-    /// By its cohort: which one that is: vendor, product, GPUs.
+    /// For drift from a cohort: the cohort (vendor, product, GPUs).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cohort: Option<String>,
-    /// By its cohort: like nodes whose value is known, this one too.
+    /// For drift from a cohort: number of nodes with a known value, this node included.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub of: Option<u32>,
-    /// By its cohort: those of them that have the majority's value.
+    /// For drift from a cohort: number of those nodes with the majority's value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub like: Option<u32>,
-    /// Set where the node does not answer: it is shown as it was then, RFC 3339.
+    /// Set if the node does not answer: the time of the state shown, RFC 3339.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub as_of: Option<String>,
 }
 
-/// One value of a key without a majority.
+/// Value of a key without a majority.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct HeldValue {
-    /// The value as shown.
+    /// Value as shown.
     pub value: String,
-    /// Who holds it, as a hostlist.
+    /// Nodes with this value, as a hostlist.
     pub nodes: String,
 }
 
-/// A key on which a cohort disagrees without a majority: nobody drifts.
+/// Key on which a cohort has no majority, so that none of its nodes drifts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct NoMajorityView {
-    /// The cohort: vendor, product, GPUs.
+    /// Cohort: vendor, product, GPUs.
     pub cohort: String,
-    /// The class.
+    /// Class.
     pub class: String,
-    /// The key.
+    /// Key.
     pub key: String,
-    /// Each value with its holders.
+    /// Each value with its nodes.
     pub values: Vec<HeldValue>,
 }
 
-/// A node about which nothing can be said in one class.
+/// Class of a node with unknown conformance.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct UnknownView {
-    /// The node.
+    /// Node name.
     pub node: String,
-    /// The class.
+    /// Class.
     pub class: String,
-    /// Why.
+    /// Why the conformance is unknown.
     pub why: String,
-    /// The baseline it would be judged by.
+    /// Baseline that applies to the node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub baseline: Option<String>,
 }
 
-/// Who is not what it is meant to be: judged by its baseline where one speaks for it, else by the
-/// majority of its cohort.
+/// Drift report. A node is compared with its baseline if one applies, else with the majority of its cohort.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DriftReportView {
-    /// By node, class, key.
+    /// Drift by node, class and key.
     pub drifted: Vec<DriftView>,
     /// Keys without a majority.
     pub no_majority: Vec<NoMajorityView>,
-    /// What is not known.
+    /// Classes with unknown conformance.
     pub unknown: Vec<UnknownView>,
-    /// Nodes judged by nothing (no baseline; cohort unknown, or fewer than four), as a hostlist.
+    /// Nodes without a reference (no baseline; cohort unknown or smaller than four), as a hostlist.
     pub alone: String,
-    /// Nodes of which what it takes to judge them is not known, or not yet, as a hostlist: they are
-    /// not known to be as they are meant to be.
+    /// Nodes for which the data needed for a comparison is missing or pending, as a hostlist. These nodes are not known
+    /// to conform.
     #[serde(default)]
     pub pending: String,
-    /// Set while automatic draining stands still.
+    /// Set while automatic draining is stopped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub brake: Option<BrakeView>,
 }
 
-/// One key on which two sides do not agree, or may not.
+/// Key on which two sides differ, or may differ.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DifferenceView {
-    /// The class.
+    /// Class.
     pub class: String,
-    /// The key.
+    /// Key.
     pub key: String,
-    /// The left side's value as shown; other states stand in angle brackets.
+    /// Value of the left side as shown; states other than a value are in angle brackets.
     pub left: String,
-    /// The right side's.
+    /// Value of the right side as shown.
     pub right: String,
-    /// `differs`, or `unknown` when a side is not known; `moved` says of a class, by the key `parts`,
-    /// that both sides have the same parts in other places.
+    /// `differs`, or `unknown` if a side is unknown. `moved`, on the key `parts` of a class: both sides have the same
+    /// parts in different places.
     pub verdict: String,
 }
 
-/// Two nodes or groups, or a node and its cohort's majority, key by key.
+/// Key-by-key comparison of two nodes or groups, or of a node with its cohort's majority.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DiffView {
-    /// The left side: a node; of a group its digest, how many nodes it has, and which was compared.
+    /// Left side: a node, or for a group its digest, its number of nodes and the node compared.
     pub left: String,
-    /// The right side: the same, or `majority of` and the cohort.
+    /// Right side: a node or group as on the left, or `majority of` and the cohort.
     pub right: String,
-    /// Keys on which they differ, or of which one side is unknown.
+    /// Keys that differ, or are unknown on one side.
     pub differences: Vec<DifferenceView>,
 }

@@ -1,4 +1,4 @@
-//! Between the REST types and the messages of `lattice.v1`.
+//! Conversion between the REST types and the messages of `lattice.v1`.
 
 use crate::{
     accounting::{AccountingStatus, ParkedView, ReconcileRequest, ReconcileView, TotalDifference},
@@ -20,7 +20,7 @@ use crate::{
 };
 use lattice_quorum_types::limit::Patch;
 
-/// A message with the fields of a view, one by one: without one of them it does not compile.
+/// Converts a view to a message field by field; a field that is missing on either side does not compile.
 macro_rules! field_by_field {
     ($($view:ident => $message:ident { $($field:ident),* $(,)? })*) => { $(
         impl From<$view> for v1::$message {
@@ -146,7 +146,7 @@ impl From<OutlookView> for v1::Outlook {
 
 impl From<AllocationView> for v1::Allocation {
     fn from(a: AllocationView) -> Self {
-        // The view's walltime is text made from milliseconds; reading it back cannot fail.
+        // The view's walltime was formatted from milliseconds, so reading it back cannot fail.
         let walltime_s = a
             .walltime
             .and_then(|text| crate::duration::parse(&text).ok())

@@ -1,6 +1,6 @@
-//! Graphs of work: members that begin when others have ended.
+//! DAGs: allocations that start when others have ended.
 //!
-//! Begin with [`DagRequest`]; a member is an [`AllocationRequest`] with a name and what it comes after.
+//! Begin with [`DagRequest`]; a member is an [`AllocationRequest`] with a name and dependencies.
 
 mod body;
 mod dot;
@@ -25,27 +25,28 @@ use lattice_quorum_types::{
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// A graph as somebody asks for it.
+/// Request for a DAG.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(
     deny_unknown_fields,
     expecting = "a graph: `members`, and perhaps a `name`"
 )]
 pub struct DagRequest {
-    /// A name for people; may be left out.
+    /// Free-text name; may be left out.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// At least one. They get their numbers in this order.
+    /// Members, at least one. Their allocation numbers are in this order.
     pub members: Vec<MemberRequest>,
 }
 
-/// The field of a member, as errors name it.
+/// Returns the path of a member's field, as errors name it.
 pub fn field_of(member: &str, field: &str) -> String {
     format!("members.{member}.{field}")
 }
 
 impl DagRequest {
-    /// As the quorum is asked. `known`: of each member, by its place; what it names outside the graph.
+    /// Converts the request for the quorum. `known` has one element per member, by position; it resolves references to
+    /// allocations outside the DAG.
     ///
     /// # Errors
     /// The first field that cannot be read, as `members.NAME.field`.
@@ -62,7 +63,7 @@ impl DagRequest {
             let known = known.get(place).unwrap_or(&nothing);
             let after = member.edges().map_err(within)?;
             let spec = member.request.into_spec_with(known).map_err(within)?;
-            // Lists of nodes are short and what they name is not: a thousand of them would fill the memory.
+            // Hostlists are short and expand to many nodes: those of a thousand members would fill the memory.
             named += spec.constraints.nodelist.len() + spec.constraints.exclude.len();
             if named > MAX_HOSTS {
                 return Err(FieldError {
@@ -83,10 +84,10 @@ impl DagRequest {
 }
 
 impl MemberRequest {
-    /// What it is called.
+    /// Returns the name of the member.
     ///
     /// # Errors
-    /// Where it has no name, by its place.
+    /// A missing or empty name; the field gives the position.
     pub fn name(&self, place: usize) -> Result<String, FieldError> {
         let name = self.request.name.clone();
         name.filter(|name| !name.is_empty())
@@ -126,46 +127,46 @@ impl MemberRequest {
     }
 }
 
-/// The answer to the submit of a graph.
+/// Answer to the submit of a DAG.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DagSubmitted {
-    /// Its number.
+    /// DAG number.
     pub id: u64,
-    /// The revision it was made at.
+    /// Revision at which the DAG was created.
     #[schema(value_type = u64)]
     pub revision: Revision,
 }
 
-/// The answer to the dry run of a submit: the graph would be accepted, and nothing was changed.
+/// Answer to a dry run of a submit: the DAG would be accepted, and nothing was changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DagJudged {
-    /// The revision it was judged at.
+    /// Revision at which the DAG was checked.
     #[schema(value_type = u64)]
     pub revision: Revision,
     /// Always true.
     pub dry_run: bool,
-    /// What would be submitted, in that order.
+    /// Members that would be submitted, in this order.
     pub members: Vec<DagMemberJudged>,
 }
 
-/// A member that would be submitted, as the request was understood.
+/// Member that would be submitted, as the request was understood.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DagMemberJudged {
-    /// What it is called.
+    /// Member name.
     pub name: String,
-    /// Whose limits apply.
+    /// Project for limits and usage.
     pub project: String,
-    /// Where it would wait for nodes.
+    /// vCluster that would schedule the member.
     pub vcluster: String,
-    /// Nodes of it, or of each element of an array.
+    /// Number of nodes of the member, or of each element of an array.
     pub nodes: u32,
-    /// How many elements it has, of an array.
+    /// Number of elements; only for an array.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub elements: Option<u32>,
-    /// As `1h30m`; absent: unbounded.
+    /// Walltime, such as `1h30m`; absent: unbounded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub walltime: Option<String>,
-    /// The members it comes after.
+    /// Members that must end first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<DagEdgeView>,
 }
@@ -190,109 +191,109 @@ impl From<&MemberSpec> for DagMemberJudged {
     }
 }
 
-/// A graph as shown.
+/// DAG as shown.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DagView {
-    /// Its number. Its members' are behind it.
+    /// DAG number. The allocation numbers of the members follow it.
     pub id: u64,
-    /// A name for people; may be empty.
+    /// Free-text name; may be empty.
     pub name: String,
-    /// Who submitted it.
+    /// User that submitted the DAG.
     pub user: String,
-    /// The project of its first member.
+    /// Project of the first member.
     pub project: String,
-    /// `running`; `completed`; `failed`: a member failed and no other comes after that; `cancelled`.
+    /// `running`; `completed`; `failed`: a member failed and no other member depends on that failure; `cancelled`.
     pub state: String,
-    /// When it was submitted.
+    /// Time of the submit.
     pub submitted_at: String,
-    /// When its last member ended.
+    /// Time at which the last member ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<String>,
-    /// How many members it has.
+    /// Number of members.
     pub size: u32,
     /// Members that have not ended.
     pub unfinished: u32,
-    /// Who cancelled it.
+    /// User that cancelled the DAG.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cancelled_by: Option<String>,
-    /// The first member that failed without another that comes after its failure.
+    /// First member that failed without another member that depends on its failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<String>,
-    /// Its members, in the order in which they were submitted; left out of lists.
+    /// Members in the order of submission; left out of lists.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub members: Vec<DagMemberView>,
-    /// Last change.
+    /// Revision of the last change.
     #[schema(value_type = u64)]
     pub revision: Revision,
 }
 
-/// A member as shown.
+/// DAG member as shown.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DagMemberView {
-    /// What it is called.
+    /// Member name.
     pub name: String,
-    /// Its allocation.
+    /// Allocation number of the member.
     #[schema(value_type = u64)]
     pub allocation: AllocationId,
-    /// Where that stands; absent when it is not kept any more.
+    /// State of the allocation; absent if its record is no longer kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
-    /// Why it is being, or was, stopped.
+    /// Why the allocation is being, or was, stopped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop: Option<String>,
-    /// The members it comes after.
+    /// Members that must end first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<DagEdgeView>,
 }
 
-/// One that a member comes after.
+/// Dependency of a DAG member.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DagEdgeView {
-    /// Which member.
+    /// Member that must end first.
     pub member: String,
-    /// How that must have ended: `success`, `failure`, `any` or `corresponding`.
+    /// Required end of that member: `success`, `failure`, `any` or `corresponding`.
     pub condition: String,
 }
 
-/// A graph as points and lines.
+/// DAG as nodes and edges.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct GraphView {
-    /// Its number.
+    /// DAG number.
     pub id: u64,
-    /// A name for people.
+    /// Free-text name.
     pub name: String,
-    /// A member each.
+    /// One node per member.
     pub nodes: Vec<GraphNodeView>,
-    /// From the one that comes before to the one that comes after.
+    /// Edges, from the member that ends first to the member that depends on it.
     pub edges: Vec<GraphEdgeView>,
 }
 
-/// A member.
+/// Node of the graph: a DAG member.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct GraphNodeView {
-    /// What it is called.
+    /// Member name.
     pub name: String,
-    /// Its allocation.
+    /// Allocation number of the member.
     #[schema(value_type = u64)]
     pub allocation: AllocationId,
-    /// Where that stands; absent when it is not kept any more.
+    /// State of the allocation; absent if its record is no longer kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
 }
 
-/// One member after another.
+/// Edge of the graph: a dependency.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct GraphEdgeView {
-    /// The one before.
+    /// Member that must end first.
     pub from: String,
-    /// The one after.
+    /// Member that depends on it.
     pub to: String,
-    /// How the one before must have ended.
+    /// Required end of the first member.
     pub condition: String,
 }
 
 impl From<&Dag> for DagView {
-    /// As in a list, without its members.
+    /// Creates the view of a list, without the members.
     fn from(dag: &Dag) -> Self {
         Self {
             id: dag.id.0,
@@ -313,7 +314,7 @@ impl From<&Dag> for DagView {
 }
 
 impl DagView {
-    /// With its members; `now` says where each stands, and why.
+    /// Creates the view with the members; `now` returns the state of an allocation and the reason for its stop.
     pub fn whole(
         dag: &Dag,
         now: impl Fn(AllocationId) -> (Option<String>, Option<String>),

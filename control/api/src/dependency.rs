@@ -1,6 +1,6 @@
-//! What work comes after, as users of batch schedulers write it: `afterok:12:13,afternotok:14_7,singleton`.
+//! Dependencies in the syntax of batch schedulers: `afterok:12:13,afternotok:14_7,singleton`.
 //!
-//! Every part must come true. What such schedulers know beyond that is refused by its name.
+//! All parts must be satisfied. Further types that such schedulers accept are rejected by name.
 
 use lattice_quorum_types::{
     array::MAX_INDEX,
@@ -8,37 +8,37 @@ use lattice_quorum_types::{
 };
 use std::{fmt, str::FromStr};
 
-/// An allocation, or one element of an array.
+/// Reference to an allocation, or to one element of an array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct JobRef {
-    /// The number that `lattice submit` printed; never 0.
+    /// Allocation number that `lattice submit` printed; never 0.
     pub id: u64,
-    /// The element's index; `None`: the allocation itself, or the array as a whole.
+    /// Element index; `None`: the allocation itself, or the array as a whole.
     pub index: Option<u32>,
 }
 
-/// One allocation that others come after.
+/// Dependency on one allocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct After {
-    /// How it must have ended.
+    /// Required end of the allocation.
     pub condition: Condition,
-    /// Which.
+    /// Allocation that must end first.
     pub on: JobRef,
 }
 
-/// All of what one comes after. One that was read names something, and nothing twice.
+/// All dependencies of an allocation. Parsed dependencies are never empty and have no duplicates.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Dependencies {
-    /// In the order written.
+    /// Dependencies in the order written.
     pub after: Vec<After>,
-    /// One at a time of the same user and name, in the order of their submits.
+    /// Whether only one allocation of the same user and name is eligible at a time, in the order of submission.
     pub singleton: bool,
 }
 
-/// Why a text is no list of dependencies.
+/// Why a text is not a list of dependencies.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DependencyError {
-    /// Nothing between two commas, or at all.
+    /// An empty part, or an empty text.
     #[error("a part of it is empty; write it like afterok:12:13,afternotok:14")]
     Empty,
     /// A space anywhere.
@@ -50,26 +50,26 @@ pub enum DependencyError {
          or submit once for each"
     )]
     AnyOf,
-    /// A kind that is not ours.
+    /// A dependency type that is not supported.
     #[error("{kind} is not supported: {reason}")]
     Unsupported {
-        /// As written.
+        /// Type as written.
         kind: String,
-        /// Why, and what to do.
+        /// Why the type is not supported, and what to do instead.
         reason: &'static str,
     },
-    /// A word that is no kind.
+    /// An unknown dependency type.
     #[error(
         "{kind:?} is no kind of dependency; there are afterok, afternotok, afterany, aftercorr and singleton"
     )]
     Unknown {
-        /// As written.
+        /// Type as written.
         kind: String,
     },
-    /// A kind without a number.
+    /// A type without a number.
     #[error("{kind} names no allocation; write it like {kind}:12 or {kind}:12:13")]
     NoNumber {
-        /// As written.
+        /// Type as written.
         kind: String,
     },
     /// `singleton:12`.
@@ -77,12 +77,12 @@ pub enum DependencyError {
         "singleton names no allocation: it is about all of the same user and name; write singleton alone"
     )]
     SingletonOf,
-    /// Something that is no number.
+    /// A text that is not an allocation number.
     #[error(
         "{text:?} is no allocation; write its number, as 12, or one element of an array, as 12_7"
     )]
     Number {
-        /// As written.
+        /// Text as written.
         text: String,
     },
     /// `aftercorr:12_7`.
@@ -92,16 +92,16 @@ pub enum DependencyError {
         .on.id
     )]
     CorrespondingElement {
-        /// Which.
+        /// Element as written.
         on: JobRef,
     },
-    /// It must have ended in two ways.
+    /// Two conditions on one allocation that exclude each other.
     #[error("{on} would have to complete and to fail; leave one of them out")]
     Contradiction {
-        /// Which.
+        /// Allocation with both conditions.
         on: JobRef,
     },
-    /// More than [`MAX_DEPENDENCIES`].
+    /// More than [`MAX_DEPENDENCIES`] allocations.
     #[error(
         "it names more than {MAX_DEPENDENCIES} allocations; let one of them come after the others"
     )]
@@ -115,7 +115,7 @@ const KINDS: [(&str, Condition); 4] = [
     ("aftercorr", Condition::Corresponding),
 ];
 
-/// What Slurm knows beyond that, each with the reason why it is refused.
+/// Dependency types of Slurm that are not supported, each with the reason.
 const UNSUPPORTED: [(&str, &str); 3] = [
     (
         "after",
@@ -160,7 +160,7 @@ impl FromStr for JobRef {
     }
 }
 
-/// The condition of a kind, in small letters or capitals.
+/// Returns the condition of a type, ignoring case.
 fn condition(kind: &str) -> Result<Condition, DependencyError> {
     let is = |known: &str| known.eq_ignore_ascii_case(kind);
     if let Some((_, condition)) = KINDS.iter().find(|(known, _)| is(known)) {
@@ -204,7 +204,7 @@ impl Dependencies {
         Ok(())
     }
 
-    /// Each once: that the same is said twice changes nothing.
+    /// Removes duplicates, and checks for contradictions and for the maximum number.
     fn settle(&mut self) -> Result<(), DependencyError> {
         let mut sorted = self.after.clone();
         sorted.sort_by_key(|after| (after.on, after.condition));

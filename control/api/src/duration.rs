@@ -1,20 +1,20 @@
-//! Durations as people write them: `90s`, `1h30m`, `2d`, `[D-]HH:MM:SS`. A number alone is none: batch schedulers
-//! read it as minutes, and most others as seconds.
+//! Durations: `90s`, `1h30m`, `2d`, `[D-]HH:MM:SS`. A number without a unit is rejected: batch schedulers read it as
+//! minutes, most other tools as seconds.
 
-/// Longest accepted duration: ten years. Beyond it, leave the walltime out.
+/// Longest accepted duration: ten years. For more, leave the walltime out.
 pub const MAX_MS: u64 = 3_650 * 24 * 3_600 * 1_000;
 
-/// Why a text is not a duration.
+/// Text that is not a duration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is not a duration: {reason}; write it like 90s, 1h30m, 2d or 01:30:00")]
 pub struct InvalidDuration {
-    /// As given.
+    /// Text as given.
     pub text: String,
-    /// What is wrong.
+    /// What is wrong with the text.
     pub reason: &'static str,
 }
 
-/// Reads a duration, milliseconds. Zero is refused: nothing can run for it.
+/// Reads a duration and returns milliseconds. Zero is rejected: nothing can run for it.
 pub fn parse(text: &str) -> Result<u64, InvalidDuration> {
     let fail = |reason| InvalidDuration {
         text: text.to_owned(),
@@ -37,7 +37,7 @@ pub fn parse(text: &str) -> Result<u64, InvalidDuration> {
     }
 }
 
-/// `HH:MM:SS`, `MM:SS`, `D-HH:MM:SS` or `D-HH:MM`, as batch schedulers write it.
+/// Reads `HH:MM:SS`, `MM:SS`, `D-HH:MM:SS` or `D-HH:MM`, the formats of batch schedulers.
 fn clock(text: &str) -> Result<u64, &'static str> {
     let (days, rest) = match text.split_once('-') {
         Some((days, rest)) => (Some(number(days)?), rest),
@@ -104,7 +104,7 @@ fn number(digits: &str) -> Result<u64, &'static str> {
     digits.parse().map_err(|_| "it is longer than ten years")
 }
 
-/// Writes a duration with its two or three largest units, exactly: `1h30m`, `90s` is `1m30s`.
+/// Formats a duration exactly, from days to milliseconds, without units that are zero: `1h30m`; `90s` becomes `1m30s`.
 pub fn format(ms: u64) -> String {
     if ms == 0 {
         return "0s".to_owned();

@@ -1,4 +1,4 @@
-//! What the event stream carries.
+//! Events of the event stream.
 
 use crate::{
     allocation::AllocationView, baseline::BrakeView, node::NodeView, project::ProjectView,
@@ -7,128 +7,127 @@ use lattice_quorum_types::Revision;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// SSE event name of [`Changes`]; its id is the revision to resume from.
+/// SSE event name of [`Changes`]; the SSE id is the revision to resume from.
 pub const CHANGES: &str = "changes";
-/// SSE event name of [`Observed`]; it has no id, since nothing of it is replicated. Resuming at
-/// another control does not bring back what was seen in between: read the nodes again.
+/// SSE event name of [`Observed`]. It has no id, since observations are not replicated. After a switch to another
+/// control read the nodes again: observations in between are lost.
 pub const OBSERVED: &str = "observed";
 /// SSE event name of [`Compacted`].
 pub const COMPACTED: &str = "compacted";
 
-/// One record after a change.
+/// Record after a change.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Change {
-    /// An allocation.
+    /// Change of an allocation.
     Allocation {
-        /// What happened: `submitted`, `assigned`, `started`, `stopping`, `ended`, …
+        /// Kind of change: `submitted`, `assigned`, `started`, `stopping`, `ended`, …
         change: String,
-        /// As it is now, without its workload, which never changes.
+        /// Record after the change, without the workload, which never changes.
         record: Box<AllocationView>,
     },
-    /// A node.
+    /// Change of a node.
     Node {
-        /// As it is now.
+        /// Record after the change.
         record: Box<NodeView>,
     },
-    /// A project.
+    /// Change of a project.
     Project {
-        /// As it is now.
+        /// Record after the change.
         record: ProjectView,
     },
-    /// A project was deleted.
+    /// Deletion of a project.
     ProjectDeleted {
-        /// Which.
+        /// Project path.
         path: String,
     },
-    /// A baseline has a new version, or is gone.
+    /// New version, or deletion, of a baseline.
     Baseline {
-        /// Which.
+        /// Baseline name.
         name: String,
-        /// Its version; left out when it is gone.
+        /// Baseline version; left out after a deletion.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         version: Option<u32>,
     },
-    /// Automatic draining stands still, or goes on.
+    /// Stop or resumption of automatic draining.
     Brake {
-        /// Why it stands still; left out when it goes on.
+        /// Why automatic draining is stopped; left out after it has resumed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         held: Option<BrakeView>,
     },
 }
 
-/// Everything one revision changed.
+/// All changes of one revision.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Changes {
-    /// The revision; resume with `since` set to it.
+    /// Revision; resume with `since` set to it.
     #[schema(value_type = u64)]
     pub revision: Revision,
-    /// State time.
+    /// State time of the revision.
     pub at: String,
-    /// In order.
+    /// Changes in order.
     pub changes: Vec<Change>,
 }
 
-/// Nodes whose liveness, health, facts or digests are seen to be different, and allocations whose
-/// reason to wait is.
+/// Nodes with a change of observed liveness, health, facts or digests, and allocations with a changed reason to wait.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Observed {
-    /// As they are now.
+    /// Nodes as observed now.
     #[serde(default)]
     pub nodes: Vec<NodeView>,
     /// Allocations with their reason to wait.
     #[serde(default)]
     pub waiting: Vec<Waiting>,
-    /// Tenants that have used up a budget: their pending work waits behind the others' from now on, and what runs goes
-    /// on.
+    /// Tenants that have used up a budget: their pending allocations now rank behind those of other tenants, and
+    /// running allocations continue.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub exhausted: Vec<Exhausted>,
 }
 
-/// A tenant that has used up a budget.
+/// Tenant that has used up a budget.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Exhausted {
-    /// Which.
+    /// Tenant name.
     pub tenant: String,
-    /// The part used, 1 or more.
+    /// Fraction of the budget used, 1 or more.
     pub budget_used: f64,
-    /// Who may see to it.
+    /// Administrators of the tenant, for notification.
     pub admins: Vec<String>,
 }
 
-/// Why one allocation waits.
+/// Reason why one allocation waits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Waiting {
-    /// Which.
+    /// Allocation number.
     pub id: u64,
-    /// Why.
+    /// Reason to wait.
     pub reason: String,
 }
 
-/// The revision asked for is no longer kept: read the lists again and resume from `oldest`.
+/// The requested revision is no longer kept: read the lists again and resume from `oldest`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Compacted {
-    /// Oldest revision that can be resumed from.
+    /// Oldest revision to resume from.
     #[schema(value_type = u64)]
     pub oldest: Revision,
 }
 
-/// One item of the event stream.
+/// Item of the event stream.
 #[derive(Debug, Clone, PartialEq)]
 pub enum StreamEvent {
-    /// A revision.
+    /// Changes of one revision.
     Changes(Changes),
-    /// Something seen.
+    /// Observations.
     Observed(Observed),
-    /// Start over.
+    /// The requested revision is gone; start over.
     Compacted(Compacted),
 }
 
 impl StreamEvent {
-    /// Its SSE event name, its id (the revision to resume from, where it has one) and its data.
+    /// Returns the SSE event name, the SSE id (the revision to resume from, if there is one) and the data.
     ///
     /// # Errors
-    /// Never for the fields there are today: none of them can refuse to be written as JSON.
+    /// None with the present fields: each of them can be written as JSON.
     pub fn write(&self) -> Result<(&'static str, Option<Revision>, String), serde_json::Error> {
         Ok(match self {
             Self::Changes(c) => (CHANGES, Some(c.revision), serde_json::to_string(c)?),
@@ -137,10 +136,10 @@ impl StreamEvent {
         })
     }
 
-    /// Reads an item by its SSE event name; `None` for a name this build does not know.
+    /// Reads an item by its SSE event name; `None` for a name that this build does not support.
     ///
     /// # Errors
-    /// Data that is not what the name says.
+    /// Data that does not match the name.
     pub fn read(name: &str, data: &str) -> Result<Option<Self>, serde_json::Error> {
         Ok(Some(match name {
             CHANGES => Self::Changes(serde_json::from_str(data)?),

@@ -1,72 +1,72 @@
-//! Why an allocation is where it is.
+//! Explanations: why an allocation waits, and its place in the queue.
 
 use lattice_quorum_types::AllocationId;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// One constraint's effect on the nodes that were left.
+/// Effect of one constraint on the remaining nodes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct StepView {
-    /// The constraint in words.
+    /// Description of the constraint.
     pub constraint: String,
-    /// Nodes it dropped.
+    /// Nodes that the constraint removed.
     pub removed: u32,
-    /// Nodes that were left.
+    /// Nodes that remained.
     pub left: u32,
 }
 
-/// One of the nine factors.
+/// One of the nine factors of the score.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct FactorView {
-    /// Its name, as that of its weight.
+    /// Factor name, equal to the name of its weight.
     pub name: String,
-    /// The factor: 0 to 1; only wait_time goes above.
+    /// Factor value: 0 to 1; only wait_time exceeds 1.
     pub value: f64,
-    /// Its weight in the vCluster.
+    /// Weight of the factor in the vCluster.
     pub weight: f64,
 }
 
-/// What decided about the place in the queue.
+/// Score, which determines the place in the queue.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ScoreView {
     /// The nine factors, in the order of the scheduling document.
     pub factors: Vec<FactorView>,
-    /// Values times weights, added up.
+    /// Sum of the values times the weights.
     pub sum: f64,
-    /// What the tenant's budgets leave of it: 1 up to 80 % used, 0.05 when used up.
+    /// Budget factor of the tenant: 1 up to 80 % used, 0.05 when used up.
     pub budget: f64,
-    /// The product, by which the queue is ordered.
+    /// Product of sum and budget factor, by which the queue is ordered.
     pub total: f64,
-    /// How many of its queue were looked at before it in the last cycle.
+    /// Number of allocations of the queue that the last cycle considered before this one.
     pub ahead: u32,
 }
 
-/// Why an allocation does not run, or what it does instead.
+/// Explanation of an allocation's state.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ExplanationView {
-    /// Which.
+    /// Allocation number.
     #[schema(value_type = u64)]
     pub allocation: AllocationId,
-    /// Its state.
+    /// State of the allocation.
     pub state: String,
-    /// All of it in one sentence.
+    /// Summary in one sentence.
     pub summary: String,
-    /// What stops it, for one that waits.
+    /// Blocking condition, if the allocation waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blocker: Option<String>,
     /// Constraints in the order in which they were applied.
     #[serde(default)]
     pub steps: Vec<StepView>,
-    /// When it is expected to start.
+    /// Estimated start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub estimated_start: Option<String>,
-    /// Nodes that are held back for it from then on, as a hostlist.
+    /// Nodes that are reserved for the allocation from the estimated start on, as a hostlist.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reserved: Option<String>,
-    /// Its place in the queue, and why it is there.
+    /// Score of the allocation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub score: Option<ScoreView>,
-    /// When the scheduler last looked at it.
+    /// Time of the scheduling cycle that produced this explanation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub as_of: Option<String>,
 }

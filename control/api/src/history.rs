@@ -1,29 +1,30 @@
-//! What nodes were, and when and why that changed.
+//! Node histories, and changes over the fleet.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// How far around a line its surroundings reach, milliseconds: `10m` where nothing is written.
+/// Reads how far around a history line its context reaches, and returns milliseconds: `10m` for an absent or empty
+/// text.
 ///
 /// # Errors
-/// What the text is not.
+/// What is wrong with the text.
 pub fn within(text: Option<&str>) -> Result<u64, String> {
     let text = text.filter(|text| !text.is_empty()).unwrap_or("10m");
     crate::text::length(text)
 }
 
-/// One key that changed.
+/// Change of one key.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 pub struct KeyChangeView {
-    /// The key, e.g. `nic.0.firmware`.
+    /// Key, e.g. `nic.0.firmware`.
     pub key: String,
-    /// As it was, as shown; other states than a value stand in angle brackets.
+    /// Value before, as shown; states other than a value are in angle brackets.
     pub from: String,
-    /// As it is.
+    /// Value after, as shown.
     pub to: String,
 }
 
-/// Every kind of a line of a node's history, as filters name it.
+/// Kinds of history lines, as filters name them.
 pub const KINDS: [&str; 13] = [
     "change",
     "boot",
@@ -40,52 +41,52 @@ pub const KINDS: [&str; 13] = [
     "bmc",
 ];
 
-/// A line of a node's history: a change of one of its classes, or something else that happened.
+/// Line of a node's history: a change of one class, or another event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct HistoryEntryView {
-    /// Rises with each line of the node that this control hears of. Lines are in order of time: one
-    /// that was told late stands where it happened.
+    /// Line number; it increases with each line of the node that this control receives. Lines are sorted by time, so a
+    /// line that arrives late is placed at the time of the event.
     pub number: u64,
-    /// When, RFC 3339. Of something that happened several times, the last time.
+    /// Time of the event, RFC 3339. For an event that occurred several times, the last time.
     pub at: String,
-    /// `change` of a class; `boot` of the host, start and end of the `agent`; kernel module (`driver`)
-    /// or `device` that came or went; `xid`, or what AMD's driver tells instead; reason of the `health`
-    /// checks that came or went, or was `cleared`; `drain`, `lifecycle` and `liveness` as this
-    /// control saw them; what the `audit` says of the node, and what its `bmc` did (tasks that ended)
-    /// and logged, for those who may read the audit. Newer agents may tell of more.
+    /// `change` of a class; `boot` of the host; start or end of the `agent`; kernel module (`driver`) or `device` that
+    /// was added or removed; `xid`, or the equivalent of AMD's driver; reason of the `health` checks that began or
+    /// ended, or was `cleared`; `drain`, `lifecycle` and `liveness` as this control observed them; `audit` entries
+    /// about the node, and what its `bmc` did (tasks that ended) and logged, for callers that may read the audit. Newer
+    /// agents may report more kinds.
     pub kind: String,
-    /// All of it in a line, for a person.
+    /// Description in one line.
     pub what: String,
-    /// Who told it: `agent`, from its journal; `bmc`, as this control read it; or `control`.
+    /// Source of the line: `agent` (its journal), `bmc` (read by this control) or `control`.
     #[serde(default)]
     pub source: String,
-    /// Under which boot of the host an agent wrote it; empty for what others told.
+    /// Boot id of the host when the agent wrote the line; empty for other sources.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub boot_id: String,
-    /// Of a change, what made the agent, or control, look: `first`, `boot`, `driver_load`,
-    /// `device_event`, `operator`, `agent_start`, `periodic`. The occasion, not a proof.
+    /// For a change, what triggered the reading by the agent or control: `first`, `boot`, `driver_load`,
+    /// `device_event`, `operator`, `agent_start`, `periodic`. The trigger need not be the cause.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub cause: String,
-    /// The cause in words, with the module, the device or the person.
+    /// Description of the trigger, with the module, the device or the operator.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub occasion: String,
-    /// Of a change, the class.
+    /// For a change, the class.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub class: String,
-    /// Of a change, what was published before: `<schema>:<digest>`, `incomplete`, `disabled`. None
-    /// for the first time.
+    /// For a change, the state published before: `<schema>:<digest>`, `incomplete`, `disabled`. Absent at the first
+    /// reading.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
-    /// Of a change, what is published since.
+    /// For a change, the state published since.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub to: String,
-    /// The keys that changed, sorted. None for a class that was read for the first time.
+    /// Changed keys, sorted. Empty for a class that was read for the first time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<KeyChangeView>,
-    /// Keys that changed and are not listed.
+    /// Number of changed keys that are not listed.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub more: u32,
-    /// Of everything but a change.
+    /// Event; present for every kind except `change`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub event: Option<NodeEventView>,
 }
@@ -95,105 +96,100 @@ const fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
-/// What happened, in parts. Which there are depends on the kind.
+/// Event fields. The kind of the line determines which of them are present.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 pub struct NodeEventView {
-    /// What became of it: `began`, `changed`, `ended` of a reason; `set`, `changed`, `cleared` of a
-    /// drain; `unreachable`, `alive`, or `suspect` of a time that is over; `stopped` of an agent; the
-    /// lifecycle; the audit's action; how a BMC's task ended: `completed`, `exception`, `killed`,
-    /// `cancelled`, `failed`.
+    /// New state: `began`, `changed` or `ended` of a health reason; `set`, `changed` or `cleared` of a drain;
+    /// `unreachable`, `alive`, or `suspect` for a suspicion that is over; `stopped` of an agent; the lifecycle; the
+    /// action of the audit entry; the result of a BMC task: `completed`, `exception`, `killed`, `cancelled`, `failed`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
-    /// The part: `gpu.3`, a kernel module, a device; the name of a BMC's task.
+    /// Affected part: `gpu.3`, a kernel module, a device; the name of a BMC task.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub entity: Option<String>,
-    /// The PCI address of a GPU.
+    /// PCI address of a GPU.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
-    /// Stable code: `gpu.xid.79`, `gpu.amd.fatal`, a check's name; the id of a BMC's message.
+    /// Stable code: `gpu.xid.79`, `gpu.amd.fatal`, the name of a check; the id of a BMC message.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
-    /// The number of an XID.
+    /// XID number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub xid: Option<u32>,
-    /// What was read or said: evidence, a reason, a version, the boot before.
+    /// Detail: evidence, a reason, a version, the previous boot.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
-    /// Who told of an XID: `nvml`, `kernel_log`, `both`; which of a BMC's logs, or its `tasks`.
+    /// Source of an XID: `nvml`, `kernel_log`, `both`; name of the BMC log, or `tasks`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub told_by: Option<String>,
-    /// `inform`, `degraded`, `faulty`; in a BMC's own words `ok`, `warning`, `critical`.
+    /// `inform`, `degraded`, `faulty`; from a BMC, in Redfish terms: `ok`, `warning`, `critical`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub severity: Option<String>,
-    /// What helps: `none`, `restart_application`, `reset_gpu`, `reboot`, `power_cycle`, `update`,
-    /// `inspect`.
+    /// Recommended action: `none`, `restart_application`, `reset_gpu`, `reboot`, `power_cycle`, `update`, `inspect`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub action: Option<String>,
-    /// A reason that is only watched.
+    /// Whether the reason is only observed and does not count in the health verdict.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub observe_only: bool,
-    /// Whose the drain is, who cleared, who did what is in the audit.
+    /// Owner of the drain, user that cleared the reason, or principal of the audit entry.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
-    /// For how many occurrences it stands, where that is more than one.
+    /// Number of occurrences that the line stands for, if there is more than one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub count: Option<u32>,
-    /// The first of them, RFC 3339; of a boot, when the kernel began to run; of a BMC's task, when it
-    /// began.
+    /// Time of the first occurrence, RFC 3339; for a boot, the start of the kernel; for a BMC task, its start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_at: Option<String>,
-    /// Events of this kind before it that are not written down: too many.
+    /// Number of preceding events of this kind that were not recorded, because there were too many.
     #[serde(skip_serializing_if = "is_zero")]
     pub left_out: u32,
-    /// It happened at this time or before: this control did not look.
+    /// Whether the event may be older than the line's time, because this control was not observing.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub late: bool,
-    /// When a BMC did it by its own clock, RFC 3339. Where that clock cannot be right, the line
-    /// stands at `read_at`.
+    /// Time of the event by the BMC's clock, RFC 3339. If that clock cannot be right, the line is placed at `read_at`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bmc_time: Option<String>,
-    /// When this control read it from the BMC, RFC 3339.
+    /// Time at which this control read the event from the BMC, RFC 3339.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub read_at: Option<String>,
 }
 
-/// One change that one or more nodes made.
+/// Change that one or more nodes made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct FleetChangeView {
-    /// The class.
+    /// Class.
     pub class: String,
-    /// What changed.
+    /// Key and its values before and after.
     #[serde(flatten)]
     pub change: KeyChangeView,
-    /// `differs`; `unknown` where it could not be read before, or cannot be since: nobody knows
-    /// whether it changed.
+    /// `differs`; `unknown` if the value was unreadable before or after, so that a change is not certain.
     pub verdict: String,
-    /// Who changed so, as a hostlist.
+    /// Nodes with this change, as a hostlist.
     pub nodes: String,
-    /// How many.
+    /// Number of nodes.
     pub count: u32,
-    /// What made their agents look, with how many each: `boot`, `periodic`, …
+    /// What triggered the agents' readings, with the number of nodes each: `boot`, `periodic`, …
     pub causes: std::collections::BTreeMap<String, u32>,
-    /// The first of them, RFC 3339.
+    /// Time of the first change, RFC 3339.
     pub first: String,
-    /// The last of them, RFC 3339.
+    /// Time of the last change, RFC 3339.
     pub last: String,
 }
 
-/// What changed anywhere.
+/// Changes over the fleet.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ChangesView {
-    /// From when on, RFC 3339.
+    /// Begin of the range, RFC 3339.
     pub since: String,
-    /// What is known to differ first, then what most nodes did, then by class and key.
+    /// Changes: known differences first, then by number of nodes (most first), class and key.
     pub changes: Vec<FleetChangeView>,
-    /// Nodes that were read for the first time since, as a hostlist.
+    /// Nodes that were read for the first time in the range, as a hostlist.
     pub new: String,
-    /// Entries that list only some of their keys: ask the node itself.
+    /// Number of entries that list only part of their keys; the history of the node has the rest.
     pub left_out: u32,
-    /// Present where more happened since than one answer holds: what was before this moment, RFC 3339,
-    /// was not looked at. Nodes' own histories have it.
+    /// Present if the range has more entries than one answer holds. Entries before this time, RFC 3339, were not
+    /// searched; the nodes' own histories have them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reaches_back_to: Option<String>,
 }

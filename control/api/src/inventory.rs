@@ -1,139 +1,137 @@
-//! Everything a node's probes read, as the node tells it: what `GET /nodes/{id}/inventory` answers. The
-//! document is the agent's own, handed on as it came; these types say how it reads, so that a client in
-//! any language can.
+//! Inventory: all readings of a node's probes, the answer of `GET /nodes/{id}/inventory`. Control forwards the agent's
+//! document unchanged; these types describe its format for clients in any language.
 
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use utoipa::ToSchema;
 
-/// What came of reading one value: `{"present": …}`, `"absent"`, `"unsupported"`, `{"denied": {"why": …}}`
-/// and so on. `present`, `absent` and `unsupported` are knowledge; the others are unknown: never equal,
-/// never zero.
+/// Result of reading one value: `{"present": …}`, `"absent"`, `"unsupported"`, `{"denied": {"why": …}}` and so on.
+/// `present`, `absent` and `unsupported` are known states. The others are unknown: never equal, never zero.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub enum ReadingView<T> {
-    /// The value.
+    /// Value that was read.
     Present(T),
-    /// The bus, firmware or kernel says there is none.
+    /// The bus, firmware or kernel reports that there is none.
     Absent,
-    /// The device is there and says it cannot answer, or answers with a placeholder.
+    /// The device is present and reports that it does not support the value, or returns a placeholder.
     Unsupported,
-    /// It may not be read.
+    /// Access to the value is denied.
     Denied {
-        /// What refused.
+        /// What denied the access.
         why: String,
     },
-    /// Reading went wrong.
+    /// Reading failed.
     Failed {
         /// What went wrong.
         why: String,
     },
-    /// No answer within the deadline.
+    /// There was no answer before the deadline.
     Timeout {
-        /// The deadline, milliseconds.
+        /// Deadline, milliseconds.
         after_ms: u64,
     },
-    /// Not asked, by policy or because no probe exists.
+    /// The value was not requested, by policy or because no probe exists.
     Disabled {
-        /// Who decided.
+        /// Which policy disabled the reading.
         why: String,
     },
 }
 
-/// The value of a key: yes or no, an integer in base units (bytes, milliwatts, hertz), text, or a list
-/// whose order matters. Which it is, and its unit, is in `hwprobe/KEYS.md`.
+/// Value of a key: boolean, integer in base units (bytes, milliwatts, hertz), text, or a list with significant order.
+/// `hwprobe/KEYS.md` defines type and unit of each key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(untagged)]
 pub enum ValueView {
-    /// Yes or no.
+    /// Boolean.
     Flag(bool),
-    /// In base units.
+    /// Integer in base units.
     Number(i64),
     /// Text.
     Text(String),
-    /// A sequence.
+    /// List with significant order.
     List(Vec<String>),
 }
 
-/// Everything of one class that should be equal between equal nodes.
+/// Record of one class: everything that should be equal between equal nodes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RecordView {
-    /// The class.
+    /// Class.
     pub class: String,
-    /// The schema of keys and values.
+    /// Schema version of keys and values.
     pub schema: u16,
-    /// Every key, such as `nic.0.firmware`, with what came of reading it.
+    /// Every key, such as `nic.0.firmware`, with the result of reading it.
     pub entries: BTreeMap<String, ReadingView<ValueView>>,
     /// Keys without which the class has no digest.
     pub required: BTreeSet<String>,
-    /// Why the class is not probed; null where it is.
+    /// Why the class is not probed; null if it is probed.
     pub disabled: Option<String>,
 }
 
-/// Everything one pass over a node learned.
+/// Inventory: result of one pass over a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct InventoryView {
     /// One record for each class.
     pub records: BTreeMap<String, RecordView>,
-    /// Names, serials, addresses: never compared.
+    /// Names, serial numbers, addresses: never compared.
     pub identity: InventoryIdentity,
-    /// What placement may ask.
+    /// Properties that placement may require.
     pub facts: InventoryFacts,
-    /// How its devices hang together.
+    /// Topology of the node's devices.
     pub topology: InventoryTopology,
     /// Live values, by key.
     pub vitals: BTreeMap<String, ReadingView<ValueView>>,
-    /// What it draws, by the best source that was asked; null where nothing measures it.
+    /// Power draw, from the best available source; null if nothing measures it.
     pub power: Option<InventoryPower>,
     /// Contradictions between sources.
     pub findings: Vec<FindingView>,
-    /// How each probe went.
+    /// Outcome of each probe.
     pub probes: Vec<ProbeView>,
-    /// Processes of earlier probes that could not be ended and are still there, by probe.
+    /// Number of processes of earlier probes that could not be killed and still exist, by probe.
     pub stuck: BTreeMap<String, u32>,
 }
 
-/// Which node it is, and which parts are in it.
+/// Identity of the node and of its parts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct InventoryIdentity {
-    /// The host's name.
+    /// Host name.
     pub hostname: ReadingView<String>,
-    /// The boot.
+    /// Boot id.
     pub boot_id: ReadingView<String>,
     /// System vendor.
     pub vendor: ReadingView<String>,
     /// Product name.
     pub product: ReadingView<String>,
-    /// The system's serial number.
+    /// Serial number of the system.
     pub product_serial: ReadingView<String>,
-    /// The system's UUID.
+    /// UUID of the system.
     pub product_uuid: ReadingView<String>,
-    /// The board's serial number.
+    /// Serial number of the board.
     pub board_serial: ReadingView<String>,
-    /// The chassis' serial number.
+    /// Serial number of the chassis.
     pub chassis_serial: ReadingView<String>,
     /// GPU model, if all GPUs share one.
     pub gpu_model: ReadingView<String>,
     /// Number of GPUs.
     pub gpu_count: ReadingView<u32>,
-    /// Its GPUs.
+    /// GPUs of the node.
     pub gpus: Vec<GpuPart>,
-    /// Its NICs.
+    /// NICs of the node.
     pub nics: Vec<NicPart>,
-    /// Serial numbers of its memory modules.
+    /// Serial numbers of the memory modules.
     pub dimm_serials: Vec<ReadingView<String>>,
-    /// Its disks.
+    /// Disks of the node.
     pub disks: Vec<DiskPart>,
 }
 
-/// Which GPU is in a slot.
+/// Identity of the GPU in a slot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GpuPart {
-    /// As in `gpu.<slot>` of keys.
+    /// Slot number, as in the keys `gpu.<slot>`.
     pub slot: u32,
     /// PCI address.
     pub address: ReadingView<String>,
@@ -145,11 +143,11 @@ pub struct GpuPart {
     pub serial: ReadingView<String>,
 }
 
-/// Which NIC is in a slot.
+/// Identity of the NIC in a slot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NicPart {
-    /// As in `nic.<slot>` of keys.
+    /// Slot number, as in the keys `nic.<slot>`.
     pub slot: u32,
     /// PCI address.
     pub address: ReadingView<String>,
@@ -167,15 +165,15 @@ pub struct NicPart {
     pub nid: ReadingView<String>,
 }
 
-/// Which disk is in a slot.
+/// Identity of the disk in a slot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DiskPart {
-    /// As in `storage.<slot>` of keys.
+    /// Slot name, as in the keys `storage.<slot>`.
     pub slot: String,
     /// PCI address.
     pub address: ReadingView<String>,
-    /// The kernel's name.
+    /// Device name in the kernel.
     pub name: String,
     /// Serial number.
     pub serial: ReadingView<String>,
@@ -183,17 +181,17 @@ pub struct DiskPart {
     pub wwid: ReadingView<String>,
 }
 
-/// The node as a resource. What is not known is never zero.
+/// Properties that placement may require. An unknown value is never zero.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct InventoryFacts {
     /// GPU model, if all GPUs share one.
     pub gpu_model: ReadingView<String>,
-    /// Number of GPUs the driver can use; absent on a node without any.
+    /// Number of GPUs that the driver can use; absent on a node without any.
     pub gpu_count: ReadingView<u32>,
     /// Memory of the smallest GPU, bytes.
     pub gpu_memory_bytes: ReadingView<u64>,
-    /// Memory the kernel can use, bytes.
+    /// Memory that the kernel can use, bytes.
     pub memory_bytes: ReadingView<u64>,
     /// Processor packages.
     pub sockets: ReadingView<u32>,
@@ -205,11 +203,11 @@ pub struct InventoryFacts {
     pub numa_nodes: ReadingView<u32>,
     /// RDMA-capable network functions.
     pub rdma_count: ReadingView<u32>,
-    /// What was seen to be there; what is not named may be missing or unknown.
+    /// Features that were detected. A feature that is not listed may be absent or unknown.
     pub features: BTreeSet<String>,
 }
 
-/// How devices hang together, read from the machine.
+/// Topology of the devices, as read from the machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct InventoryTopology {
@@ -217,61 +215,61 @@ pub struct InventoryTopology {
     pub nvlinks: Vec<NvlinkView>,
     /// Distances between devices.
     pub pairs: Vec<PairView>,
-    /// The NVLink fabric it belongs to.
+    /// NVLink fabric that the node belongs to.
     pub fabric: ReadingView<String>,
-    /// Where its GPUs sit.
+    /// Physical position of each GPU.
     pub places: Vec<GpuPlaceView>,
 }
 
-/// Links of a GPU to one peer.
+/// NVLinks of a GPU to one peer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NvlinkView {
-    /// The GPU's slot.
+    /// Slot number of the GPU.
     pub gpu: u32,
-    /// The peer.
+    /// Peer device.
     pub to: ReadingView<String>,
-    /// How many links.
+    /// Number of links.
     pub links: u32,
 }
 
-/// How far two devices are from each other.
+/// Distance between two devices.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PairView {
-    /// One, such as `gpu.0`.
+    /// First device, such as `gpu.0`.
     pub a: String,
-    /// The other, such as `nic.1`.
+    /// Second device, such as `nic.1`.
     pub b: String,
-    /// `PIX`, `PXB`, `PHB`, `NODE` or `SYS`, as `nvidia-smi topo` says it.
+    /// `PIX`, `PXB`, `PHB`, `NODE` or `SYS`, as in `nvidia-smi topo`.
     pub distance: ReadingView<String>,
 }
 
-/// Where a GPU sits.
+/// Physical position of a GPU.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GpuPlaceView {
-    /// The GPU's slot.
+    /// Slot number of the GPU.
     pub gpu: u32,
-    /// The module on its board.
+    /// Module number on the board.
     pub module: ReadingView<u32>,
-    /// The chassis' serial number.
+    /// Serial number of the chassis.
     pub chassis_serial: ReadingView<String>,
-    /// The slot in the chassis.
+    /// Slot number in the chassis.
     pub slot: ReadingView<u32>,
-    /// The tray.
+    /// Tray number.
     pub tray: ReadingView<u32>,
-    /// The host in the tray.
+    /// Host number in the tray.
     pub host: ReadingView<u32>,
 }
 
-/// What the node draws and what limits it.
+/// Power draw and power limit of the node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct InventoryPower {
-    /// Milliwatts.
+    /// Power draw, milliwatts.
     pub draw: ReadingView<u64>,
-    /// Milliwatts.
+    /// Power limit, milliwatts.
     pub limit: ReadingView<u64>,
     /// `absent`, `uncapped`, `set` or `unknown`.
     pub limit_state: String,
@@ -279,65 +277,65 @@ pub struct InventoryPower {
     pub limit_min: ReadingView<u64>,
     /// Highest limit that may be set, milliwatts.
     pub limit_max: ReadingView<u64>,
-    /// What happens when the limit cannot be kept.
+    /// Action of the BMC when the limit cannot be kept.
     pub exception_action: ReadingView<String>,
-    /// Where the draw comes from.
+    /// Source of the power draw.
     pub source: String,
 }
 
-/// Two sources that should agree do not.
+/// Contradiction between two sources that should agree.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FindingView {
-    /// The class it was found in.
+    /// Class in which it was found.
     pub class: String,
     /// Stable code, such as `gpu_count_mismatch`.
     pub code: String,
-    /// What was seen, for a person.
+    /// Free-text description.
     pub detail: String,
 }
 
-/// How one probe went.
+/// Outcome of one probe.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ProbeView {
-    /// Its name.
+    /// Probe name.
     pub name: String,
-    /// The class it fills.
+    /// Class that the probe fills.
     pub class: String,
     /// Wall time, microseconds.
     pub duration_us: u64,
     /// `complete`, `incomplete`, `hung`, `failed` or `disabled`.
     pub outcome: String,
-    /// Keys in the record.
+    /// Number of keys in the record.
     pub keys: u32,
-    /// Keys that are unknown.
+    /// Number of keys that are unknown.
     pub unknown: u32,
-    /// What went wrong, where the probe as a whole gave nothing.
+    /// What went wrong, if the whole probe returned nothing.
     pub loss: Option<LossView>,
-    /// The same for a person.
+    /// Free-text description of `loss`.
     pub why: Option<String>,
 }
 
-/// Why a probe as a whole gave nothing.
+/// Why a whole probe returned nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub enum LossView {
-    /// It said nothing within its deadline.
+    /// There was no answer before the deadline.
     Hung {
-        /// The deadline, milliseconds.
+        /// Deadline, milliseconds.
         after_ms: u64,
     },
-    /// It was not started: too many of its earlier processes cannot be ended.
+    /// The probe was not started: too many of its earlier processes cannot be killed.
     Stuck {
-        /// How many there are.
+        /// Number of these processes.
         processes: u32,
-        /// The deadline each of them missed, milliseconds.
+        /// Deadline that each of them missed, milliseconds.
         after_ms: u64,
     },
-    /// Its process ended without an answer, or answered nonsense.
+    /// The probe's process ended without an answer, or with an invalid one.
     Failed {
-        /// How.
+        /// How the process failed.
         why: String,
     },
 }

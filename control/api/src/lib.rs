@@ -1,11 +1,11 @@
-//! The public interface as types: what REST and gRPC say, and nothing about how it is served.
+//! Types of the public interface (REST and gRPC), independent of the server.
 //!
-//! REST types carry the public names (`max_nodes`, node sets as hostlists, durations and times as
-//! text) and convert from the shared vocabulary of `lattice-quorum-types`. This crate must not
-//! know a daemon, a socket or the state machine: it never decides anything.
+//! REST types have the public names (`max_nodes`, node sets as hostlists, durations and times as text) and convert from
+//! the shared vocabulary of `lattice-quorum-types`. Invariant: this crate depends on no daemon, socket or state
+//! machine, and makes no decisions.
 //!
-//! Begin with [`allocation::AllocationRequest`] and [`problem::Problem`]; [`v1`] is the gRPC side,
-//! generated from `proto/`, and [`convert`] joins the two so that both are served by one function.
+//! Begin with [`allocation::AllocationRequest`] and [`problem::Problem`]. [`v1`] is the gRPC side, generated from
+//! `proto/`; [`convert`] converts between the two, so that one function serves both.
 #![forbid(unsafe_code)]
 
 pub mod accounting;
@@ -53,7 +53,7 @@ pub mod yaml;
 pub mod v1 {
     tonic::include_proto!("lattice.v1");
 
-    /// The same as an encoded `FileDescriptorSet`, for reflection.
+    /// Encoded `FileDescriptorSet` of `lattice.v1`, for reflection.
     pub const FILE_DESCRIPTOR_SET: &[u8] = tonic::include_file_descriptor_set!("lattice");
 }
 

@@ -1,9 +1,8 @@
-//! How a vCluster's work is moved: whom preemption may hit, what is lent, when checkpoints are written, how
-//! quickly services scale.
+//! Movement settings of a vCluster: preemption, lending, job checkpoints and scaling of services.
 //!
-//! One table says what there is; the bodies of REST, the messages of `lattice.v1` and the names that the CLI
-//! takes (`preemption.patience_s`) follow from it. Times are seconds, and may be fractions of one. What the
-//! values must be together only the server knows, which has the whole.
+//! One table defines the settings. The REST bodies, the messages of `lattice.v1` and the names that the CLI takes
+//! (`preemption.patience_s`) are generated from it. Times are seconds, and may have a fraction. Only the server, which
+//! holds all settings, can check how they fit together.
 
 use crate::{nearest::nearest, number::sendable, problem::FieldError, v1, vcluster::given};
 use serde::{Deserialize, Serialize};
@@ -13,36 +12,36 @@ use utoipa::ToSchema;
 #[cfg(test)]
 mod tests;
 
-/// Longest time of any setting, seconds: a year.
+/// Longest time of any setting, seconds: 366 days.
 pub const MAX_S: f64 = lattice_quorum_types::scheduler::MAX_TIME_MS as f64 / 1e3;
 
-/// What a setting is.
+/// Type of a setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Yes or no.
+    /// Boolean.
     Flag,
-    /// A whole number.
+    /// Whole number.
     Count,
-    /// A whole number, or no limit at all.
+    /// Whole number, or unlimited.
     Limit,
-    /// A time, seconds.
+    /// Time, seconds.
     Seconds,
-    /// A number.
+    /// Decimal number.
     Part,
 }
 
-/// A setting's value.
+/// Value of a setting.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Value {
-    /// Yes or no.
+    /// Boolean.
     Flag(bool),
-    /// A whole number.
+    /// Whole number.
     Count(u32),
-    /// A whole number; `None`: no limit at all.
+    /// Whole number; `None`: unlimited.
     Limit(Option<u32>),
-    /// A time, seconds.
+    /// Time, seconds.
     Seconds(f64),
-    /// A number.
+    /// Decimal number.
     Part(f64),
 }
 
@@ -58,7 +57,7 @@ impl fmt::Display for Value {
 }
 
 impl Value {
-    /// What can be said of it alone.
+    /// Checks the range of the value, as far as it is independent of other settings.
     fn check(self) -> Result<(), String> {
         match self {
             Self::Seconds(seconds) if !(0.0..=MAX_S).contains(&seconds) => Err(format!(
@@ -72,7 +71,7 @@ impl Value {
     }
 }
 
-/// A value as it stands on a command line.
+/// Parses a value from a command line.
 trait Given: Sized {
     fn read(kind: Kind, text: &str) -> Result<Self, String>;
 }
@@ -95,7 +94,7 @@ impl Given for u32 {
 }
 
 impl Given for f64 {
-    /// Also `90s`, `1h30m`, as times are written elsewhere.
+    /// A time may also be written as `90s` or `1h30m`, as elsewhere.
     fn read(kind: Kind, text: &str) -> Result<Self, String> {
         match (kind, crate::duration::parse(text)) {
             (Kind::Seconds, Ok(millis)) => Ok(millis as f64 / 1000.0),
@@ -129,7 +128,7 @@ macro_rules! settings {
 
             $(#[$about])*
             ///
-            /// What is left out stays; `null` takes it back to its default.
+            /// A field left out keeps its value; `null` resets it to the default.
             #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, ToSchema)]
             #[serde(default, deny_unknown_fields)]
             pub struct $change {
@@ -153,24 +152,24 @@ macro_rules! settings {
             }
         )*
 
-        /// Every setting, as it is named in a body and on a command line.
+        /// All settings, by the names used in a body and on a command line.
         pub const SETTINGS: &[(&str, Kind)] = &[ $( $(
             (concat!(stringify!($group), ".", stringify!($field)), Kind::$kind),
         )* )* ];
 
-        /// How a vCluster's work is moved, as it is in force.
+        /// Movement settings of a vCluster that are in force.
         #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
         #[serde(deny_unknown_fields)]
         pub struct MovementView {
             $( $(#[$about])* pub $group: $view, )*
-            /// Those that somebody has set, as `preemption.patience_s`. All others are as by default.
+            /// Settings that have been set, such as `preemption.patience_s`. All others have their default.
             pub set: Vec<String>,
-            /// Stored settings that do not fit together, and why. The defaults hold for them.
+            /// Stored settings that do not fit together, and why. Their defaults apply instead.
             pub unread: Vec<String>,
         }
 
         impl MovementView {
-            /// All settings by name.
+            /// Returns all settings by name.
             pub fn named(&self) -> Vec<(&'static str, Value)> {
                 vec![ $( $( (
                     concat!(stringify!($group), ".", stringify!($field)),
@@ -179,7 +178,7 @@ macro_rules! settings {
             }
         }
 
-        /// What is to be changed of how a vCluster's work is moved; what is left out stays.
+        /// Change of a vCluster's movement settings; a field left out keeps its value.
         #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, ToSchema)]
         #[serde(default, deny_unknown_fields)]
         pub struct MovementChange {
@@ -191,7 +190,7 @@ macro_rules! settings {
         }
 
         impl MovementChange {
-            /// Those that are changed, by name; `None` takes one back to its default.
+            /// Returns the changed settings by name; `None` resets a setting to its default.
             pub fn given(&self) -> Vec<(&'static str, Option<Value>)> {
                 let mut given = Vec::new();
                 $( if let Some(group) = &self.$group { $(
@@ -203,10 +202,10 @@ macro_rules! settings {
                 given
             }
 
-            /// Changes one by its name; without a text it is taken back to its default.
+            /// Changes one setting by name; without a text the setting is reset to its default.
             ///
             /// # Errors
-            /// There is none of that name, it was named before, or the text is no such value.
+            /// An unknown name, a name given before, or a text that is not a valid value.
             pub fn put(&mut self, name: &str, text: Option<&str>) -> Result<(), FieldError> {
                 $( $(
                     if name == concat!(stringify!($group), ".", stringify!($field)) {
@@ -233,7 +232,7 @@ macro_rules! settings {
         impl TryFrom<v1::MovementChange> for MovementChange {
             type Error = FieldError;
 
-            /// Where REST says `null`, a message names the setting in `reset`.
+            /// Where REST uses `null`, a message names the setting in `reset`.
             fn try_from(change: v1::MovementChange) -> Result<Self, FieldError> {
                 let v1::MovementChange { $($group,)* reset } = change;
                 let mut change = Self { $($group: $group.map(Into::into)),* };
@@ -247,86 +246,87 @@ macro_rules! settings {
 }
 
 settings! {
-    /// Who makes room for work of a higher class.
+    /// Preemption for jobs of a higher class.
     preemption: PreemptionView = PreemptionSettings, PreemptionChange = PreemptionChange {
-        /// Whether anybody does. Default: true.
+        /// Whether preemption is enabled. Default: true.
         enabled: [bool] bool Flag,
-        /// How many make room for one, at most; 1 to 3. Default: 3.
+        /// Maximum number of victims per preemptor, 1 to 3. Default: 3.
         max_victims: [u32] u32 Count,
-        /// How long work waits, and would wait on, before others make room for it, seconds. Default: 60.
+        /// How long a job must have waited, and must still be expected to wait, before it preempts, seconds. Default:
+        /// 60.
         patience_s: [f64] f64 Seconds,
-        /// Work so near its end is left alone, seconds. Default: 300.
+        /// A job with less than this time to its end is not preempted, seconds. Default: 300.
         near_completion_threshold_s: [f64] f64 Seconds,
-        /// Work that was preempted or resumed so recently is left alone, seconds. Default: 900.
+        /// A job that was preempted or resumed within this time is not preempted, seconds. Default: 900.
         thrash_interval_s: [f64] f64 Seconds,
-        /// Work that was preempted so often counts as one class higher; 0: never. Default: 3.
+        /// A job that was preempted this often counts as one class higher; 0: never. Default: 3.
         thrash_count: [u32] u32 Count,
-        /// Only work that has nothing but borrowed nodes makes room: so it is for services. Default: false.
+        /// Preempt only jobs that hold nothing but borrowed nodes. Default: false; true for services.
         only_borrowed: [bool] bool Flag,
     }
-    /// What it lends and borrows.
+    /// Lending and borrowing of nodes.
     sharing: SharingView = SharingSettings, SharingChange = SharingChange {
-        /// Whether its idle nodes are lent. Default: true; false where its weights are those of `sensitive`,
-        /// and never anything else there.
+        /// Whether the vCluster lends its idle nodes. Default: true. With the weights of `sensitive`: always false.
         allow_lending: [bool] bool Flag,
-        /// Most of its nodes that are lent at once. Default: all that are idle.
+        /// Maximum number of own nodes that are lent at once. Default: all idle nodes.
         lending_limit: [Option<u32>] u32 Limit,
-        /// Whether it borrows. Default: true.
+        /// Whether the vCluster borrows nodes. Default: true.
         allow_borrowing: [bool] bool Flag,
-        /// Most nodes that it has borrowed at once. Default: any number.
+        /// Maximum number of nodes that are borrowed at once. Default: unlimited.
         borrowing_limit: [Option<u32>] u32 Limit,
-        /// How long a borrower keeps a node that is asked back before its work is stopped, seconds. Default: 60.
+        /// How long a borrower keeps a reclaimed node before its job is stopped, seconds. Default: 60.
         return_grace_s: [f64] f64 Seconds,
     }
-    /// When its work writes checkpoints, and how long one may take.
+    /// Job checkpoints: when they are written, and how long one may take.
     checkpoint: CheckpointSettingsView = CheckpointSettings, CheckpointSettingsChange = CheckpointSettingsChange {
-        /// How long one may take before it is extended or given up, seconds. Default: 600.
+        /// How long a checkpoint may take before it is extended or abandoned, seconds. Default: 600.
         timeout_s: [f64] f64 Seconds,
-        /// None sooner after the last one, or after the start, seconds. Default: 300.
+        /// Minimum time since the last checkpoint or the start, seconds. Default: 300.
         min_interval_s: [f64] f64 Seconds,
-        /// None later, whatever it costs, seconds. Default: 21600.
+        /// Maximum time since the last checkpoint or the start, regardless of cost, seconds. Default: 21600.
         max_interval_s: [f64] f64 Seconds,
-        /// As `timeout_s`, of sensitive work. Default: 900.
+        /// `timeout_s` for sensitive jobs, seconds. Default: 900.
         sensitive_timeout_s: [f64] f64 Seconds,
-        /// As `min_interval_s`, of sensitive work. Default: 600.
+        /// `min_interval_s` for sensitive jobs, seconds. Default: 600.
         sensitive_min_interval_s: [f64] f64 Seconds,
-        /// As `max_interval_s`, of sensitive work. Default: 3600.
+        /// `max_interval_s` for sensitive jobs, seconds. Default: 3600.
         sensitive_max_interval_s: [f64] f64 Seconds,
-        /// How long work may put one off, in all, seconds. Default: 300.
+        /// How long a job may defer a checkpoint, in total, seconds. Default: 300.
         max_deferral_s: [f64] f64 Seconds,
-        /// How often it may. Default: 3.
+        /// How often a job may defer a checkpoint. Default: 3.
         max_deferral_count: [u32] u32 Count,
     }
-    /// How quickly its services follow their metrics.
+    /// Scaling: how quickly services follow their metrics.
     scaling: ScalingView = ScalingSettings, ScalingChange = ScalingChange {
-        /// Below this part of the target a service shrinks; above 0 and below 1. Default: 0.5.
+        /// A service shrinks below this fraction of the target; above 0 and below 1. Default: 0.5.
         threshold: [f64] f64 Part,
-        /// How often its metric is read, seconds. Default: 60.
+        /// Interval between readings of the metric, seconds. Default: 60.
         evaluation_s: [f64] f64 Seconds,
         /// How long the metric must be above the target, seconds. Default: 120.
         up_window_s: [f64] f64 Seconds,
-        /// How long it must be below the threshold, seconds. Default: 300.
+        /// How long the metric must be below the threshold, seconds. Default: 300.
         down_window_s: [f64] f64 Seconds,
-        /// How long it stays as it is after a change, seconds. Default: 180.
+        /// How long a service keeps its size after a change, seconds. Default: 180.
         cooldown_s: [f64] f64 Seconds,
-        /// Evaluations without a metric, in a row, until somebody is told. Default: 3.
+        /// Consecutive evaluations without a metric before an alert. Default: 3.
         missing_alert: [u32] u32 Count,
-        /// How often a proposal that was refused is made again. Default: 3.
+        /// How often a rejected proposal is repeated. Default: 3.
         retries: [u32] u32 Count,
-        /// For how many cooldowns nothing is proposed then. Default: 2.
+        /// Cooldowns without a proposal after that. Default: 2.
         backoff_cooldowns: [u32] u32 Count,
-        /// Turns from growing to shrinking or back, in a row, until somebody is told. Default: 5.
+        /// Consecutive turns between growing and shrinking before an alert. Default: 5.
         oscillation_alert: [u32] u32 Count,
-        /// How long it must have been calm for a change to be no turn, seconds. Default: 3600.
+        /// A change after a calm of this length does not count as a turn, seconds. Default: 3600.
         calm_s: [f64] f64 Seconds,
     }
 }
 
 impl MovementChange {
-    /// What can be said without the rest of the vCluster, so that a client can ask before it asks anybody.
+    /// Checks the ranges of all values, as far as they are independent of the rest of the vCluster. A client can check
+    /// before it sends the request.
     ///
     /// # Errors
-    /// The first field that is not as it must be.
+    /// The first field with an invalid value.
     pub fn check(&self) -> Result<(), FieldError> {
         for (name, value) in self.given() {
             if let Some(value) = value {
@@ -337,7 +337,7 @@ impl MovementChange {
     }
 }
 
-/// There is no setting of that name; which one may be meant.
+/// Describes an unknown setting, and suggests a similar or related name.
 fn unknown(name: &str) -> String {
     let names = || SETTINGS.iter().map(|(name, _)| *name);
     if let Some(near) = nearest(name, names()) {
@@ -354,7 +354,7 @@ fn unknown(name: &str) -> String {
     }
 }
 
-/// A setting that is not as it must be.
+/// Creates the error for an invalid setting.
 pub fn wrong(name: &str, reason: impl Into<String>) -> FieldError {
     FieldError {
         field: format!("movement.{name}"),

@@ -1,7 +1,8 @@
-//! "Did you mean": the name of a request's field, or of a setting, that a misspelt one resembles. Daemons'
-//! files have the like in `lattice-config`, which a client needs nothing of.
+//! "Did you mean": suggests the field of a request, or the setting, closest to a misspelt name. `lattice-config` has
+//! the equivalent for the files of daemons; a client does not need that crate.
 
-/// The one nearest to `name`, if it is near: at most a third of its letters, and four, away.
+/// Returns the known name closest to `name`. The edit distance must be at most a third of the known name's length, and
+/// at most 4; distance 1 is always accepted.
 pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let bare = normal(name);
     let away = |known: &'a str| (strsim::levenshtein(&bare, &normal(known)), known);

@@ -1,4 +1,4 @@
-//! Nodes as shown: what the quorum intends, what gossip tells, what pings found.
+//! Nodes as shown: intent from the quorum, state from gossip, liveness from pings.
 
 use crate::{certificate::CertificateView, claim::ClaimView};
 use lattice_quorum_types::{AllocationId, Revision};
@@ -6,80 +6,80 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
 
-/// A drain reason with its owner.
+/// Drain reason with its owner.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DrainView {
-    /// Who set it.
+    /// Owner of the drain reason.
     pub owner: String,
-    /// Why.
+    /// Reason text.
     pub reason: String,
-    /// Since when.
+    /// Time at which the reason was set.
     pub since: String,
 }
 
-/// Why a node is to get no new work.
+/// Request to drain a node, so that it gets no new allocation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DrainRequest {
-    /// For people; shown with the node.
+    /// Free-text reason, shown with the node.
     #[schema(min_length = 1, pattern = "[^ ]")]
     pub reason: String,
-    /// Take the node from its holder although nobody knows that its processes are gone. Who asks
-    /// answers for that: the reason is kept in the audit.
+    /// Release the node by force, although it is unconfirmed that the holder's processes have ended. The caller takes
+    /// responsibility; the reason is kept in the audit.
     #[serde(default)]
     pub force_release: bool,
 }
 
-/// What a drain did.
+/// Result of a drain.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Drained {
-    /// The revision it made.
+    /// Revision of the change.
     #[schema(value_type = u64)]
     pub revision: Revision,
-    /// Whose work was given up by force.
+    /// Attempt from which the node was taken by force.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub given_up: Option<HolderView>,
 }
 
-/// What an undrain did.
+/// Result of an undrain.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Undrained {
-    /// The revision it made, or the present one when nothing was cleared.
+    /// Revision of the change, or the present revision if nothing was cleared.
     #[schema(value_type = u64)]
     pub revision: Revision,
-    /// The drain reasons that it cleared, each with its owner: `op: fan is loud`. Empty where the
-    /// node had none; a repeat clears nothing more.
+    /// Drain reasons that were cleared, each with its owner: `op: fan is loud`. Empty if the node had none; a repeated
+    /// request clears nothing more.
     pub cleared: Vec<String>,
 }
 
-/// The attempt that holds a node.
+/// Attempt that holds a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct HolderView {
-    /// The allocation.
+    /// Allocation number.
     #[schema(value_type = u64)]
     pub allocation: AllocationId,
-    /// Its attempt.
+    /// Attempt number.
     pub attempt: u32,
 }
 
-/// What a node says of one class.
+/// State of one class of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ClassView {
     /// `complete`, `incomplete` (a required key is unknown) or `disabled`.
     pub state: String,
-    /// The class digest, 64 hex digits; absent unless complete.
+    /// Class digest, 64 hex digits; absent unless complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
-    /// Of a class that is incomplete, its digest when it was complete last; only of a single node, where
-    /// its history says so. It is not what the class is: that is unknown.
+    /// For an incomplete class, its digest when it was last complete; only in the answer for a single node with a
+    /// history of it. The present digest is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_digest: Option<String>,
-    /// When it ceased to be that, RFC 3339.
+    /// Time at which the class ceased to be complete, RFC 3339.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub complete_until: Option<String>,
 }
 
-/// A node's health verdict.
+/// Health verdict of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct HealthView {
     /// `healthy`, `degraded`, `faulty` or `unknown`.
@@ -89,7 +89,7 @@ pub struct HealthView {
     pub reasons: Vec<String>,
 }
 
-/// What placement may ask of a node; a field left out is unknown, which is never zero.
+/// Properties that placement may require; a field left out is unknown, which is never zero.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct FactsView {
     /// System vendor.
@@ -107,7 +107,7 @@ pub struct FactsView {
     /// Memory of the smallest GPU, bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu_memory_bytes: Option<u64>,
-    /// Memory the kernel can use, bytes.
+    /// Memory that the kernel can use, bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
     /// Processor packages.
@@ -125,135 +125,132 @@ pub struct FactsView {
     /// RDMA-capable network functions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rdma_count: Option<u32>,
-    /// What was seen to be there.
+    /// Features that were detected.
     #[serde(default)]
     pub features: Vec<String>,
 }
 
-/// A node as shown.
+/// Node as shown.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct NodeView {
-    /// Its name.
+    /// Node name.
     pub name: String,
-    /// Intent: `joining`, `ready`, `draining`, `drained`, `quarantined` or `retired`;
-    /// `unregistered` for one that gossips but is not registered.
+    /// Intent: `joining`, `ready`, `draining`, `drained`, `quarantined` or `retired`; `unregistered` for a node that
+    /// gossips but is not registered.
     pub lifecycle: String,
     /// Open drain reasons.
     pub drain: Vec<DrainView>,
-    /// Who holds it.
+    /// Attempt that holds the node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holder: Option<HolderView>,
-    /// Whose it is: a claimed node takes nothing but its user's sensitive work.
+    /// Node claim: a claimed node takes only sensitive allocations of its user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claim: Option<ClaimView>,
-    /// The vCluster that uses it.
+    /// vCluster that uses the node.
     pub vcluster: String,
-    /// The vCluster it belongs to, where another one uses it for now.
+    /// vCluster that the node belongs to, while another one borrows it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lent_by: Option<String>,
     /// `alive`, `suspect`, `unreachable` or `unknown`.
     pub liveness: String,
-    /// Why it is thought to be so, where that is known.
+    /// Reason for the liveness, if it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub liveness_reason: Option<String>,
-    /// When it last answered.
+    /// Time of the last answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_seen: Option<String>,
-    /// What its checks say.
+    /// Health verdict of the checks.
     pub health: HealthView,
-    /// Its gossip cell.
+    /// Gossip cell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cell: Option<String>,
-    /// Its topology (dragonfly) group.
+    /// Topology (dragonfly) group.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
-    /// What placement may ask.
+    /// Properties that placement may require.
     pub facts: FactsView,
-    /// The node fingerprint, 64 hex digits; absent while a class is incomplete or unseen.
+    /// Node fingerprint, 64 hex digits; absent while a class is incomplete or missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fingerprint: Option<String>,
-    /// Each class's mark.
+    /// State of each class.
     pub classes: BTreeMap<String, ClassView>,
-    /// Keys in which it differs from its baseline, or else from the majority of its cohort; left out
-    /// where it was held against neither, or not yet, or nothing differs and a class is not known:
-    /// that is not zero.
+    /// Number of keys that differ from the baseline, or without one from the cohort's majority. Left out if the node
+    /// was not compared yet or has no reference, or if nothing differs and a class is unknown: that is not zero.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drifted_keys: Option<u32>,
-    /// The host's boot id.
+    /// Boot id of the host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub boot_id: Option<String>,
-    /// The agent's version.
+    /// Version of the agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_version: Option<String>,
-    /// Why it gets no sensitive work: what its own signed claim said against what it gossips.
+    /// Why the node gets no sensitive allocation: its signed attestation contradicts its gossip.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claim_refused: Option<String>,
-    /// What it draws and what limits it, by its BMC. Where control reads no BMC of it, what its agent
-    /// measures in band, and that of a single node alone; else none.
+    /// Power draw and limit, read from the BMC. If control does not read the BMC, the agent's own measurement, only in
+    /// the answer for a single node; else absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub power: Option<PowerView>,
-    /// Its certificate; only of a single node, for operators, while the quorum answers.
+    /// Certificate of the node; only in the answer for a single node, for operators, while the quorum answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificate: Option<CertificateView>,
-    /// Last change of its replicated record; 0 for one that is not registered.
+    /// Revision of the last change of the replicated record; 0 for a node that is not registered.
     #[schema(value_type = u64)]
     pub revision: Revision,
 }
 
-/// What a node is by a reading that was just made.
+/// Result of a new probe of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Reprobed {
-    /// The node.
+    /// Node name.
     pub node: String,
-    /// The node fingerprint by this reading, with what its BMC told last, 64 hex digits: the one that
-    /// it is grouped by once it announces this. None while a class is incomplete.
+    /// Node fingerprint from this reading and the BMC's last values, 64 hex digits. The node joins the conformance
+    /// group of this fingerprint when it publishes it. Absent while a class is incomplete.
     pub fingerprint: Option<String>,
-    /// Each class by this reading, with what its BMC told last.
+    /// State of each class, from this reading and the BMC's last values.
     pub classes: BTreeMap<String, ClassView>,
-    /// Classes that are other than the node announces. A change is announced once it was read
-    /// twice.
+    /// Classes that differ from the published ones. A change is published after it was read twice.
     pub differs: Vec<String>,
-    /// What came of looking at its BMC; none where control reads none of it.
+    /// Result of reading the BMC; absent if control does not read it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bmc: Option<BmcLooked>,
 }
 
-/// A BMC was looked at because somebody asked.
+/// Result of reading a BMC on request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct BmcLooked {
-    /// Why it told nothing; none where it did.
+    /// Why nothing was read; absent if the reading succeeded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// Classes that it tells otherwise than before. They count once read twice.
+    /// Classes with changed BMC values. A change counts after it was read twice.
     pub differs: Vec<String>,
 }
 
-/// What a node draws and what limits it.
+/// Power draw and power limit of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PowerView {
-    /// To the nearest watt; none where it is not known, which is not zero.
+    /// Power draw, rounded to watts; absent if unknown, which is not zero.
     pub draw_watts: Option<u64>,
-    /// `present`, or why there is no draw: `absent`, `unsupported`, `denied`, `failed`, `timeout`,
-    /// `disabled`.
+    /// `present`, or why there is no draw: `absent`, `unsupported`, `denied`, `failed`, `timeout`, `disabled`.
     pub draw_state: String,
-    /// Why the draw is not known, in words; none where it is.
+    /// Why the draw is unknown; absent if it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Watts; only with `limit_state` `set`.
+    /// Power limit, watts; only with `limit_state` `set`.
     pub limit_watts: Option<u64>,
-    /// `absent`: nothing could limit it; `uncapped`; `set`; `unknown`.
+    /// `absent`: nothing can limit the draw; `uncapped`; `set`; `unknown`.
     pub limit_state: String,
     /// Lowest limit that may be set, watts.
     pub limit_min_watts: Option<u64>,
     /// Highest limit that may be set, watts.
     pub limit_max_watts: Option<u64>,
-    /// What the BMC does when the limit cannot be kept, as it says.
+    /// Action of the BMC when the limit cannot be kept, as the BMC reports it.
     pub exception_action: Option<String>,
-    /// Where the draw comes from: the resource of the BMC, or what the agent reads (`ipmi`,
-    /// `hwmon/…`); empty where there is none.
+    /// Source of the draw: the resource of the BMC, or the interface that the agent reads (`ipmi`, `hwmon/…`); empty if
+    /// there is none.
     pub source: String,
-    /// When its BMC last told anything of its power, RFC 3339; none where it never did, and of what
-    /// the agent measures, which is of its last probe.
+    /// Time of the BMC's last power reading, RFC 3339. Absent if there was none, and for values of the agent, which
+    /// come from its last probe.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_at: Option<String>,
 }

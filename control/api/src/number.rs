@@ -1,9 +1,9 @@
-//! Numbers on their way into a request.
+//! Serialization of numbers in requests.
 
 use serde::{Serialize, Serializer, ser::Error};
 
-/// A number that JSON can say. It has no word for one that is not finite: written as `null` it would stand
-/// for "left out", and a request would do less than its caller asked for.
+/// Serializes a finite number. JSON has no NaN and no infinity: written as `null` they would mean "left out", and a
+/// request would do less than its caller intended.
 pub(crate) fn finite<S: Serializer>(value: &Option<f64>, serializer: S) -> Result<S::Ok, S::Error> {
     match value {
         Some(number) if !number.is_finite() => Err(S::Error::custom(format!(
@@ -13,12 +13,12 @@ pub(crate) fn finite<S: Serializer>(value: &Option<f64>, serializer: S) -> Resul
     }
 }
 
-/// The same of a number that is always there.
+/// As [`finite`], for a field that is always present.
 pub(crate) fn finite_one<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
     finite(&Some(*value), serializer)
 }
 
-/// The same where `null` takes a number back.
+/// As [`finite`], for a field that `null` resets.
 pub(crate) fn finite_or_null<S: Serializer>(
     value: &Option<Option<f64>>,
     serializer: S,
@@ -26,9 +26,9 @@ pub(crate) fn finite_or_null<S: Serializer>(
     finite(&value.flatten(), serializer)
 }
 
-/// What may be a number that JSON cannot say.
+/// Value that may be a number without a JSON form.
 pub(crate) trait Sendable: Serialize {
-    /// Whether JSON can say it.
+    /// Whether JSON can represent the value.
     fn is_sendable(&self) -> bool {
         true
     }
@@ -44,7 +44,7 @@ impl Sendable for f64 {
     }
 }
 
-/// As [`finite_or_null`], of any kind of value.
+/// As [`finite_or_null`], for any type of value.
 pub(crate) fn sendable<T: Sendable, S: Serializer>(
     value: &Option<Option<T>>,
     serializer: S,

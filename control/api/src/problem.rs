@@ -1,6 +1,6 @@
-//! `application/problem+json`: every "no" of the API, with its status in HTTP and gRPC.
+//! `application/problem+json`: every error of the API, with its HTTP and gRPC status.
 //!
-//! The map from refusals to statuses is here and nowhere else.
+//! This module alone maps refusals to statuses.
 
 mod grpc;
 
@@ -13,37 +13,37 @@ use lattice_quorum_types::{
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// The media type of a [`Problem`].
+/// Media type of a [`Problem`].
 pub const MEDIA_TYPE: &str = "application/problem+json";
 
-/// A value in a request that cannot be read.
+/// Invalid value in a request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {reason}")]
 pub struct FieldError {
-    /// The field, with its path.
+    /// Path of the field.
     pub field: String,
-    /// What is wrong with it.
+    /// What is wrong with the value.
     pub reason: String,
 }
 
-/// One level of the tree whose limit a request would exceed.
+/// Level of the project tree at which a request would exceed a limit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Violation {
-    /// The project, or tenant.
+    /// Project or tenant.
     pub path: String,
-    /// The limit: `max_nodes` or `max_concurrent_allocations`.
+    /// Limit: `max_nodes` or `max_concurrent_allocations`.
     pub limit_name: String,
-    /// What is in use there; of a change of limits, what the limits of its children would add up to,
-    /// 0 where one of them would have none.
+    /// Usage at this level. For a change of limits, the sum of the children's limits, or 0 if a child would be
+    /// unlimited.
     pub current: u64,
-    /// What was asked for; of a change of limits 0.
+    /// Amount requested; 0 for a change of limits.
     pub requested: u64,
-    /// The ceiling.
+    /// Ceiling at this level.
     pub limit: u64,
 }
 
 impl Violation {
-    /// A level whose children's limits do not fit its own.
+    /// Creates the violation of a level that is exceeded by the limits of its children.
     fn of_fault(fault: &LimitFault) -> Option<Self> {
         match fault {
             LimitFault::ChildrenExceed {
@@ -79,41 +79,41 @@ impl From<&Level> for Violation {
     }
 }
 
-/// What kind of "no" it is; decides the status.
+/// Kind of error, which determines the status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// The request cannot be read or can never be right.
+    /// The request cannot be read or can never be valid.
     Invalid,
-    /// No, or an unknown, token.
+    /// The token is missing or unknown.
     Unauthenticated,
-    /// Known, but not permitted.
+    /// The caller is known but lacks permission.
     Forbidden,
-    /// No such thing.
+    /// The object does not exist.
     NotFound,
-    /// It can be read, and no node set there is could ever satisfy it.
+    /// The request can be read, but no set of the existing nodes could ever satisfy it.
     Impossible,
-    /// It contradicts the present state.
+    /// The request conflicts with the present state.
     Conflict,
-    /// It exists already.
+    /// The object exists already.
     Exists,
     /// The body is too large.
     TooLarge,
     /// The method does not exist on this path.
     Method,
-    /// The media type is not understood.
+    /// The media type is not supported.
     MediaType,
-    /// What is needed does not answer at present; try again.
+    /// A required service does not answer at present; retry later.
     Unavailable,
-    /// Asked too often.
+    /// The caller sends too many requests.
     TooMany,
-    /// The revision asked for is no longer kept.
+    /// The requested revision is no longer kept.
     Gone,
-    /// Our fault.
+    /// Internal error.
     Internal,
 }
 
 impl Kind {
-    /// HTTP status.
+    /// Returns the HTTP status.
     pub fn status(self) -> u16 {
         match self {
             Kind::Invalid => 400,
@@ -131,7 +131,7 @@ impl Kind {
             Kind::Unavailable => 503,
         }
     }
-    /// gRPC status.
+    /// Returns the gRPC status.
     pub fn grpc(self) -> tonic::Code {
         use tonic::Code;
         match self {
@@ -170,31 +170,31 @@ impl Kind {
     }
 }
 
-/// A "no" in the form of RFC 9457.
+/// Error in the form of RFC 9457.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema, thiserror::Error)]
 #[error("{detail}")]
 pub struct Problem {
     /// `urn:lattice:problem:` and the code.
     #[serde(rename = "type")]
     pub type_uri: String,
-    /// The kind in words.
+    /// Description of the kind.
     pub title: String,
     /// HTTP status.
     pub status: u16,
-    /// What is wrong and what to do next. One block per violated level, the project first.
+    /// What is wrong and what to do next, with one block per violated level, the project first.
     pub detail: String,
-    /// Stable word for machines, e.g. `limit_exceeded`.
+    /// Stable code, e.g. `limit_exceeded`.
     pub code: String,
-    /// The field that is wrong, when it is one.
+    /// Invalid field, if a field is at fault.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
-    /// The violated levels, the project first.
+    /// Violated levels, the project first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub violations: Vec<Violation>,
 }
 
 impl Problem {
-    /// A problem of this kind.
+    /// Creates a problem of this kind.
     pub fn new(kind: Kind, code: &str, detail: impl Into<String>) -> Self {
         Self {
             type_uri: format!("urn:lattice:problem:{code}"),
@@ -206,7 +206,7 @@ impl Problem {
             violations: Vec::new(),
         }
     }
-    /// A field that cannot be read.
+    /// Creates the problem for an invalid field.
     pub fn field(field: impl Into<String>, reason: impl Into<String>) -> Self {
         FieldError {
             field: field.into(),
@@ -214,7 +214,7 @@ impl Problem {
         }
         .into()
     }
-    /// A node that is not known.
+    /// Creates the problem for an unknown node.
     pub fn unknown_node(node: &str) -> Self {
         let detail =
             format!("unknown node {node:?}; `lattice node list` shows the nodes there are");
@@ -326,7 +326,8 @@ impl From<&Refusal> for Problem {
             Refusal::LimitConflict { faults } => {
                 problem.violations = faults.iter().filter_map(Violation::of_fault).collect();
                 match faults.as_slice() {
-                    // Nothing but a null where a number must be.
+                    // The only fault is `null` where a number is required, so the request is invalid rather than in
+                    // conflict.
                     [LimitFault::MustBeFinite { resource, .. }] => {
                         problem.title = Kind::Invalid.title().to_owned();
                         problem.status = Kind::Invalid.status();

@@ -10,13 +10,13 @@ use lattice_quorum_types::{
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
-/// A project's ceilings; `null` is unlimited.
+/// Limits of a project; `null` is unlimited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LimitsBody {
     /// Nodes held at the same time by the project and everything below it.
     pub max_nodes: Option<u64>,
-    /// Allocations holding nodes at the same time.
+    /// Allocations that hold nodes at the same time.
     #[serde(default)]
     pub max_concurrent_allocations: Option<u64>,
 }
@@ -38,12 +38,12 @@ impl From<LimitsBody> for Limits {
     }
 }
 
-/// What is counted against limits.
+/// Usage that counts against limits.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct UsageView {
     /// Nodes held.
     pub nodes: u64,
-    /// Allocations holding nodes.
+    /// Allocations that hold nodes.
     pub allocations: u64,
 }
 
@@ -56,30 +56,30 @@ impl From<Usage> for UsageView {
     }
 }
 
-/// A tenant or project as shown.
+/// Tenant or project as shown.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ProjectView {
-    /// `tenant/a/b`.
+    /// Path: `tenant/a/b`.
     pub path: String,
-    /// Its ceilings.
+    /// Limits of the project.
     pub limits: LimitsBody,
-    /// Used by the project itself.
+    /// Usage of the project itself.
     pub own: UsageView,
-    /// Used by everything below it.
+    /// Usage of everything below the project.
     pub subtree: UsageView,
-    /// The sum of both: what the limit is compared with.
+    /// Sum of both, which is compared with the limits.
     pub total: UsageView,
-    /// Who administers it.
+    /// Administrators.
     pub admins: Vec<String>,
-    /// Text for people.
+    /// Free-text description.
     pub description: String,
-    /// When it was created.
+    /// Time of creation.
     pub created_at: String,
-    /// Last change.
+    /// Revision of the last change.
     #[schema(value_type = u64)]
     pub revision: Revision,
-    /// By force the limits of its children add up to more than its own. Requests have to fit here all
-    /// the same.
+    /// Whether the children's limits add up to more than the project's own, after a forced change. Requests must still
+    /// fit the project's own limits.
     #[serde(default)]
     pub overcommitted: bool,
 }
@@ -101,11 +101,11 @@ impl From<&Project> for ProjectView {
     }
 }
 
-/// A new project, or tenant.
+/// Request for a new project or tenant.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ProjectRequest {
-    /// Where: a tenant's name, or `tenant/a/b`, whose parent must exist.
+    /// Path: the name of a tenant, or `tenant/a/b`; the parent must exist.
     #[schema(
         pattern = "^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)*$",
         min_length = 1,
@@ -113,24 +113,23 @@ pub struct ProjectRequest {
         example = "atlas/physics"
     )]
     pub path: String,
-    /// Its ceilings. One that is left out is closed: 0 of what a level above limits. `null` is no
-    /// ceiling.
+    /// Limits. A limit left out is closed: 0 for each resource that a level above limits. `null` is unlimited.
     #[serde(default)]
     pub limits: ProjectUpdate,
-    /// Who administers it and may set the limits of its children.
+    /// Administrators. They may also set the limits of child projects.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(value_type = Vec<crate::schema::Person>, inline)]
     pub admins: Vec<String>,
-    /// Text for people.
+    /// Free-text description.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub description: String,
 }
 
-/// A change to the limits of one project. A field left out stays, `null` lifts the ceiling.
+/// Change to the limits of one project. A field left out keeps its value; `null` removes the limit.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LimitChangeBody {
-    /// Which project, or tenant.
+    /// Project or tenant.
     #[schema(
         pattern = "^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)*$",
         min_length = 1,
@@ -142,7 +141,7 @@ pub struct LimitChangeBody {
     #[serde(default, with = "patch", skip_serializing_if = "is_unchanged")]
     #[schema(value_type = Option<u64>, required = false)]
     pub max_nodes: Patch,
-    /// Allocations holding nodes at the same time.
+    /// Allocations that hold nodes at the same time.
     #[serde(default, with = "patch", skip_serializing_if = "is_unchanged")]
     #[schema(value_type = Option<u64>, required = false)]
     pub max_concurrent_allocations: Patch,
@@ -152,7 +151,7 @@ pub(crate) fn is_unchanged(patch: &Patch) -> bool {
     *patch == Patch::Unchanged
 }
 
-/// A missing field never gets here (`default`), so what does is a number or null.
+/// A missing field is handled by `default`, so the value here is a number or null.
 pub(crate) mod patch {
     use super::{Deserialize, Deserializer, Patch};
     use serde::Serializer;
@@ -168,8 +167,7 @@ pub(crate) mod patch {
     }
 }
 
-/// A change to the project named in the request's path. A field left out stays, `null` lifts the
-/// ceiling.
+/// Change to the project named in the request's path. A field left out keeps its value; `null` removes the limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ProjectUpdate {
@@ -177,7 +175,7 @@ pub struct ProjectUpdate {
     #[serde(default, with = "patch", skip_serializing_if = "is_unchanged")]
     #[schema(value_type = Option<u64>, required = false)]
     pub max_nodes: Patch,
-    /// Allocations holding nodes at the same time.
+    /// Allocations that hold nodes at the same time.
     #[serde(default, with = "patch", skip_serializing_if = "is_unchanged")]
     #[schema(value_type = Option<u64>, required = false)]
     pub max_concurrent_allocations: Patch,
@@ -192,7 +190,7 @@ impl From<ProjectUpdate> for LimitPatch {
     }
 }
 
-/// These ceilings, `None` none.
+/// Sets all limits; `None` removes a limit.
 impl From<LimitsBody> for ProjectUpdate {
     fn from(limits: LimitsBody) -> Self {
         let patch = |limit: Option<u64>| limit.map_or(Patch::Unlimited, Patch::Set);
@@ -204,7 +202,7 @@ impl From<LimitsBody> for ProjectUpdate {
 }
 
 impl ProjectUpdate {
-    /// The same change with its project named.
+    /// Returns the same change for the named project.
     pub fn of(self, path: impl Into<String>) -> LimitChangeBody {
         LimitChangeBody {
             path: path.into(),
@@ -214,14 +212,14 @@ impl ProjectUpdate {
     }
 }
 
-/// Limit changes, applied all or none and judged on the resulting tree.
+/// Limit changes, applied all or none and checked on the resulting tree.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LimitsRequest {
-    /// At least one.
+    /// At least one change.
     #[schema(min_items = 1)]
     pub changes: Vec<LimitChangeBody>,
-    /// Also where the limits of children then add up to more than their parent's, which is marked as
+    /// Apply the change even if the limits of children then exceed their parent's. The parent is marked as
     /// overcommitted until they fit. For administrators of the whole cluster.
     #[serde(default, skip_serializing_if = "is_false")]
     pub force: bool,
@@ -232,7 +230,7 @@ pub(crate) fn is_false(flag: &bool) -> bool {
 }
 
 impl LimitsRequest {
-    /// The command that makes these changes.
+    /// Returns the command that makes these changes.
     ///
     /// # Errors
     /// As [`LimitsRequest::into_changes`].
@@ -245,10 +243,10 @@ impl LimitsRequest {
         })
     }
 
-    /// The changes as a command takes them.
+    /// Converts the changes for a command.
     ///
     /// # Errors
-    /// The first path that is not one, or no changes at all.
+    /// The first invalid path, or a request without changes.
     pub fn into_changes(self) -> Result<Vec<LimitChange>, FieldError> {
         if self.changes.is_empty() {
             let (field, reason) = ("changes".to_owned(), "give at least one change".to_owned());
@@ -271,10 +269,10 @@ impl LimitsRequest {
     }
 }
 
-/// The answer to a change that makes nothing new.
+/// Answer to a change that creates nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Changed {
-    /// The revision it made.
+    /// Revision of the change.
     #[schema(value_type = u64)]
     pub revision: Revision,
 }

@@ -1,74 +1,74 @@
-//! The quorum itself: its members, how far each is, and changes of them.
+//! Quorum: members, their progress, and membership changes.
 
 use lattice_quorum_types::membership::{Incarnation, MemberRow, Progress, QuorumView as Known};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// All members, as the leader sees them, or any member while there is none.
+/// All members, as the leader sees them, or as any member sees them while there is no leader.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct QuorumView {
-    /// The cluster's name.
+    /// Cluster name.
     pub cluster: String,
-    /// Which life of it: 1 as it was founded, one more with each restore from a backup.
+    /// Incarnation of the cluster: 1 when it was founded, one more with each restore from a backup.
     pub incarnation: u64,
-    /// What it was restored from, 16 hex digits; absent for a cluster as it was founded.
+    /// Identifier of the restore that began this incarnation, 16 hex digits; absent for the first incarnation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restored_from: Option<String>,
-    /// The member that was asked, and asked the others.
+    /// Member that answered, after it had queried the others.
     pub told_by: u64,
-    /// Who leads; absent while nobody does.
+    /// Leader; absent while there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub leader: Option<u64>,
-    /// The newest term.
+    /// Newest term.
     pub term: u64,
-    /// Voters that must answer for anything to be changed.
+    /// Number of voters that a change needs.
     pub majority: u32,
-    /// Voters that answered.
+    /// Number of voters that answered.
     pub reachable: u32,
-    /// What somebody should look at, the worst first; empty when all is well.
+    /// Warnings for the operator, the worst first; empty if all is well.
     pub warnings: Vec<String>,
-    /// By number.
+    /// Members, by number.
     pub members: Vec<QuorumMemberView>,
 }
 
-/// One member.
+/// Quorum member.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct QuorumMemberView {
-    /// Its number.
+    /// Member number.
     pub id: u64,
-    /// Its mesh address.
+    /// Mesh address.
     pub address: String,
-    /// `leader`, `voter`, or `learner`: being brought up to date, without a vote.
+    /// `leader`, `voter`, or `learner`: a member without a vote that is catching up.
     pub role: String,
-    /// Why it did not answer; absent when it did.
+    /// Why the member did not answer; absent if it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fault: Option<String>,
-    /// Its term.
+    /// Raft term of the member.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub term: Option<u64>,
-    /// Last log entry it has.
+    /// Last log entry of the member.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_log_index: Option<u64>,
-    /// Last log entry it applied.
+    /// Last log entry that the member applied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub applied_index: Option<u64>,
-    /// Last log entry its newest snapshot covers.
+    /// Last log entry in the member's newest snapshot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot_index: Option<u64>,
-    /// Revision of its state.
+    /// Revision of the member's state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revision: Option<u64>,
-    /// Log entries behind the leader; absent while that is not known.
+    /// Log entries behind the leader; absent while unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lag: Option<u64>,
-    /// Milliseconds since the leader heard from it; absent for the leader, and when it was not heard
-    /// since that one began.
+    /// Milliseconds since the leader received a message from the member. Absent for the leader, and for a member
+    /// without a message since the leader's term began.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub heard_ms: Option<u64>,
-    /// Version of its program.
+    /// Version of the member's program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub build: Option<String>,
-    /// Format of its data directory.
+    /// Format of the member's data directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data_format: Option<u32>,
 }
@@ -115,40 +115,40 @@ impl From<MemberRow> for QuorumMemberView {
     }
 }
 
-/// One more member. It must run, with `join: true`.
+/// Request to add a member. The member must be running with `join: true`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AddMemberRequest {
-    /// Its number; its certificate is `spiffe://<cluster>/quorum/<id>`.
+    /// Member number; its certificate is `spiffe://<cluster>/quorum/<id>`.
     #[schema(minimum = 1)]
     pub id: u64,
-    /// Its mesh address, `ip:port`.
+    /// Mesh address, `ip:port`.
     pub address: String,
 }
 
-/// Who is to lead.
+/// Request to transfer leadership.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StepDownRequest {
-    /// A voter's number; whoever has everything when left out.
+    /// Number of the voter that is to lead; left out: any voter with a complete log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<u64>,
 }
 
-/// How far a change is. Ask again, with the same key, until it is done.
+/// Progress of a membership change. Repeat the request with the same key until it is done.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct QuorumStep {
     /// `done`, `catching_up` or `under_way`.
     pub state: String,
-    /// It was so before; nothing was done now.
+    /// Whether the change was in effect before; nothing was done now.
     pub already: bool,
-    /// Who leads, once it is done.
+    /// Leader after the change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub leader: Option<u64>,
-    /// Last log entry the new member has, while it catches up.
+    /// Last log entry of the new member, while it catches up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<u64>,
-    /// Last log entry there is, while it catches up.
+    /// Last log entry of the leader, while the new member catches up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub of: Option<u64>,
     /// Why the last call to the new member failed.
@@ -157,7 +157,7 @@ pub struct QuorumStep {
 }
 
 impl QuorumStep {
-    /// Whether nothing is left to do.
+    /// Whether the change is complete.
     pub fn is_done(&self) -> bool {
         self.state == "done"
     }

@@ -1,4 +1,4 @@
-//! Reservations: nodes that are kept for some for a time.
+//! Reservations: nodes that only certain users and projects may use in a time window.
 
 use crate::{begin, duration, problem::FieldError, text};
 use lattice_quorum_types::{
@@ -9,37 +9,39 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use utoipa::ToSchema;
 
-/// What is to be reserved. Of `nodes` and `groups` at least one, of `until` and `duration` one at most.
+/// Request for a reservation. Give `nodes`, `groups` or both, and at most one of `until` and `duration`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ReservationRequest {
-    /// Which nodes, as a hostlist.
+    /// Nodes, as a hostlist.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(example = "gpu[001-016]")]
     pub nodes: Option<String>,
-    /// Topology groups; the nodes that are in them now.
+    /// Topology groups, expanded to their present nodes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<String>,
-    /// From when on: `2026-12-01T08:00:00Z`, `16:00` (UTC), `tomorrow`, `now+1hour`; now when left out.
+    /// Start: `2026-12-01T08:00:00Z`, `16:00` (UTC), `tomorrow`, `now+1hour`; now when left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
-    /// Until when, exclusive; written as `from` is. Without it and `duration`: until it is deleted.
+    /// End, exclusive, in the format of `from`. Without `until` and `duration` the reservation lasts until it is
+    /// deleted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<String>,
-    /// For how long instead: `2h`, `1d`.
+    /// Duration, instead of `until`: `2h`, `1d`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duration: Option<String>,
-    /// Users who may use them meanwhile.
+    /// Users that may use the nodes.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub users: BTreeSet<String>,
-    /// Projects whose work, and that of those below, may use them meanwhile. With no user and no project it is
-    /// for nobody: a maintenance window.
+    /// Projects with access to the nodes, including projects below them. Without users and projects the reservation is
+    /// a maintenance window, in which no allocation may use the nodes.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     #[schema(value_type = Vec<crate::schema::ProjectPath>, inline)]
     pub projects: BTreeSet<String>,
-    /// Why, for people.
+    /// Free-text reason.
     pub reason: String,
-    /// The revision of the reservation that this rests on, 0 for none; refused when it has another by now.
+    /// Revision of the reservation that this change is based on, 0 for none; the change is rejected if the reservation
+    /// has another revision by now.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<u64>)]
     pub expected_revision: Option<Revision>,
@@ -57,7 +59,7 @@ fn given(text: &Option<String>) -> Option<&str> {
 }
 
 impl ReservationRequest {
-    /// As the quorum is asked, but for the nodes of groups, which are in `grouped`.
+    /// Converts the request for the quorum. `grouped` are the nodes of the request's groups.
     ///
     /// # Errors
     /// The first field that cannot be read.
@@ -106,56 +108,56 @@ impl ReservationRequest {
     }
 }
 
-/// Work on nodes of a reservation that is not for it.
+/// Allocation on nodes of a reservation that it may not use.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ReservationConflictView {
-    /// The allocation.
+    /// Allocation number.
     #[schema(value_type = u64)]
     pub allocation: AllocationId,
-    /// Which of the nodes it holds, as a hostlist.
+    /// Reserved nodes that the allocation holds, as a hostlist.
     pub nodes: String,
-    /// When its walltime is over; absent: it has none.
+    /// End of the walltime; absent if the allocation has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<String>,
 }
 
-/// A reservation as shown.
+/// Reservation as shown.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ReservationView {
-    /// Its name.
+    /// Reservation name.
     pub name: String,
-    /// Which nodes, as a hostlist.
+    /// Nodes, as a hostlist.
     pub nodes: String,
-    /// How many.
+    /// Number of nodes.
     pub node_count: u32,
-    /// From when on nobody else has them.
+    /// Start, from which other allocations cannot use the nodes.
     pub from: String,
-    /// Until when, exclusive; absent: until it is deleted.
+    /// End, exclusive; absent: until it is deleted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<String>,
-    /// Whether it holds now.
+    /// Whether the reservation is in effect now.
     pub active: bool,
-    /// Users who may use them, those that the asker may know.
+    /// Users that may use the nodes, as far as the caller may see them.
     pub users: Vec<String>,
-    /// Projects whose work may use them, those that the asker sees.
+    /// Projects with access to the nodes, as far as the caller may see them.
     pub projects: Vec<String>,
-    /// Whether the asker may use them.
+    /// Whether the caller may use the nodes.
     pub usable: bool,
-    /// Why.
+    /// Free-text reason.
     pub reason: String,
-    /// Who made it, or changed it last.
+    /// Principal that created or last changed the reservation.
     pub by: String,
-    /// Last change.
+    /// Revision of the last change.
     #[schema(value_type = u64)]
     pub revision: Revision,
-    /// Work that it is not for, and that holds nodes of it now and may still do so when it begins: none is stopped
-    /// for it. That which the asker sees.
+    /// Allocations that may not use the reservation, but hold its nodes now and may still do so when it starts. The
+    /// list has only those that the caller may see. A reservation stops no allocation.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conflicts: Vec<ReservationConflictView>,
 }
 
 impl ReservationView {
-    /// With everybody who may use it; `usable` and `conflicts` are for who asks to say.
+    /// Creates the view with all users and projects. The caller of this function fills in `usable` and `conflicts`.
     pub fn new(reservation: &Reservation, now: UnixMillis) -> Self {
         let Reservation {
             name,

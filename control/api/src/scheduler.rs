@@ -1,4 +1,4 @@
-//! How a vCluster's scheduler decides.
+//! Scheduler settings of a vCluster.
 
 use crate::{
     number::{finite, finite_or_null},
@@ -12,7 +12,8 @@ pub use lattice_quorum_types::vcluster::WEIGHTS;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Kinds of work that have weights of their own; the last is none of them, and what a vCluster begins with.
+/// Workload profiles with their own weights. The last one, `balanced`, is for no specific workload; a vCluster starts
+/// with it.
 pub const PROFILES: [&str; 6] = [
     WorkloadKind::HpcBatch.name(),
     WorkloadKind::MlTraining.name(),
@@ -21,16 +22,16 @@ pub const PROFILES: [&str; 6] = [
     WorkloadKind::Interactive.name(),
     WorkloadKind::Balanced.name(),
 ];
-/// Longest reference wait, a year.
+/// Longest reference wait, seconds: 366 days.
 const MAX_REFERENCE_WAIT_S: f64 = MAX_TIME_MS as f64 / 1e3;
 /// Largest weight.
 const MAX_WEIGHT: f64 = MAX_WEIGHT_PARTS.0 as f64 / 1e6;
-/// Resolution of weights: the smallest above 0.
+/// Resolution of weights: the smallest weight above 0.
 const MIN_WEIGHT: f64 = 1e-6;
-/// Largest bandwidth of checkpoints, GB/s.
+/// Largest bandwidth of checkpoint storage, GB/s.
 const MAX_CHECKPOINT_GB_S: f64 = MAX_CHECKPOINT_BYTES_S as f64 / 1e9;
 
-/// Weights of the nine factors. They are relative: they need not add up to 1. Their resolution is 0.000001.
+/// Weights of the nine factors. Weights are relative: they need not add up to 1. The resolution is 0.000001.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WeightsView {
@@ -38,7 +39,7 @@ pub struct WeightsView {
     pub priority: f64,
     /// Time in the queue.
     pub wait_time: f64,
-    /// How far the tenant is from its share.
+    /// Distance of the tenant from its share.
     pub fair_share: f64,
     /// Few topology groups.
     pub topology: f64,
@@ -48,14 +49,14 @@ pub struct WeightsView {
     pub backlog: f64,
     /// Energy price.
     pub energy: f64,
-    /// Cheap to checkpoint.
+    /// Low cost of a checkpoint.
     pub checkpoint: f64,
     /// One conformance group.
     pub conformance: f64,
 }
 
 impl WeightsView {
-    /// By name, w1 to w9.
+    /// Returns the weights by name, w1 to w9.
     pub fn named(&self) -> impl Iterator<Item = (&'static str, f64)> {
         let Self {
             priority,
@@ -83,20 +84,20 @@ impl WeightsView {
     }
 }
 
-/// Which blocked jobs get nodes held back for them.
+/// Blocked jobs for which nodes are reserved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(
     untagged,
     expecting = "it must be a whole number from 0 to 4294967295, or \"all\""
 )]
 pub enum ReservationsView {
-    /// The first so many of the queue; 0: none, 1: EASY.
+    /// The first jobs of the queue, up to this number; 0: none, 1: EASY backfill.
     First(u32),
-    /// All of them.
+    /// All blocked jobs.
     All(AllReservations),
 }
 
-/// The word for all.
+/// The word `all`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AllReservations {
@@ -104,60 +105,60 @@ pub enum AllReservations {
     All,
 }
 
-/// How a vCluster's scheduler decides.
+/// Scheduler settings of a vCluster, as shown.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SchedulerView {
-    /// The kind of work whose weights it was given last; `null`: of none. Single ones may be others since. The
-    /// nodes of one for `sensitive` work are not lent.
+    /// Workload profile that last set the weights; `null`: none. Single weights may have changed since. A vCluster with
+    /// the profile `sensitive` does not lend nodes.
     pub profile: Option<String>,
     /// Weights of the score.
     pub weights: WeightsView,
-    /// What the weights add up to.
+    /// Sum of the weights.
     pub weights_sum: f64,
     /// Seconds of waiting after which the wait time factor is ln 2.
     pub reference_wait_s: f64,
-    /// Which blocked jobs get nodes held back for them.
+    /// Blocked jobs for which nodes are reserved.
     pub reservations: ReservationsView,
-    /// What all nodes together write to checkpoint storage, GB/s; `null`: not known.
+    /// Total bandwidth of all nodes to checkpoint storage, GB/s; `null`: unknown.
     pub checkpoint_gb_s: Option<f64>,
 }
 
-/// Weights to be changed; one left out stays.
+/// Change of weights; a field left out keeps its value.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct WeightsChange {
-    /// See [`WeightsView`].
+    /// Weight of the priority class; see [`WeightsView`].
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "finite")]
     pub priority: Option<f64>,
-    /// See [`WeightsView`].
+    /// Weight of the time in the queue; see [`WeightsView`].
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "finite")]
     pub wait_time: Option<f64>,
-    /// See [`WeightsView`].
+    /// Weight of the tenant's distance from its share; see [`WeightsView`].
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "finite")]
     pub fair_share: Option<f64>,
-    /// See [`WeightsView`].
+    /// Weight of few topology groups; see [`WeightsView`].
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "finite")]
     pub topology: Option<f64>,
-    /// See [`WeightsView`].
+    /// Weight of input data on the hot tier; see [`WeightsView`].
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "finite")]
     pub data_ready: Option<f64>,
-    /// See [`WeightsView`].
+    /// Weight of the backlog; see [`WeightsView`].
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "finite")]
     pub backlog: Option<f64>,
-    /// See [`WeightsView`].
+    /// Weight of the energy price; see [`WeightsView`].
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "finite")]
     pub energy: Option<f64>,
-    /// See [`WeightsView`].
+    /// Weight of a low checkpoint cost; see [`WeightsView`].
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "finite")]
     pub checkpoint: Option<f64>,
-    /// See [`WeightsView`].
+    /// Weight of one conformance group; see [`WeightsView`].
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "finite")]
     pub conformance: Option<f64>,
 }
 
 impl WeightsChange {
-    /// Those that are changed, by name.
+    /// Returns the changed weights by name.
     pub fn given(&self) -> impl Iterator<Item = (&'static str, f64)> {
         let Self {
             priority,
@@ -186,12 +187,12 @@ impl WeightsChange {
     }
 }
 
-/// What is to be changed of a scheduler; what is left out stays.
+/// Change of scheduler settings; a field left out keeps its value.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SchedulerChange {
-    /// All weights of one kind of work: `hpc-batch`, `ml-training`, `service`, `sensitive`, `interactive`
-    /// or `balanced`. Those in `weights` are changed after it.
+    /// Workload profile that sets all weights: `hpc-batch`, `ml-training`, `service`, `sensitive`, `interactive` or
+    /// `balanced`. Weights in `weights` are changed after it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,
     /// Single weights.
@@ -200,10 +201,10 @@ pub struct SchedulerChange {
     /// Seconds of waiting after which the wait time factor is ln 2; more than 0.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "finite")]
     pub reference_wait_s: Option<f64>,
-    /// Which blocked jobs get nodes held back for them: a number or `all`.
+    /// Blocked jobs for which nodes are reserved: a number or `all`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reservations: Option<ReservationsView>,
-    /// What all nodes together write to checkpoint storage, GB/s; `null`: it is not known any more.
+    /// Total bandwidth of all nodes to checkpoint storage, GB/s; `null`: unknown.
     #[serde(
         deserialize_with = "given",
         skip_serializing_if = "Option::is_none",
@@ -214,10 +215,10 @@ pub struct SchedulerChange {
 }
 
 impl SchedulerChange {
-    /// The server's rule, which a client can ask before it asks anybody.
+    /// Checks the change by the server's rules, so that a client can check before it sends the request.
     ///
     /// # Errors
-    /// The first field that is not as it must be.
+    /// The first field with an invalid value.
     pub fn check(&self) -> Result<(), FieldError> {
         if let Some(name) = &self.profile
             && !PROFILES.contains(&name.as_str())
@@ -225,7 +226,7 @@ impl SchedulerChange {
             let reason = format!("{name:?} is none of {}", PROFILES.join(", "));
             return Err(wrong("profile", reason));
         }
-        // Not a number is in no range.
+        // NaN is in no range, so these comparisons reject it.
         for (name, weight) in self.weights.iter().flat_map(WeightsChange::given) {
             if !(0.0..=MAX_WEIGHT).contains(&weight) {
                 let reason = format!("it is {weight:?}; it must be from 0 to {MAX_WEIGHT}");
@@ -252,7 +253,7 @@ impl SchedulerChange {
     }
 }
 
-/// A field of a scheduler that is not as it must be.
+/// Creates the error for an invalid scheduler field.
 pub fn wrong(field: &str, reason: impl Into<String>) -> FieldError {
     FieldError {
         field: format!("scheduler.{field}"),
@@ -266,7 +267,7 @@ mod tests {
     use super::*;
     use serde_json::{Map, Value, json};
 
-    /// A value of its own for each name.
+    /// One distinct value per name.
     fn one_each() -> Value {
         let named = (1..).zip(WEIGHTS);
         let named = named.map(|(i, name)| (name.to_owned(), json!(f64::from(i))));

@@ -1,5 +1,5 @@
-//! How the texts that name things look, for the OpenAPI document. What reads them is in
-//! `lattice-quorum-types`: a test has it read what these let through.
+//! Formats of names in the OpenAPI document. The parsers are in `lattice-quorum-types`: a test checks that they accept
+//! every text that these formats permit.
 
 use std::borrow::Cow;
 use utoipa::{
@@ -14,9 +14,9 @@ macro_rules! text {
         pub struct $name;
 
         impl $name {
-            /// What all of it matches.
+            /// Regular expression for the whole text.
             pub const PATTERN: &str = $pattern;
-            /// The most characters it has.
+            /// Maximum number of characters.
             pub const LONGEST: usize = $longest;
         }
 
@@ -42,23 +42,23 @@ macro_rules! text {
 }
 
 text!(
-    /// A name: of a node, a tenant, a vCluster, a baseline, a reservation.
+    /// Name of a node, tenant, vCluster, baseline or reservation.
     Name, "^[A-Za-z0-9][A-Za-z0-9._-]*$", 253, "lattice7"
 );
 text!(
-    /// A tenant's name, or the path to a project in it. In the path of a URL its slashes may stand as they are.
+    /// Name of a tenant, or path of a project in it. Slashes need no escaping in the path of a URL.
     ProjectPath, "^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)*$", 4096, "atlas/physics"
 );
 text!(
-    /// An allocation's number, or with its index an element of an array.
+    /// Allocation number, or array element: the array's number and an index.
     Element, "^[1-9][0-9]{0,17}(_(0|[1-9][0-9]{0,5}))?$", 25, "12_7"
 );
 text!(
-    /// What begins a hash, written as lists show it.
+    /// Prefix of a hash, as lists show it.
     Digits, "^[0-9a-f]{8,64}$", 64, "3f2a9c01"
 );
 text!(
-    /// Whom the site knows by this.
+    /// User name at the site.
     Person, "^[^\\u0000-\\u001f\\u007f-\\u009f]+$", 253, "alice"
 );
 
@@ -78,7 +78,7 @@ mod tests {
     use proptest::{prelude::*, string::string_regex};
     use utoipa::PartialSchema as _;
 
-    /// They are written out where they stand: a type that is written in place loses what is said of the field.
+    /// Fields of requests repeat the patterns, since an inline schema type would drop the description of the field.
     #[test]
     fn fields_of_requests_look_the_same() {
         let schemas = [

@@ -1,27 +1,27 @@
-//! The cluster in numbers.
+//! Cluster status: counts of nodes and allocations.
 
 use lattice_quorum_types::Revision;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
 
-/// Header of every answer: milliseconds since the control that gives it last heard the quorum. What
-/// it shows may be that old.
+/// Header of every answer: milliseconds since the answering control last received data from the quorum. The answer may
+/// be that old.
 pub const VIEW_AGE_HEADER: &str = "lattice-view-age-ms";
 
 /// Counts and the state of the services.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct StatusView {
-    /// The cluster's name.
+    /// Cluster name.
     pub cluster: String,
     /// Version of this control service.
     pub version: String,
-    /// Revision of the view this was made from.
+    /// Revision of the view that the answer is based on.
     #[schema(value_type = u64)]
     pub revision: Revision,
-    /// Milliseconds since the quorum was last heard.
+    /// Milliseconds since this control last received data from the quorum; 2^64-1 if it never did.
     pub view_age_ms: u64,
-    /// Whether this control acts: it dispatches, or schedules a vCluster (holds such a lease).
+    /// Whether this control is active: it holds the lease of the dispatcher or of a vCluster's scheduler.
     pub leader: bool,
     /// Registered nodes.
     pub nodes: u64,
@@ -31,20 +31,20 @@ pub struct StatusView {
     pub nodes_by_liveness: BTreeMap<String, u64>,
     /// Nodes by lifecycle.
     pub nodes_by_lifecycle: BTreeMap<String, u64>,
-    /// Gossip cells with their members seen.
+    /// Gossip cells with the number of members seen.
     pub cells: BTreeMap<String, u64>,
-    /// Allocations by state, ended ones included. While the quorum does not answer only those that
-    /// have not ended: a state that is not here is not known to be empty.
+    /// Allocations by state, including ended ones. While the quorum does not answer, only allocations that have not
+    /// ended: a missing state is then unknown, not zero.
     pub allocations_by_state: BTreeMap<String, u64>,
-    /// Nodes that differ from their baseline, or else from the majority of their cohort, of those that
-    /// were judged; left out while none was.
+    /// Compared nodes that differ from their baseline, or without one from the majority of their cohort; left out if no
+    /// node was compared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nodes_drifted: Option<u64>,
-    /// Nodes of which it is not known, or not yet, whether they differ.
+    /// Nodes for which it is unknown, or not known yet, whether they differ.
     #[serde(default)]
     pub nodes_not_judged: u64,
-    /// Who asks, as the token says.
+    /// Name of the caller, from the token.
     pub principal: String,
-    /// With these roles.
+    /// Roles of the caller.
     pub roles: Vec<String>,
 }

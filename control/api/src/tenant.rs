@@ -1,4 +1,4 @@
-//! Tenants in the form that accounting systems know them by, and what holds for the whole cluster.
+//! Tenants as accounting systems see them, and cluster-wide limits.
 
 use crate::{
     amount::{Hours, Parts, patch as amount},
@@ -14,51 +14,52 @@ use lattice_quorum_types::{
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// A tenant as shown.
+/// Tenant as shown.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TenantView {
-    /// Its name, which is the path of its root project.
+    /// Name of the tenant, which is the path of its root project.
     pub id: String,
-    /// Nodes that it and everything in it may hold at the same time.
+    /// Nodes that the tenant and everything in it may hold at the same time.
     pub max_nodes: Option<u64>,
-    /// Allocations of it that may hold nodes at the same time; `null`: unlimited.
+    /// Allocations of the tenant that may hold nodes at the same time; `null`: unlimited.
     pub max_concurrent_allocations: Option<u64>,
-    /// Hours of GPUs that its work may use in the budget period; `null`: no budget. Beyond it nothing is refused: its
-    /// work waits behind the others'.
+    /// GPU hours that the tenant may use in the budget period; `null`: no budget. Beyond the budget nothing is
+    /// rejected, but the tenant's allocations rank behind those of others.
     #[serde(default)]
     #[schema(value_type = Option<f64>)]
     pub gpu_hours_budget: Option<Hours>,
-    /// Hours of nodes, likewise. Of two budgets the one that is nearer its end counts.
+    /// Node hours that the tenant may use in the budget period; `null`: no budget. Of two budgets the one that is used
+    /// more counts.
     #[serde(default)]
     #[schema(value_type = Option<f64>)]
     pub node_hours_budget: Option<Hours>,
-    /// The part of the cluster that it is to have, 0 to 1; `null`: none is said.
+    /// Share of the cluster that the tenant should have, 0 to 1; `null`: not set.
     #[serde(default)]
     #[schema(value_type = Option<f64>)]
     pub fair_share_target: Option<Parts>,
-    /// How many times that part it may hold while others need nothing, 1 or more; `null`: none is said.
+    /// Multiple of that share that the tenant may hold while others need nothing, 1 or more; `null`: not set.
     #[serde(default)]
     #[schema(value_type = Option<f64>)]
     pub burst_allowance: Option<Parts>,
-    /// What it and everything in it uses.
+    /// Usage of the tenant and everything in it.
     pub usage: UsageView,
-    /// Who administers it and may set the limits of its projects.
+    /// Administrators. They may also set the limits of the tenant's projects.
     pub admins: Vec<String>,
-    /// Text for people.
+    /// Free-text description.
     pub description: String,
-    /// When it was created.
+    /// Time of creation.
     pub created_at: String,
-    /// Last change.
+    /// Revision of the last change.
     #[schema(value_type = u64)]
     pub revision: Revision,
-    /// By force the limits of its projects add up to more than its own. Requests have to fit here all
-    /// the same.
+    /// Whether the projects' limits add up to more than the tenant's own, after a forced change. Requests must still
+    /// fit the tenant's own limits.
     #[serde(default)]
     pub overcommitted: bool,
 }
 
 impl TenantView {
-    /// Of its root project, and what it is meant to use.
+    /// Creates the view from the root project and the soft limits.
     pub fn new(root: ProjectView, soft: SoftLimits) -> Self {
         Self {
             id: root.path,
@@ -78,11 +79,11 @@ impl TenantView {
     }
 }
 
-/// A new tenant. A limit that is left out is closed.
+/// Request for a new tenant.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TenantRequest {
-    /// Its name.
+    /// Tenant name.
     #[schema(
         pattern = "^[A-Za-z0-9][A-Za-z0-9._-]*$",
         min_length = 1,
@@ -94,37 +95,37 @@ pub struct TenantRequest {
     #[serde(default, with = "patch", skip_serializing_if = "is_unchanged")]
     #[schema(value_type = Option<u64>, required = false)]
     pub max_nodes: Patch,
-    /// Allocations holding nodes at the same time; unlimited when left out.
+    /// Allocations that hold nodes at the same time; unlimited when left out.
     #[serde(default, with = "patch", skip_serializing_if = "is_unchanged")]
     #[schema(value_type = Option<u64>, required = false)]
     pub max_concurrent_allocations: Patch,
-    /// Hours of GPUs that its work may use in the budget period; none when left out.
+    /// GPU hours that the tenant may use in the budget period; no budget when left out.
     #[serde(default, with = "amount::hours", skip_serializing_if = "is_unchanged")]
     #[schema(value_type = Option<f64>, required = false, minimum = 0)]
     pub gpu_hours_budget: Patch,
-    /// Hours of nodes that its work may use in the budget period; none when left out.
+    /// Node hours that the tenant may use in the budget period; no budget when left out.
     #[serde(default, with = "amount::hours", skip_serializing_if = "is_unchanged")]
     #[schema(value_type = Option<f64>, required = false, minimum = 0)]
     pub node_hours_budget: Patch,
-    /// The part of the cluster that it is to have, 0 to 1; none when left out.
+    /// Share of the cluster that the tenant should have, 0 to 1; not set when left out.
     #[serde(default, with = "amount::parts", skip_serializing_if = "is_unchanged")]
     #[schema(value_type = Option<f64>, required = false, minimum = 0, maximum = 1)]
     pub fair_share_target: Patch,
-    /// How many times that part it may hold while others need nothing, 1 to 10000; none when left out.
+    /// Multiple of that share that the tenant may hold while others need nothing, 1 to 10000; not set when left out.
     #[serde(default, with = "amount::parts", skip_serializing_if = "is_unchanged")]
     #[schema(value_type = Option<f64>, required = false, minimum = 1, maximum = 10000)]
     pub burst_allowance: Patch,
-    /// Who administers it and may set the limits of its projects.
+    /// Administrators. They may also set the limits of the tenant's projects.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(value_type = Vec<crate::schema::Person>, inline)]
     pub admins: Vec<String>,
-    /// Text for people.
+    /// Free-text description.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub description: String,
 }
 
-/// A change to what a tenant may use and is meant to use: all of it or nothing. A field left out stays, `null` lifts
-/// the ceiling where that is allowed.
+/// Change to a tenant's hard and soft limits, applied as a whole or not at all. A field left out keeps its value;
+/// `null` removes the limit where that is allowed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TenantUpdate {
@@ -132,34 +133,34 @@ pub struct TenantUpdate {
     #[serde(default, with = "patch", skip_serializing_if = "is_unchanged")]
     #[schema(value_type = Option<u64>, required = false)]
     pub max_nodes: Patch,
-    /// Allocations holding nodes at the same time.
+    /// Allocations that hold nodes at the same time.
     #[serde(default, with = "patch", skip_serializing_if = "is_unchanged")]
     #[schema(value_type = Option<u64>, required = false)]
     pub max_concurrent_allocations: Patch,
-    /// Hours of GPUs that its work may use in the budget period; `null`: none any more.
+    /// GPU hours that the tenant may use in the budget period; `null` removes the budget.
     #[serde(default, with = "amount::hours", skip_serializing_if = "is_unchanged")]
     #[schema(value_type = Option<f64>, required = false, minimum = 0)]
     pub gpu_hours_budget: Patch,
-    /// Hours of nodes that its work may use in the budget period; `null`: none any more.
+    /// Node hours that the tenant may use in the budget period; `null` removes the budget.
     #[serde(default, with = "amount::hours", skip_serializing_if = "is_unchanged")]
     #[schema(value_type = Option<f64>, required = false, minimum = 0)]
     pub node_hours_budget: Patch,
-    /// The part of the cluster that it is to have, 0 to 1; `null`: none any more.
+    /// Share of the cluster that the tenant should have, 0 to 1; `null` removes it.
     #[serde(default, with = "amount::parts", skip_serializing_if = "is_unchanged")]
     #[schema(value_type = Option<f64>, required = false, minimum = 0, maximum = 1)]
     pub fair_share_target: Patch,
-    /// How many times that part it may hold while others need nothing, 1 to 10000; `null`: none any more.
+    /// Multiple of that share that the tenant may hold while others need nothing, 1 to 10000; `null` removes it.
     #[serde(default, with = "amount::parts", skip_serializing_if = "is_unchanged")]
     #[schema(value_type = Option<f64>, required = false, minimum = 1, maximum = 10000)]
     pub burst_allowance: Patch,
-    /// Also below the sum of the limits of its projects: it is marked as overcommitted until they fit.
-    /// For administrators of the whole cluster.
+    /// Apply limits below the sum of the projects' limits as well. The tenant is marked as overcommitted until they
+    /// fit. For administrators of the whole cluster.
     #[serde(default, skip_serializing_if = "is_false")]
     pub force: bool,
 }
 
 impl TenantUpdate {
-    /// Its hard limits.
+    /// Returns the hard limits.
     pub fn limits(&self) -> LimitPatch {
         LimitPatch {
             max_nodes: self.max_nodes,
@@ -167,7 +168,7 @@ impl TenantUpdate {
         }
     }
 
-    /// Its soft ones.
+    /// Returns the soft limits.
     pub fn soft(&self) -> SoftPatch {
         SoftPatch {
             gpu_ms_budget: self.gpu_hours_budget,
@@ -179,7 +180,7 @@ impl TenantUpdate {
 }
 
 impl TenantRequest {
-    /// What it says of soft limits, as a change; `None`: nothing.
+    /// Returns the soft limits of the request as a change; `None` if there are none.
     pub fn soft(&self) -> Option<SoftPatch> {
         let soft = SoftPatch {
             gpu_ms_budget: self.gpu_hours_budget,
@@ -191,13 +192,13 @@ impl TenantRequest {
     }
 }
 
-/// What is limited for the whole cluster.
+/// Cluster-wide limits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SystemLimitsView {
     /// Nodes that can be claimed for sensitive use; `null`: unlimited.
     pub sensitive_pool_size: Option<u64>,
-    /// What limits of projects mean: `strict` or `flat`.
+    /// Limit policy of projects: `strict` or `flat`.
     pub limit_policy: String,
 }
 
@@ -210,7 +211,7 @@ impl From<SystemView> for SystemLimitsView {
     }
 }
 
-/// A change to what is limited for the whole cluster. A field left out stays, `null` lifts the ceiling.
+/// Change to the cluster-wide limits. A field left out keeps its value; `null` removes the limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SystemLimitsUpdate {
@@ -228,21 +229,21 @@ impl From<SystemLimitsUpdate> for SystemLimitPatch {
     }
 }
 
-/// What limits of projects are to mean from now on.
+/// Change of the limit policy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LimitPolicyUpdate {
-    /// `strict`: children add up to at most their parent's, and every level counts. `flat`: a
-    /// project's own limit counts, and its tenant's.
+    /// `strict`: the limits of children add up to at most their parent's, and every level counts. `flat`: only the
+    /// limits of the project itself and of its tenant count.
     #[schema(pattern = "^(strict|flat)$")]
     pub limit_policy: String,
 }
 
 impl LimitPolicyUpdate {
-    /// The policy.
+    /// Reads the policy.
     ///
     /// # Errors
-    /// There is none of that name.
+    /// An unknown policy name.
     pub fn policy(&self) -> Result<LimitPolicy, FieldError> {
         self.limit_policy.parse().map_err(|reason| FieldError {
             field: "limit_policy".to_owned(),
@@ -251,38 +252,37 @@ impl LimitPolicyUpdate {
     }
 }
 
-/// How much more a project could be given now, as far as limits go.
+/// Headroom of a project: how much more it could get now, by its limits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HeadroomView {
-    /// Which project.
+    /// Project path.
     pub path: String,
-    /// Most nodes that one more allocation could have; 0 when none fits, `null` when no level limits
-    /// them.
+    /// Most nodes that one more allocation could have; 0 if none fits, `null` if no level limits nodes.
     pub nodes: Option<u64>,
-    /// Allocations that could hold nodes besides; `null` when no level limits them.
+    /// Number of further allocations that could hold nodes; `null` if no level limits them.
     pub allocations: Option<u64>,
-    /// The levels that have a say, the project first.
+    /// Levels that count, the project first.
     pub levels: Vec<HeadroomLevelView>,
-    /// When that was.
+    /// Revision that the headroom is based on.
     #[schema(value_type = u64)]
     pub revision: Revision,
 }
 
-/// One level of a [`HeadroomView`].
+/// Level of a [`HeadroomView`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HeadroomLevelView {
-    /// The project, or tenant.
+    /// Project or tenant.
     pub path: String,
-    /// Its ceilings.
+    /// Limits of the level.
     pub limits: LimitsBody,
-    /// What counts against them for a request from the project that was asked for.
+    /// Usage that counts against these limits for a request from the project.
     pub counted: UsageView,
 }
 
 impl HeadroomView {
-    /// Of the project at `path`.
+    /// Creates the view for the project at `path`.
     pub fn new(path: &ProjectPath, room: Headroom) -> Self {
         let level = |level: HeadroomLevel| HeadroomLevelView {
             path: level.path.to_string(),
@@ -304,7 +304,7 @@ mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
 
-    /// The document's own numbers.
+    /// The numbers are those of the specification.
     #[test]
     fn what_is_named_changes_and_what_is_not_stays() {
         let read = |text: &str| serde_json::from_str::<TenantUpdate>(text);

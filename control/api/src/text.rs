@@ -1,4 +1,4 @@
-//! Times as text.
+//! Times and durations as text.
 
 use crate::duration;
 use jiff::{
@@ -8,7 +8,7 @@ use jiff::{
 };
 use lattice_quorum_types::UnixMillis;
 
-/// RFC 3339 in UTC with milliseconds. A time beyond the calendar's end is shown as the number.
+/// Formats a time as RFC 3339 in UTC with milliseconds. A time beyond the calendar's end is shown as a number.
 pub fn time(at: UnixMillis) -> String {
     i64::try_from(at.0)
         .ok()
@@ -19,7 +19,7 @@ pub fn time(at: UnixMillis) -> String {
         )
 }
 
-/// Reads what [`time`] writes.
+/// Reads the format of [`time`].
 pub fn read_time(text: &str) -> Option<UnixMillis> {
     let at: Timestamp = text.parse().ok()?;
     u64::try_from(at.as_millisecond()).ok().map(UnixMillis)
@@ -27,14 +27,13 @@ pub fn read_time(text: &str) -> Option<UnixMillis> {
 
 const DAY_MS: u64 = 86_400_000;
 
-/// Clocks differ: what is ahead by no more than this is as now.
+/// Allowed clock difference, milliseconds: a time ahead by no more than this counts as now.
 const AHEAD_MS: u64 = 60_000;
 
-/// A past moment as people name it: a time, a date, a time or the beginning of a day in UTC, or how
-/// long ago, with units.
+/// Reads a past time: a time, a date, a time of day or the start of a day in UTC, or an age with units.
 ///
 /// # Errors
-/// What is wrong with it and how to write it.
+/// What is wrong with the text, and how to write it.
 pub fn moment(text: &str, now: UnixMillis) -> Result<UnixMillis, String> {
     let at = named(text.trim(), now)?;
     if at.0 > now.0.saturating_add(AHEAD_MS) {
@@ -57,7 +56,7 @@ fn named(text: &str, now: UnixMillis) -> Result<UnixMillis, String> {
         "yesterday" => return Ok(UnixMillis(today.saturating_sub(DAY_MS))),
         _ => {}
     }
-    // What follows has no offset, and is UTC.
+    // The following formats have no offset and are in UTC.
     if let Some(since_midnight) = clock(text) {
         return Ok(UnixMillis(today + since_midnight));
     }
@@ -78,7 +77,7 @@ fn named(text: &str, now: UnixMillis) -> Result<UnixMillis, String> {
     }
 }
 
-/// Milliseconds since midnight, of `9:30`, `09:30` and `09:30:05`.
+/// Returns milliseconds since midnight for `9:30`, `09:30` and `09:30:05`.
 pub(crate) fn clock(text: &str) -> Option<u64> {
     let is_clock = text.contains(':') && text.bytes().all(|b| b.is_ascii_digit() || b == b':');
     let at: Time = match text.split_once(':')?.0.len() {
@@ -89,11 +88,12 @@ pub(crate) fn clock(text: &str) -> Option<u64> {
     u64::try_from(of_day).ok().filter(|_| is_clock)
 }
 
-/// How long something is, milliseconds, with its unit: `90s`, `1h30m`. What batch systems write
-/// ([`duration::parse`]) would be read as something else here: `5`, and `14:30`, which is a time.
+/// Reads a duration with a unit and returns milliseconds: `90s`, `1h30m`. Formats of batch systems
+/// ([`duration::parse`]) are rejected, since they would be ambiguous here: `5` has no unit, and `14:30` is a time of
+/// day.
 ///
 /// # Errors
-/// What is wrong with it and how to write it.
+/// What is wrong with the text, and how to write it.
 pub fn length(text: &str) -> Result<u64, String> {
     let trimmed = text.trim();
     if is_number(trimmed) {
@@ -113,9 +113,9 @@ fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
 }
 
-/// A distance in time in its largest unit, to the nearest: `19 d`, `5 h`, `3 min`, `40 s`.
+/// Formats a duration in its largest unit, rounded: `19 d`, `5 h`, `3 min`, `40 s`.
 pub fn roughly(ms: u64) -> String {
-    // Half a minute short of two hours are two hours.
+    // Half a minute short of two hours rounds to two hours.
     let (length, unit) = match ms.saturating_add(30_000) / 1_000 {
         s if s >= 2 * 86_400 => (86_400_000, "d"),
         s if s >= 2 * 3_600 => (3_600_000, "h"),
@@ -125,7 +125,7 @@ pub fn roughly(ms: u64) -> String {
     format!("{} {unit}", ms.saturating_add(length / 2) / length)
 }
 
-/// Where a moment lies from now: `in 19 d`, `3 h ago`.
+/// Formats a time relative to now: `in 19 d`, `3 h ago`.
 pub fn from_now(at: UnixMillis, now: UnixMillis) -> String {
     match at > now {
         true => format!("in {}", roughly(at.since(now))),
@@ -148,11 +148,11 @@ mod tests {
             ("2023-11-14", 1_699_920_000_000),
             ("90m", 1_700_000_000_123 - 5_400_000),
             ("1h30m", 1_700_000_000_123 - 5_400_000),
-            // Of today, and no walltime of 14 minutes.
+            // Time of day today, not a walltime of 14 minutes.
             ("14:30", 1_699_920_000_000 + 52_200_000),
             ("9:30", 1_699_920_000_000 + 34_200_000),
             ("01:00:05", 1_699_920_000_000 + 3_605_000),
-            // A clock that is ahead.
+            // Time of a clock that is ahead.
             ("2023-11-14T22:14:00Z", 1_700_000_000_123),
             ("today", 1_699_920_000_000),
             ("yesterday", 1_699_833_600_000),

@@ -1,4 +1,4 @@
-//! Join tokens: what lets a new agent, quorum member or control enrol.
+//! Join tokens, which let a new agent, quorum member or control enrol.
 
 use crate::{duration, problem::FieldError, text};
 use lattice_quorum_types::{
@@ -8,40 +8,41 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use utoipa::ToSchema;
 
-/// Longest time a join token may be good for: a week. It is handed around as text, and a
-/// forgotten one lets a stranger in.
+/// Longest lifetime of a join token, milliseconds: a week. A token is passed on as text, and a forgotten one could
+/// admit an intruder.
 pub const MAX_TTL_MS: u64 = 7 * 24 * 3_600 * 1_000;
 
-/// Most enrolments one token may be good for: more than the largest cluster has members.
+/// Most enrolments of one token: more than the largest cluster has members.
 pub const MAX_USES: u32 = 100_000;
 
-/// Most networks one token may name.
+/// Most networks in one token.
 pub const MAX_CIDRS: usize = 64;
 
-/// A request for a join token.
+/// Request for a join token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TokenRequest {
-    /// What it enrols: `agent`, `control` or `quorum`.
+    /// Role to enrol: `agent`, `control` or `quorum`.
     #[schema(example = "agent", pattern = "^(agent|control|quorum)$")]
     pub role: String,
-    /// How long it is good for, a week at most: `30m`, `1h`, `7d`.
+    /// Lifetime, a week at most: `30m`, `1h`, `7d`.
     #[schema(example = "1h")]
     pub ttl: String,
-    /// How many enrolments it is good for, 100000 at most; 1 when left out.
+    /// Number of enrolments, 100000 at most; 1 when left out.
     #[serde(default = "once")]
     #[schema(minimum = 1, maximum = 100_000, default = 1)]
     pub uses: u32,
-    /// Only these names may enrol with it, as a hostlist; left out: any.
+    /// Names that may enrol with the token, as a hostlist; left out: any name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "gpu[001-064]")]
     pub nodes: Option<String>,
-    /// Only from these networks, as a quorum member sees the address; left out: from any.
+    /// Networks from which the token may be used, by the client address that the quorum member sees; left out: any
+    /// network.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(example = json!(["10.1.0.0/16"]))]
     pub cidrs: Vec<String>,
-    /// Whether it may take a name that is enrolled already, when who enrols asks for that too.
-    /// Earlier certificates of the name hold no more from then on.
+    /// Whether the token may take over a name that is already enrolled, if the enrolling machine requests that too.
+    /// Earlier certificates of the name then become invalid.
     #[serde(default)]
     pub replace: bool,
 }
@@ -50,25 +51,25 @@ pub(crate) fn once() -> u32 {
     1
 }
 
-/// A [`TokenRequest`] whose texts were read.
+/// [`TokenRequest`] with all texts read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TokenTerms {
-    /// What it enrols.
+    /// Role to enrol.
     pub role: Role,
-    /// How long it is good for, milliseconds.
+    /// Lifetime, milliseconds.
     pub ttl_ms: u64,
-    /// How many enrolments it is good for, at least 1.
+    /// Number of enrolments, at least 1.
     pub uses: u32,
-    /// The only names that may enrol with it; `None` for any.
+    /// Names that may enrol with the token; `None` for any.
     pub names: Option<Vec<NodeId>>,
-    /// The only networks it may be used from; empty for any.
+    /// Networks from which the token may be used; empty for any.
     pub cidrs: Vec<Cidr>,
-    /// Whether it may take an existing name.
+    /// Whether the token may take over an existing name.
     pub replace: bool,
 }
 
 impl TokenTerms {
-    /// As it is stored, for a secret with this hash.
+    /// Returns the stored form, for a secret with this hash.
     pub fn into_grant(self, hash: String, now: UnixMillis) -> TokenGrant {
         TokenGrant {
             hash,
@@ -146,39 +147,39 @@ impl TokenRequest {
     }
 }
 
-/// A join token, told this once: only its hash is kept.
+/// New join token. The text is shown only here: the cluster keeps only its hash.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TokenCreated {
-    /// The whole text, secret included.
+    /// Complete token, including the secret.
     pub token: String,
-    /// Until when it is good.
+    /// Expiry time.
     pub expires_at: String,
-    /// How many enrolments it is good for.
+    /// Number of enrolments.
     pub uses: u32,
-    /// What lists call it, and what withdraws it: the beginning of its hash.
+    /// Token id, for lists and for revocation: the prefix of the token's hash.
     #[serde(default)]
     pub id: String,
 }
 
-/// A join token as lists show it: nothing of it lets anybody enrol.
+/// Join token as lists show it, without anything that permits an enrolment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TokenView {
-    /// The beginning of its hash.
+    /// Token id: the prefix of the token's hash.
     pub id: String,
-    /// What it enrols.
+    /// Role to enrol.
     pub role: String,
-    /// The only names that may enrol with it, as a hostlist; absent for any.
+    /// Names that may enrol with the token, as a hostlist; absent for any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nodes: Option<String>,
-    /// The only networks it may be used from; empty for any.
+    /// Networks from which the token may be used; empty for any.
     pub cidrs: Vec<String>,
-    /// How many enrolments are left.
+    /// Number of enrolments left.
     pub uses_left: u32,
-    /// Whether it may take a name that is enrolled already.
+    /// Whether the token may take over a name that is already enrolled.
     pub replace: bool,
-    /// Until when it is good.
+    /// Expiry time.
     pub expires_at: String,
-    /// Who made it.
+    /// Principal that created the token.
     pub by: String,
 }
 
@@ -198,7 +199,7 @@ impl From<&view::TokenView> for TokenView {
     }
 }
 
-/// What a token is called: the first 12 characters of its hash.
+/// Returns the id of a token: the first 12 characters of its hash.
 pub fn short_hash(hash: &str) -> String {
     hash.chars().take(12).collect()
 }

@@ -1,117 +1,116 @@
-//! What tenants and users have used, in hours.
+//! Usage of tenants and users, in hours.
 
 use crate::amount::{Hours, Parts};
 use lattice_quorum_types::Revision;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// What a tenant has used in a window of days that ends now, and how it stands to what it is meant to use.
+/// Usage of a tenant in a window of days that ends now, with its budgets and share.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TenantUsage {
-    /// Which tenant.
+    /// Tenant name.
     pub tenant: String,
-    /// Days of the window. Budgets are always of the cluster's own period, `budget_period_days`.
+    /// Days of the window. Budgets always apply to the cluster's own period, `budget_period_days`.
     pub days: u64,
-    /// Since when.
+    /// Start of the window.
     pub since: String,
-    /// Until when: what runs is counted up to here.
+    /// End of the window; running allocations are counted up to this time.
     pub until: String,
-    /// Hours of nodes that work used. What lies before the window does not count, nor does suspended time.
+    /// Node hours of allocations in the window. Suspended time does not count.
     #[schema(value_type = f64)]
     pub node_hours_used: Hours,
-    /// Hours of GPUs that work used, by how many GPUs its nodes have now; a node of which nobody knows that counts
-    /// one.
+    /// GPU hours of allocations, by the present number of GPUs of their nodes. A node with an unknown number counts as
+    /// one GPU.
     #[schema(value_type = f64)]
     pub gpu_hours_used: Hours,
-    /// Hours of nodes that were claimed for sensitive work and ran nothing. They are billed, and use no budget.
+    /// Node hours of nodes that were claimed for sensitive use and idle. They are billed, and use no budget.
     #[schema(value_type = f64)]
     pub idle_claimed_node_hours: Hours,
-    /// Days of the rolling window in which budgets are used.
+    /// Days of the rolling window to which budgets apply.
     pub budget_period_days: u64,
-    /// Hours of GPUs that may be used in it; `null`: no budget.
+    /// GPU hours in the budget; `null`: no budget.
     #[schema(value_type = Option<f64>)]
     pub gpu_hours_budget: Option<Hours>,
-    /// Hours of nodes that may be used in it; `null`: no budget.
+    /// Node hours in the budget; `null`: no budget.
     #[schema(value_type = Option<f64>)]
     pub node_hours_budget: Option<Hours>,
-    /// The part used of the budget that is nearer its end, 1 when it is used up; `null` without a budget.
+    /// Used fraction of the budget that is used most, 1 when it is used up; `null` without a budget.
     pub budget_used: Option<f64>,
-    /// What scores of its pending work are multiplied by: 1 up to 0.8 of a budget, 0.05 from its end on.
+    /// Factor on the scores of the tenant's pending allocations: 1 up to 0.8 of a budget, 0.05 when it is used up.
     pub budget_factor: f64,
-    /// Who says how much of the budget is used: `ledger`, the cluster's own count, or `accounting`, the system that
-    /// it reports to.
+    /// Source of the budget usage: `ledger`, the cluster's own count, or `accounting`, the accounting system.
     pub source: String,
-    /// The part of the cluster that it is to have; `null`: none is said.
+    /// Share of the cluster that the tenant should have; `null`: not set.
     #[schema(value_type = Option<f64>)]
     pub fair_share_target: Option<Parts>,
-    /// How many times that part it may hold while others need nothing; `null`: none is said.
+    /// Multiple of that share that the tenant may hold while others need nothing; `null`: not set.
     #[schema(value_type = Option<f64>)]
     pub burst_allowance: Option<Parts>,
-    /// The part of the cluster's nodes that it holds now.
+    /// Fraction of the cluster's nodes that the tenant holds now.
     pub share: f64,
-    /// Whether it holds more than its share: what of its work began last is the first to make room.
+    /// Whether the tenant holds more than its share. Its newest allocations are then the first victims of preemption.
     pub burst: bool,
-    /// The accounting system asked that its work be put behind the others'.
+    /// Whether the accounting system requested that the tenant's allocations rank behind those of others.
     pub downscaled: bool,
-    /// Where the accounting system asked that nothing new begins.
+    /// Projects and vClusters in which the accounting system requested that no new allocation starts.
     pub paused: Vec<PausedView>,
-    /// The revision that this is of, at least.
+    /// Revision that the answer is based on, at least.
     #[schema(value_type = u64)]
     pub revision: Revision,
 }
 
-/// A project that begins nothing new in a vCluster.
+/// Project that starts no new allocation in a vCluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PausedView {
-    /// Which.
+    /// Project path.
     pub project: String,
-    /// Where.
+    /// vCluster name.
     pub vcluster: String,
 }
 
-/// What a user has used in a window of days that ends now.
+/// Usage of a user in a window of days that ends now. It covers only the tenants that the caller may see.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UserUsage {
-    /// Who.
+    /// User name.
     pub user: String,
     /// Days of the window.
     pub days: u64,
-    /// Since when.
+    /// Start of the window.
     pub since: String,
-    /// Until when.
+    /// End of the window.
     pub until: String,
-    /// See [`TenantUsage`].
+    /// Node hours of allocations; see [`TenantUsage`].
     #[schema(value_type = f64)]
     pub node_hours_used: Hours,
-    /// See [`TenantUsage`].
+    /// GPU hours of allocations; see [`TenantUsage`].
     #[schema(value_type = f64)]
     pub gpu_hours_used: Hours,
-    /// See [`TenantUsage`].
+    /// Node hours of claimed, idle nodes; see [`TenantUsage`].
     #[schema(value_type = f64)]
     pub idle_claimed_node_hours: Hours,
-    /// The same by tenant; of those of which the asker is told.
+    /// Usage by tenant, for the tenants that the caller may see.
     pub tenants: Vec<UsedInTenant>,
-    /// The revision that this is of, at least.
+    /// Revision that the answer is based on, at least.
     #[schema(value_type = u64)]
     pub revision: Revision,
 }
 
-/// What a user has used in one tenant.
+/// Usage of a user in one tenant.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UsedInTenant {
-    /// Which.
+    /// Tenant name.
     pub tenant: String,
-    /// See [`TenantUsage`].
+    /// Node hours of allocations; see [`TenantUsage`].
     #[schema(value_type = f64)]
     pub node_hours_used: Hours,
-    /// See [`TenantUsage`].
+    /// GPU hours of allocations; see [`TenantUsage`].
     #[schema(value_type = f64)]
     pub gpu_hours_used: Hours,
-    /// See [`TenantUsage`].
+    /// Node hours of claimed, idle nodes; see [`TenantUsage`].
     #[schema(value_type = f64)]
     pub idle_claimed_node_hours: Hours,
 }

@@ -12,52 +12,53 @@ use lattice_quorum_types::{
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
-/// A vCluster as shown: what was said of it, and the nodes it has.
+/// vCluster as shown: its definition and its nodes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct VclusterView {
-    /// Its name.
+    /// vCluster name.
     pub name: String,
-    /// Text for people.
+    /// Free-text description.
     pub description: String,
-    /// The tenants that may use it, of those that the caller may know of; `null`: all.
+    /// Tenants that may use the vCluster, as far as the caller may see them; `null`: all.
     pub tenants: Option<Vec<String>>,
-    /// Some tenant may use it. Where `tenants` is empty and this is so, it is for others than the caller
-    /// may know of; where it is not, the vCluster is closed.
+    /// Whether any tenant may use the vCluster. With empty `tenants`: true means that the caller may not see those
+    /// tenants, false means that the vCluster is closed.
     pub usable: bool,
-    /// Counts what was said of it, and never the same twice; 0: nobody has said what it is, and it is open
-    /// to all. Settings of its scheduler alone do not say that.
+    /// Definition version; each change gets a new one, and none is used twice. 0: the vCluster is not defined and is
+    /// open to all tenants. Setting its scheduler alone does not define it.
     pub version: u32,
-    /// The nodes that belong to it, as a hostlist.
+    /// Nodes that belong to the vCluster, as a hostlist.
     pub nodes: String,
-    /// How many those are.
+    /// Number of these nodes.
     pub node_count: u32,
-    /// Those of them that another vCluster uses for now, as a hostlist.
+    /// Own nodes that another vCluster borrows, as a hostlist.
     pub lent: String,
-    /// Nodes of other vClusters that it uses for now, as a hostlist.
+    /// Nodes of other vClusters that this one borrows, as a hostlist.
     pub borrowed: String,
-    /// How its scheduler decides.
+    /// Scheduler settings.
     pub scheduler: SchedulerView,
-    /// How its work is moved.
+    /// Movement settings.
     pub movement: MovementView,
-    /// The control that schedules it; `null`: none does now.
+    /// Control that schedules the vCluster; `null`: none at present.
     pub scheduled_by: Option<String>,
-    /// Grows whenever another control, or another run of one, takes over; 0: nobody has scheduled it yet.
+    /// Lease epoch of the scheduler. It increases when another control, or a restarted one, takes over; 0: never
+    /// scheduled.
     pub scheduler_epoch: u64,
-    /// When something was said of it last; 0: never.
+    /// Revision of the last change to the definition or the settings; 0: none.
     #[schema(value_type = u64)]
     pub revision: Revision,
 }
 
-/// What is to be said of a vCluster, the first time too. A field left out stays; of a new one it is
-/// empty, and its tenants are all.
+/// Definition or change of a vCluster. A field left out keeps its value; in a new vCluster it is empty, and all tenants
+/// may use it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct VclusterRequest {
-    /// Text for people.
+    /// Free-text description.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// The tenants that may use it; `null`: all, `[]`: none.
+    /// Tenants that may use the vCluster; `null`: all, `[]`: none.
     #[serde(
         default,
         deserialize_with = "given",
@@ -65,20 +66,20 @@ pub struct VclusterRequest {
     )]
     #[schema(value_type = Option<Vec<crate::schema::Name>>, inline, required = false)]
     pub tenants: Option<Option<Vec<String>>>,
-    /// The version this rests on, 0 for none; refused when there is another by then.
+    /// Version that this change is based on, 0 for none; the change is rejected if another version exists by then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected_version: Option<u32>,
-    /// What is to be changed of its scheduler; from the next plan on it decides so. Where nothing else is
-    /// said the vCluster must be there: defined, `default`, or with nodes. It is not defined by that.
+    /// Change of the scheduler settings, in effect from the next plan on. Without other fields the vCluster must exist
+    /// (defined, `default`, or with nodes), and the change does not define it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduler: Option<SchedulerChange>,
-    /// What is to be changed of how its work is moved; the same holds. It is refused where the whole would not
-    /// fit together.
+    /// Change of the movement settings, under the same conditions. It is rejected if the settings would not fit
+    /// together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub movement: Option<MovementChange>,
 }
 
-/// `null` is another thing than nothing.
+/// Reads a field so that `null` differs from a field left out.
 pub(crate) fn given<'de, D, T>(from: D) -> Result<Option<T>, D::Error>
 where
     D: Deserializer<'de>,
@@ -88,10 +89,10 @@ where
 }
 
 impl VclusterRequest {
-    /// As the quorum is told, its settings apart.
+    /// Converts the definition for the quorum, without the settings.
     ///
     /// # Errors
-    /// A name that is none.
+    /// An invalid name.
     pub fn change(self) -> Result<VclusterPatch, FieldError> {
         let path = |name: String| {
             ProjectPath::new(&name).map_err(|error| FieldError {
@@ -114,14 +115,14 @@ impl VclusterRequest {
     }
 }
 
-/// Nodes that are to belong to a vCluster.
+/// Request to assign nodes to a vCluster.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct VclusterNodesRequest {
-    /// Which, as a hostlist: all of them or none.
+    /// Nodes, as a hostlist; all of them are assigned, or none.
     #[schema(example = "gpu[001-016]")]
     pub nodes: String,
-    /// The vCluster they may be taken from. Nodes of one that nobody has defined are taken anyway.
+    /// vCluster from which the nodes may be taken. Nodes of an undefined vCluster are taken in any case.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(
         pattern = "^[A-Za-z0-9][A-Za-z0-9._-]*$",
@@ -131,15 +132,15 @@ pub struct VclusterNodesRequest {
     pub from: Option<String>,
 }
 
-/// What became of nodes that were to belong to a vCluster.
+/// Result of an assignment of nodes to a vCluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct VclusterNodes {
-    /// Which vCluster.
+    /// vCluster name.
     pub vcluster: String,
-    /// The nodes that were named, as a hostlist: they belong to it and serve it.
+    /// Nodes that were named, as a hostlist. They belong to the vCluster, and it uses them.
     pub nodes: String,
-    /// The revision the change made.
+    /// Revision of the change.
     #[schema(value_type = u64)]
     pub revision: Revision,
 }

@@ -1,4 +1,4 @@
-//! What a certificate says of itself. Nothing is verified here: this is for people who look.
+//! X.509 certificates: description for display. This module verifies nothing.
 
 use crate::problem::FieldError;
 use lattice_quorum_types::UnixMillis;
@@ -8,31 +8,31 @@ use x509_parser::{
     prelude::{FromDer, X509Certificate},
 };
 
-/// What stands in one certificate.
+/// Fields of one certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Described {
-    /// blake3 of the certificate, lower-case hex: what names an authority.
+    /// blake3 of the certificate, lower-case hex; identifies a CA.
     pub pin: String,
-    /// For people.
+    /// Subject, for display.
     pub subject: String,
-    /// The subject of who signed it.
+    /// Subject of the issuer.
     pub issuer: String,
-    /// Its SPIFFE URI, of a member's certificate.
+    /// SPIFFE URI, in the certificate of a member.
     pub uri: Option<String>,
-    /// Whether it may sign others.
+    /// Whether the certificate may sign others (CA).
     pub is_authority: bool,
-    /// First moment.
+    /// Start of validity.
     pub not_before: UnixMillis,
-    /// Last moment.
+    /// End of validity.
     pub not_after: UnixMillis,
-    /// Which key signed it, where it says so.
+    /// Authority key identifier: the key that signed the certificate, if it is named.
     authority_key: Option<Vec<u8>>,
-    /// Its own key, as those it signs name it.
+    /// Subject key identifier.
     key: Option<Vec<u8>>,
 }
 
 impl Described {
-    /// Whether `authority` is the one that signed this, by the names both carry.
+    /// Whether `authority` issued this certificate, by key identifiers or, without them, by names.
     pub fn names_as_issuer(&self, authority: &Self) -> bool {
         match (&self.authority_key, &authority.key) {
             (Some(named), Some(key)) => named == key,
@@ -48,7 +48,7 @@ fn moment(seconds: i64) -> UnixMillis {
 /// Reads one certificate (DER).
 ///
 /// # Errors
-/// What is wrong with it, in words.
+/// A description of what is wrong.
 pub fn describe(der: &[u8]) -> Result<Described, String> {
     let (rest, x509) =
         X509Certificate::from_der(der).map_err(|e| format!("it is not a certificate: {e}"))?;
@@ -82,24 +82,24 @@ pub fn describe(der: &[u8]) -> Result<Described, String> {
         uri,
         is_authority: x509.is_ca(),
         not_before: moment(x509.validity().not_before.timestamp()),
-        // It holds to the end of its last second.
+        // The certificate is valid to the end of its last second.
         not_after: moment(x509.validity().not_after.timestamp()).after(999),
         authority_key: authority_key.map(|id| id.0.to_vec()),
         key: key.map(|id| id.0.to_vec()),
     })
 }
 
-/// The common name alone, else the whole name.
+/// Returns the common name, or without one the whole name.
 fn common_name(name: &x509_parser::x509::X509Name<'_>) -> String {
     let common = name.iter_common_name().next();
     let text = common.and_then(|cn| cn.as_str().ok());
     text.map_or_else(|| name.to_string(), str::to_owned)
 }
 
-/// Every certificate in a PEM text, as DER.
+/// Returns every certificate in a PEM text, as DER.
 ///
 /// # Errors
-/// What is wrong with it, in words.
+/// A description of what is wrong.
 pub fn read_pem(text: &str) -> Result<Vec<Vec<u8>>, String> {
     let mut found = Vec::new();
     for part in Pem::iter_from_buffer(text.as_bytes()) {
@@ -116,10 +116,10 @@ pub fn read_pem(text: &str) -> Result<Vec<Vec<u8>>, String> {
     Ok(found)
 }
 
-/// The one authority's certificate in a PEM text.
+/// Reads a PEM text with exactly one CA certificate.
 ///
 /// # Errors
-/// The field `certificate`, with what is wrong.
+/// The field `certificate`, with a description of what is wrong.
 pub fn read_authority(text: &str) -> Result<(Vec<u8>, Described), FieldError> {
     let fail = |reason: String| FieldError {
         field: "certificate".to_owned(),
@@ -142,7 +142,7 @@ pub fn read_authority(text: &str) -> Result<(Vec<u8>, Described), FieldError> {
     Ok((der, described))
 }
 
-/// One certificate as PEM.
+/// Formats one certificate as PEM.
 pub fn to_pem(der: &[u8]) -> String {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut base64 = String::new();

@@ -1,13 +1,13 @@
-//! What YAML can say and JSON cannot.
+//! YAML values that JSON cannot represent.
 
 use crate::problem::FieldError;
 use serde_yaml_ng::Value;
 
-/// Refuses numbers that are not finite: JSON has no word for them, and a request would be read as if they had been
+/// Rejects numbers that are not finite: JSON cannot represent them, and a request would be read as if they had been
 /// left out.
 ///
 /// # Errors
-/// The first of them, by its path (`members[1].data_ready`).
+/// The first such number, by its path (`members[1].data_ready`).
 pub fn all_finite(value: &Value) -> Result<(), FieldError> {
     under(value, "")
 }

@@ -1,10 +1,10 @@
-//! How long from a submit to its process running, on an idle cluster.
+//! Measures the time from a submit to the start of its process, on an idle cluster.
 //!
 //! `cargo run --release -p lattice-client --example submit_latency -- CONTEXT_FILE PROJECT [COUNT]`
 //!
-//! Each job prints its own start time (`date +%s%N`); the difference to the moment before the
-//! submit was sent is measured on one machine, hence on one clock. One after the other: the
-//! cluster is idle at each submit. Prints one JSON object, milliseconds.
+//! Each job prints its own start time (`date +%s%N`). The difference to the time before the submit is measured on one
+//! machine, hence on one clock. Submits are sequential, so the cluster is idle at each of them. The example prints one
+//! JSON object, in milliseconds.
 
 use anyhow::{Context as _, ensure};
 use futures::TryStreamExt as _;
@@ -46,7 +46,7 @@ async fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Milliseconds from before the submit to the process's own first look at the clock.
+/// Returns the milliseconds from before the submit until the process reads the clock.
 async fn one(client: &Client, project: &str) -> anyhow::Result<f64> {
     let request = AllocationRequest {
         project: project.to_owned(),

@@ -1,7 +1,7 @@
-//! Prints the nodes of a cluster, then every allocation's change of state as it happens.
+//! Prints the nodes of a cluster, then every change of state of an allocation as it happens.
 //!
-//! `cargo run -p lattice-client --example watch -- [CONTEXT-FILE]`; without one, of the cluster that the `lattice`
-//! command finds.
+//! `cargo run -p lattice-client --example watch -- [CONTEXT-FILE]`; without a context file the example uses the cluster
+//! that the `lattice` command finds.
 
 use lattice_client::{
     Client,

@@ -11,24 +11,24 @@ use lattice_api::{
 use lattice_quorum_types::AllocationState;
 use reqwest::Method;
 
-/// How to submit.
+/// Options of a submit.
 #[derive(Debug, Clone, Default)]
 pub struct SubmitOptions {
-    /// A repeat with the same key is answered with the first outcome, for 24 hours. Without one
-    /// every submit makes a new allocation.
+    /// Idempotency key. A repeated submit with the same key returns the first outcome, for 24 hours. Without a key
+    /// every submit creates a new allocation.
     pub key: Option<String>,
-    /// Judge only, change nothing.
+    /// Check the request only, and change nothing.
     pub dry_run: bool,
 }
 
-/// Which allocations to list. The default is all of them.
+/// Filter for lists of allocations. The default matches all of them.
 #[derive(Debug, Clone, Default)]
 pub struct AllocationFilter {
-    /// Only in these states; empty means any.
+    /// States to include; empty means any.
     pub states: Vec<AllocationState>,
-    /// Only of this project and what is below it.
+    /// Project to include, with everything below it.
     pub project: Option<String>,
-    /// Only of this user.
+    /// User to include.
     pub user: Option<String>,
 }
 
@@ -45,7 +45,7 @@ impl AllocationFilter {
     }
 }
 
-/// Which of a rank's outputs.
+/// Output stream of a rank.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum LogOutput {
     /// Standard output.
@@ -55,25 +55,24 @@ pub enum LogOutput {
     Stderr,
 }
 
-/// What of an allocation's output to read. The default is the first rank's standard output so far.
+/// Selection of an allocation's output. The default is the first rank's standard output so far.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct LogOptions {
-    /// The rank, from 0.
+    /// Rank, from 0.
     pub rank: u32,
-    /// Which output.
+    /// Output stream.
     pub output: LogOutput,
-    /// First byte wanted.
+    /// Offset of the first byte to read.
     pub offset: u64,
-    /// Wait for more until the rank ends.
+    /// Wait for more output until the rank ends.
     pub follow: bool,
 }
 
 impl Client {
-    /// Asks for nodes. [`Submitted::id`] is absent for a dry run.
+    /// Submits a request for nodes. [`Submitted::id`] is absent for a dry run.
     ///
     /// # Errors
-    /// See [`ClientError`]; a limit that would be exceeded is [`ClientError::Refused`] with every
-    /// violated level.
+    /// See [`ClientError`]; a limit that would be exceeded is [`ClientError::Refused`] with every violated level.
     pub async fn submit(
         &self,
         request: &AllocationRequest,
@@ -87,7 +86,7 @@ impl Client {
         self.answer(crate::projects::with_key(post, key)).await
     }
 
-    /// Every allocation the filter lets through, ended ones included, by id.
+    /// Returns all allocations that match the filter, including ended ones, sorted by id.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -98,7 +97,7 @@ impl Client {
         self.all(&["allocations"], &filter.query()).await
     }
 
-    /// One page of them.
+    /// Returns one page of the allocations that match the filter.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -112,8 +111,8 @@ impl Client {
             .await
     }
 
-    /// One allocation, ended ones included. As everywhere here it is named by its number, or as an element of
-    /// an array by that one's number and the index.
+    /// Returns one allocation, also if it has ended. As in all these calls, an allocation is named by its number, or an
+    /// array element by the array's number and the index.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -121,7 +120,7 @@ impl Client {
         self.get(&["allocations", &id.into().to_string()]).await
     }
 
-    /// Ends it: at once if it holds nothing, else what runs is stopped first.
+    /// Cancels an allocation. It ends at once if it holds no nodes; otherwise its processes are stopped first.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -131,7 +130,7 @@ impl Client {
             .await
     }
 
-    /// Keeps a pending one from starting.
+    /// Holds a pending allocation, so that it does not start.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -139,7 +138,7 @@ impl Client {
         self.act(id, "hold").await
     }
 
-    /// Takes it off hold.
+    /// Releases a held allocation.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -147,7 +146,7 @@ impl Client {
         self.act(id, "release").await
     }
 
-    /// Ends the processes of one that holds nodes; it waits for nodes again.
+    /// Requeues an allocation that holds nodes: its processes are ended, and it waits for nodes again.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -155,7 +154,8 @@ impl Client {
         self.act(id, "requeue").await
     }
 
-    /// Ends the processes of one that holds nodes; it holds nothing and waits until it is resumed.
+    /// Suspends an allocation that holds nodes: its processes are ended, its nodes are released, and it waits to be
+    /// resumed.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -163,11 +163,11 @@ impl Client {
         self.act(id, "suspend").await
     }
 
-    /// The same after a checkpoint: the one that it writes already, or a new one. Where that comes to nothing it is
-    /// suspended without.
+    /// Suspends an allocation after a job checkpoint: the one in progress, or a new one. If the checkpoint fails, the
+    /// allocation is suspended without it.
     ///
     /// # Errors
-    /// See [`ClientError`]; [`ClientError::Refused`] where it has no checkpoint mode, or does not run.
+    /// See [`ClientError`]; [`ClientError::Refused`] if the allocation has no checkpoint mode, or does not run.
     pub async fn suspend_after_checkpoint(
         &self,
         id: impl Into<JobRef>,
@@ -177,7 +177,7 @@ impl Client {
         self.answer(post.query(&[("checkpoint", true)])).await
     }
 
-    /// A suspended one waits for nodes again.
+    /// Resumes a suspended allocation: it waits for nodes again.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -185,7 +185,7 @@ impl Client {
         self.act(id, "resume").await
     }
 
-    /// Gives it another walltime; a longer one is for operators.
+    /// Changes the walltime of an allocation. Only operators may make it longer.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -198,7 +198,7 @@ impl Client {
         self.post(&["allocations", &id, "extend"], request).await
     }
 
-    /// Has a running one write a checkpoint and go on. For its user and for operators.
+    /// Requests a job checkpoint of a running allocation, which keeps running. For its user and for operators.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -218,7 +218,7 @@ impl Client {
             .await
     }
 
-    /// Why it is where it is.
+    /// Explains the state of an allocation: why it waits, or where it runs.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -227,10 +227,10 @@ impl Client {
         self.get(&["allocations", &id, "explanation"]).await
     }
 
-    /// A rank's captured output as it comes; with `follow`, until the rank ends.
+    /// Streams the captured output of a rank; with `follow`, until the rank ends.
     ///
     /// # Errors
-    /// See [`ClientError`]; the stream's own error is a connection that broke.
+    /// See [`ClientError`]; an error within the stream is a broken connection.
     pub async fn logs<Id: Into<JobRef>>(
         &self,
         id: Id,

@@ -1,29 +1,29 @@
-//! The audit.
+//! Audit: queries and signing.
 
 use crate::{Client, ClientError, Page};
 use lattice_api::audit::{AuditHeadView, AuditView};
 use reqwest::Method;
 
-/// Which entries to read. The default is all of them, oldest first.
+/// Filter for audit entries. The default matches all of them, oldest first.
 #[derive(Debug, Clone, Default)]
 pub struct AuditFilter {
-    /// Only what this principal did.
+    /// Principal that acted.
     pub by: Option<String>,
-    /// Only what this person did, or what is about them.
+    /// User that acted, or that the entry is about.
     pub user: Option<String>,
-    /// Only what is about these nodes, as a hostlist.
+    /// Nodes that the entry is about, as a hostlist.
     pub node: Option<String>,
-    /// Only what is about this allocation.
+    /// Allocation that the entry is about.
     pub allocation: Option<u64>,
-    /// Only what is about this project or one below it.
+    /// Project that the entry is about, with everything below it.
     pub project: Option<String>,
-    /// Only these actions, such as `force_released`.
+    /// Actions, such as `force_released`.
     pub actions: Vec<String>,
-    /// Only from this moment on: a time, a date, or how long ago.
+    /// Start of the range: a time, a date, or an age.
     pub since: Option<String>,
-    /// Only before this moment.
+    /// End of the range, exclusive.
     pub until: Option<String>,
-    /// The last one first.
+    /// Return the newest entry first.
     pub newest_first: bool,
 }
 
@@ -51,8 +51,8 @@ impl AuditFilter {
 }
 
 impl Client {
-    /// One page of entries behind a number; 0 from the beginning. [`Page::next_cursor`] is the number
-    /// that the next page comes behind. A page may come out short and still have a next.
+    /// Returns one page of entries after an entry number; 0 starts at the beginning. [`Page::next_cursor`] is the
+    /// `after` of the next page. A page may be short although there is a next one.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -67,7 +67,7 @@ impl Client {
         self.page(&["audit"], &query, limit, None).await
     }
 
-    /// Has the audit signed as far as it reaches; where it ends then. For operators.
+    /// Signs the audit up to its last entry, and returns its end. For operators.
     ///
     /// # Errors
     /// See [`ClientError`].

@@ -9,7 +9,7 @@ use lattice_api::{
 use reqwest::Method;
 
 impl Client {
-    /// The baselines in force.
+    /// Returns the baselines in force.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -18,7 +18,7 @@ impl Client {
         Ok(page.items)
     }
 
-    /// One baseline whole; `name@3` for a version that was.
+    /// Returns one complete baseline; `name@3` selects an earlier version.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -26,7 +26,7 @@ impl Client {
         self.get(&["conformance", "baselines", name]).await
     }
 
-    /// Makes a new version of a baseline, the first one too. For operators.
+    /// Creates a baseline, or a new version of it. For operators.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -40,10 +40,11 @@ impl Client {
         self.answer(with_key(put.json(request), key)).await
     }
 
-    /// What [`Client::set_baseline`] would make, and for whom; nothing is set.
+    /// Dry run of [`Client::set_baseline`]: returns the version that it would create and the affected nodes, and
+    /// changes nothing.
     ///
     /// # Errors
-    /// See [`ClientError`]: those that setting it would have.
+    /// See [`ClientError`]: the errors of setting the baseline.
     pub async fn try_baseline(
         &self,
         name: &str,
@@ -54,7 +55,7 @@ impl Client {
             .await
     }
 
-    /// Deletes a baseline; with a version, only while that one is in force. For operators.
+    /// Deletes a baseline; with a version, only if that version is in force. For operators.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -71,7 +72,7 @@ impl Client {
         self.answer(with_key(delete, key)).await
     }
 
-    /// A baseline beside a node, or another baseline.
+    /// Compares a baseline with a node, or with another baseline.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -81,7 +82,7 @@ impl Client {
         self.answer(request.query(&[("with", with)])).await
     }
 
-    /// Whether automatic draining stands still, and why.
+    /// Returns whether automatic draining is stopped, and why.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -89,7 +90,7 @@ impl Client {
         self.get(&["conformance", "brake"]).await
     }
 
-    /// Lets automatic draining go on. For operators who have looked.
+    /// Resumes automatic draining. For operators, after a check of the nodes.
     ///
     /// # Errors
     /// See [`ClientError`].

@@ -1,4 +1,4 @@
-//! Members' certificates, and the authorities that issue them.
+//! Certificates of members, and the CAs that issue them.
 
 use crate::{Client, ClientError, Page, projects::with_key};
 use lattice_api::{
@@ -9,7 +9,7 @@ use lattice_api::{
 use reqwest::Method;
 
 impl Client {
-    /// Every member that has a certificate, by role and name. For operators.
+    /// Returns every member that has a certificate, by role and name. For operators.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -17,7 +17,7 @@ impl Client {
         self.all(&["certificates"], &[]).await
     }
 
-    /// A member's certificates issued until now hold no more. For administrators.
+    /// Revokes all certificates of a member that were issued until now. For administrators.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -34,7 +34,7 @@ impl Client {
             .await
     }
 
-    /// Who vouches for the members. For operators.
+    /// Returns the trusted CAs. For operators.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -43,7 +43,7 @@ impl Client {
         Ok(page.items)
     }
 
-    /// Trusts one more authority; `certificate` is PEM. For administrators.
+    /// Adds a trusted CA; `certificate` is PEM. For administrators.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -58,7 +58,7 @@ impl Client {
             .await
     }
 
-    /// Lets a trusted authority issue; `pin` is its pin or the beginning of it.
+    /// Makes a trusted CA the issuing one; `pin` is its pin or a prefix of it.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -71,11 +71,10 @@ impl Client {
         self.answer(with_key(post, key)).await
     }
 
-    /// Trusts an authority no more; with `force` even while certificates it issued are in use.
+    /// Removes a CA from the trusted ones; with `force` even while certificates that it issued are in use.
     ///
     /// # Errors
-    /// See [`ClientError`]; [`ClientError::Refused`] while it issues or its certificates are in
-    /// use.
+    /// See [`ClientError`]; [`ClientError::Refused`] while the CA issues, or its certificates are in use.
     pub async fn retire_authority(
         &self,
         pin: &str,

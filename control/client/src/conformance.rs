@@ -1,12 +1,12 @@
-//! Conformance.
+//! Conformance groups and drift.
 
 use crate::{Client, ClientError};
 use lattice_api::conformance::{DriftReportView, GroupsView};
 use reqwest::Method;
 
 impl Client {
-    /// Nodes that share a digest, in one class (`nic`, `kernel`, …) or, with `None` or `all`, in
-    /// the whole node fingerprint.
+    /// Returns groups of nodes that share a digest, in one class (`nic`, `kernel`, …) or, with `None` or `all`, in the
+    /// whole node fingerprint.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -18,7 +18,8 @@ impl Client {
         self.answer(request).await
     }
 
-    /// Who differs from the majority of its cohort, and in what.
+    /// Returns the drift report: nodes that differ from their baseline or, without one, from the majority of their
+    /// cohort.
     ///
     /// # Errors
     /// See [`ClientError`].

@@ -1,7 +1,7 @@
-//! Which cluster a program talks to, and as whom: files that the `lattice` command and the SDKs share.
+//! Context files: the cluster that a program connects to, and its token. The `lattice` command and the SDKs share them.
 //!
-//! Looked for in this order: a file that is named, `LATTICE_CONTEXT`, the user's own default
-//! (`$XDG_CONFIG_HOME/lattice/context.json`), then the file of a demo that is running now.
+//! Search order: a file given explicitly, `LATTICE_CONTEXT`, the user's default
+//! (`$XDG_CONFIG_HOME/lattice/context.json`), then the file of a running demo.
 
 use crate::{Client, ClientError, Endpoint};
 use lattice_host::private_file::{self, ExposedFile};
@@ -13,17 +13,17 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// A server with what is needed to trust it and to be known by it.
+/// Server, with its CA and the caller's token.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ContextFile {
     /// `https://host:port`.
     pub server: String,
-    /// The CA that signed the server's certificate.
+    /// CA certificate that signed the server's certificate, PEM.
     pub ca_pem: String,
-    /// Bearer token. The file holding it has mode 0600.
+    /// Bearer token. The file that holds it has mode 0600.
     pub token: String,
-    /// The demo process that wrote it; such a context is over when that process is.
+    /// Process id of the demo that wrote the file. The context is valid only while that process runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub demo_pid: Option<u32>,
 }
@@ -46,55 +46,54 @@ impl From<ContextFile> for Endpoint {
     }
 }
 
-/// The environment variable that names a context file.
+/// Environment variable that names a context file.
 pub const VARIABLE: &str = "LATTICE_CONTEXT";
 
-/// Why there is no context.
+/// Why no context can be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ContextError {
-    /// Nothing names a cluster.
+    /// No cluster is named.
     #[error(
         "no cluster is named: give a context file, set {VARIABLE}, or start one with `lattice demo`"
     )]
     None,
-    /// Which of them is meant?
+    /// Several demos are running, and none is named.
     #[error("several demos are running; choose one of the context files in {}", folder.display())]
     Several {
-        /// Where their files are.
+        /// Folder of the context files.
         folder: PathBuf,
     },
-    /// It holds a token, and is somebody else's.
+    /// The file belongs to another user, although it holds a token.
     #[error("context file {} belongs to another user", path.display())]
     NotOurs {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
     },
-    /// It holds a token, and others can read it.
+    /// Other users can read the file, although it holds a token.
     #[error("context file: {0}")]
     Readable(ExposedFile),
-    /// It cannot be opened.
+    /// The file cannot be opened.
     #[error("context file {}", path.display())]
     Io {
-        /// Which, or the folder that it is looked for in.
+        /// Path of the file, or of the folder that is searched for it.
         path: PathBuf,
-        /// Why.
+        /// Cause of the failure.
         source: io::Error,
     },
-    /// It is no context.
+    /// The file is not a valid context file.
     #[error("context file {}", path.display())]
     Malformed {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Cause of the failure.
         source: serde_json::Error,
     },
-    /// What [`VARIABLE`] names is none.
+    /// The file that [`VARIABLE`] names cannot be used.
     #[error("{VARIABLE} names this file")]
     Variable(#[source] Box<ContextError>),
 }
 
-/// Folder for demos' files: the user's runtime folder, else a private one below the temporary
-/// folder.
+/// Returns the folder for demos' files: the user's runtime folder, else a private one below the temporary folder.
 pub fn runtime_dir() -> PathBuf {
     match std::env::var_os("XDG_RUNTIME_DIR") {
         Some(dir) if Path::new(&dir).is_dir() => PathBuf::from(dir).join("lattice"),
@@ -114,20 +113,21 @@ fn user_default() -> Option<PathBuf> {
 }
 
 impl Client {
-    /// Of the cluster that the `lattice` command would talk to: of the context file, else as the module tells.
+    /// Creates a client for the cluster that the `lattice` command would use: that of the context file, or of the
+    /// search order of this module.
     ///
     /// # Errors
-    /// [`ClientError::Context`] where there is none, and what [`Client::new`] says.
+    /// [`ClientError::Context`] if there is no context, and the errors of [`Client::new`].
     pub fn discover(context: Option<&Path>) -> Result<Self, ClientError> {
         let found = find(context)?.ok_or(ContextError::None)?;
         Self::new(found.into())
     }
 }
 
-/// Finds and reads the context to use; `None` when there is none.
+/// Finds and reads the context to use; `None` if there is none.
 ///
 /// # Errors
-/// One that is named and cannot be used, or several demos.
+/// A named context file that cannot be used, or several running demos.
 pub fn find(explicit: Option<&Path>) -> Result<Option<ContextFile>, ContextError> {
     if let Some(path) = explicit {
         return read(path).map(Some);
@@ -150,8 +150,8 @@ pub fn find(explicit: Option<&Path>) -> Result<Option<ContextFile>, ContextError
     }
 }
 
-/// Reads one context file. A file that others can read, or that is somebody else's, is refused:
-/// it holds a token.
+/// Reads one context file. Since the file holds a token, it is rejected if other users can read it or if it belongs to
+/// another user. Root may read the files of other users.
 ///
 /// # Errors
 /// See [`ContextError`].
@@ -176,24 +176,23 @@ pub fn read(path: &Path) -> Result<ContextFile, ContextError> {
     })
 }
 
-/// Whether a file or folder belongs to who runs this, for root too.
+/// Whether a file or folder belongs to the user of this process, also for root.
 pub fn is_ours(meta: &Metadata) -> bool {
     meta.uid() == rustix::process::getuid().as_raw()
 }
 
-/// Whether a process has this number and has not ended: one that ended and whose parent has not
-/// asked how is still listed.
+/// Whether a process with this id runs. A zombie does not: its parent has not collected the exit status yet.
 pub fn is_running(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // The name before the state is in parentheses and may hold anything.
+    // The name before the state is in parentheses and may contain any characters.
     let state = stat
         .rsplit_once(") ")
         .and_then(|(_, rest)| rest.chars().next());
     state.is_some_and(|state| !matches!(state, 'Z' | 'X'))
 }
 
-/// Contexts of demos that run now. Only our own folder and files count, for root too: whoever can
-/// plant one elsewhere would be sent our commands.
+/// Returns the contexts of running demos. Only folders and files of the user count, also for root: a planted file would
+/// redirect the user's commands to another server.
 fn live_demos(dir: &Path) -> io::Result<Vec<ContextFile>> {
     if !fs::symlink_metadata(dir).is_ok_and(|meta| meta.is_dir() && is_ours(&meta)) {
         return Ok(Vec::new());
@@ -208,7 +207,7 @@ fn live_demos(dir: &Path) -> io::Result<Vec<ContextFile>> {
         if !ours || path.extension().is_none_or(|e| e != "json") {
             continue;
         }
-        // A file that vanishes or is not ours is no candidate; only a named one is worth an error.
+        // A file that vanishes or belongs to another user is skipped; only an explicitly named file causes an error.
         let Ok(context) = read(&path) else { continue };
         if context.demo_pid.is_some_and(is_running) {
             live.push(context);

@@ -1,11 +1,11 @@
-//! Graphs of work.
+//! DAGs of allocations.
 
 use crate::{Client, ClientError, projects::with_key};
 use lattice_api::dag::{DagJudged, DagRequest, DagSubmitted, DagView, GraphView};
 use reqwest::Method;
 
 impl Client {
-    /// Submits a graph: all its members, or none.
+    /// Submits a DAG: all its members, or none.
     ///
     /// # Errors
     /// See [`ClientError`]; a problem of a member names its field as `members.NAME.field`.
@@ -18,7 +18,7 @@ impl Client {
         self.answer(with_key(post, key)).await
     }
 
-    /// Has a submit judged as the graph stands, and changes nothing.
+    /// Dry run of a submit: checks the DAG, and changes nothing.
     ///
     /// # Errors
     /// As [`Client::submit_dag`].
@@ -28,7 +28,7 @@ impl Client {
             .await
     }
 
-    /// Graphs that run, and the last ones that ended, without their members; of one tenant or of all.
+    /// Returns the running DAGs and the last ones that ended, without their members; of one tenant or of all.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -38,7 +38,7 @@ impl Client {
         self.all(&["dags"], &query).await
     }
 
-    /// One graph with its members, ended ones included.
+    /// Returns one DAG with its members, including ended ones.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -49,13 +49,13 @@ impl Client {
     /// Cancels every member that has not ended.
     ///
     /// # Errors
-    /// See [`ClientError`]; [`ClientError::Refused`] where all have.
+    /// See [`ClientError`]; [`ClientError::Refused`] if all members have ended.
     pub async fn cancel_dag(&self, id: u64) -> Result<DagView, ClientError> {
         let delete = self.request(Method::DELETE, &["dags", &id.to_string()]);
         self.answer(delete).await
     }
 
-    /// Its members as points and lines; [`GraphView::to_dot`] writes them for Graphviz.
+    /// Returns the members as nodes and edges; [`GraphView::to_dot`] formats them for Graphviz.
     ///
     /// # Errors
     /// See [`ClientError`].

@@ -1,4 +1,4 @@
-//! What schedulers were told and what they decided.
+//! Decision log of the schedulers: inputs and decisions.
 
 use crate::{Client, ClientError};
 use bytes::Bytes;
@@ -6,8 +6,8 @@ use futures::{Stream, TryStreamExt as _};
 use reqwest::Method;
 
 impl Client {
-    /// Everything that the control's schedulers were told and what they decided, a line of JSON each, from the
-    /// moment `since` on (a time, a date, or how long ago) or from as long ago as is kept. For operators.
+    /// Streams all inputs and decisions of the control's schedulers, one JSON object per line. The stream starts at
+    /// `since` (a time, a date, or an age), or at the oldest entry that is kept. For operators.
     ///
     /// # Errors
     /// See [`ClientError`].

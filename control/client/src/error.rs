@@ -1,59 +1,59 @@
-//! Why a call did not return what was asked for.
+//! Client errors.
 
 use crate::context::ContextError;
 use lattice_api::Problem;
 
-/// A call that failed. The kinds are those a caller acts on differently; a command line gives each
-/// its own exit code.
+/// Error of a call. The variants are those that a caller handles differently; the command line gives each its own exit
+/// code.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// Understood, judged and refused: a limit, a conflict with the present state, too often.
+    /// The server understood and refused the request: a limit, a conflict with the present state, or too many requests.
     #[error("{0}")]
     Refused(Box<Problem>),
-    /// No such thing.
+    /// The object does not exist.
     #[error("{0}")]
     NotFound(Box<Problem>),
-    /// The token is unknown, or its role does not permit it.
+    /// The token is unknown, or its role does not permit the request.
     #[error("{0}")]
     NotAllowed(Box<Problem>),
-    /// The request cannot be read, or can never be right.
+    /// The request cannot be read, or can never be valid.
     #[error("{0}")]
     Invalid(Box<Problem>),
-    /// The server answers, but the quorum or a node behind it does not. Trying again may help.
+    /// The server answers, but the quorum or a node behind it does not. A retry may succeed.
     #[error("{0}")]
     Unavailable(Box<Problem>),
-    /// The server reports a fault of its own.
+    /// The server reports an internal error.
     #[error("{0}")]
     Server(Box<Problem>),
-    /// No answer: nothing listens there, the certificate is not trusted, or the time ran out.
+    /// There is no answer: nothing listens there, the certificate is not trusted, or the request timed out.
     #[error("{url} cannot be reached")]
     Unreachable {
-        /// Where the server was expected.
+        /// Address of the server.
         url: String,
-        /// What happened.
+        /// Cause of the failure.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// The answer is not what this build of the SDK understands.
+    /// This build of the SDK does not understand the answer.
     #[error("{url} answered what is not understood: {reason}")]
     Protocol {
-        /// What was asked.
+        /// URL of the request.
         url: String,
         /// What is wrong with the answer.
         reason: String,
     },
-    /// No context tells which cluster is meant.
+    /// There is no usable context.
     #[error(transparent)]
     Context(#[from] ContextError),
-    /// The endpoint's URL, certificate or token cannot be used at all.
+    /// The URL, certificate or token of the endpoint is invalid.
     #[error("the endpoint cannot be used: {reason}")]
     Endpoint {
-        /// What is wrong with it.
+        /// What is wrong with the endpoint.
         reason: String,
     },
 }
 
 impl ClientError {
-    /// The kind that belongs to a problem's status.
+    /// Returns the variant for the status of a problem.
     pub fn from_problem(problem: Problem) -> Self {
         let problem = Box::new(problem);
         match problem.status {
@@ -66,7 +66,7 @@ impl ClientError {
         }
     }
 
-    /// What the server said, where it said something.
+    /// Returns the server's problem document, if there is one.
     pub fn problem(&self) -> Option<&Problem> {
         match self {
             Self::Refused(p)
@@ -82,8 +82,8 @@ impl ClientError {
         }
     }
 
-    /// The exit code of a command that ends with this: 1 refused (or the server's fault), 2 usage,
-    /// 3 unreachable, 4 not found, 5 not allowed.
+    /// Returns the exit code for a command: 1 refused, or a fault of the server or the context file; 2 usage; 3
+    /// unreachable, or no context; 4 not found; 5 not allowed.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Context(ContextError::None) => 3,

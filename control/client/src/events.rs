@@ -1,4 +1,4 @@
-//! The event stream: it resumes after the last revision it gave when a connection breaks.
+//! Event stream, which reconnects and resumes after the last revision it returned.
 
 use crate::{
     Client, ClientError,
@@ -13,7 +13,7 @@ use std::{collections::VecDeque, time::Duration};
 
 /// A stream that is silent for longer is broken: the server sends a comment every 15 s.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(45);
-/// Waits before each attempt to connect again; after the last one the stream ends with the error.
+/// Delays before each attempt to reconnect; after the last one the stream ends with the error.
 const BACKOFF: [Duration; 6] = [
     Duration::from_millis(100),
     Duration::from_millis(250),
@@ -23,14 +23,13 @@ const BACKOFF: [Duration; 6] = [
     Duration::from_secs(4),
 ];
 
-/// Events in order; made by [`Client::events`]. Of the revisions none is missing and none comes
-/// twice, also when a connection broke in between.
+/// Events in order; created by [`Client::events`]. Each revision occurs exactly once, also after a reconnect.
 ///
-/// [`StreamEvent::Observed`] belongs to no revision. After a connection broke, the same control
-/// tells what it has seen meanwhile; another one, or one that was restarted, tells only what it
-/// sees from then on. Who shows liveness, health or digests reads the nodes again now and then.
+/// [`StreamEvent::Observed`] belongs to no revision. After a reconnect the same control sends the observations made in
+/// between. Another control, or a restarted one, sends only new observations. A program that shows liveness, health or
+/// digests should therefore read the nodes again periodically.
 ///
-/// After [`StreamEvent::Compacted`] the lists must be read again; the stream itself goes on.
+/// After [`StreamEvent::Compacted`] the lists must be read again; the stream itself continues.
 pub struct EventStream {
     client: Client,
     since: Option<Revision>,
@@ -49,8 +48,8 @@ impl std::fmt::Debug for EventStream {
 }
 
 impl Client {
-    /// Everything after a revision, or from now on, as it happens. Connects before it returns, so
-    /// that nothing that happens afterwards is missed.
+    /// Streams all events after a revision, or from now on. The method connects before it returns, so that no later
+    /// event is missed.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -69,15 +68,15 @@ impl Client {
 }
 
 impl EventStream {
-    /// The revision the stream would resume after; `None` until a first one is known.
+    /// Returns the revision after which the stream would resume; `None` until a first one is known.
     pub fn revision(&self) -> Option<Revision> {
         self.since
     }
 
-    /// The next event. Cancel safe.
+    /// Returns the next event. Cancel safe.
     ///
     /// # Errors
-    /// When it cannot be resumed: not allowed any more, or unreachable for about eight seconds.
+    /// The stream cannot be resumed: access is denied, or the server is unreachable for about eight seconds.
     pub async fn next_event(&mut self) -> Result<StreamEvent, ClientError> {
         loop {
             while let Some(frame) = self.ready.pop_front() {
@@ -99,7 +98,7 @@ impl EventStream {
         }
     }
 
-    /// The same as a stream; it ends after its first error.
+    /// Converts to a stream, which ends after its first error.
     pub fn into_stream(self) -> impl Stream<Item = Result<StreamEvent, ClientError>> + Send {
         futures::stream::unfold(Some(self), |state| async {
             let mut events = state?;
@@ -120,7 +119,7 @@ impl EventStream {
         }
         let sent = tokio::time::timeout(SILENCE_TIMEOUT, self.client.send(request)).await;
         let response = sent.map_err(|_| self.silent())??;
-        // Without `since` the present revision is where a broken connection resumes.
+        // Without `since` a broken connection resumes at the present revision.
         if self.since.is_none() {
             let header = response.headers().get("lattice-revision");
             let revision = header.and_then(|v| v.to_str().ok()?.parse().ok());
@@ -139,7 +138,7 @@ impl EventStream {
         match next {
             Err(_) => Err(self.silent()),
             Ok(None) => {
-                // The server closes streams when it stops; resume after a wait.
+                // The server closes streams when it stops; resume after a delay.
                 self.body = None;
                 self.failures += 1;
                 tokio::time::sleep(BACKOFF[0]).await;

@@ -1,4 +1,4 @@
-//! What nodes were, and when and why that changed.
+//! Node histories, health, and changes over the fleet.
 
 use crate::{Client, ClientError, Page};
 use lattice_api::{
@@ -10,34 +10,34 @@ use lattice_api::{
 use reqwest::Method;
 use serde::Serialize;
 
-/// Which lines of a node's history.
+/// Filter for lines of a node's history.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct HistoryQuery {
-    /// Only from this moment on: a time, a date, `yesterday`, or how long ago (`2d`).
+    /// Start of the range: a time, a date, `yesterday`, or an age (`2d`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<String>,
-    /// Only changes of this class.
+    /// Class; only its changes are returned.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub class: Option<String>,
-    /// Only these kinds, comma-separated: `xid,drain`.
+    /// Kinds, comma-separated: `xid,drain`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
-    /// Only what happened about the time of the line with this number, or about this moment.
+    /// Number of a history line, or a time; only events around it are returned.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub around: Option<String>,
-    /// How long before and after that; `10m` without.
+    /// Duration before and after `around`; `10m` when left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub within: Option<String>,
     /// Lines on a page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
-    /// `next_cursor` of the page before.
+    /// `next_cursor` of the previous page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
 }
 
 impl Client {
-    /// A page of what changed on a node and what else happened there, newest first.
+    /// Returns a page of a node's history, newest first: changes and other events.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -50,7 +50,7 @@ impl Client {
         self.answer(request.query(query)).await
     }
 
-    /// A node as it was at a moment and as it is, key by key.
+    /// Compares a node's past state with its present one, key by key.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -59,7 +59,7 @@ impl Client {
         self.answer(request.query(&[("since", since)])).await
     }
 
-    /// Probes a node anew, and says what is other than it announces.
+    /// Probes a node again, and returns the differences from its published state.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -68,7 +68,7 @@ impl Client {
         self.answer(request).await
     }
 
-    /// What a node's health checks say; `fresh` looks now.
+    /// Returns the results of a node's health checks; `fresh` runs them now.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -77,7 +77,7 @@ impl Client {
         self.answer(request.query(&[("fresh", fresh)])).await
     }
 
-    /// Somebody repaired it: ends reasons of a node.
+    /// Clears health reasons of a node after a repair.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -90,7 +90,7 @@ impl Client {
         self.answer(request.json(clear)).await
     }
 
-    /// What changed anywhere since a moment; in the last day without one.
+    /// Returns the changes of all nodes since a time; without one, of the last day.
     ///
     /// # Errors
     /// See [`ClientError`].

@@ -1,8 +1,8 @@
-//! The Rust SDK: the REST interface of a Lattice cluster as typed calls.
+//! Rust SDK: the REST interface of a Lattice cluster as typed calls.
 //!
-//! It trusts exactly the certificate authority it is given and sends one bearer token. Every "no"
-//! of the server arrives as a [`ClientError`] whose kind tells what a caller can do about it. It
-//! must not know a daemon, the mesh or the state machine: all of it goes through the public port.
+//! A client trusts exactly the CA that it is given, and sends one bearer token. Every error of the server is a
+//! [`ClientError`]; its variant determines how a caller can react. Invariant: this crate depends on no daemon, mesh or
+//! state machine; every call goes through the public port.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {

@@ -9,7 +9,7 @@ use lattice_api::{
 use reqwest::Method;
 
 impl Client {
-    /// Every node, by name.
+    /// Returns every node, by name.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -17,7 +17,7 @@ impl Client {
         self.all(&["nodes"], &[]).await
     }
 
-    /// One page of the nodes.
+    /// Returns one page of the nodes.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -29,7 +29,7 @@ impl Client {
         self.page(&["nodes"], &[], limit, cursor).await
     }
 
-    /// One node.
+    /// Returns one node.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -37,10 +37,10 @@ impl Client {
         self.get(&["nodes", name]).await
     }
 
-    /// Everything a node's probes read, as the node tells it; `fresh` probes again.
+    /// Returns the inventory of a node, as its agent reports it; `fresh` probes again.
     ///
     /// # Errors
-    /// See [`ClientError`]; [`ClientError::Unavailable`] when the node does not answer.
+    /// See [`ClientError`]; [`ClientError::Unavailable`] if the node does not answer.
     pub async fn inventory(
         &self,
         name: &str,
@@ -52,7 +52,7 @@ impl Client {
         self.answer(request).await
     }
 
-    /// Two nodes key by key.
+    /// Compares two nodes key by key.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -63,7 +63,7 @@ impl Client {
         self.answer(request).await
     }
 
-    /// Gives a node no new work; what runs there goes on.
+    /// Drains a node: it gets no new allocation, and running ones continue.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -71,11 +71,8 @@ impl Client {
         self.drain_with(name, reason, false).await
     }
 
-    /// Takes a node from its holder although nobody knows that its processes are gone; it stays
-    /// drained by the caller, who answers for that. Kept in the audit.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
+    /// Releases a node by force, although it is unconfirmed that the holder's processes have ended. The node stays
+    /// drained by the caller, and the audit keeps the reason. The caller takes responsibility.
     pub async fn force_release(&self, name: &str, reason: &str) -> Result<Drained, ClientError> {
         self.drain_with(name, reason, true).await
     }
@@ -94,10 +91,10 @@ impl Client {
         self.post(&["nodes", name, "drain"], &body).await
     }
 
-    /// Makes the nodes of a hostlist the caller's own for sensitive work, all of them or none.
+    /// Claims the nodes of a hostlist for sensitive allocations of the caller, all of them or none.
     ///
     /// # Errors
-    /// See [`ClientError`]; [`ClientError::Refused`] with whose a node is that cannot be had.
+    /// See [`ClientError`]; [`ClientError::Refused`] names the owner of each node that is not available.
     pub async fn claim_nodes(
         &self,
         nodes: &str,
@@ -106,8 +103,7 @@ impl Client {
         self.post(&["nodes", nodes, "claim"], request).await
     }
 
-    /// Gives the nodes of a hostlist back, all of them or none. Each is free once its wipe is
-    /// confirmed.
+    /// Releases the claimed nodes of a hostlist, all of them or none. Each is free once its wipe is confirmed.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -119,16 +115,16 @@ impl Client {
         self.post(&["nodes", nodes, "release"], request).await
     }
 
-    /// Clears the caller's own drain reason; those of others stay. Where none is left the node's
-    /// health gate is asked first.
+    /// Clears the caller's own drain reason; those of others stay. If none is left, the node must first pass its health
+    /// gate.
     ///
     /// # Errors
-    /// See [`ClientError`]; [`ClientError::Refused`] when the gate does not let the node back.
+    /// See [`ClientError`]; [`ClientError::Refused`] if the node does not pass the gate.
     pub async fn undrain(&self, name: &str) -> Result<Undrained, ClientError> {
         self.undrain_with(name, false).await
     }
 
-    /// The same without asking the health gate. For administrators; kept in the audit.
+    /// Clears the caller's own drain reason without the health gate. For administrators; kept in the audit.
     ///
     /// # Errors
     /// See [`ClientError`].

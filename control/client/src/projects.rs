@@ -1,4 +1,4 @@
-//! Projects and limits.
+//! Projects, tenants, limits, usage and accounting.
 
 use crate::{Client, ClientError, Page};
 use lattice_api::{
@@ -13,7 +13,7 @@ use lattice_api::{
 use reqwest::Method;
 
 impl Client {
-    /// The whole tree, parents before children; or, with `below`, one project and what is below.
+    /// Returns the whole project tree, parents before children; with `below`, one project and everything below it.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -21,7 +21,7 @@ impl Client {
         self.all(&["projects"], &below_query(below)).await
     }
 
-    /// One page of the tree.
+    /// Returns one page of the project tree.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -35,7 +35,7 @@ impl Client {
             .await
     }
 
-    /// One project, or tenant.
+    /// Returns one project or tenant.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -43,8 +43,7 @@ impl Client {
         self.get(&segments(path)).await
     }
 
-    /// A new project below its parent, or a tenant. A repeat with the same `key` is answered with
-    /// the first outcome.
+    /// Creates a project below its parent, or a tenant. A repeated call with the same `key` returns the first outcome.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -57,7 +56,7 @@ impl Client {
         self.answer(with_key(post, key)).await
     }
 
-    /// Changes one project's limits.
+    /// Changes the limits of one project.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -79,7 +78,7 @@ impl Client {
             .await
     }
 
-    /// Changes several limits, all or none, judged on the resulting tree.
+    /// Changes several limits, all or none, checked on the resulting tree.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -93,9 +92,9 @@ impl Client {
     }
 }
 
-/// What was used.
+/// Usage.
 impl Client {
-    /// What a tenant has used in so many days that end now, and how it stands to its budgets.
+    /// Returns the usage of a tenant over a number of days that ends now, with its budgets.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -107,7 +106,8 @@ impl Client {
         self.answer(get).await
     }
 
-    /// What a user has used in so many days that end now. Others' use is told to operators.
+    /// Returns the usage of a user over a number of days that ends now. The usage of other users is restricted to
+    /// operators, tenant administrators and accounting systems.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -117,7 +117,7 @@ impl Client {
         self.answer(get).await
     }
 
-    /// What whoever asks has used in so many days that end now.
+    /// Returns the usage of the caller over a number of days that ends now.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -130,7 +130,7 @@ impl Client {
 
 /// Accounting.
 impl Client {
-    /// How it stands.
+    /// Returns the status of accounting.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -138,7 +138,7 @@ impl Client {
         self.get(&["accounting", "status"]).await
     }
 
-    /// Compares months with what was used, and sets them unless it is a dry run.
+    /// Compares months in the accounting system with the recorded usage, and corrects them unless it is a dry run.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -151,9 +151,9 @@ impl Client {
     }
 }
 
-/// Tenants, and what holds for the whole cluster.
+/// Tenants, and cluster-wide limits.
 impl Client {
-    /// All tenants.
+    /// Returns all tenants.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -161,7 +161,7 @@ impl Client {
         self.all(&["tenants"], &[]).await
     }
 
-    /// One tenant.
+    /// Returns one tenant.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -169,7 +169,7 @@ impl Client {
         self.get(&["tenants", id]).await
     }
 
-    /// A new tenant.
+    /// Creates a tenant.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -178,7 +178,7 @@ impl Client {
         self.answer(post).await
     }
 
-    /// Changes a tenant's limits.
+    /// Changes the limits of a tenant.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -200,7 +200,7 @@ impl Client {
             .await
     }
 
-    /// How much more a project could be given now, as far as limits go.
+    /// Returns the headroom of a project: how much more it could get now, by its limits.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -210,7 +210,7 @@ impl Client {
         self.get(&segments).await
     }
 
-    /// What is limited for the whole cluster.
+    /// Returns the cluster-wide limits.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -218,7 +218,7 @@ impl Client {
         self.get(&["system", "limits"]).await
     }
 
-    /// Changes it.
+    /// Changes the cluster-wide limits.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -230,7 +230,7 @@ impl Client {
         self.answer(put.json(update)).await
     }
 
-    /// What limits of projects mean from now on.
+    /// Sets the limit policy of projects.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -242,7 +242,7 @@ impl Client {
     }
 }
 
-/// A project's path takes as many segments in the URL as it has itself.
+/// Returns the URL segments of a project; each segment of the path is one in the URL.
 fn segments(path: &str) -> Vec<&str> {
     std::iter::once("projects").chain(path.split('/')).collect()
 }
@@ -251,7 +251,7 @@ fn below_query(below: Option<&str>) -> Vec<(&'static str, String)> {
     below.map(|b| ("below", b.to_owned())).into_iter().collect()
 }
 
-/// The header that makes repeats safe.
+/// Adds the idempotency key, which makes a repeated request safe.
 pub(crate) fn with_key(
     request: reqwest::RequestBuilder,
     key: Option<&str>,

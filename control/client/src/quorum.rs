@@ -1,4 +1,4 @@
-//! The quorum itself.
+//! Quorum: members, membership changes, backups.
 
 use crate::{Client, ClientError, projects::with_key};
 use bytes::Bytes;
@@ -7,7 +7,7 @@ use lattice_api::quorum::{AddMemberRequest, QuorumStep, QuorumView, StepDownRequ
 use reqwest::Method;
 
 impl Client {
-    /// Who the members are, who leads, and how far each is. For operators.
+    /// Returns the members, the leader, and the progress of each member. For operators.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -15,7 +15,7 @@ impl Client {
         self.get(&["quorum"]).await
     }
 
-    /// One step of adding a member; repeat it until it is done. For administrators.
+    /// Performs one step of adding a member; repeat the call until it is done. For administrators.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -31,10 +31,10 @@ impl Client {
         self.answer(with_key(post, key)).await
     }
 
-    /// One step of removing a member; repeat it until it is done. For administrators.
+    /// Performs one step of removing a member; repeat the call until it is done. For administrators.
     ///
     /// # Errors
-    /// See [`ClientError`]; [`ClientError::Refused`] while a majority of the rest does not answer.
+    /// See [`ClientError`]; [`ClientError::Refused`] while a majority of the remaining members does not answer.
     pub async fn remove_member(
         &self,
         id: u64,
@@ -49,7 +49,7 @@ impl Client {
         self.answer(with_key(delete, key)).await
     }
 
-    /// Lets another member lead. For administrators.
+    /// Transfers leadership to another member. For administrators.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -63,7 +63,7 @@ impl Client {
             .await
     }
 
-    /// A backup, as the bytes of a file come. Whether it is whole is in the file. For administrators.
+    /// Streams the bytes of a backup file. The file's own contents show whether it is complete. For administrators.
     ///
     /// # Errors
     /// See [`ClientError`].

@@ -1,4 +1,4 @@
-//! Reservations: nodes that are kept for some for a time.
+//! Reservations: nodes that only certain users and projects may use in a time window.
 
 use crate::{Client, ClientError, projects::with_key};
 use lattice_api::{
@@ -8,7 +8,7 @@ use lattice_api::{
 use reqwest::Method;
 
 impl Client {
-    /// All reservations by name, those to come too.
+    /// Returns all reservations by name, including future ones.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -16,7 +16,7 @@ impl Client {
         self.all(&["reservations"], &[]).await
     }
 
-    /// One reservation.
+    /// Returns one reservation.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -24,10 +24,10 @@ impl Client {
         self.get(&["reservations", name]).await
     }
 
-    /// Makes a reservation, or changes the whole of it. For operators.
+    /// Creates a reservation, or replaces it as a whole. For operators.
     ///
     /// # Errors
-    /// See [`ClientError`]; [`ClientError::Refused`] when it has another revision than the one expected.
+    /// See [`ClientError`]; [`ClientError::Refused`] if the reservation has another revision than the expected one.
     pub async fn set_reservation(
         &self,
         name: &str,
@@ -38,7 +38,7 @@ impl Client {
         self.answer(with_key(put.json(request), key)).await
     }
 
-    /// Nothing is kept under this name any more. For operators.
+    /// Deletes a reservation. For operators.
     ///
     /// # Errors
     /// See [`ClientError`].

@@ -1,32 +1,33 @@
 //! Server-sent events: decoder of a byte stream.
 //!
-//! `eventsource-stream` is not used: it keeps an event of any length, and a server must not fill a client's memory.
+//! `eventsource-stream` is not used: it accepts events of any length, and a server must not be able to fill a client's
+//! memory.
 
-/// Largest event: one revision's records, or a few hundred nodes seen anew.
+/// Largest event: the records of one revision, or a few hundred changed nodes.
 const MAX_EVENT_BYTES: usize = 16 << 20;
 
-/// One event with its fields.
+/// Event with its fields.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Frame {
     pub(crate) event: String,
     pub(crate) data: String,
 }
 
-/// The stream holds an event that is larger than anything a server sends.
+/// The stream has an event that is larger than any that a server sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Oversize;
 
-/// Puts frames together from chunks that may end anywhere.
+/// Assembles events from chunks that may end anywhere.
 #[derive(Debug, Default)]
 pub(crate) struct Decoder {
-    /// Bytes of the line that has not ended.
+    /// Bytes of the incomplete line.
     line: Vec<u8>,
     frame: Frame,
     has_data: bool,
 }
 
 impl Decoder {
-    /// Takes the next bytes; whole events are appended to `out`.
+    /// Takes the next bytes, and appends complete events to `out`.
     pub(crate) fn push(&mut self, bytes: &[u8], out: &mut Vec<Frame>) -> Result<(), Oversize> {
         for part in bytes.split_inclusive(|b| *b == b'\n') {
             self.line.extend_from_slice(part);
@@ -61,7 +62,7 @@ impl Decoder {
                 self.has_data = true;
                 self.frame.data.push_str(value);
             }
-            // The id is the revision, which is in the data too; an empty field is a comment.
+            // The id is the revision, which the data contains too; an empty field name is a comment.
             _ => {}
         }
     }

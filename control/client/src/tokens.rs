@@ -8,9 +8,9 @@ use lattice_api::{
 use reqwest::Method;
 
 impl Client {
-    /// A join token, whose text is told this once. For administrators.
+    /// Creates a join token. Only this answer contains its text. For administrators.
     ///
-    /// A repeat makes another token: nobody keeps the text of the first.
+    /// A repeated call creates another token: the server does not keep the text of the first.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -18,7 +18,7 @@ impl Client {
         self.post(&["tokens"], request).await
     }
 
-    /// Join tokens that can still be used. For administrators.
+    /// Returns the join tokens that can still be used. For administrators.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -27,8 +27,8 @@ impl Client {
         Ok(page.items)
     }
 
-    /// Withdraws a token; `id` is the beginning of its hash, as lists show it. Who enrolled with it
-    /// stays.
+    /// Revokes a token; `id` is the prefix of its hash, as lists show it. Members that enrolled with the token stay
+    /// enrolled.
     ///
     /// # Errors
     /// See [`ClientError`].

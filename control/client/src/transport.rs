@@ -1,4 +1,4 @@
-//! One HTTPS connection pool to one server, and how its answers are read.
+//! HTTPS transport: the connection pool to one server, and the reading of its answers.
 
 use crate::ClientError;
 use lattice_api::{
@@ -24,24 +24,24 @@ use std::{
     time::Duration,
 };
 
-/// Time to get a connection, TLS included.
+/// Timeout of a connection, TLS included.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Time for one whole answer that is not a stream: longer than the server's own deadlines, so that
-/// its account of what is slow is what a caller sees.
+/// Timeout of a complete answer that is not a stream. It is longer than the server's own deadlines, so that the caller
+/// receives the server's report of a slow component.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
-/// Largest answer that is read into memory.
+/// Largest answer that is read into memory, bytes.
 const MAX_ANSWER_BYTES: usize = 64 << 20;
-/// No answer has told how old its view is.
+/// The last answer had no view age.
 const NO_AGE: u64 = u64::MAX;
-/// Items asked for at a time when a whole list is wanted.
+/// Page size for complete lists, items.
 const PAGE: u32 = 1_000;
 
-/// Where a server is, why to trust it, and as whom to speak.
+/// Server address, CA and token.
 #[derive(Clone)]
 pub struct Endpoint {
     /// `https://host:port`.
     pub url: String,
-    /// The certificate authority that signed the server's certificate; no other is trusted.
+    /// CA certificate that signed the server's certificate, PEM; no other CA is trusted.
     pub ca_pem: String,
     /// Bearer token.
     pub token: SecretString,
@@ -55,7 +55,7 @@ impl std::fmt::Debug for Endpoint {
     }
 }
 
-/// A typed client. Cheap to clone; clones share connections.
+/// Typed client. Cheap to clone; clones share connections.
 #[derive(Debug, Clone)]
 pub struct Client {
     http: reqwest::Client,
@@ -70,7 +70,8 @@ fn endpoint_error(reason: impl Into<String>) -> ClientError {
     }
 }
 
-/// TLS with ring named explicitly: an embedding program need not have installed a default.
+/// Creates the TLS configuration. It names ring explicitly, since an embedding program need not have installed a
+/// default provider.
 fn tls(ca_pem: &str) -> Result<ClientConfig, ClientError> {
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(ca_pem.as_bytes()) {
@@ -96,11 +97,11 @@ fn tls(ca_pem: &str) -> Result<ClientConfig, ClientError> {
 }
 
 impl Client {
-    /// Checks the endpoint; connects to nothing yet.
+    /// Checks the endpoint, without connecting.
     ///
     /// # Errors
-    /// [`ClientError::Endpoint`] for a URL that is not `https://host:port`, a CA that is not PEM,
-    /// or a token that cannot stand in a header.
+    /// [`ClientError::Endpoint`] for a URL that is not `https://host:port`, a CA that is not PEM, or a token that is
+    /// not valid in a header.
     pub fn new(endpoint: Endpoint) -> Result<Self, ClientError> {
         let base = Url::parse(&endpoint.url)
             .map_err(|e| endpoint_error(format!("{:?} is not a URL: {e}", endpoint.url)))?;
@@ -128,13 +129,13 @@ impl Client {
         })
     }
 
-    /// The server's URL.
+    /// Returns the URL of the server.
     pub fn url(&self) -> &Url {
         &self.base
     }
 
-    /// How old the view was that the last answer was made from: below a second while the quorum
-    /// answers. `None` before the first answer.
+    /// Returns the age of the view that the last answer was based on: below a second while the quorum answers. `None`
+    /// before the first answer, and after an answer without an age.
     pub fn view_age(&self) -> Option<Duration> {
         match self.view_age_ms.load(Ordering::Relaxed) {
             NO_AGE => None,
@@ -142,7 +143,7 @@ impl Client {
         }
     }
 
-    /// Counts, and the state of the services.
+    /// Returns counts, and the state of the services.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -150,7 +151,7 @@ impl Client {
         self.get(&["status"]).await
     }
 
-    /// Whether the server is up; it may not have a view yet.
+    /// Checks that the server is up; it may not have a view yet.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -158,10 +159,10 @@ impl Client {
         self.probe("healthz").await
     }
 
-    /// Whether the server has a view of the cluster and hears the quorum.
+    /// Checks that the server has a view of the cluster and receives data from the quorum.
     ///
     /// # Errors
-    /// [`ClientError::Unavailable`] with what is missing while it has not.
+    /// [`ClientError::Unavailable`] with the missing condition while it does not.
     pub async fn readyz(&self) -> Result<(), ClientError> {
         self.probe("readyz").await
     }
@@ -173,10 +174,10 @@ impl Client {
         self.send(request).await.map(drop)
     }
 
-    /// A request to `/api/v1/` and the segments, each percent-encoded.
+    /// Creates a request to `/api/v1/` and the segments, each percent-encoded.
     pub(crate) fn request(&self, method: Method, segments: &[&str]) -> RequestBuilder {
         let mut url = self.base.clone();
-        // An https URL always has a path, so this always takes place.
+        // An https URL always has a path, so this branch is always taken.
         if let Ok(mut path) = url.path_segments_mut() {
             path.clear().extend(["api", "v1"]).extend(segments);
         }
@@ -201,7 +202,7 @@ impl Client {
             .await
     }
 
-    /// Sends, and reads the answer's JSON.
+    /// Sends a request, and reads the JSON of the answer.
     pub(crate) async fn answer<T: DeserializeOwned>(
         &self,
         request: RequestBuilder,
@@ -215,7 +216,7 @@ impl Client {
         })
     }
 
-    /// Sends; an answer that is not a success becomes its error.
+    /// Sends a request, and turns an unsuccessful answer into its error.
     pub(crate) async fn send(&self, request: RequestBuilder) -> Result<Response, ClientError> {
         let response = request.send().await.map_err(|e| self.unreachable(e))?;
         let age = response.headers().get(VIEW_AGE_HEADER);
@@ -262,7 +263,7 @@ impl Client {
         }
     }
 
-    /// One page of a list.
+    /// Returns one page of a list.
     pub(crate) async fn page<T: DeserializeOwned>(
         &self,
         segments: &[&str],
@@ -280,7 +281,7 @@ impl Client {
         self.answer(request).await
     }
 
-    /// Every page of a list, one after the other.
+    /// Reads all pages of a list in sequence.
     pub(crate) async fn all<T: DeserializeOwned>(
         &self,
         segments: &[&str],

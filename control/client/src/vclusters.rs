@@ -8,7 +8,7 @@ use lattice_api::{
 use reqwest::Method;
 
 impl Client {
-    /// All vClusters, those of which nobody has said anything too.
+    /// Returns all vClusters, including undefined ones.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -16,7 +16,7 @@ impl Client {
         self.all(&["vclusters"], &[]).await
     }
 
-    /// One vCluster.
+    /// Returns one vCluster.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -24,7 +24,7 @@ impl Client {
         self.get(&["vclusters", name]).await
     }
 
-    /// Says what a vCluster is, the first time too. For administrators.
+    /// Defines a vCluster, or changes its definition. For administrators.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -38,11 +38,10 @@ impl Client {
         self.answer(with_key(put.json(request), key)).await
     }
 
-    /// What was said of a vCluster holds no more; with a version, only while that one does. For
-    /// administrators.
+    /// Deletes the definition of a vCluster; with a version, only if that version is in force. For administrators.
     ///
     /// # Errors
-    /// See [`ClientError`]; [`ClientError::Refused`] while it has nodes.
+    /// See [`ClientError`]; [`ClientError::Refused`] while the vCluster has nodes.
     pub async fn delete_vcluster(
         &self,
         name: &str,
@@ -56,10 +55,10 @@ impl Client {
         self.answer(with_key(delete, key)).await
     }
 
-    /// Nodes belong to a vCluster from now on, all of them or none. For administrators.
+    /// Assigns nodes to a vCluster, all of them or none. For administrators.
     ///
     /// # Errors
-    /// See [`ClientError`]; [`ClientError::Refused`] names each node that cannot be had.
+    /// See [`ClientError`]; [`ClientError::Refused`] names each node that is not available.
     pub async fn assign_vcluster(
         &self,
         name: &str,

@@ -1,4 +1,4 @@
-//! Waiting until work has ended.
+//! Waiting until an allocation has ended.
 
 use crate::{AllocationRequest, AllocationView, Client, ClientError, SubmitOptions};
 use lattice_api::dependency::JobRef;
@@ -6,40 +6,41 @@ use lattice_quorum_types::AllocationState;
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
-/// Between two looks at first; each is half as long again.
+/// First interval between two polls; each interval is half as long again as the one before.
 const FIRST: Duration = Duration::from_millis(100);
-/// Between two looks in the end.
+/// Longest interval between two polls.
 const LONGEST: Duration = Duration::from_secs(2);
-/// Looks in a row that may fail, since servers restart: ten seconds and more.
+/// Maximum number of consecutive failed polls, since servers restart: about 9 s at the start of a wait, 20 s later
+/// on.
 const MOST_FAILURES: u32 = 10;
 
-/// Why nobody waits any more.
+/// Why a wait ended without an ended allocation.
 #[derive(Debug, thiserror::Error)]
 pub enum WaitError {
-    /// It could not be asked for, or looked at.
+    /// The submit or a poll failed.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// It took longer than was to be waited. Nothing was cancelled.
+    /// The wait timed out. Nothing was cancelled.
     #[error("allocation {id} had not ended after {} s", after.as_secs())]
     TimedOut {
-        /// Which.
+        /// Allocation that was waited for.
         id: JobRef,
-        /// How long it was waited for.
+        /// Duration of the wait.
         after: Duration,
-        /// How it was seen last; absent where the server did not answer all the while.
+        /// Last state seen; absent if the server never answered.
         seen: Option<Box<AllocationView>>,
     },
 }
 
-/// A state that this build does not know is none that work ends in.
+/// Whether the allocation has ended. A state that this build does not define is not a terminal one.
 fn has_ended(seen: &AllocationView) -> bool {
     let state = seen.state.parse::<AllocationState>();
     state.is_ok_and(AllocationState::is_terminal)
 }
 
 impl Client {
-    /// Asks for nodes, and waits until the work has ended: its state says how. `within` bounds the wait from the
-    /// submit on; without, it is for ever.
+    /// Submits a request for nodes, and waits until the allocation has ended; its state is the result. `within` bounds
+    /// the wait from the end of the submit on; without it the wait is unbounded.
     ///
     /// # Errors
     /// See [`WaitError`]; a request that is refused is [`ClientError::Refused`].
@@ -56,7 +57,7 @@ impl Client {
         self.wait(id, within).await
     }
 
-    /// Waits until an allocation has ended. A server that does not answer for a few seconds ends no wait.
+    /// Waits until an allocation has ended. A server that does not answer for a few seconds does not end the wait.
     ///
     /// # Errors
     /// See [`WaitError`].

@@ -1,30 +1,32 @@
-//! What can be asked of an allocation that is there already.
+//! Actions on existing allocations: extend, checkpoint.
 
 use super::{FieldError, at, duration};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Another walltime.
+/// Request for a different walltime.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ExtendRequest {
-    /// Of each attempt, from its begin on: `3h`; or so much more than now: `+30m`.
+    /// Walltime of each attempt, from its start: `3h`; or an increment: `+30m`.
     #[schema(example = "+30m")]
     pub walltime: String,
 }
 
-/// A walltime that is asked for.
+/// Requested walltime.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Walltime {
-    /// This one, milliseconds.
+    /// New walltime, milliseconds.
     Of(u64),
-    /// The present one and so much, milliseconds.
+    /// Increment to the present walltime, milliseconds.
     More(u64),
 }
 
 impl ExtendRequest {
+    /// Reads the requested walltime.
+    ///
     /// # Errors
-    /// A text that is no duration.
+    /// A text that is not a duration.
     pub fn read(&self) -> Result<Walltime, FieldError> {
         let text = self.walltime.trim();
         match text.strip_prefix('+') {
@@ -35,23 +37,23 @@ impl ExtendRequest {
     }
 }
 
-/// A checkpoint that is asked for.
+/// Request for a job checkpoint.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CheckpointRequest {
-    /// How long it may take, as a walltime is written; `10m` when left out.
+    /// Time the checkpoint may take, in the format of a walltime; `10m` when left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<String>,
-    /// Where to: a directory from the root. Left out: where the work or the site says.
+    /// Target directory, an absolute path. Left out: the directory of the allocation or the site.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub directory: Option<String>,
 }
 
 impl CheckpointRequest {
-    /// How long it may take, milliseconds, where somebody said so.
+    /// Returns the time that the checkpoint may take, milliseconds; `None` if the request gives none.
     ///
     /// # Errors
-    /// A text that is no duration.
+    /// A text that is not a duration.
     pub fn timeout_ms(&self) -> Result<Option<u64>, FieldError> {
         let given = self.timeout.as_deref().filter(|text| !text.is_empty());
         let read = |text| duration::parse(text).map_err(at("timeout"));

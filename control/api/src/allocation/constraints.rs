@@ -1,4 +1,4 @@
-//! What the nodes of an allocation must be like.
+//! Node constraints of an allocation.
 
 use super::{at, name_of, word};
 use crate::problem::FieldError;
@@ -10,29 +10,29 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use utoipa::ToSchema;
 
-/// What the nodes must be like; every field left out means "any".
+/// Node constraints; a field left out means "any".
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ConstraintsBody {
-    /// Acceptable GPU models, any one of them; part of the name is enough, case is ignored. One text may
-    /// name several: `V100M16|V100M32`.
+    /// Acceptable GPU models, any one of them. Part of the name is enough, and case is ignored. One text may name
+    /// several: `V100M16|V100M32`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gpu_models: Vec<String>,
-    /// GPUs each node must have at least. On a node that has more the work sees so many, those that hang
-    /// together best.
+    /// Minimum number of GPUs per node. On a node with more GPUs the allocation sees exactly this number, those that
+    /// are connected best.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpus_per_node: Option<u32>,
-    /// Memory each node must have at least, bytes.
+    /// Minimum memory per node, bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
-    /// Features every node must carry.
+    /// Features that every node must have.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub features: Vec<String>,
-    /// Only these nodes, as a hostlist.
+    /// Allowed nodes, as a hostlist.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "gpu[001-064]")]
     pub nodelist: Option<String>,
-    /// None of these, as a hostlist.
+    /// Excluded nodes, as a hostlist.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exclude: Option<String>,
     /// Layout over topology groups: `tight` (default), `spread` or `any`.
@@ -47,7 +47,8 @@ fn nodes(text: Option<&str>, field: &'static str) -> Result<Vec<NodeId>, FieldEr
     }
 }
 
-/// Nodes of which each is wanted: who names one twice, or excludes all of them, means something else.
+/// Reads the node list and the excluded nodes. A node that is listed twice, or a list that is wholly excluded, is
+/// rejected as a mistake.
 fn wanted(body: &ConstraintsBody) -> Result<(Vec<NodeId>, Vec<NodeId>), FieldError> {
     let field = "constraints.nodelist";
     let nodelist = match body.nodelist.as_deref() {
@@ -69,13 +70,13 @@ const SPREADS: [(&str, Spread); 3] = [
     ("any", Spread::Any),
 ];
 
-/// Each text may name several: `V100M16|V100M32`.
+/// Splits texts that name several alternatives: `V100M16|V100M32`.
 fn alternatives(texts: &[String], field: &str) -> Result<Vec<String>, FieldError> {
     let named = texts.iter().flat_map(|text| text.split('|')).map(str::trim);
     let all: Vec<String> = named.map(str::to_owned).collect();
     match all.iter().any(String::is_empty) {
         false => Ok(all),
-        // It would be part of every name.
+        // An empty text is part of every name and would match every model.
         true => Err(FieldError {
             field: field.to_owned(),
             reason: "one of them is empty; write them like V100M16|V100M32".to_owned(),

@@ -1,5 +1,4 @@
-//! How an allocation has fared, as shown: to what it belongs, what was done to it, and what of its work is
-//! kept.
+//! Allocation progress as shown: dependencies, array and DAG membership, job checkpoints.
 
 use super::Sight;
 use crate::{duration, text};
@@ -12,121 +11,122 @@ use lattice_quorum_types::{
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// One allocation after another, as shown.
+/// Dependency on another allocation, as shown.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DependencyView {
-    /// How that one must have ended: `success`, `failure`, `any` or `corresponding`.
+    /// Required end of the other allocation: `success`, `failure`, `any` or `corresponding`.
     pub condition: String,
-    /// Which one.
+    /// Allocation that must end first.
     #[schema(value_type = u64)]
     pub on: AllocationId,
 }
 
-/// How many elements of an array are where.
+/// Array elements by state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TallyView {
-    /// All of them.
+    /// All elements.
     pub elements: u32,
-    /// Wait for nodes.
+    /// Elements that wait for nodes.
     pub pending: u32,
-    /// Wait for the same index of another array.
+    /// Elements that wait for the same index of another array.
     pub blocked: u32,
-    /// Have an allocation of their own that has not ended.
+    /// Elements that have their own allocation, which has not ended.
     pub running: u32,
-    /// Completed.
+    /// Elements that completed.
     pub completed: u32,
-    /// Failed.
+    /// Elements that failed.
     pub failed: u32,
-    /// Were cancelled, before they had nodes or later.
+    /// Elements that were cancelled, before or after they held nodes.
     pub cancelled: u32,
 }
 
-/// An element of an array.
+/// Position of an allocation in a job array.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ElementView {
-    /// Which array.
+    /// Allocation number of the array.
     #[schema(value_type = u64)]
     pub array: AllocationId,
-    /// Its index, as in `LATTICE_ARRAY_INDEX`.
+    /// Element index, as in `LATTICE_ARRAY_INDEX`.
     pub index: u32,
 }
 
-/// A member of a graph.
+/// Position of an allocation in a DAG.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DagPlaceView {
-    /// Which graph.
+    /// DAG number.
     pub dag: u64,
-    /// What it is called there.
+    /// Member name in the DAG.
     pub member: String,
 }
 
-/// A checkpoint that work can go on from.
+/// Complete job checkpoint, from which the allocation can resume.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct KeptView {
-    /// Its number.
+    /// Checkpoint number.
     pub number: u32,
-    /// Where it is.
+    /// Directory of the checkpoint.
     pub directory: String,
-    /// When it was asked for: what was done since is not in it.
+    /// Time of the request. Later progress is not in the checkpoint.
     pub asked_at: String,
-    /// When it was whole.
+    /// Time at which the checkpoint was complete.
     pub written_at: String,
-    /// How long that took.
+    /// Duration from the request to completion.
     pub took: String,
-    /// The attempt that wrote it.
+    /// Attempt that wrote the checkpoint.
     pub attempt: u32,
-    /// Bytes, where every rank said.
+    /// Size, bytes; absent unless every rank reported its part.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
-    /// How long the work had run then, in all attempts that are in it.
+    /// Run time that the checkpoint covers, over all attempts that led to it.
     pub progress: String,
 }
 
-/// A checkpoint that is being written.
+/// Job checkpoint that is being written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct WritingView {
-    /// Its number.
+    /// Checkpoint number.
     pub number: u32,
-    /// Where it goes.
+    /// Target directory.
     pub directory: String,
-    /// Since when.
+    /// Time of the request.
     pub asked_at: String,
-    /// When it is given up.
+    /// Deadline, after which the checkpoint is abandoned.
     pub until: String,
-    /// It was given more time once.
+    /// Whether the deadline was extended once.
     pub extended: bool,
-    /// Ranks that have written theirs.
+    /// Ranks that have written their part.
     pub ranks_written: u32,
-    /// Why it makes room then; absent: it goes on.
+    /// Why the allocation gives up its nodes after the checkpoint; absent if it keeps running.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub makes_room: Option<String>,
 }
 
-/// The checkpoints of an allocation.
+/// Job checkpoints of an allocation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct CheckpointsView {
-    /// How many were asked for.
+    /// Checkpoints requested.
     pub asked: u32,
-    /// How many of them came to nothing.
+    /// Checkpoints that failed.
     pub failed: u32,
-    /// Why the last of these did; absent for who may not see what runs, whose words it may be.
+    /// Why the last failed checkpoint failed; absent for callers without access to the workload, since the reason may
+    /// quote it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed_because: Option<String>,
-    /// The last one that is whole.
+    /// Newest complete checkpoint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept: Option<KeptView>,
-    /// The one that is being written.
+    /// Checkpoint that is being written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub writing: Option<WritingView>,
 }
 
-/// For whom it waits.
+/// What a blocked allocation waits for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct WaitsForView {
-    /// Those it comes after that have not ended.
+    /// Dependencies that have not ended.
     #[schema(value_type = Vec<u64>)]
     pub allocations: Vec<AllocationId>,
-    /// The one that has its mutex.
+    /// Allocation that holds the mutex.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<u64>)]
     pub mutex: Option<AllocationId>,
@@ -218,7 +218,7 @@ impl From<&Writing> for WritingView {
 }
 
 impl CheckpointsView {
-    /// `None` of work that was never asked for one.
+    /// Returns `None` for an allocation for which no checkpoint was ever requested.
     pub(super) fn of(course: &Course, sight: Sight) -> Option<Self> {
         (course.checkpoints > 0).then(|| Self {
             asked: course.checkpoints,

@@ -1,24 +1,24 @@
-//! What a request says of its demand, in the units in which people say it.
+//! Resource demand of a request, and conversion of its units.
 
 use super::{AllocationRequest, FieldError, at, duration};
 use lattice_quorum_types::spec::{Demand, InvalidDemand};
 use std::collections::BTreeMap;
 
-/// MB/s in a GB/s.
+/// MB/s per GB/s.
 const MB_IN_GB: f64 = 1_000.0;
 
-/// Why a text is no bandwidth.
+/// Text that is not a bandwidth.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is not a bandwidth; write it like 40GB/s, 500MB/s or 1.5TB/s")]
 pub struct InvalidBandwidth {
-    /// As given.
+    /// Text as given.
     pub text: String,
 }
 
-/// Units of a bandwidth, each with how many GB/s it is. Of a thousand, as storage systems are sold.
+/// Bandwidth units and their value in GB/s. The units are decimal, as for storage systems.
 const UNITS: [(&str, f64); 3] = [("MB/s", 0.001), ("GB/s", 1.0), ("TB/s", 1_000.0)];
 
-/// Reads a bandwidth such as `40GB/s`, GB/s.
+/// Reads a bandwidth such as `40GB/s` and returns it in GB/s.
 ///
 /// # Errors
 /// A text without a number above 0 and a unit.
@@ -28,7 +28,7 @@ pub fn read_bandwidth(text: &str) -> Result<f64, InvalidBandwidth> {
     };
     let read = |(unit, gb_s): (&str, f64)| {
         let digits = text.trim().strip_suffix(unit)?.trim_end();
-        // Of numbers those that people write, not what else a float may be.
+        // Only digits and a decimal point; other forms of a float, such as `1e3` and `inf`, are rejected.
         let is_plain = digits.bytes().all(|c| c.is_ascii_digit() || c == b'.');
         let value: f64 = digits.parse().ok().filter(|_| is_plain)?;
         Some(value * gb_s).filter(|value| value.is_finite() && *value > 0.0)
@@ -36,7 +36,7 @@ pub fn read_bandwidth(text: &str) -> Result<f64, InvalidBandwidth> {
     UNITS.into_iter().find_map(read).ok_or_else(fail)
 }
 
-/// Writes a bandwidth of so many GB/s as it is read.
+/// Formats a bandwidth in GB/s so that [`read_bandwidth`] reads it back.
 pub fn write_bandwidth(gb_s: f64) -> String {
     match gb_s {
         below if below < 1.0 => format!("{}MB/s", (below * MB_IN_GB).round()),
@@ -49,17 +49,17 @@ fn data_ready_ppm(part: f64) -> Result<u32, FieldError> {
         let reason = format!("{part} is no part of a whole; it must be a number from 0 to 1");
         return Err(at("data_ready")(reason));
     }
-    // At most a million.
+    // At most a million, so the cast is exact.
     Ok((part * f64::from(Demand::WHOLE_PPM)).round() as u32)
 }
 
-/// To the nearest whole MB/s, and one at least.
+/// Rounds to the nearest whole MB/s, at least 1.
 fn mb_s(system: &str, gb_s: f64) -> Result<u64, FieldError> {
     if !(gb_s.is_finite() && gb_s > 0.0) {
         let reason = format!("{gb_s} GB/s of {system:?}; it must be a number above 0");
         return Err(at("storage_gb_s")(reason));
     }
-    // What is more than the largest is refused as such.
+    // The cast saturates; `Demand::check` then rejects the value as too large.
     Ok((gb_s * MB_IN_GB).round().max(1.0) as u64)
 }
 
@@ -80,7 +80,7 @@ impl AllocationRequest {
     }
 }
 
-/// The error of a whole number, of the field and in the unit in which it was said.
+/// Turns an error about the stored integers into one about the request's field, in the unit of the request.
 fn as_said(error: InvalidDemand) -> FieldError {
     match error {
         InvalidDemand::DataReady { .. } => at("data_ready")(error),
@@ -106,7 +106,7 @@ fn as_said(error: InvalidDemand) -> FieldError {
     }
 }
 
-/// As a request says it: the part, the time and the bandwidths.
+/// Converts a demand to the form of a request: data fraction, checkpoint time, bandwidths.
 pub(super) fn said(demand: &Demand) -> (Option<f64>, Option<String>, BTreeMap<String, f64>) {
     let part = |ppm| f64::from(ppm) / f64::from(Demand::WHOLE_PPM);
     let systems = demand.storage_mb_s.iter();

@@ -1,4 +1,4 @@
-//! What a request says, field by field.
+//! Checks of a request's fields: empty texts, and all faults at once.
 
 use super::{AllocationRequest, FieldError, Known, at};
 use crate::begin;
@@ -8,15 +8,15 @@ fn empty(field: &'static str) -> FieldError {
 }
 
 impl AllocationRequest {
-    /// Refuses texts that are given and say nothing: in a script that is a variable which nobody has set, and as
-    /// if it had been left out it would take a condition away.
+    /// Rejects texts that are given but empty. In a script an empty text usually comes from an unset variable; treating
+    /// it as left out would silently drop a condition.
     pub(super) fn check_said(&self) -> Result<(), FieldError> {
         self.unsaid()
             .next()
             .map_or(Ok(()), |field| Err(empty(field)))
     }
 
-    /// The fields that are given and empty.
+    /// Returns the fields that are given and empty.
     fn unsaid(&self) -> impl Iterator<Item = &'static str> + '_ {
         let checkpoint = self.checkpoint.as_ref();
         let scale = self.scale.as_ref();
@@ -66,17 +66,17 @@ impl AllocationRequest {
         empty.map(|(field, _)| field)
     }
 
-    /// All that is wrong with it, of what can be told without a server, which has the arrays: each field once.
+    /// Returns all faults that can be found without a server, which has the arrays: each field once.
     pub fn faults(&self) -> Vec<FieldError> {
         let mut rest = self.clone();
         let mut faults = Vec::new();
-        // What it comes after may name elements, whose numbers a server knows.
+        // Dependencies may name array elements, which only the server can resolve to numbers.
         match rest.unsaid().find(|field| *field == "dependency") {
             Some(field) => faults.push(empty(field)),
             None => faults.extend(rest.named().err()),
         }
         (rest.dependency, rest.dependencies) = (None, Vec::new());
-        // So does it know what time it is.
+        // Only the server has the cluster's clock, so begin and deadline are checked for syntax alone.
         for (field, text) in [("begin", &mut rest.begin), ("deadline", &mut rest.deadline)] {
             let text = text.take();
             let given = text.as_deref().map(str::trim);
@@ -99,7 +99,7 @@ impl AllocationRequest {
         faults
     }
 
-    /// Leaves out what a field says, or says something else that can be. `false`: there is no such field.
+    /// Leaves out a field, or sets it to a valid value. Returns `false` if there is no such field.
     fn forget(&mut self, field: &str) -> bool {
         match field {
             "project" => "a".clone_into(&mut self.project),

@@ -1,4 +1,4 @@
-//! On what terms: after what, when, how often, and what may be done to it meanwhile.
+//! Terms of an allocation: dependencies, arrays, begin and deadline, checkpoints, scaling.
 
 use super::{AllocationRequest, FieldError, at, duration};
 use crate::{
@@ -19,7 +19,7 @@ use utoipa::ToSchema;
 
 /// Millionths in one.
 const MICRO: f64 = 1e6;
-/// Highest target of a metric: its millionths are still whole numbers.
+/// Highest target of a metric: its millionths fit into 64 bits.
 const MAX_TARGET: f64 = 1e12;
 
 impl From<AllocationId> for JobRef {
@@ -31,25 +31,25 @@ impl From<AllocationId> for JobRef {
     }
 }
 
-/// What a request is read with, besides what it says itself.
+/// Context that only the server has, and that reading a request needs.
 #[derive(Debug, Clone, Default)]
 pub struct Known {
-    /// Now: begin times and deadlines may say `now+1hour`.
+    /// Current time, for begin times and deadlines such as `now+1hour`.
     pub now: UnixMillis,
-    /// The numbers of the elements that [`AllocationRequest::elements`] names.
+    /// Allocation numbers of the elements among those that [`AllocationRequest::named`] returns.
     pub elements: BTreeMap<JobRef, AllocationId>,
 }
 
-/// Another allocation: its number, or an element as `12_7`.
+/// Reference to another allocation: its number, or an array element as `12_7`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(
     untagged,
     expecting = "it must be an allocation's number, as 12, or an element of an array, as \"12_7\""
 )]
 pub enum JobBody {
-    /// Its number.
+    /// Allocation number.
     Number(u64),
-    /// The number as text, or an array's element, `12_7`.
+    /// Allocation number as text, or an array element, `12_7`.
     Text(String),
 }
 
@@ -62,70 +62,69 @@ impl JobBody {
     }
 }
 
-/// One allocation after another.
+/// Dependency on another allocation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DependencyBody {
-    /// How that one must have ended: `success`, `failure`, `any`, or `corresponding` (the element of the same
+    /// Required end of the other allocation: `success`, `failure`, `any`, or `corresponding` (the element of the same
     /// index succeeded).
     pub condition: String,
-    /// Which one.
+    /// Allocation that must end first.
     pub on: JobBody,
 }
 
-/// How work writes checkpoints.
+/// How an allocation writes job checkpoints.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CheckpointBody {
-    /// How it is told to: `signal` (SIGUSR1), `shared_memory` or `callback` (gRPC).
+    /// How Lattice requests a checkpoint: `signal` (SIGUSR1), `shared_memory` or `callback` (gRPC).
     pub mode: String,
-    /// Who decides when: `automatic` (when it pays, and whenever somebody asks; the default) or `manual`
-    /// (people, and who needs the nodes).
+    /// When checkpoints are written: `automatic` (when one pays off, and on request; the default) or `manual` (on
+    /// request, and for preemption).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trigger: Option<String>,
-    /// Where to: a directory from the root. Left out: where the site says.
+    /// Target directory, an absolute path. Left out: the directory of the site.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub directory: Option<String>,
 }
 
-/// What the number of nodes follows.
+/// Metric that determines the number of nodes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum MetricBody {
-    /// Mean use of the GPUs of its nodes, 0 to 1.
+    /// Mean GPU utilisation of the allocation's nodes, 0 to 1.
     Gpu,
-    /// Mean use of the processors of its nodes, 0 to 1.
+    /// Mean CPU utilisation of the allocation's nodes, 0 to 1.
     Cpu,
-    /// The one value that this query gives in the site's Prometheus; `$allocation` stands for the
-    /// allocation's number.
+    /// Prometheus query that gives one value; `$allocation` stands for the allocation's number.
     Prometheus(String),
 }
 
-/// Work whose number of nodes follows a metric.
+/// Scaling of the number of nodes by a metric.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ScaleBody {
-    /// Fewest nodes, at least 1; it starts with these.
+    /// Minimum number of nodes, at least 1. The allocation starts with this number.
     pub min_nodes: u32,
-    /// Most nodes.
+    /// Maximum number of nodes.
     pub max_nodes: u32,
-    /// What is measured: `gpu`, `cpu`, or `{"prometheus": "QUERY"}`.
+    /// Metric: `gpu`, `cpu`, or `{"prometheus": "QUERY"}`.
     pub metric: MetricBody,
-    /// More of it than this asks for a node more; above 0.
+    /// Target value, above 0. A higher metric value adds a node.
     #[serde(serialize_with = "crate::number::finite_one")]
     pub target: f64,
-    /// The metric is above the target for so long before a node is added, written as a walltime is. What is
-    /// left out is as the vCluster says.
+    /// How long the metric must be above the target before a node is added, in the format of a walltime. Left out: the
+    /// setting of the vCluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "2m")]
     pub up_window: Option<String>,
-    /// The metric is below the lower threshold for so long before one is given back.
+    /// How long the metric must be below the lower threshold before a node is given back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub down_window: Option<String>,
-    /// Nothing changes for so long after a change; `0s` for none.
+    /// Time after a change without another change; `0s` for none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cooldown: Option<String>,
-    /// The lower threshold, a part of the target between 0 and 1.
+    /// Lower threshold, as a fraction of the target between 0 and 1.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
@@ -143,14 +142,14 @@ fn condition(word: &str) -> Option<Condition> {
 /// Reads the name of a condition.
 ///
 /// # Errors
-/// A word that is none, with those there are.
+/// An unknown name; the text lists the valid ones.
 pub fn read_condition(word: &str) -> Result<Condition, String> {
     let all = || Condition::ALL.map(Condition::as_str).join(", ");
     condition(word).ok_or_else(|| format!("{word:?} is none of {}", all()))
 }
 
 impl AllocationRequest {
-    /// What it comes after, in one form, and the field that said so.
+    /// Merges both forms of dependencies into one.
     fn dependencies(&self) -> Result<Dependencies, FieldError> {
         let (list, text) = (&self.dependencies, self.dependency.as_deref());
         match (list.is_empty(), text) {
@@ -168,7 +167,7 @@ impl AllocationRequest {
                     after: after.map_err(at("dependencies"))?,
                     singleton: false,
                 };
-                // The text's rules are those of the list.
+                // Parsing the text applies the same rules to the list.
                 let text = listed.to_string();
                 text.parse().map_err(at("dependencies"))
             }
@@ -178,7 +177,8 @@ impl AllocationRequest {
         }
     }
 
-    /// Those that it comes after. The numbers of elements are found before it is read.
+    /// Returns the allocations that the dependencies name. The server resolves array elements among them to numbers
+    /// before it reads the whole request.
     ///
     /// # Errors
     /// The field that cannot be read.
@@ -210,7 +210,7 @@ impl AllocationRequest {
         Ok((after?, asked.singleton))
     }
 
-    /// The mutex, under its own name or, of a singleton, the work's.
+    /// Returns the name of the mutex: its own name or, for a singleton, the allocation's.
     fn mutex_name(&self, is_singleton: bool) -> Result<Option<String>, FieldError> {
         let given = self.mutex.as_deref();
         match (self.singleton || is_singleton, given) {
@@ -241,7 +241,7 @@ impl AllocationRequest {
         Ok(Terms {
             after,
             mutex: self.mutex_name(is_singleton)?,
-            // What is past holds nothing back.
+            // A begin time in the past has no effect.
             begin_at: begin_at.filter(|at| *at > known.now),
             deadline_at,
             array: self
@@ -295,7 +295,7 @@ fn scale(body: &ScaleBody) -> Result<Scale, FieldError> {
         given.map(read).transpose()
     };
     let part = |part: f64| match part > 0.0 && part < 1.0 {
-        // Below a million.
+        // Below a million, so the cast is exact.
         true => Ok((part * MICRO).round() as u32),
         false => Err(at("scale.down_threshold")(format!(
             "{part} does not lie between 0 and 1; it is a part of the target"

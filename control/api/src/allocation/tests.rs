@@ -207,7 +207,7 @@ fn a_request_does_not_debug_what_it_runs() {
     assert!(!text.contains("hush") && !text.contains("V1"), "{text}");
 }
 
-/// JSON has no such numbers; a gRPC message and a flag have.
+/// JSON cannot represent these numbers, but a gRPC message and a flag can.
 #[test]
 fn what_is_not_a_number_is_refused_by_its_field() {
     let plain = AllocationRequest {

@@ -1,4 +1,4 @@
-//! An allocation as shown.
+//! Allocations as shown.
 
 use super::{
     CheckpointBody, CheckpointsView, ConstraintsBody, DagPlaceView, DependencyView, ElementView,
@@ -15,40 +15,40 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
 
-/// One rank as shown.
+/// Rank as shown.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RankView {
-    /// Its number, from 0.
+    /// Rank number, from 0.
     pub rank: u32,
-    /// Its node.
+    /// Node of the rank.
     pub node: String,
-    /// `assigned`, `running` or `ended`.
+    /// `assigned`, `running`, `ended`, `leaving` or `left`.
     pub phase: String,
-    /// Since when, by the node's clock.
+    /// Start of the phase, by the node's clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<String>,
-    /// How it ended.
+    /// How the rank ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit: Option<String>,
 }
 
-/// What runs, as far as the asker may see it.
+/// Workload, as far as the caller may see it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct WorkloadView {
     /// Program and arguments.
     pub argv: Vec<String>,
-    /// The script.
+    /// Script.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub script: Option<String>,
-    /// Names of the variables; every value reads `<redacted>`.
+    /// Names of the environment variables; every value reads `<redacted>`.
     pub env: BTreeMap<String, String>,
     /// Working directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub working_dir: Option<String>,
-    /// File for standard output, as asked for; absent: kept as logs.
+    /// File for standard output, as requested; absent: kept as logs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<String>,
-    /// File for standard error.
+    /// File for standard error, as requested; absent: kept as logs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -70,129 +70,129 @@ impl From<&Workload> for WorkloadView {
     }
 }
 
-/// Whether the asker may see what runs.
+/// Whether the caller may see the workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sight {
-    /// Its own work, or the asker is an operator.
+    /// The allocation is the caller's own, or the caller is an operator.
     Full,
-    /// Somebody else's: everything but the workload, and what would tell of it.
+    /// Another user's allocation: everything except the workload and texts that may quote it.
     Outline,
 }
 
-/// An allocation as shown.
+/// Allocation as shown.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct AllocationView {
-    /// Its number.
+    /// Allocation number.
     #[schema(value_type = u64)]
     pub id: AllocationId,
-    /// Who submitted it.
+    /// User that submitted the allocation.
     pub user: String,
-    /// A name for people.
+    /// Free-text name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// The project whose limits apply.
+    /// Project for limits and usage.
     pub project: String,
-    /// The vCluster whose scheduler places it.
+    /// vCluster that schedules the allocation.
     pub vcluster: String,
-    /// `blocked`, `pending`, `held`, `starting`, `running`, `checkpointing`, `stopping`,
-    /// `suspended`, `completed`, `failed` or `cancelled`.
+    /// `blocked`, `pending`, `held`, `starting`, `running`, `checkpointing`, `stopping`, `suspended`, `completed`,
+    /// `failed` or `cancelled`.
     pub state: String,
-    /// When it entered that state.
+    /// Time at which the allocation entered its state.
     pub state_since: String,
-    /// When it was submitted.
+    /// Time of the submit.
     pub submitted_at: String,
-    /// When it first began to run.
+    /// Time at which the allocation first began to run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<String>,
-    /// When it ended.
+    /// Time at which the allocation ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<String>,
-    /// Number of nodes asked for.
+    /// Number of nodes requested.
     pub nodes: u32,
-    /// The nodes of the current, or last, attempt, as a hostlist; empty before the first.
+    /// Nodes of the current or last attempt, as a hostlist; empty before the first attempt.
     pub nodelist: String,
-    /// Counts assignments.
+    /// Attempt number: counts assignments.
     pub attempt: u32,
     /// Longest run time; absent when unbounded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub walltime: Option<String>,
     /// Priority class.
     pub class: u8,
-    /// All nodes must share one conformance group.
+    /// Whether all nodes must share one conformance group.
     pub sensitive: bool,
-    /// What the nodes must be like.
+    /// Requirements on the nodes.
     pub constraints: ConstraintsBody,
-    /// What happens when a node is lost.
+    /// Policy after the loss of a node: `never`, `once` or `always`.
     pub requeue: String,
-    /// The part of its input data that is on the hot tier, 0 to 1; absent when not known.
+    /// Fraction of the input data that is on the hot tier, 0 to 1; absent when unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data_ready: Option<f64>,
-    /// How long it takes to write a checkpoint; absent when nothing was said.
+    /// Time to write a job checkpoint; absent if the request gave none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint_time: Option<String>,
-    /// Bandwidth it needs of storage systems while it runs, GB/s by the system's name.
+    /// Storage bandwidth that the allocation needs while it runs, GB/s by storage system.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub storage_gb_s: BTreeMap<String, f64>,
-    /// Those it comes after.
+    /// Allocations that must end first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dependencies: Vec<DependencyView>,
-    /// Of the same user's work with this mutex one is eligible at a time.
+    /// Mutex: of the same user's allocations with this mutex, one is eligible at a time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mutex: Option<String>,
-    /// It is not placed before.
+    /// Earliest start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub begin_at: Option<String>,
-    /// It must have ended by then.
+    /// Time by which the allocation must have ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline_at: Option<String>,
-    /// The indices of an array, and how many of them run at a time.
+    /// Indices of a job array, and how many of its elements run at a time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub array: Option<String>,
-    /// How it writes checkpoints.
+    /// How the allocation writes job checkpoints.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint: Option<CheckpointBody>,
-    /// The metric that its number of nodes follows.
+    /// Scaling of the number of nodes by a metric.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scale: Option<ScaleBody>,
-    /// It uses nodes that are reserved under this name.
+    /// Reservation that provides the nodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reservation: Option<String>,
-    /// What became of the elements of an array.
+    /// Array elements by state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tally: Option<TallyView>,
-    /// The array it is an element of.
+    /// Array of which this allocation is an element.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub element: Option<ElementView>,
-    /// The graph it is a member of.
+    /// DAG of which this allocation is a member.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dag: Option<DagPlaceView>,
-    /// For whom it waits, while it is blocked.
+    /// What the allocation waits for, while it is blocked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits_for: Option<WaitsForView>,
-    /// How often others took its nodes.
+    /// Number of preemptions.
     #[serde(default)]
     pub preempted: u32,
-    /// Its checkpoints; absent where none was asked for.
+    /// Job checkpoints; absent if none was requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoints: Option<CheckpointsView>,
-    /// The ranks of the current, or last, attempt.
+    /// Ranks of the current or last attempt.
     pub ranks: Vec<RankView>,
-    /// Why it is being, or was, stopped.
+    /// Why the allocation is being, or was, stopped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop: Option<String>,
-    /// Why it waits, as of the last scheduling cycle.
+    /// Why the allocation waits, as of the last scheduling cycle.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// What runs; absent when the asker may not see it.
+    /// Workload; absent when the caller may not see it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workload: Option<WorkloadView>,
-    /// Last change.
+    /// Revision of the last change.
     #[schema(value_type = u64)]
     pub revision: Revision,
 }
 
-/// How a rank ended. Why it could not start may name its program, folder or variables, which are
-/// part of what runs.
+/// Describes how a rank ended. The reason for a failed start may quote the program, the directory or variables, which
+/// are part of the workload.
 fn exit_text(exit: &RankExit, sight: Sight) -> String {
     match (exit, sight) {
         (RankExit::SpawnFailed { .. }, Sight::Outline) => "could not start".to_owned(),
@@ -200,7 +200,7 @@ fn exit_text(exit: &RankExit, sight: Sight) -> String {
     }
 }
 
-/// A cause as told to somebody with this sight.
+/// Describes a stop cause, without details that `sight` does not permit.
 fn stop_text(stop: &StopCause, sight: Sight) -> String {
     match stop {
         StopCause::RankFailed { rank, exit } => format!("rank {rank}: {}", exit_text(exit, sight)),
@@ -208,7 +208,8 @@ fn stop_text(stop: &StopCause, sight: Sight) -> String {
     }
 }
 
-/// Why an allocation is being, or was, stopped. Of an array, of how many of its elements that is so.
+/// Describes why an allocation is being, or was, stopped. For an array the text includes the number of affected
+/// elements.
 pub fn stop_of(a: &Allocation, sight: Sight) -> Option<String> {
     let said = a.stop.as_ref().map(|stop| stop_text(stop, sight));
     let Some(tally) = a.course.tally.as_deref().map(TallyView::from) else {
@@ -247,7 +248,7 @@ fn rank_view(rank: usize, r: &lattice_quorum_types::allocation::Rank, sight: Sig
 }
 
 impl AllocationView {
-    /// The record as shown to somebody with this sight.
+    /// Returns the record as shown to a caller with this sight.
     pub fn new(a: &Allocation, sight: Sight) -> Self {
         let (data_ready, checkpoint_time, storage_gb_s) = demand::said(&a.spec.demand);
         let (terms, course) = (&a.spec.terms, &a.course);

@@ -1,4 +1,4 @@
-//! What was written down, in words.
+//! Audit actions as sentences.
 
 use lattice_quorum_types::{
     NodeId, ProjectPath,
@@ -7,7 +7,7 @@ use lattice_quorum_types::{
     hostlist,
 };
 
-/// What was done, as a person tells it.
+/// Describes an action in one sentence.
 pub fn summary(action: &AuditAction) -> String {
     match action {
         AuditAction::ForceReleased {
@@ -353,7 +353,7 @@ pub fn summary(action: &AuditAction) -> String {
     }
 }
 
-/// Nodes as people write them: `node gpu1`, `nodes gpu[1-4]`.
+/// Names nodes: `node gpu1`, `nodes gpu[1-4]`.
 fn some(nodes: &[NodeId]) -> String {
     let kind = match nodes {
         [_] => "node",
@@ -395,8 +395,8 @@ fn changed(limits: &[ChangedLimit]) -> String {
     each.collect::<Vec<_>>().join(", ")
 }
 
-/// A limit's public name, and how its values are written: what is kept in integers of a small unit people know in
-/// another.
+/// Returns the public name of a limit and the format of its values. Limits stored as integers of a small unit are shown
+/// in their public unit.
 fn public(name: &str) -> (&str, fn(u64) -> String) {
     let hours = |ms: u64| (ms as f64 / HOUR_MS as f64).to_string();
     let parts = |ppm: u64| (ppm as f64 / WHOLE_PPM as f64).to_string();

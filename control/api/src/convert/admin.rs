@@ -1,4 +1,4 @@
-//! What administrators ask: tokens, certificates, authorities, drains, the audit.
+//! Administration: tokens, certificates, CAs, drains, audit.
 
 use crate::{
     audit::{self, AuditHeadView, AuditView},
@@ -34,7 +34,7 @@ impl From<v1::CreateTokenRequest> for TokenRequest {
             role: r.role,
             ttl: r.ttl,
             uses: r.uses.unwrap_or_else(once),
-            // Given and empty is refused: it must never come to mean "any name".
+            // A node list that is given but empty is rejected later: it must never come to mean "any name".
             nodes: r.nodes,
             cidrs: r.cidrs,
             replace: r.replace,
@@ -140,7 +140,8 @@ impl From<AuditView> for v1::AuditRecord {
             by: entry.by.clone(),
             action: audit::word(&entry.action).to_owned(),
             summary: entry.summary.clone(),
-            // Plain values; were it not writable, it would be missing here and the hash be left.
+            // The entry has plain values only, so writing it cannot fail. If it did, `json` would be empty and the hash
+            // present.
             json: serde_json::to_string(&entry).unwrap_or_default(),
             hash: entry.hash,
         }

@@ -1,4 +1,4 @@
-//! Groups, drift, changes, baselines, the brake.
+//! Conformance: groups, drift, changes, baselines, the brake.
 
 use super::filled;
 use crate::{
@@ -149,7 +149,7 @@ impl From<Vec<BaselineView>> for v1::ListBaselinesResponse {
     }
 }
 
-/// As a file says it. A value that is not given is `null` there, and refused by its field.
+/// Converts a value to the form it has in a baseline file. A missing value becomes `null`, which the field rejects.
 fn value(value: v1::KeyValue) -> Value {
     use v1::key_value::Value as Given;
     match value.value {

@@ -1,4 +1,4 @@
-//! The terms of requests, and how allocations fared.
+//! Terms of requests, and allocation progress.
 
 use crate::{
     allocation::{

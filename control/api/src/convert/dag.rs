@@ -1,4 +1,4 @@
-//! Graphs and reservations.
+//! DAGs and reservations.
 
 use crate::{
     dag::{
@@ -60,7 +60,7 @@ impl From<DagSubmitted> for v1::SubmitDagResponse {
 }
 
 impl From<DagJudged> for v1::SubmitDagResponse {
-    /// A dry run is told from a submit by that it has no number.
+    /// A dry run has no DAG number, which distinguishes its answer from that of a submit.
     fn from(judged: DagJudged) -> Self {
         Self {
             id: None,

@@ -1,4 +1,4 @@
-//! What a node's hardware is, was, and what is wrong with it.
+//! Nodes: hardware, history and health.
 
 use super::filled;
 use crate::{

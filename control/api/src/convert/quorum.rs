@@ -1,4 +1,4 @@
-//! The quorum itself.
+//! Quorum: members and membership changes.
 
 use crate::{
     quorum::{QuorumMemberView, QuorumStep, QuorumView},

@@ -1,5 +1,5 @@
-//! What REST shows of hardware and conformance is in the messages as well, each field: a view with
-//! every field filled, and no two alike, comes back from its message as it was.
+//! Messages contain every field that REST shows: a view with every field set to a distinct value survives the
+//! conversion to its message and back.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
@@ -47,12 +47,12 @@ use std::{
     fmt::Debug,
 };
 
-/// A value with nothing left empty, and no part of it twice.
+/// Value with no empty part and with distinct values in all parts.
 trait Full {
     fn full(next: &mut u16) -> Self;
 }
 
-/// What a message was made of.
+/// Conversion of a message back to the view that it was made from.
 trait Back<View> {
     fn back(self) -> View;
 }
@@ -172,7 +172,7 @@ impl<T, M: Back<T>> Back<BTreeMap<String, T>> for HashMap<String, M> {
     }
 }
 
-/// A message in a message can be left out on the wire; ours never is.
+/// A nested message may be missing on the wire; here it never is.
 impl Back<KeyChangeView> for Option<v1::KeyChange> {
     fn back(self) -> KeyChangeView {
         self.unwrap_or_default().back()
@@ -246,7 +246,7 @@ impl Back<UsageView> for Option<v1::Usage> {
     }
 }
 
-/// Names every field of a view, or does not compile.
+/// Names every field of a view; a missing field does not compile.
 macro_rules! alike {
     ($($view:ident = $message:ident { $($field:ident),* $(,)? })*) => { $(
         impl Full for $view {
@@ -432,7 +432,7 @@ impl Back<ScaleBody> for v1::Scale {
     }
 }
 
-/// A node's parts stand beside each other in the message.
+/// The parts of a node are separate fields of the message.
 impl Full for NodeView {
     fn full(next: &mut u16) -> Self {
         Self {
@@ -531,7 +531,7 @@ impl Back<NodeView> for v1::Node {
     }
 }
 
-/// A project's limits stand beside its name in the message.
+/// The limits of a project are fields of the message itself.
 impl Full for ProjectView {
     fn full(next: &mut u16) -> Self {
         Self {
@@ -658,11 +658,11 @@ fn a_message_has_every_field_of_its_view() {
     comes_back::<AccountingStatus, v1::AccountingStatus>();
     comes_back::<ReconcileView, v1::ReconcileAccountingResponse>();
     comes_back::<VclusterView, v1::Vcluster>();
-    // The other of two.
+    // The other variant.
     let all = ReservationsView::All(AllReservations::All);
     let back = ReservationsView::try_from(v1::Reservations::from(all));
     assert_eq!(back, Ok(all));
-    // What asks, the other way.
+    // Requests are converted in the other direction.
     let cohort = CohortForm::full(&mut 0);
     assert_eq!(CohortForm::from(v1::Cohort::from(cohort.clone())), cohort);
 }

@@ -1,5 +1,5 @@
-//! vClusters. Where REST says `null` (for all tenants, for a bandwidth that is taken back), a message has a
-//! field of its own. Settings of how work is moved are converted where they are declared.
+//! vClusters. Where REST uses `null` (for all tenants, or to remove a bandwidth), a message has a separate field.
+//! Movement settings are converted where they are declared.
 
 use crate::{
     page::Page,
@@ -138,7 +138,7 @@ impl From<ReservationsView> for v1::Reservations {
 impl TryFrom<v1::Reservations> for ReservationsView {
     type Error = FieldError;
 
-    /// An empty message would stand for no reservations at all.
+    /// An empty message is rejected: it would mean no reservations at all.
     fn try_from(r: v1::Reservations) -> Result<Self, FieldError> {
         match r.which {
             Some(Which::All(true)) => Ok(Self::All(AllReservations::All)),

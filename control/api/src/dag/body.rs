@@ -1,4 +1,4 @@
-//! Members of a graph as people write them.
+//! DAG members in a request.
 
 use super::AllocationRequest;
 use serde::{
@@ -15,18 +15,18 @@ use utoipa::{
     },
 };
 
-/// One member after another.
+/// Dependency on another member.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EdgeBody {
-    /// The member that comes before.
+    /// Member that must end first.
     pub member: String,
-    /// How that must have ended: `success` (when left out), `failure`, `any` or `corresponding`.
+    /// Required end of that member: `success` (when left out), `failure`, `any` or `corresponding`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub condition: Option<String>,
 }
 
-/// What a member comes after, in one of three forms.
+/// Dependencies of a member, in one of three forms.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(
     untagged,
@@ -34,11 +34,11 @@ pub struct EdgeBody {
                  [a, b]}"
 )]
 pub enum AfterBody {
-    /// Names of members that must have succeeded.
+    /// Names of members that must succeed.
     Names(Vec<String>),
-    /// Each with its condition.
+    /// Members, each with its condition.
     Edges(Vec<EdgeBody>),
-    /// Names by condition: `{"success": ["a"], "failure": ["b"]}`.
+    /// Member names by condition: `{"success": ["a"], "failure": ["b"]}`.
     ByCondition(BTreeMap<String, Vec<String>>),
 }
 
@@ -58,18 +58,18 @@ impl AfterBody {
     }
 }
 
-/// A member of a graph: a request for nodes, with its name, and what it comes after in the graph.
+/// DAG member: a request for nodes with a name, and its dependencies in the DAG.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct MemberRequest {
-    /// The members it comes after.
+    /// Members that must end first.
     #[serde(skip_serializing_if = "AfterBody::is_empty")]
     pub after: AfterBody,
-    /// What runs. Its name is the member's. Its own dependencies name allocations outside the graph.
+    /// Request for nodes. Its name is the member name; its own dependencies name allocations outside the DAG.
     #[serde(flatten)]
     pub request: AllocationRequest,
 }
 
-/// A field that nobody knows is refused also here, where two forms stand beside each other.
+/// Rejects unknown fields, which serde cannot do for a flattened struct.
 impl<'de> Deserialize<'de> for MemberRequest {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let Distinct(mut fields) = Distinct::deserialize(from)?;
@@ -89,7 +89,7 @@ impl<'de> Deserialize<'de> for MemberRequest {
     }
 }
 
-/// Fields of which none is there twice: of two the last one would hold, and nobody would know.
+/// JSON object without duplicate fields. Of two equal fields serde would silently use the last one.
 struct Distinct(Map<String, Value>);
 
 impl<'de> Deserialize<'de> for Distinct {
@@ -115,7 +115,7 @@ impl<'de> Deserialize<'de> for Distinct {
     }
 }
 
-/// The field whose value cannot be read; `None` where one is missing, or the error itself names it.
+/// Returns the field with an unreadable value; `None` if a field is missing or the error names the field itself.
 fn wrong(fields: &Map<String, Value>) -> Option<&str> {
     let mut alone = Map::new();
     alone.insert("project".to_owned(), Value::from("a"));

@@ -1,12 +1,12 @@
-//! Graphs in the language of Graphviz.
+//! DAGs in the DOT language of Graphviz.
 
 use super::GraphView;
 use std::fmt::Write as _;
 
-/// Media type of that language.
+/// Media type of DOT.
 pub const MEDIA_TYPE: &str = "text/vnd.graphviz";
 
-/// A text in double quotes. Names have no control characters.
+/// Quotes a text. Names have no control characters.
 fn quoted(text: &str) -> String {
     format!("\"{}\"", escaped(text))
 }
@@ -15,7 +15,7 @@ fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"")
 }
 
-/// Colours for where a member stands; for others none.
+/// Returns the fill colour of a state, if it has one.
 fn colour(state: &str) -> Option<&'static str> {
     match state {
         "completed" => Some("palegreen"),
@@ -27,7 +27,7 @@ fn colour(state: &str) -> Option<&'static str> {
 }
 
 impl GraphView {
-    /// Members with their numbers and states, lines with conditions other than success.
+    /// Formats the graph: members with number and state, edges with any condition other than success.
     pub fn to_dot(&self) -> String {
         let name = match self.name.is_empty() {
             true => self.id.to_string(),

@@ -38,7 +38,7 @@ fn what_is_read_is_written_back() {
         ("afterok:12,afterok:13", "afterok:12:13"),
         ("AfterOK:0012", "afterok:12"),
         ("singleton,afterany:3_0", "afterany:3_0,singleton"),
-        // Once is as good as twice.
+        // Duplicates have no effect.
         (
             "afterok:12:12,afterany:12,afterok:12",
             "afterok:12,afterany:12",

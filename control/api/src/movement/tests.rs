@@ -1,10 +1,10 @@
-//! Names, bodies and messages of one table.
+//! Tests of the names, REST bodies and messages of the settings table.
 #![expect(clippy::unwrap_used, reason = "tests")]
 use super::*;
 use serde_json::{Value as Json, json};
 use std::collections::BTreeSet;
 
-/// Another value than any default, as a command line has it.
+/// Returns a value that differs from every default, as on a command line.
 fn other(kind: Kind) -> &'static str {
     match kind {
         Kind::Flag => "false",
@@ -120,7 +120,7 @@ fn what_is_wrong_is_named_and_says_what_would_do() {
         assert_eq!(error.field, format!("movement.{name}"));
         assert!(error.reason.contains(words), "{error}");
     }
-    // JSON has no word for it: written as `null` it would take the setting back.
+    // JSON has no NaN: written as `null` it would reset the setting.
     let mut change = MovementChange::default();
     change.put("scaling.threshold", Some("NaN")).unwrap();
     let told = serde_json::to_string(&change).unwrap_err().to_string();
@@ -142,7 +142,7 @@ fn times_are_seconds_or_as_they_are_written_elsewhere() {
         let value = Some(Value::Seconds(seconds));
         assert_eq!(change.given(), [("preemption.patience_s", value)]);
     }
-    // A count is a count.
+    // A count accepts no time unit.
     let mut change = MovementChange::default();
     assert!(change.put("preemption.max_victims", Some("2s")).is_err());
     let shown = [

@@ -1,6 +1,6 @@
-//! A problem as a gRPC status. Its details are a `google.rpc.Status`, as `grpc-status-details-bin`
-//! is defined, so that every client's own tools read them: `ErrorInfo` with the code as reason,
-//! `BadRequest` where a field is wrong, and the whole problem as `lattice.v1.Problem`.
+//! Problems as gRPC statuses. The details are a `google.rpc.Status`, as `grpc-status-details-bin` is defined, so that
+//! the usual tools of every client read them: `ErrorInfo` with the code as reason, `BadRequest` for an invalid field,
+//! and the whole problem as `lattice.v1.Problem`.
 
 use super::{Problem, Violation};
 use crate::v1;
@@ -8,7 +8,7 @@ use prost::Message;
 use std::collections::HashMap;
 use tonic_types::pb::{self, bad_request::FieldViolation};
 
-/// Who gives the reasons of an `ErrorInfo`.
+/// Domain of the reasons in `ErrorInfo`.
 const DOMAIN: &str = "lattice";
 const ERROR_INFO: &str = "type.googleapis.com/google.rpc.ErrorInfo";
 const BAD_REQUEST: &str = "type.googleapis.com/google.rpc.BadRequest";
@@ -22,7 +22,7 @@ fn packed(type_url: &str, message: &impl Message) -> prost_types::Any {
 }
 
 impl Problem {
-    /// The gRPC status of the same problem, with everything that REST says in its details.
+    /// Returns the gRPC status of the problem, with all REST fields in its details.
     pub fn to_grpc(&self) -> tonic::Status {
         let info = pb::ErrorInfo {
             reason: self.code.to_ascii_uppercase(),
@@ -48,7 +48,7 @@ impl Problem {
         tonic::Status::with_details(code, self.detail.clone(), status.encode_to_vec().into())
     }
 
-    /// The problem that a status carries; none where it is not one of Lattice's.
+    /// Returns the problem in a status; `None` if the status has no problem of Lattice.
     pub fn from_grpc(status: &tonic::Status) -> Option<Self> {
         let status = pb::Status::decode(status.details()).ok()?;
         let mut details = status.details.into_iter();

@@ -1,4 +1,4 @@
-//! Terms as they are asked for.
+//! Tests of allocation terms in a request.
 
 use super::super::*;
 use crate::dependency::JobRef;
@@ -92,7 +92,7 @@ fn a_list_of_dependencies_says_what_the_text_says() {
 #[test]
 fn nothing_asked_for_is_nothing() {
     assert!(terms(&json!({})).unwrap().is_empty());
-    // What is past holds nothing back.
+    // A begin time in the past has no effect.
     assert!(terms(&json!({"begin": "2023-11-14"})).unwrap().is_empty());
 }
 
@@ -225,7 +225,7 @@ fn every_field_that_is_wrong_is_told_once() {
         let faults = request(&asked).faults().into_iter();
         faults.map(|fault| fault.field).collect::<Vec<_>>()
     };
-    // What time it is, and which elements there are, a server knows.
+    // Only the server has the current time and the array elements.
     assert_eq!(
         fields(
             json!({"begin": "2026-12-01", "deadline": "2020-01-01", "dependency": "afterok:9_1"})
@@ -256,7 +256,7 @@ fn every_field_that_is_wrong_is_told_once() {
             "walltime",
         ]
     );
-    // What no other name would mend is told once too.
+    // A fault that no other value of the field can correct is reported once, too.
     assert_eq!(fields(json!({"singleton": true, "name": null})), ["name"]);
 }
 
