@@ -25,15 +25,15 @@ use std::{
 /// Show the queue, or one allocation with all its ranks.
 #[derive(Args)]
 pub struct StatusArgs {
-    /// One allocation: its number, or an element of an array as 12_7.
+    /// Allocation to show: its number, or an array element as 12_7.
     id: Option<JobRef>,
-    /// Ended ones too.
+    /// Include ended allocations.
     #[arg(short, long, conflicts_with = "states")]
     all: bool,
-    /// Only in this state; repeat for several.
+    /// Show this state only; repeat for several.
     #[arg(short, long = "state", value_name = "STATE")]
     states: Vec<AllocationState>,
-    /// Only in this project and below it.
+    /// Show this project only, with everything below it.
     #[arg(short, long)]
     project: Option<String>,
 }
@@ -41,58 +41,58 @@ pub struct StatusArgs {
 /// One or several allocations.
 #[derive(Args)]
 pub struct IdsArgs {
-    /// Allocations: their numbers; elements of an array as 12_7.
+    /// Allocation numbers; array elements as 12_7.
     #[arg(required = true)]
     ids: Vec<JobRef>,
 }
 
-/// Which are suspended, and how.
+/// Allocations to suspend, and the method.
 #[derive(Args)]
 pub struct SuspendArgs {
     #[command(flatten)]
     which: IdsArgs,
-    /// Have each write a checkpoint first, or wait for the one that it writes already. Where that comes to nothing
-    /// it is suspended without. Refused where the work has no checkpoint mode, and where it does not run.
+    /// Write a job checkpoint first, or wait for the one in progress. If the checkpoint fails, the allocation is
+    /// suspended without it. Refused for an allocation that has no checkpoint mode, or does not run.
     #[arg(long)]
     checkpoint: bool,
 }
 
-/// Give an allocation another walltime. A longer one is for operators.
+/// Change the walltime of an allocation. Only operators may make it longer.
 ///
-/// Where it runs already its nodes are told, and end it at the new time. It cannot be made shorter than it
-/// has run.
+/// The nodes of a running allocation receive the new walltime and end the allocation at that time. The walltime cannot
+/// be shorter than the time that the allocation has already run.
 ///
 /// For example: lattice extend 12 +30m, or lattice extend 12 4h
 #[derive(Args)]
 pub struct ExtendArgs {
-    /// The allocation.
+    /// Allocation number, or an array element as 12_7.
     id: JobRef,
-    /// From its begin on: 4h; or so much more than now: +30m.
+    /// Walltime, from the start of the attempt: 4h; or an increment: +30m.
     walltime: String,
 }
 
-/// Have a running allocation of yours write a checkpoint and go on.
+/// Request a job checkpoint of a running allocation of yours, which keeps running.
 #[derive(Args)]
 pub struct CheckpointArgs {
-    /// The allocation.
+    /// Allocation number, or an array element as 12_7.
     id: JobRef,
-    /// How long it may take [default: 10m].
+    /// Time that the checkpoint may take [default: 10m].
     #[arg(long, value_name = "TIME")]
     timeout: Option<String>,
-    /// Where to, from the root [default: where the work or the site says].
+    /// Target directory, an absolute path [default: the directory of the allocation or the site].
     #[arg(long, value_name = "DIR")]
     directory: Option<String>,
 }
 
-/// Print what the processes of an allocation wrote.
+/// Print the output of an allocation's processes.
 #[derive(Args)]
 pub struct LogsArgs {
-    /// The allocation.
+    /// Allocation number, or an array element as 12_7.
     id: JobRef,
-    /// Which rank's.
+    /// Rank, from 0.
     #[arg(short, long, default_value_t = 0)]
     rank: u32,
-    /// Standard error instead of standard output.
+    /// Print standard error instead of standard output.
     #[arg(long)]
     stderr: bool,
     /// Keep printing until the rank ends.
@@ -100,10 +100,10 @@ pub struct LogsArgs {
     follow: bool,
 }
 
-/// Say why an allocation is where it is.
+/// Explain the state of an allocation.
 #[derive(Args)]
 pub struct WhyArgs {
-    /// The allocation.
+    /// Allocation number, or an array element as 12_7.
     id: JobRef,
 }
 
@@ -142,7 +142,7 @@ fn row(a: &AllocationView) -> Vec<String> {
     ]
 }
 
-/// Its number; of an element of an array, that one's and its index.
+/// Returns the allocation number, or for an array element the array's number and the index.
 fn named(a: &AllocationView) -> String {
     match &a.element {
         Some(element) => format!("{}_{}", element.array, element.index),
@@ -150,7 +150,7 @@ fn named(a: &AllocationView) -> String {
     }
 }
 
-/// Why it stands where it does. One that waits again tells why it waits, not what ended its last
+/// Returns the reason for the state. For an allocation that waits again, this is why it waits, not what ended its last
 /// attempt.
 fn why_so(a: &AllocationView) -> Option<&str> {
     match waits(a) {
@@ -163,7 +163,7 @@ fn waits(a: &AllocationView) -> bool {
     ["blocked", "pending", "held", "suspended"].contains(&a.state.as_str())
 }
 
-/// `lattice status`.
+/// Runs `lattice status`.
 pub async fn status(args: &StatusArgs, connection: &Connection) -> Result<(), Failure> {
     if let Some(id) = args.id {
         return one::show(id, connection).await;
@@ -189,26 +189,27 @@ pub async fn status(args: &StatusArgs, connection: &Connection) -> Result<(), Fa
     Ok(())
 }
 
-/// What is done to each of several allocations.
+/// Action on several allocations.
 #[derive(Debug, Clone, Copy)]
 pub enum Action {
-    /// End it.
+    /// Cancel the allocation.
     Cancel,
-    /// Keep it from starting.
+    /// Hold the allocation, so that it does not start.
     Hold,
-    /// Let it start again.
+    /// Release the held allocation.
     Release,
-    /// Back to the queue.
+    /// Put the allocation back into the queue.
     Requeue,
-    /// Off its nodes, until it is resumed.
+    /// Take the allocation off its nodes until it is resumed.
     Suspend,
-    /// The same after a checkpoint.
+    /// Suspend the allocation after a job checkpoint.
     SuspendAfterCheckpoint,
-    /// Back to the queue from there.
+    /// Put the suspended allocation back into the queue.
     Resume,
 }
 
-/// `lattice cancel`, `hold`, `release`, `requeue`, `suspend`, `resume`: all are tried; the first failure decides the exit code.
+/// Runs `lattice cancel`, `hold`, `release`, `requeue`, `suspend`, `resume`. Every allocation is tried; the first
+/// failure determines the exit code.
 pub async fn act(args: &IdsArgs, action: Action, connection: &Connection) -> Result<(), Failure> {
     let mut first = None;
     for id in args.ids.iter().copied() {
@@ -241,7 +242,7 @@ pub async fn act(args: &IdsArgs, action: Action, connection: &Connection) -> Res
     first.map_or(Ok(()), Err)
 }
 
-/// `lattice suspend`.
+/// Runs `lattice suspend`.
 pub async fn suspend(args: &SuspendArgs, connection: &Connection) -> Result<(), Failure> {
     let action = match args.checkpoint {
         true => Action::SuspendAfterCheckpoint,
@@ -250,7 +251,7 @@ pub async fn suspend(args: &SuspendArgs, connection: &Connection) -> Result<(), 
     act(&args.which, action, connection).await
 }
 
-/// `lattice extend`.
+/// Runs `lattice extend`.
 pub async fn extend(args: &ExtendArgs, connection: &Connection) -> Result<(), Failure> {
     let walltime = args.walltime.clone();
     let request = ExtendRequest { walltime };
@@ -262,7 +263,7 @@ pub async fn extend(args: &ExtendArgs, connection: &Connection) -> Result<(), Fa
     Ok(())
 }
 
-/// `lattice checkpoint`.
+/// Runs `lattice checkpoint`.
 pub async fn checkpoint(args: &CheckpointArgs, connection: &Connection) -> Result<(), Failure> {
     let request = CheckpointRequest {
         timeout: args.timeout.clone(),
@@ -285,7 +286,7 @@ pub async fn checkpoint(args: &CheckpointArgs, connection: &Connection) -> Resul
     Ok(())
 }
 
-/// `lattice logs`.
+/// Runs `lattice logs`.
 pub async fn logs(args: &LogsArgs, connection: &Connection) -> Result<(), Failure> {
     let options = LogOptions {
         rank: args.rank,
@@ -308,7 +309,7 @@ pub async fn logs(args: &LogsArgs, connection: &Connection) -> Result<(), Failur
     Ok(())
 }
 
-/// `lattice why`.
+/// Runs `lattice why`.
 pub async fn why(args: &WhyArgs, connection: &Connection) -> Result<(), Failure> {
     let why = connection.client.explanation(args.id).await?;
     match connection.format {
@@ -335,7 +336,7 @@ fn in_words(why: &ExplanationView) -> String {
     with_details(summary, why)
 }
 
-/// The same in numbers, below its summary.
+/// Appends the details of the explanation to its summary.
 pub(crate) fn with_details(summary: String, why: &ExplanationView) -> String {
     let mut text = summary;
     for step in &why.steps {
@@ -360,7 +361,7 @@ pub(crate) fn with_details(summary: String, why: &ExplanationView) -> String {
     text
 }
 
-/// The nine factors, a line each.
+/// Formats the nine factors of the score, one per line.
 pub(crate) fn in_numbers(score: &ScoreView) -> String {
     let ahead = match score.ahead {
         0 => "nothing of its queue comes before it".to_owned(),

@@ -1,4 +1,4 @@
-//! `lattice audit`: what was written down for ever, and whether it still is what was written.
+//! if the verification fails.
 
 mod check;
 mod export;
@@ -20,32 +20,32 @@ use lattice_client::AuditFilter;
 use lattice_quorum_types::audit::AuditEntry;
 use std::path::Path;
 
-/// Entries asked for at a time.
+/// Page size of audit queries, entries.
 const PAGE: u32 = 1_000;
 
-/// What can be asked of the audit.
+/// Audit subcommands.
 #[derive(Subcommand)]
 pub enum AuditCommand {
-    /// Show entries, the newest last: who did what, to whom and when.
+    /// Show audit entries, newest last: principal, action, object and time.
     ///
-    /// Operators read all of it, operators of some tenants what is about these, users what they did
-    /// and what is about them.
+    /// Operators read all entries, operators of certain tenants the entries about these tenants, and users the entries
+    /// about their own actions and about themselves.
     Query(query::QueryArgs),
-    /// Check that no entry was changed, left out or moved, and that it was signed.
+    /// Verify that no entry was changed, removed or moved, and that the audit is signed.
     ///
-    /// Each entry's hash covers the one before it, and members of the quorum sign how far the chain
-    /// has come. Without FILE the cluster's own audit is checked, signed now; with it an export,
-    /// without asking anybody. What was rewritten as a whole, or cut behind the last checkpoint,
-    /// shows beside an export made before: --against. Exit code 1 where something does not hold.
+    /// The hash of each entry covers the previous one, and quorum members sign the head of the chain. Without FILE the
+    /// command signs the cluster's audit and verifies it; with FILE it verifies an export offline. To detect an audit
+    /// that was rewritten as a whole, or cut after the last signed head, compare it with an earlier export: --against.
+    /// The exit code is
     Verify(verify::VerifyArgs),
-    /// Write entries into a new file that can be checked anywhere, years later.
+    /// Export entries into a new file that can be verified anywhere, years later.
     ///
-    /// The audit is signed first. The file is lines of JSON, an entry each; `lattice audit verify
-    /// FILE --ca ca.pem` checks it without a cluster. For operators.
+    /// The audit is signed first. The file has one JSON object per line and entry; `lattice audit verify FILE --ca
+    /// ca.pem` verifies it without a cluster. For operators.
     Export(export::ExportArgs),
 }
 
-/// Runs one of them.
+/// Runs an audit command.
 pub async fn run(
     command: AuditCommand,
     context: Option<&Path>,
@@ -82,14 +82,14 @@ fn row(entry: &AuditView) -> Vec<String> {
     ]
 }
 
-/// Whether to go on.
+/// Whether to read the next page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Next {
     Go,
     Stop,
 }
 
-/// Looks at every page of what passes the filter, until it is told to stop.
+/// Passes every page of matching entries to `look`, until it returns [`Next::Stop`].
 async fn pages(
     connection: &Connection,
     filter: &AuditFilter,
@@ -111,12 +111,12 @@ async fn pages(
     }
 }
 
-/// What does not hold, as a refusal with its number.
+/// Describes a failed verification, with its exit code.
 fn broken(where_: &str, fault: &Fault) -> Failure {
     Failure::refused(format!("{where_} does not hold: {fault}"))
 }
 
-/// The entry as it was written, or why it is not.
+/// Recovers the entry as it was written, or reports the difference.
 fn as_written(where_: &str, view: &AuditView) -> Result<AuditEntry, Failure> {
     AuditEntry::try_from(view).map_err(|altered| {
         let (number, reason) = (altered.number, altered.reason);

@@ -1,4 +1,4 @@
-//! `lattice conformance`: which nodes are alike, and which are not.
+//! `lattice conformance`: conformance groups, drift, baselines.
 
 mod baseline;
 mod brake;
@@ -20,33 +20,32 @@ use lattice_quorum_types::{NodeId, hostlist};
 use only::OnlyArgs;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What can be asked about conformance.
+/// Conformance subcommands.
 #[derive(Subcommand)]
 pub enum ConformanceCommand {
-    /// Group nodes by fingerprint, by one class, or by several together.
+    /// Group nodes by fingerprint, by one class, or by several classes together.
     Groups(GroupsArgs),
-    /// Show where nodes are not what they are meant to be: by their baseline, or else by the
-    /// majority of their cohort.
+    /// Show drift: where nodes differ from their baseline or, without one, from the majority of their cohort.
     Drift(OnlyArgs),
-    /// Show what changed anywhere since a moment, equal changes of several nodes together.
+    /// Show changes on all nodes since a time, with equal changes of several nodes together.
     Changes(ChangesArgs),
-    /// What nodes are meant to be: set, list, show, diff, delete.
+    /// Baselines: set, list, show, diff, delete.
     #[command(subcommand)]
     Baseline(BaselineCommand),
-    /// Whether automatic draining stands still: show, release.
+    /// Brake on automatic draining: show, release.
     #[command(subcommand)]
     Brake(BrakeCommand),
 }
 
 #[derive(Args)]
 pub struct GroupsArgs {
-    /// A class (gpu, nic, bios, bmc, kernel, cpu, memory, storage, software, optics), several with
-    /// commas (nic,gpu), or all.
+    /// Class (gpu, nic, bios, bmc, kernel, cpu, memory, storage, software, optics), several separated by commas
+    /// (nic,gpu), or all.
     #[arg(long, default_value = "all")]
     class: Scope,
 }
 
-/// Runs one of them.
+/// Runs a conformance command.
 pub async fn run(command: ConformanceCommand, connection: &Connection) -> Result<(), Failure> {
     match command {
         ConformanceCommand::Groups(args) => groups(&args, connection).await,
@@ -169,7 +168,7 @@ fn rows(drifted: &[DriftView], connection: &Connection) -> Vec<Vec<String>> {
     drifted.iter().map(row).collect()
 }
 
-/// The same rows alone, for one baseline.
+/// Prints the drift rows alone, for one baseline.
 fn drifted(drifted: &[DriftView], connection: &Connection) -> Result<(), Failure> {
     output::print(
         connection.format,
@@ -183,14 +182,14 @@ fn drifted(drifted: &[DriftView], connection: &Connection) -> Result<(), Failure
     Ok(())
 }
 
-/// What is not known, a line for each cause: `unknown: bios, bmc of gpu[101-105]: ...`.
+/// Describes unknown classes, one line per cause: `unknown: bios, bmc of gpu[101-105]: ...`.
 fn causes(unknown: &[UnknownView]) -> Vec<String> {
     let mut by_class: BTreeMap<(&str, &Option<String>, &str), BTreeSet<&str>> = BTreeMap::new();
     for u in unknown {
         let alike = by_class.entry((&u.why, &u.baseline, &u.class));
         alike.or_default().insert(&u.node);
     }
-    // Classes that the same nodes do not tell for the same reason.
+    // Classes that are unknown on the same nodes for the same reason.
     let mut lines: BTreeMap<_, Vec<&str>> = BTreeMap::new();
     for ((why, baseline, class), nodes) in by_class {
         lines.entry((why, baseline, nodes)).or_default().push(class);
@@ -204,7 +203,7 @@ fn causes(unknown: &[UnknownView]) -> Vec<String> {
     lines.into_iter().map(line).collect()
 }
 
-/// Who is shown as it was, and when that was.
+/// Lists the nodes that are shown with an old state, by the time of that state.
 fn olds(drifted: &[DriftView]) -> Vec<String> {
     let old = drifted
         .iter()
@@ -225,8 +224,8 @@ fn folded(nodes: BTreeSet<&str>) -> String {
     hostlist::fold(&nodes.collect::<Vec<_>>())
 }
 
-/// Cohorts in a sentence each: `1 of 64 like nodes differs in nic.0.firmware`. Where nodes of several
-/// cohorts differ in one key, with the cohort.
+/// Summarises drift in one sentence per key: `1 of 64 like nodes differs in nic.0.firmware`. If nodes of several
+/// cohorts differ in one key, the sentence names the cohort.
 fn summarise(drifted: &[DriftView]) {
     for line in sentences(drifted) {
         eprintln!("{line}");

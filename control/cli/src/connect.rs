@@ -1,4 +1,4 @@
-//! From a context to a client.
+//! Connection to a cluster, from a context file.
 
 use crate::{
     context::{self, ContextFile},
@@ -9,16 +9,16 @@ use lattice_api::text;
 use lattice_client::{Client, ClientError};
 use std::{path::Path, time::Duration};
 
-/// A cluster to talk to, and how to print what it says.
+/// Cluster connection, and the format of results.
 pub struct Connection {
-    /// The SDK.
+    /// SDK client.
     pub client: Client,
-    /// Form of results.
+    /// Format of results.
     pub format: Format,
 }
 
 impl Connection {
-    /// Finds the context and makes a client of it. Nothing is sent yet.
+    /// Finds the context and creates a client from it, without sending anything.
     pub fn open(explicit: Option<&Path>, format: Format) -> Result<Self, Failure> {
         let found = context::find(explicit)
             .map_err(ClientError::from)?
@@ -34,11 +34,11 @@ impl Connection {
     }
 }
 
-/// An answer this old is worth a word: while the quorum answers, views are younger than a second.
+/// Age from which a view is reported as old: while the quorum answers, views are younger than a second.
 const OLD: Duration = Duration::from_secs(3);
 
 impl Connection {
-    /// Says on standard error that what was shown is not of the present, where that is so.
+    /// Prints on standard error that the result is old, if it is.
     pub fn tell_age(&self) {
         if let Some(age) = self.client.view_age().filter(|age| *age >= OLD) {
             let age = text::roughly(u64::try_from(age.as_millis()).unwrap_or(u64::MAX));
@@ -47,7 +47,7 @@ impl Connection {
     }
 }
 
-/// The SDK for a context.
+/// Creates the SDK client for a context.
 pub fn client(context: &ContextFile) -> Result<Client, ClientError> {
     Client::new(context.clone().into())
 }

@@ -1,4 +1,4 @@
-//! The context file that a demo writes, so that commands beside it find it.
+//! Context file of a demo, with which other commands find the demo's cluster.
 
 use anyhow::{Context as _, bail};
 use lattice_client::context::{is_ours, is_running, read, runtime_dir};
@@ -11,8 +11,8 @@ use std::{
 
 pub use lattice_client::context::{ContextFile, VARIABLE, find};
 
-/// Makes sure that `dir` is a folder of ours that nobody else can enter. In a shared temporary
-/// folder somebody else may have made it, or a link by that name, first.
+/// Ensures that `dir` is a folder of this user that no other user can enter. In a shared temporary folder another user
+/// may have created it, or a link with that name, before.
 fn private_dir(dir: &Path) -> anyhow::Result<()> {
     if let Err(error) = DirBuilder::new().mode(0o700).create(dir)
         && error.kind() != io::ErrorKind::AlreadyExists
@@ -26,7 +26,7 @@ fn private_dir(dir: &Path) -> anyhow::Result<()> {
     Ok(fs::set_permissions(dir, fs::Permissions::from_mode(0o700))?)
 }
 
-/// Removes what demos that were killed left behind.
+/// Removes the files of demos that were killed.
 fn clear_away(dir: &Path) {
     let Ok(entries) = fs::read_dir(dir) else {
         return;
@@ -39,19 +39,19 @@ fn clear_away(dir: &Path) {
     }
 }
 
-/// A context file that is removed when dropped.
+/// Context file that is removed when dropped.
 pub struct Published {
     path: PathBuf,
 }
 
 impl Published {
-    /// Writes `context` under this process's own name, mode 0600, replacing nobody's file.
+    /// Writes `context` under the id of this process, mode 0600, without replacing another demo's file.
     pub fn write(context: &ContextFile) -> anyhow::Result<Published> {
         let dir = runtime_dir();
         private_dir(&dir).with_context(|| dir.display().to_string())?;
         clear_away(&dir);
         let path = dir.join(format!("demo-{}.json", std::process::id()));
-        // A leftover of a crashed process that had our pid.
+        // File of a crashed process that had the same process id.
         let _ = fs::remove_file(&path);
         let mut file = OpenOptions::new()
             .write(true)
@@ -63,7 +63,7 @@ impl Published {
         Ok(Published { path })
     }
 
-    /// Where it is.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -100,7 +100,7 @@ mod tests {
         let mut child = std::process::Command::new("true").spawn().unwrap();
         let pid = child.id();
         let dead = plant(dir.path(), pid);
-        // Ended, and not yet waited for.
+        // The process has ended, and its exit status was not collected yet.
         while is_running(pid) {
             std::thread::yield_now();
         }

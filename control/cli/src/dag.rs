@@ -1,4 +1,4 @@
-//! `lattice dag`: graphs of work.
+//! `lattice dag`: DAGs of allocations.
 
 use crate::{
     connect::Connection,
@@ -15,14 +15,14 @@ use serde::Deserialize as _;
 use serde_yaml_ng::Value;
 use std::{fs, io::Read as _};
 
-/// What is done with graphs.
+/// DAG subcommands.
 #[derive(Subcommand)]
 pub enum DagCommand {
-    /// Submit a graph from a file: all its members, or none; prints its number.
+    /// Submit a DAG from a file: all its members, or none; prints its number.
     ///
-    /// The file is YAML or JSON: a name, and members. Each member has a name, what
-    /// it needs (project, nodes, argv or script, walltime, array, scale, ...), and in
-    /// `after` the members it comes after: their names, or names by condition
+    /// The file is YAML or JSON: a name, and members. Each member has a name, its
+    /// request (project, nodes, argv or script, walltime, array, scale, ...), and in
+    /// `after` the members that must end first: their names, or names by condition
     /// (success, failure, any, corresponding). For example:
     ///
     ///   name: nightly
@@ -34,56 +34,56 @@ pub enum DagCommand {
     ///     after: {any: [train]}}
     #[command(verbatim_doc_comment)]
     Submit(SubmitArgs),
-    /// Show one graph: its members, and where each stands.
+    /// Show one DAG: its members and their states.
     Status {
-        /// Its number.
+        /// DAG number.
         id: u64,
     },
-    /// List graphs: those that run, and with --all the last ones that ended.
+    /// List DAGs: the running ones, and with --all the last ones that ended.
     List(ListArgs),
-    /// Cancel every member of graphs that has not ended.
+    /// Cancel every member of DAGs that has not ended.
     Cancel {
-        /// Their numbers.
+        /// DAG numbers.
         #[arg(required = true)]
         ids: Vec<u64>,
     },
-    /// Print the members of a graph and what comes after what; `--dot` for Graphviz.
+    /// Print the members of a DAG and their dependencies; `--dot` for Graphviz.
     Graph(GraphArgs),
 }
 
 #[derive(Args)]
 pub struct SubmitArgs {
-    /// The file, YAML or JSON; `-` reads standard input.
+    /// File, YAML or JSON; `-` reads standard input.
     file: String,
-    /// Submit nothing: say whether the graph would be accepted now (exit code 0), and print its members as they
-    /// were understood.
+    /// Submit nothing: report whether the DAG would be accepted now (exit code 0), and print its members as they were
+    /// understood.
     #[arg(long)]
     dry_run: bool,
-    /// Repeating a submit with the same key makes no second graph (for 24 hours).
+    /// Idempotency key. A repeated submit with the same key creates no second DAG (for 24 hours).
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,
 }
 
 #[derive(Args)]
 pub struct ListArgs {
-    /// Only of this tenant.
+    /// List DAGs of this tenant only.
     #[arg(long)]
     tenant: Option<String>,
-    /// Ended ones too.
+    /// Include ended DAGs.
     #[arg(short, long)]
     all: bool,
 }
 
 #[derive(Args)]
 pub struct GraphArgs {
-    /// Its number.
+    /// DAG number.
     id: u64,
-    /// In the language of Graphviz: lattice dag graph 7 --dot | dot -Tsvg
+    /// Print the graph in the DOT language of Graphviz: lattice dag graph 7 --dot | dot -Tsvg
     #[arg(long)]
     dot: bool,
 }
 
-/// Runs one of them.
+/// Runs a DAG command.
 pub async fn run(command: DagCommand, connection: &Connection) -> Result<(), Failure> {
     let (client, format) = (&connection.client, connection.format);
     match command {
@@ -115,7 +115,7 @@ pub async fn run(command: DagCommand, connection: &Connection) -> Result<(), Fai
     }
 }
 
-/// JSON is YAML too.
+/// Reads a DAG file. JSON is YAML too.
 fn read(file: &str) -> Result<DagRequest, Failure> {
     let mut text = String::new();
     let read = match file {
@@ -124,14 +124,14 @@ fn read(file: &str) -> Result<DagRequest, Failure> {
     };
     read.map_err(|error| Failure::usage(format!("{file}: {error}")))?;
     let wrong = |error: String| Failure::usage(format!("{file}: {error}"));
-    // What JSON cannot say would be sent as if it had been left out.
+    // Values without a JSON form would be sent as if they had been left out.
     let whole = serde_yaml_ng::from_str(&text).map_err(|error| wrong(error.to_string()))?;
     yaml::all_finite(&whole).map_err(|error| wrong(error.to_string()))?;
     let read = DagRequest::deserialize(&whole);
     read.map_err(|error| wrong(of_member(&whole).unwrap_or_else(|| readable(&error.to_string()))))
 }
 
-/// The first member that cannot be read, and why.
+/// Returns the first member that cannot be read, and why.
 fn of_member(whole: &Value) -> Option<String> {
     let members = whole.get("members")?.as_sequence()?;
     members.iter().enumerate().find_map(|(place, member)| {
@@ -145,8 +145,8 @@ fn of_member(whole: &Value) -> Option<String> {
     })
 }
 
-/// An error of reading as people understand it: what may stand there instead of the name of a type, and instead of
-/// all fields that there are the one that is meant.
+/// Rephrases a parse error: it describes the permitted values instead of a type name, and suggests the most similar
+/// field instead of listing all fields.
 fn readable(error: &str) -> String {
     let unknown = error.strip_prefix("unknown field `");
     if let Some((field, known)) = unknown.and_then(|rest| rest.split_once('`')) {
@@ -195,7 +195,7 @@ async fn submit(args: SubmitArgs, connection: &Connection) -> Result<(), Failure
     }
 }
 
-/// What a dry run says.
+/// Prints the result of a dry run.
 fn would_be(judged: &DagJudged, format: Format) -> Result<(), Failure> {
     if matches!(format, Format::Table | Format::Wide) {
         let (count, revision) = (judged.members.len(), judged.revision.0);
@@ -221,7 +221,7 @@ fn would_be(judged: &DagJudged, format: Format) -> Result<(), Failure> {
     Ok(output::print(format, judged, columns, rows)?)
 }
 
-/// Success goes without saying.
+/// The condition `success` is the default and is not shown.
 fn in_words(after: &[DagEdgeView]) -> String {
     let one = |edge: &DagEdgeView| match edge.condition.as_str() {
         "success" => edge.member.clone(),

@@ -1,29 +1,29 @@
-//! What a command ends with when it cannot do what was asked, and its exit code.
+//! Failure of a command, with its exit code.
 
 use lattice_client::ClientError;
 use lattice_host::error_text::with_causes;
 use std::{fmt, process::ExitCode};
 
-/// The cluster said no, or the command failed here.
+/// Exit code: the cluster refused the request, or the command failed locally.
 const REFUSED: u8 = 1;
-/// The command line, or a value in it, cannot be right.
+/// Exit code: the command line, or a value in it, is invalid.
 const USAGE: u8 = 2;
-/// No answer.
+/// Exit code: there was no answer.
 const UNREACHABLE: u8 = 3;
-/// No such thing.
+/// Exit code: the object does not exist.
 const NOT_FOUND: u8 = 4;
 
-/// A failure with its text.
+/// Failure with its text.
 #[derive(Debug)]
 pub struct Failure {
-    /// As documented in the program's help; never 0.
+    /// Exit code, as documented in the program's help; never 0.
     pub code: u8,
-    /// What went wrong and what to do next.
+    /// What went wrong, and what to do next.
     pub text: String,
 }
 
 impl Failure {
-    /// A value on the command line that cannot be right.
+    /// Creates the failure for an invalid value on the command line.
     pub fn usage(text: impl Into<String>) -> Self {
         Self {
             code: USAGE,
@@ -31,7 +31,7 @@ impl Failure {
         }
     }
 
-    /// Something that was looked at is not as it must be.
+    /// Creates the failure for a check that did not pass.
     pub fn refused(text: impl Into<String>) -> Self {
         Self {
             code: REFUSED,
@@ -39,7 +39,7 @@ impl Failure {
         }
     }
 
-    /// Something that was named does not exist.
+    /// Creates the failure for an object that does not exist.
     pub fn not_found(text: impl Into<String>) -> Self {
         Self {
             code: NOT_FOUND,
@@ -47,7 +47,7 @@ impl Failure {
         }
     }
 
-    /// No cluster to ask.
+    /// Creates the failure for an unreachable or unknown cluster.
     pub fn unreachable(text: impl Into<String>) -> Self {
         Self {
             code: UNREACHABLE,
@@ -55,8 +55,8 @@ impl Failure {
         }
     }
 
-    /// One more failure among several attempts: the first decides how the command ends, the
-    /// others are told at once.
+    /// Records one more failure among several attempts: the first determines the exit code of the command, and the
+    /// others are printed at once.
     pub fn note(first: &mut Option<Self>, failure: Self) {
         match first {
             None => *first = Some(failure),
@@ -64,12 +64,12 @@ impl Failure {
         }
     }
 
-    /// Whether nobody answered.
+    /// Whether there was no answer.
     pub fn is_unreachable(&self) -> bool {
         self.code == UNREACHABLE
     }
 
-    /// The process's exit code.
+    /// Returns the exit code of the process.
     pub fn exit_code(&self) -> ExitCode {
         ExitCode::from(self.code)
     }

@@ -1,5 +1,5 @@
-//! `lattice host`: compare captured hosts without a cluster. What one host is, and captures of it, are
-//! `lattice-agent probe` and `lattice-agent capture`.
+//! `lattice host`: compares captured hosts without a cluster. `lattice-agent probe` shows one host, and `lattice-agent
+//! capture` captures it.
 
 use crate::output::{self, Columns, Format, contrast, short};
 use anyhow::Context as _;
@@ -15,10 +15,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// What can be asked about hosts.
+/// Host subcommands.
 #[derive(Subcommand)]
 pub enum HostCommand {
-    /// Show, key by key, what differs between two captured hosts.
+    /// Show, key by key, the differences between two captured hosts.
     Diff(DiffArgs),
     /// Group captured hosts by fingerprint, or by one class.
     Groups(GroupsArgs),
@@ -28,9 +28,9 @@ pub enum HostCommand {
 
 #[derive(Args)]
 pub struct DiffArgs {
-    /// A captured tree, an archive made by `lattice-agent capture`, or `/` for this machine.
+    /// Captured tree, archive made by `lattice-agent capture`, or `/` for this machine.
     left: PathBuf,
-    /// Another one.
+    /// Captured tree or archive to compare with.
     right: PathBuf,
 }
 
@@ -39,7 +39,7 @@ pub struct GroupsArgs {
     /// Captured trees or archives.
     #[arg(required = true)]
     roots: Vec<PathBuf>,
-    /// A class, several with commas between them, or all.
+    /// Class, several classes separated by commas, or all.
     #[arg(long, default_value = "all")]
     class: Scope,
 }
@@ -51,7 +51,7 @@ pub struct DriftArgs {
     roots: Vec<PathBuf>,
 }
 
-/// Runs one of them.
+/// Runs a host command.
 pub fn run(command: HostCommand, format: Format) -> anyhow::Result<()> {
     match command {
         HostCommand::Diff(args) => diff_hosts(&args, format),
@@ -60,8 +60,8 @@ pub fn run(command: HostCommand, format: Format) -> anyhow::Result<()> {
     }
 }
 
-/// A host below `root`. A captured tree has all that was recorded beside it, or a driver description
-/// (`nvml.json`) that the fake driver library answers from.
+/// Returns the host below `root`. A captured tree has either all recorded command output, or a driver description
+/// (`nvml.json`) from which the fake driver library answers.
 pub fn host(root: &Path) -> anyhow::Result<Host> {
     anyhow::ensure!(
         root.is_dir(),
@@ -82,7 +82,7 @@ pub fn host(root: &Path) -> anyhow::Result<Host> {
     Ok(Host::new(root, nvml))
 }
 
-/// As a column is headed: an archive without its ending.
+/// Returns the column heading of a host: an archive's name without its suffix.
 fn name(root: &Path) -> String {
     let name = root.file_name().unwrap_or(root.as_os_str());
     let name = name.to_string_lossy();
@@ -102,7 +102,7 @@ fn probe(root: &Path) -> anyhow::Result<Inventory> {
     Ok(probe_all(&host))
 }
 
-/// Class, key and value of every conformance key.
+/// Returns class, key and value of every conformance key.
 pub fn inventory_rows(inventory: &Inventory) -> impl Iterator<Item = Vec<String>> {
     inventory.records.values().flat_map(|record| {
         record.entries.iter().map(|(key, reading)| {
@@ -145,7 +145,7 @@ fn diff_hosts(args: &DiffArgs, format: Format) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Views of several hosts, and the records their digests stand for.
+/// Returns the views of several hosts, and the records of their digests.
 fn probe_many(roots: &[PathBuf]) -> anyhow::Result<(Vec<NodeView>, BTreeMap<Digest, ClassRecord>)> {
     let mut views = Vec::new();
     let mut records = BTreeMap::new();

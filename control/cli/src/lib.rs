@@ -1,4 +1,4 @@
-//! The `lattice` command, as a library: the binary and the programs under test share one compilation of it.
+//! The `lattice` command as a library: the binary and the tested programs share one compilation of it.
 #![forbid(unsafe_code)]
 
 mod admin;
@@ -27,13 +27,13 @@ use connect::Connection;
 use failure::Failure;
 use std::{path::PathBuf, process::ExitCode};
 
-/// Know and use a GPU or HPC cluster.
+/// Inspect, use and administer a GPU or HPC cluster.
 ///
 /// Exit codes: 0 done, 1 refused, 2 usage, 3 unreachable, 4 not found, 5 not allowed.
 #[derive(Parser)]
 #[command(name = "lattice", version, arg_required_else_help = true)]
 struct Cli {
-    /// How results are printed: table (columns for people), wide (more of them), json, yaml, csv.
+    /// Output format: table (columns for reading), wide (more columns), json, yaml, csv.
     #[arg(
         short = 'o',
         long,
@@ -44,7 +44,7 @@ struct Cli {
         help_heading = "Options everywhere"
     )]
     format: output::Format,
-    /// File that names the server and holds the token; see also LATTICE_CONTEXT.
+    /// Context file with the server address and the token; see also LATTICE_CONTEXT.
     #[arg(
         long,
         global = true,
@@ -61,70 +61,70 @@ enum Command {
     Demo(demo::DemoArgs),
     #[command(flatten)]
     Cluster(ClusterCommand),
-    /// Hosts and captured host trees, offline: no cluster is asked.
+    /// Hosts and captured host trees, offline.
     #[command(subcommand)]
     Host(host::HostCommand),
-    /// Found a cluster, let others into it, and throw them out.
+    /// Found a cluster, enrol and revoke its members, and change its settings.
     #[command(subcommand)]
     Admin(admin::AdminCommand),
-    /// What was written down for ever: who joined, who was thrown out, what was forced.
+    /// Permanent audit: enrolments, revocations, forced actions.
     #[command(subcommand)]
     Audit(audit::AuditCommand),
     #[command(subcommand)]
     Replay(replay::ReplayCommand),
     /// Print a completion script for a shell.
     Completions {
-        /// The shell.
+        /// Shell.
         shell: clap_complete::Shell,
     },
 }
 
-/// Commands that are answered by a cluster.
+/// Commands that need a cluster.
 #[derive(Subcommand)]
 enum ClusterCommand {
     Submit(Box<submit::SubmitArgs>),
     Status(allocation::StatusArgs),
-    /// End allocations: at once what waits, after SIGTERM and 30 s what runs.
+    /// Cancel allocations: waiting ones at once, running ones with SIGTERM and 30 s to end.
     Cancel(allocation::IdsArgs),
-    /// Keep waiting allocations from starting; of an array the whole of it.
+    /// Hold waiting allocations, so that they do not start; for an array, the whole array.
     Hold(allocation::IdsArgs),
-    /// Let held allocations start; of an array the whole of it.
+    /// Release held allocations; for an array, the whole array.
     Release(allocation::IdsArgs),
-    /// Put running allocations back to the queue: from their last checkpoint on, if they have one.
+    /// Requeue running allocations; they resume from their last checkpoint, if they have one.
     Requeue(allocation::IdsArgs),
-    /// Take running allocations off their nodes until they are resumed.
+    /// Suspend running allocations: take them off their nodes until they are resumed.
     ///
-    /// Their processes are ended at once: what they did since their last checkpoint is lost, unless --checkpoint
-    /// has them write one first.
+    /// Their processes are ended at once, and progress since the last checkpoint is lost, unless --checkpoint requests
+    /// a checkpoint first.
     Suspend(allocation::SuspendArgs),
-    /// Let suspended allocations wait for nodes again: from their last checkpoint on, if they have one.
+    /// Resume suspended allocations: they wait for nodes and continue from their last checkpoint, if they have one.
     Resume(allocation::IdsArgs),
     Extend(allocation::ExtendArgs),
     Checkpoint(allocation::CheckpointArgs),
     Logs(allocation::LogsArgs),
     Why(allocation::WhyArgs),
     Usage(usage::UsageArgs),
-    /// Graphs of work: members that begin when others have ended.
+    /// DAGs: allocations that start when others have ended.
     #[command(subcommand)]
     Dag(dag::DagCommand),
-    /// Nodes that are kept for some for a time: maintenance, courses, deadlines.
+    /// Reservations: nodes for certain users and projects in a time window, for maintenance, courses, deadlines.
     #[command(subcommand)]
     Reservation(reservation::ReservationCommand),
-    /// Nodes: what they are and how they are.
+    /// Nodes: state, health, hardware, drains, claims.
     #[command(subcommand)]
     Node(node::NodeCommand),
-    /// Which nodes are alike, and which are not.
+    /// Conformance: groups of equal nodes, drift, baselines.
     #[command(subcommand)]
     Conformance(conformance::ConformanceCommand),
-    /// The tree of tenants and projects, with limits and usage.
+    /// Projects: the tree of tenants and projects, with limits and usage.
     #[command(subcommand)]
     Project(project::ProjectCommand),
 }
 
-/// Runs the command that the process's arguments name; returns its exit code.
+/// Runs the command in the process's arguments, and returns its exit code.
 pub fn main() -> ExitCode {
-    // This binary is also the supervisor of an allocation's processes and the disposable child in
-    // which driver calls run.
+    // This binary is also the supervisor of an allocation's processes, and the disposable child process for driver
+    // calls.
     lattice_agent::child::run_if_child();
     let cli = Cli::parse();
     match run(cli) {
@@ -166,7 +166,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Waits for a cluster's answer.
+/// Runs a future that needs the cluster's answers to its end.
 fn answered(asking: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

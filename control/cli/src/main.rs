@@ -1,9 +1,9 @@
-//! `lattice`: commands for people and scripts; see the library of this package.
+//! `lattice`: command line for users and scripts; see the library of this package.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
 
-/// A replay takes 8 % less time than with the C library's allocator; see `control/replay/FIGURES.md`.
+/// With mimalloc a replay takes 8 % less time than with the C library's allocator; see `control/replay/FIGURES.md`.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

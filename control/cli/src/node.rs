@@ -1,4 +1,4 @@
-//! `lattice node`: what the nodes are and how they are.
+//! `lattice node`: state, health, hardware and history of nodes; drains and claims.
 
 mod claim;
 mod drain;
@@ -28,40 +28,39 @@ use list::ListArgs;
 use named::one;
 use reprobe::ReprobeArgs;
 
-/// What can be asked about nodes.
+/// Node subcommands.
 #[derive(Subcommand)]
 pub enum NodeCommand {
     /// List nodes with their state, health and fingerprint: all, some, or those in a given state.
     List(ListArgs),
-    /// Show one node: state, health, facts and each class's digest.
+    /// Show one node: state, health, facts and the digest of each class.
     Show(ShowArgs),
-    /// Show, key by key, in what two nodes or groups differ, or a node from what it was.
+    /// Show, key by key, how two nodes or groups differ, or how a node changed.
     Diff(DiffArgs),
-    /// Show what is wrong with a node's hardware: part, evidence, since when, and what helps.
+    /// Show the hardware faults of a node: part, evidence, first observation, and recommended action.
     Health(HealthArgs),
-    /// Show what changed on a node, when and why, and what else happened then: also while it is down.
+    /// Show the history of a node, also while it is down: changes with time and cause, and other events.
     History(HistoryArgs),
-    /// Probe nodes anew now, and say what is other than they announce.
+    /// Probe nodes again now, and show the differences from their published state.
     Reprobe(ReprobeArgs),
-    /// Give nodes nothing new; what runs there goes on.
+    /// Drain nodes: they get no new allocations, and running ones continue.
     Drain(DrainArgs),
-    /// Clear your own drain reason; those of others stay. Where none is left the node's health
-    /// gate is asked first.
+    /// Clear your own drain reason; those of others stay. If none is left, the node must first pass its health gate.
     Undrain(UndrainArgs),
-    /// Make nodes your own for sensitive work: they take nobody else's until you release them.
+    /// Claim nodes for your sensitive allocations: they take no others until you release them.
     Claim(ClaimArgs),
-    /// Give claimed nodes back. Each is wiped before anybody else gets it.
+    /// Release claimed nodes. Each is wiped before another user gets it.
     Release(ReleaseArgs),
 }
 
 #[derive(Args)]
 pub struct ShowArgs {
-    /// The node.
+    /// Node name.
     node: String,
     /// Show every conformance key with its value, read from the node.
     #[arg(long)]
     inventory: bool,
-    /// Of the inventory only these classes, such as nic,bios.
+    /// Show these classes of the inventory only, such as nic,bios.
     #[arg(
         long,
         value_name = "CLASSES",
@@ -73,17 +72,17 @@ pub struct ShowArgs {
 
 #[derive(Args)]
 pub struct DiffArgs {
-    /// A node, or a conformance group by its digest (8 digits or more).
+    /// Node, or conformance group by its digest (8 digits or more).
     left: String,
-    /// Another one, or majority: what most of the nodes like it have.
+    /// Node or group to compare with, or majority: the values of most nodes of the cohort.
     right: Option<String>,
-    /// Instead of another node, the node itself at this moment: 2026-11-21, 2026-11-21T09:30:00Z,
-    /// 09:30 (of today), yesterday, or how long ago: 2d. UTC where no offset is written.
+    /// Compare with the node's own state at this time: 2026-11-21, 2026-11-21T09:30:00Z, 09:30 (of today), yesterday,
+    /// or an age: 2d. UTC without an offset.
     #[arg(long, conflicts_with = "right")]
     since: Option<String>,
 }
 
-/// Runs one of them.
+/// Runs a node command.
 pub async fn run(command: NodeCommand, connection: &Connection) -> Result<(), Failure> {
     match command {
         NodeCommand::List(args) => list::list(&args, connection).await,
@@ -111,7 +110,7 @@ pub async fn run(command: NodeCommand, connection: &Connection) -> Result<(), Fa
 fn gpus(node: &NodeView) -> String {
     match (node.facts.gpu_count, &node.facts.gpu_model) {
         (Some(0), _) => "none".to_owned(),
-        // The vendor goes without saying, and its name takes a column's width.
+        // The vendor NVIDIA is left out to save column width.
         (Some(count), Some(model)) => {
             format!(
                 "{count}x {}",
@@ -153,7 +152,7 @@ fn mark(class: &ClassView) -> String {
     }
 }
 
-/// `467 W of 800 W at most (BMC)`.
+/// Formats power values: `467 W of 800 W at most (BMC)`.
 fn power(power: &PowerView) -> String {
     let watts = |watts: Option<u64>| watts.map(|w| format!("{w} W"));
     let draw = watts(power.draw_watts).unwrap_or_else(|| match &power.reason {
@@ -179,7 +178,7 @@ fn power(power: &PowerView) -> String {
     format!("{draw}, {limit}{range}{action}, {read}")
 }
 
-/// The vCluster that uses it, and whose it is where that is another one.
+/// Returns the vCluster that uses the node, and the owner if that is another vCluster.
 fn vcluster(node: &NodeView) -> String {
     match &node.lent_by {
         None => node.vcluster.clone(),
@@ -187,7 +186,7 @@ fn vcluster(node: &NodeView) -> String {
     }
 }
 
-/// Whether it answers, and how that is known.
+/// Returns the liveness and its reason.
 fn liveness(node: &NodeView) -> String {
     match &node.liveness_reason {
         Some(reason) => format!("{} ({reason})", node.liveness),
@@ -195,7 +194,7 @@ fn liveness(node: &NodeView) -> String {
     }
 }
 
-/// How its certificate stands, in a line.
+/// Returns the state of the certificate, in one line.
 fn standing(certificate: &CertificateView) -> String {
     let ends = certificate.expires_at.as_deref();
     let ends = ends.map(|at| until(Format::Table, at)).unwrap_or_default();
@@ -270,7 +269,7 @@ async fn show(name: &str, connection: &Connection) -> Result<(), Failure> {
 
 async fn inventory(name: &str, classes: &[Class], connection: &Connection) -> Result<(), Failure> {
     let inventory = connection.client.inventory(name, false).await?;
-    // The agent's own document.
+    // The inventory is the agent's own document.
     let mut inventory: lattice_hwprobe::Inventory =
         serde_json::from_value(inventory).map_err(anyhow::Error::from)?;
     if !classes.is_empty() {
@@ -282,7 +281,7 @@ async fn inventory(name: &str, classes: &[Class], connection: &Connection) -> Re
     Ok(output::print(connection.format, &inventory, columns, rows)?)
 }
 
-/// One line of a comparison.
+/// Returns the row of one difference.
 pub(crate) fn difference_row(format: Format, d: &DifferenceView) -> Vec<String> {
     let (left, right) = contrast(format, &d.left, &d.right);
     vec![
@@ -294,7 +293,7 @@ pub(crate) fn difference_row(format: Format, d: &DifferenceView) -> Vec<String> 
     ]
 }
 
-/// A class that neither node probes: unknown on both sides, and by intention.
+/// Whether neither node probes the class, by configuration.
 fn is_off(d: &DifferenceView) -> bool {
     d.key == "class" && d.left == d.right && d.left.starts_with("<disabled")
 }

@@ -1,4 +1,4 @@
-//! How results are printed: tables for people, JSON, YAML and CSV for programs.
+//! Output of results: tables for reading; JSON, YAML and CSV for programs.
 
 use crate::failure::Failure;
 mod done;
@@ -15,13 +15,13 @@ use std::{
     io::{self, IsTerminal as _, Write},
 };
 
-/// Form of a result.
+/// Output format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// Columns for people.
+    /// Table with the main columns.
     #[default]
     Table,
-    /// More columns.
+    /// Table with all columns.
     Wide,
     /// One JSON document.
     Json,
@@ -31,17 +31,17 @@ pub enum Format {
     Csv,
 }
 
-/// Names of the columns: those always shown, and those only `wide` and `csv` show.
+/// Column names: those always shown, and those that only `wide` and `csv` show.
 #[derive(Clone, Copy, Debug)]
 pub struct Columns<'a> {
-    /// Always.
+    /// Columns of every format.
     pub narrow: &'a [&'a str],
-    /// Only where there is room.
+    /// Columns of `wide` and `csv` only.
     pub wide: &'a [&'a str],
 }
 
 impl<'a> Columns<'a> {
-    /// A table that is never wider.
+    /// Creates the columns of a table that has no additional ones.
     pub const fn only(narrow: &'a [&'a str]) -> Self {
         Self { narrow, wide: &[] }
     }
@@ -55,7 +55,7 @@ impl<'a> Columns<'a> {
     }
 }
 
-/// Prints `value` as a document, or the rows made of it (narrow cells first) as a table.
+/// Prints `value` as a document, or its rows (narrow cells first) as a table.
 pub fn print<T: Serialize>(
     format: Format,
     value: &T,
@@ -71,7 +71,7 @@ pub fn print<T: Serialize>(
     line(&text)
 }
 
-/// A line above a table, where something must be said of all of it; documents carry it themselves.
+/// Prints a line above a table that applies to the whole table; documents contain this data themselves.
 pub fn title(format: Format, text: &str) -> anyhow::Result<()> {
     match format {
         Format::Table | Format::Wide => line(&printable(text)),
@@ -79,11 +79,11 @@ pub fn title(format: Format, text: &str) -> anyhow::Result<()> {
     }
 }
 
-/// A past moment on the command line, as servers read it: said back in a title, so that what was
-/// understood shows.
+/// Reads a past time on the command line, and returns it in the server's format. Titles show it, so that the user can
+/// check how it was understood.
 ///
 /// # Errors
-/// That it is none, under the option's name.
+/// A text that is not a past time, with the name of the option.
 pub fn moment(option: &str, text: &str) -> Result<String, Failure> {
     match lattice_api::text::moment(text, SystemClock.now()) {
         Ok(at) => Ok(lattice_api::text::time(at)),
@@ -94,13 +94,14 @@ pub fn moment(option: &str, text: &str) -> Result<String, Failure> {
 /// Writes one text and a line end to standard output.
 pub fn line(text: &str) -> anyhow::Result<()> {
     match writeln!(io::stdout().lock(), "{text}") {
-        // A reader such as `head` has seen enough: that is no failure.
+        // A reader such as `head` may stop early, which is not a failure.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         other => Ok(other?),
     }
 }
 
-/// How wide a table may be: what `COLUMNS` says, else the terminal. Elsewhere a row is a line.
+/// Returns the maximum width of a table: `COLUMNS`, else the width of the terminal. Without a terminal, each row is one
+/// line.
 fn width() -> Option<usize> {
     let said = std::env::var("COLUMNS").ok();
     let said = said.and_then(|columns| columns.parse().ok());
@@ -137,7 +138,7 @@ fn table(
         .join("\n")
 }
 
-/// Each row as lines of name and value: what is too wide for columns.
+/// Formats each row as lines of name and value, for tables that are too wide for columns.
 fn upright(lines: &[Vec<String>]) -> String {
     let Some((heading, rows)) = lines.split_first() else {
         return String::new();
@@ -151,7 +152,7 @@ fn upright(lines: &[Vec<String>]) -> String {
     rows.iter().map(one).collect::<Vec<_>>().join("\n\n")
 }
 
-/// Texts come from users and from hosts: what would steer a terminal is shown escaped.
+/// Escapes control characters. Texts come from users and hosts, and must not control the terminal.
 fn printable(text: &str) -> Cow<'_, str> {
     if !text.chars().any(char::is_control) {
         return Cow::Borrowed(text);
@@ -176,7 +177,7 @@ fn comma_separated(
     Ok(String::from_utf8(bytes)?.trim_end().to_owned())
 }
 
-/// A time as the server writes it, without the fraction: what a table has room for.
+/// Formats a time of the server without its fraction, to fit a table.
 pub fn time(text: &str) -> String {
     match text.split_once('.') {
         Some((seconds, _)) => format!("{seconds}Z"),
@@ -184,7 +185,7 @@ pub fn time(text: &str) -> String {
     }
 }
 
-/// A time with how far away it is, for people: `2026-12-10T09:12:00Z (in 19 d)`.
+/// Formats a time with its distance from now: `2026-12-10T09:12:00Z (in 19 d)`.
 pub fn until(format: Format, text: &str) -> String {
     let at = lattice_api::text::read_time(text);
     match (format, at) {
@@ -196,16 +197,16 @@ pub fn until(format: Format, text: &str) -> String {
     }
 }
 
-/// The first 12 hex digits: enough to tell digests apart by eye.
+/// Returns the first 12 hex digits, enough to distinguish digests by eye.
 pub fn short(digest: &str) -> String {
     digest.chars().take(12).collect()
 }
 
-/// Longest value a table shows whole when it is compared with another.
+/// Longest value that a comparison shows completely, characters.
 const WHOLE: usize = 48;
 
-/// Two values side by side: of long ones only the words in which they differ, with a little of
-/// what is around them. What was left out is marked; documents (JSON, YAML, CSV) carry all of it.
+/// Shortens two long values to the words in which they differ. Omissions are marked; documents (JSON, YAML, CSV)
+/// contain the complete values.
 pub fn contrast(format: Format, left: &str, right: &str) -> (String, String) {
     let whole = !matches!(format, Format::Table);
     if whole || left.chars().count().max(right.chars().count()) <= WHOLE {
@@ -220,7 +221,7 @@ pub fn contrast(format: Format, left: &str, right: &str) -> (String, String) {
         .zip(r.iter().rev())
         .take(shorter - before.min(shorter));
     let after = after.take_while(|(a, b)| a == b).count();
-    // Nothing to show of one side, or nothing left out: both whole.
+    // One side would be empty, or nothing would be left out: show both completely.
     if before + after == 0 || before + after >= shorter {
         return (left.to_owned(), right.to_owned());
     }
@@ -232,7 +233,7 @@ pub fn contrast(format: Format, left: &str, right: &str) -> (String, String) {
     (cut(&l), cut(&r))
 }
 
-/// A dash for nothing.
+/// Returns a dash for an absent or empty text.
 pub fn or_dash(text: Option<&str>) -> String {
     text.filter(|t| !t.is_empty()).unwrap_or("-").to_owned()
 }

@@ -1,5 +1,5 @@
-//! How far a long command is, for people who wait: a bar on a terminal, a line now and then elsewhere, as in a job's log.
-//! All of it goes to standard error; standard output carries the result.
+//! Progress of a long command: a bar on a terminal, periodic lines elsewhere, as in the log of a job. All output goes
+//! to standard error; standard output carries the result.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use parking_lot::Mutex;
@@ -8,10 +8,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// See the module.
+/// Progress display.
 pub struct Progress {
     bar: ProgressBar,
-    /// Where there is no terminal.
+    /// Periodic lines; used without a terminal.
     lines: Option<Lines>,
 }
 
@@ -21,7 +21,8 @@ struct Lines {
 }
 
 impl Progress {
-    /// Nothing is shown before [`Progress::begin`]. Where there is no terminal a line is written `every` so often.
+    /// Creates a display that shows nothing before [`Progress::begin`]. Without a terminal it prints a line at most
+    /// once per `every`.
     pub fn new(every: Duration) -> Self {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
         let last = Mutex::new(Instant::now());
@@ -29,12 +30,12 @@ impl Progress {
         Self { bar, lines }
     }
 
-    /// One line about a step.
+    /// Prints one line about a step.
     pub fn say(&self, text: &str) {
         self.bar.suspend(|| eprintln!("{text}"));
     }
 
-    /// Of `total`, `done` are done before; the bar is drawn as `template` says.
+    /// Starts the display: `done` of `total` are done already, and the bar is drawn according to `template`.
     pub fn begin(&self, template: &str, total: usize, done: usize) {
         if let Ok(style) = ProgressStyle::with_template(template) {
             self.bar.set_style(style);
@@ -47,7 +48,7 @@ impl Progress {
         }
     }
 
-    /// So many are done; `what` they are.
+    /// Updates the display: `done` are done; `what` names them.
     pub fn is_at(&self, done: usize, what: String) {
         self.bar.set_position(done as u64);
         if let Some(Lines { every, last }) = &self.lines {
@@ -61,7 +62,7 @@ impl Progress {
         self.bar.set_message(what);
     }
 
-    /// It is over.
+    /// Removes the display.
     pub fn end(&self) {
         self.bar.finish_and_clear();
     }

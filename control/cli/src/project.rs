@@ -1,4 +1,4 @@
-//! `lattice project`: the tree, its limits, and what is used of them.
+//! `lattice project`: the project tree, its limits and its usage.
 
 use crate::{
     connect::Connection,
@@ -12,19 +12,19 @@ use lattice_api::project::{
 use lattice_quorum_types::limit::Patch;
 use std::str::FromStr;
 
-/// What can be asked about projects.
+/// Project subcommands.
 #[derive(Subcommand)]
 pub enum ProjectCommand {
     /// Show the tree of tenants and projects with limits and usage.
     Tree(TreeArgs),
     /// Show one project.
     Show {
-        /// Its path: tenant/a/b.
+        /// Project path: tenant/a/b.
         path: String,
     },
-    /// Show how much more a project could be given now, and which level has how much left.
+    /// Show how much more a project could get now, and how much each level has left.
     Headroom {
-        /// Its path.
+        /// Project path.
         path: String,
     },
     /// Create a project below its parent, or a tenant.
@@ -33,25 +33,25 @@ pub enum ProjectCommand {
     Set(SetArgs),
     /// Delete a project that has no children and no allocations.
     Delete {
-        /// Its path.
+        /// Project path.
         path: String,
     },
 }
 
 #[derive(Args)]
 pub struct CreateArgs {
-    /// Its path: a tenant's name, or tenant/a/b, whose parent exists.
+    /// Project path: the name of a tenant, or tenant/a/b; the parent must exist.
     path: String,
-    /// Nodes it and everything below it may hold: a number, or unlimited [default: closed].
+    /// Nodes that the project and everything below it may hold: a number, or unlimited [default: closed].
     #[arg(long, value_name = "LIMIT")]
     max_nodes: Option<Limit>,
-    /// Allocations that may hold nodes at the same time [default: as many as none above limits, else 0].
+    /// Allocations that may hold nodes at the same time [default: unlimited if no level above limits them, else 0].
     #[arg(long, value_name = "LIMIT")]
     max_concurrent_allocations: Option<Limit>,
-    /// Who may set the limits of its children; repeat for several.
+    /// User with permission to set the limits of child projects; repeat for several.
     #[arg(long = "admin", value_name = "USER")]
     admins: Vec<String>,
-    /// Text for people.
+    /// Free-text description.
     #[arg(long, default_value = "")]
     description: String,
 }
@@ -59,7 +59,7 @@ pub struct CreateArgs {
 #[derive(Args)]
 #[group(required = true, multiple = true)]
 pub struct SetLimits {
-    /// Nodes it and everything below it may hold: a number, or unlimited.
+    /// Nodes that the project and everything below it may hold: a number, or unlimited.
     #[arg(long, value_name = "LIMIT")]
     max_nodes: Option<Limit>,
     /// Allocations that may hold nodes at the same time: a number, or unlimited.
@@ -69,18 +69,17 @@ pub struct SetLimits {
 
 #[derive(Args)]
 pub struct SetArgs {
-    /// Its path.
+    /// Project path.
     path: String,
     #[command(flatten)]
     limits: SetLimits,
-    /// Also where the limits of children then add up to more than their parent's: it is shown as
-    /// overcommitted until they fit, and requests have to fit at every level all the same. For
-    /// administrators of the whole cluster.
+    /// Apply the change even if the limits of children then exceed their parent's. The parent is shown as overcommitted
+    /// until they fit, and requests must still fit at every level. For administrators of the whole cluster.
     #[arg(long)]
     force: bool,
 }
 
-/// A number or `unlimited`.
+/// Number, or `unlimited`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limit(Option<u64>);
 
@@ -97,7 +96,7 @@ impl FromStr for Limit {
     }
 }
 
-/// Absent: as it is.
+/// Converts a limit of the command line; `None` keeps the present one.
 pub fn patch(limit: Option<Limit>) -> Patch {
     match limit {
         None => Patch::Unchanged,
@@ -108,11 +107,11 @@ pub fn patch(limit: Option<Limit>) -> Patch {
 
 #[derive(Args)]
 pub struct TreeArgs {
-    /// Only this project and what is below it.
+    /// Show only this project and everything below it.
     path: Option<String>,
 }
 
-/// Runs one of them.
+/// Runs a project command.
 pub async fn run(command: ProjectCommand, connection: &Connection) -> Result<(), Failure> {
     match command {
         ProjectCommand::Tree(args) => tree(&args, connection).await,
@@ -141,12 +140,12 @@ const COLUMNS: Columns<'_> = Columns {
     wide: &["max_concurrent_allocations", "admins", "description"],
 };
 
-/// As people read it.
+/// Formats a limit.
 pub fn limit(limit: Option<u64>) -> String {
     limit.map_or_else(|| "unlimited".to_owned(), |n| n.to_string())
 }
 
-/// Whether the children's limits were forced to add up to more.
+/// Formats whether the children's limits exceed the project's own, after a forced change.
 pub fn overcommitted(is: bool) -> String {
     if is { "yes" } else { "no" }.to_owned()
 }
@@ -166,8 +165,8 @@ fn row(label: String, project: &ProjectView) -> Vec<String> {
     ]
 }
 
-/// Depth-first order with two spaces a level. Sorting by path segments keeps children below their
-/// parent, which sorting by text does not (`a-b` would come between `a` and `a/c`).
+/// Sorts depth-first and indents by two spaces per level. Sorting by path segments keeps children below their parent,
+/// which sorting by text does not (`a-b` would come between `a` and `a/c`).
 fn labelled(mut projects: Vec<ProjectView>) -> Vec<(String, ProjectView)> {
     let segments = |p: &ProjectView| p.path.split('/').map(str::to_owned).collect::<Vec<_>>();
     projects.sort_by_key(segments);
@@ -183,12 +182,12 @@ fn labelled(mut projects: Vec<ProjectView>) -> Vec<(String, ProjectView)> {
 
 async fn tree(args: &TreeArgs, connection: &Connection) -> Result<(), Failure> {
     if let Some(root) = &args.path {
-        // Asked for by name, so that an unknown one is said to be unknown.
+        // The project is requested by name first, so that an unknown one is reported as such.
         connection.client.project(root).await?;
     }
     let labelled = labelled(connection.client.projects(args.path.as_deref()).await?);
     let values: Vec<_> = labelled.iter().map(|(_, project)| project).collect();
-    // Programs get the whole path; people see it by the indentation.
+    // Programs get the whole path; tables show it by indentation.
     let for_people = matches!(connection.format, Format::Table | Format::Wide);
     let rows = labelled.iter().map(|(label, project)| match for_people {
         true => row(label.clone(), project),
@@ -203,7 +202,7 @@ async fn show(path: &str, connection: &Connection) -> Result<(), Failure> {
     Ok(output::print(connection.format, &project, COLUMNS, rows)?)
 }
 
-/// A line for each level that has a say, the project first, and one for what is left at all of them.
+/// Prints a line for each level that counts, the project first, and one for the headroom over all levels.
 async fn headroom(path: &str, connection: &Connection) -> Result<(), Failure> {
     const COLUMNS: Columns<'_> = Columns::only(&[
         "level",

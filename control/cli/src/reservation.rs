@@ -1,4 +1,4 @@
-//! `lattice reservation`: nodes that are kept for some for a time.
+//! `lattice reservation`: nodes that only certain users and projects may use in a time window.
 
 use crate::{
     connect::Connection,
@@ -11,27 +11,29 @@ use lattice_api::reservation::{ReservationRequest, ReservationView};
 use lattice_client::ClientError;
 use lattice_quorum_types::{Revision, hostlist};
 
-/// What is done with reservations. All but looking is for operators.
+/// Reservation subcommands. All except `list` and `show` are for operators.
 #[derive(Subcommand)]
 pub enum ReservationCommand {
-    /// Keep nodes for some for a time.
+    /// Reserve nodes for certain users and projects in a time window.
     ///
-    /// What runs there goes on; what of it may not be over in time is told (`conflicts`). What would run into the
-    /// time is not placed there. With no user and no project it is for nobody: a maintenance window.
-    /// `lattice submit --reservation NAME` uses it. For example:
-    /// lattice reservation create firmware --nodes 'gpu[001-016]' --from tomorrow --duration 4h --reason 'BIOS'
+    /// Running allocations continue; those that may not end in time are listed (`conflicts`). Allocations that would
+    /// run into the window are not placed on the nodes. Without users and projects the reservation is a maintenance
+    /// window. `lattice submit --reservation NAME` uses it.
+    ///
+    /// For example: lattice reservation create firmware --nodes 'gpu[001-016]' --from tomorrow --duration 4h --reason
+    /// 'BIOS'
     Create(Box<CreateArgs>),
-    /// List reservations, those to come too.
+    /// List reservations, including future ones.
     List,
     /// Show one reservation.
     Show {
-        /// Its name.
+        /// Reservation name.
         #[arg(value_parser = NonEmptyStringValueParser::new())]
         name: String,
     },
-    /// Delete reservations: nothing is kept under their names any more.
+    /// Delete reservations, so that their nodes are available to all again.
     Delete {
-        /// Their names.
+        /// Reservation names.
         #[arg(required = true, value_parser = NonEmptyStringValueParser::new())]
         names: Vec<String>,
     },
@@ -40,37 +42,37 @@ pub enum ReservationCommand {
 #[derive(Args)]
 #[command(group = ArgGroup::new("which").args(["nodes", "groups"]).required(true).multiple(true))]
 pub struct CreateArgs {
-    /// Its name.
+    /// Reservation name.
     #[arg(value_parser = NonEmptyStringValueParser::new())]
     name: String,
-    /// Which nodes: gpu007, gpu[001-004]; repeat for several.
+    /// Nodes: gpu007, gpu[001-004]; repeat for several.
     #[arg(long, value_name = "NODES")]
     nodes: Vec<String>,
-    /// Topology group whose nodes, as they are now; repeat for several.
+    /// Topology group, expanded to its present nodes; repeat for several.
     #[arg(long = "group", value_name = "GROUP")]
     groups: Vec<String>,
-    /// From when on: 2026-12-01T08:00, 16:00 (UTC), tomorrow, now+1hour [default: now].
+    /// Start: 2026-12-01T08:00, 16:00 (UTC), tomorrow, now+1hour [default: now].
     #[arg(long, value_name = "TIME")]
     from: Option<String>,
-    /// Until when, exclusive [default: until it is deleted].
+    /// End, exclusive [default: until it is deleted].
     #[arg(long, value_name = "TIME", conflicts_with = "duration")]
     until: Option<String>,
-    /// For how long instead: 2h, 1d.
+    /// Duration, instead of --until: 2h, 1d.
     #[arg(long, value_name = "TIME")]
     duration: Option<String>,
-    /// User who may use them meanwhile; repeat for several.
+    /// User with access to the nodes; repeat for several.
     #[arg(long = "user", value_name = "USER")]
     users: Vec<String>,
-    /// Project whose work, and that of those below, may use them; repeat for several.
+    /// Project with access to the nodes, including projects below it; repeat for several.
     #[arg(long = "project", value_name = "PROJECT")]
     projects: Vec<String>,
-    /// Why, for people.
+    /// Free-text reason.
     #[arg(long, value_name = "TEXT")]
     reason: String,
-    /// Change the whole of one that is there; without this only a new one is made.
+    /// Replace an existing reservation as a whole; without this option only a new one is created.
     #[arg(long)]
     replace: bool,
-    /// With --replace: refuse unless it has this revision.
+    /// With --replace: refuse unless the reservation has this revision.
     #[arg(long, value_name = "NUMBER", requires = "replace")]
     expected_revision: Option<u64>,
 }
@@ -99,7 +101,7 @@ impl CreateArgs {
     }
 }
 
-/// Runs one of them.
+/// Runs a reservation command.
 pub async fn run(command: ReservationCommand, connection: &Connection) -> Result<(), Failure> {
     let (client, format) = (&connection.client, connection.format);
     match command {
@@ -150,7 +152,7 @@ const LIST: Columns<'_> = Columns {
     wide: &["node count", "by", "revision", "conflicts"],
 };
 
-/// Who may use it, as far as one is told.
+/// Returns the users and projects with access, as far as the caller may see them.
 fn whom(reservation: &ReservationView) -> String {
     let users = reservation.users.iter();
     let all = users.chain(&reservation.projects).cloned();
@@ -174,7 +176,7 @@ fn row(reservation: &ReservationView) -> Vec<String> {
     ]
 }
 
-/// Whose work may still be there when it begins.
+/// Returns the allocations that may still hold nodes of the reservation when it starts.
 fn conflicts(reservation: &ReservationView) -> String {
     let of = reservation.conflicts.iter().map(|conflict| {
         let (id, nodes) = (conflict.allocation, &conflict.nodes);

@@ -1,4 +1,4 @@
-//! `lattice submit`: ask for nodes and say what runs on them.
+//! `lattice submit`: requests nodes for a program or script.
 
 mod flags;
 mod script;
@@ -21,32 +21,32 @@ use lattice_client::{ClientError, SubmitOptions, Submitted};
 use script::{Directive, Fault, Header, Kind, Outside};
 use std::{fs, io::Read as _, path::Path};
 
-/// Ask for nodes and say what runs on them; prints the allocation's number.
+/// Request nodes for a program or script; prints the allocation number.
 ///
-/// For example: lattice submit --project atlas/web --nodes 4 --walltime 2h -- ./run --fast,
-/// or lattice submit job.sh
+/// For example: lattice submit --project atlas/web --nodes 4 --walltime 2h -- ./run --fast, or lattice submit job.sh
 ///
-/// A script may carry flags in its own lines, before its first command: #LATTICE --nodes 4 --walltime 2h, and the
-/// common ones of #SBATCH --nodes=4 --time=2:00:00. What is not supported is refused by its name. The command line
-/// wins over #LATTICE, and that over #SBATCH, flag by flag. A script runs on every node, once.
+/// A script may contain flags before its first command: #LATTICE --nodes 4 --walltime 2h, and the common ones of
+/// #SBATCH --nodes=4 --time=2:00:00. Options that are not supported are rejected by name. For each flag, the command
+/// line takes precedence over #LATTICE, and #LATTICE over #SBATCH. A script runs once on every node.
 #[derive(Args)]
 #[command(override_usage = "lattice submit [OPTIONS] SCRIPT [ARGS]...\n       \
                             lattice submit [OPTIONS] -- COMMAND [ARGS]...")]
 pub struct SubmitArgs {
     #[command(flatten)]
     said: Said,
-    /// A script to run without arguments; the work has no name from its file. `-` reads it from standard input.
+    /// Script to run without arguments; its file does not name the allocation. `-` reads it from standard input.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["command", "job"])]
     script: Option<String>,
-    /// Submit nothing: say whether it would be accepted now (exit code 0), and when and where it would
+    /// Submit nothing: report whether the request would be accepted now (exit code 0), and when and where it would
     /// start, or why it would wait.
     #[arg(long)]
     dry_run: bool,
-    /// Repeating a submit with the same key makes no second allocation (for 24 hours).
+    /// Idempotency key. A repeated submit with the same key creates no second allocation (for 24 hours).
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,
-    /// A script to run, with its arguments; `-` reads it from standard input. All behind it is its own.
-    // What is behind the first value is taken as it is. So is an unknown flag before it, which `asked` refuses.
+    /// Script to run, with its arguments; `-` reads it from standard input. Everything after it belongs to the script.
+    // clap takes everything after the first value verbatim. It also takes an unknown flag before it; `asked` rejects
+    // that.
     #[arg(
         value_name = "SCRIPT",
         allow_hyphen_values = true,
@@ -58,20 +58,20 @@ pub struct SubmitArgs {
     command: Vec<String>,
 }
 
-/// All that was said, here and in the script.
+/// Request of the command line and the script together.
 struct Asked {
     flags: Flags,
     /// Text of the script.
     script: Option<String>,
     argv: Vec<String>,
-    /// Its file, and what that gives.
+    /// File name of the script, and the flags in it.
     header: Option<(String, Header)>,
 }
 
-/// One thing that is wrong, and where: the line of a script, 0 elsewhere.
+/// Mistake, with its line in the script, or 0.
 type Wrong = (usize, String);
 
-/// All that is wrong at once.
+/// Reports all mistakes at once.
 fn all_of(mut wrong: Vec<Wrong>) -> Failure {
     wrong.sort_by_key(|(line, _)| *line);
     let count = wrong.len();
@@ -83,7 +83,7 @@ fn all_of(mut wrong: Vec<Wrong>) -> Failure {
     })
 }
 
-/// The flag by which a field is given.
+/// Returns the flag of a field.
 fn flag(field: &str) -> String {
     match field {
         "storage_gb_s" => "storage".to_owned(),
@@ -101,7 +101,7 @@ fn flag(field: &str) -> String {
     }
 }
 
-/// The text of a script; `-` is standard input.
+/// Reads a script; `-` is standard input.
 fn text_of(file: &str) -> Result<String, Failure> {
     let mut text = String::new();
     if file == "-" {
@@ -130,7 +130,7 @@ fn word<T: ValueEnum>(value: Option<T>) -> Option<String> {
 }
 
 impl SubmitArgs {
-    /// Reads the script, if there is one, and joins what it says with the command line.
+    /// Reads the script, if there is one, and merges its flags with the command line.
     fn asked(&self) -> Result<Asked, Failure> {
         if let Some(word) = self
             .job
@@ -175,7 +175,7 @@ impl SubmitArgs {
     }
 }
 
-/// What is wrong with the lines of a script.
+/// Returns the mistakes in the lines of a script.
 fn faults(header: Option<&(String, Header)>) -> Vec<Wrong> {
     let faults = header.iter().flat_map(|(file, header)| {
         let told = move |fault: &Fault| (fault.line, format!("{file}:{fault}"));
@@ -231,7 +231,7 @@ impl Asked {
                 trigger: None,
                 directory: flags.checkpoint_dir.clone(),
             }),
-            // `dependency` says them all, and the rest has no flag.
+            // `dependency` covers all dependencies, and the other fields have no flag.
             dependencies: Vec::new(),
             singleton: false,
             mutex: None,
@@ -239,10 +239,10 @@ impl Asked {
         })
     }
 
-    /// What the server is asked, or all that is wrong with it.
+    /// Returns the request, or all mistakes in it.
     fn checked(&self, said: &Said) -> Result<AllocationRequest, Failure> {
         let mut wrong = faults(self.header.as_ref());
-        // The two may stand on lines of their own.
+        // The two flags may be on different lines, so clap cannot check this.
         if self.flags.checkpoint_dir.is_some() && self.flags.checkpoint.is_none() {
             let error = FieldError {
                 field: "checkpoint.directory".to_owned(),
@@ -251,7 +251,8 @@ impl Asked {
             wrong.push(self.told(&error, said));
         }
         match self.request() {
-            // The server's rules, so that a mistake is named by its flag before anybody is asked.
+            // The server's rules are checked here, so that a mistake is reported with its flag before a request is
+            // sent.
             Ok(request) => {
                 wrong.extend(request.faults().iter().map(|error| self.told(error, said)));
                 if wrong.is_empty() {
@@ -263,7 +264,7 @@ impl Asked {
         Err(all_of(wrong))
     }
 
-    /// What is not as the author of a script for sbatch may expect.
+    /// Returns notes on differences from sbatch that the author of a script may not expect.
     fn notes(&self) -> Vec<String> {
         let directives = self.header.as_ref().map(|(_, header)| &*header.directives);
         let slurm = directives.unwrap_or_default().iter();
@@ -306,7 +307,7 @@ impl Asked {
         notes
     }
 
-    /// A mistake by the flag it was made with, and where that is.
+    /// Describes a mistake by its flag and its place.
     fn told(&self, error: &FieldError, said: &Said) -> Wrong {
         let flag = flag(&error.field);
         let mut lines = self.header.iter().flat_map(|(file, header)| {
@@ -324,13 +325,13 @@ impl Asked {
     }
 }
 
-/// Whether a moment is another one in another time zone.
+/// Whether a time depends on the time zone.
 fn is_of_a_zone(text: &str) -> bool {
     !text.trim().to_ascii_lowercase().starts_with("now")
         && lattice_api::text::read_time(text.trim()).is_none()
 }
 
-/// The first variable of Slurm's that a script uses, outside its comments.
+/// Returns the first Slurm variable that a script uses, outside its comments.
 fn slurm_variable(script: &str) -> Option<&str> {
     let code = script
         .lines()
@@ -344,11 +345,11 @@ fn slurm_variable(script: &str) -> Option<&str> {
     .next()
 }
 
-/// How often a submit without an answer is repeated. All of them carry the same key.
+/// How often a submit without an answer is repeated, with the same key.
 const REPEATS: u32 = 2;
 
-/// Submits once, whatever becomes of the answer: a submit that nobody answered may have been
-/// accepted, so it is repeated under its key, and the key is told in the end.
+/// Submits at most once, whatever happens to the answer. A submit without an answer may have been accepted, so it is
+/// repeated with its key, and a final failure reports the key.
 async fn submit(
     args: &SubmitArgs,
     request: &AllocationRequest,
@@ -391,7 +392,7 @@ fn in_words(outlook: OutlookView) -> String {
     }
 }
 
-/// Submits, and prints the allocation's number.
+/// Submits, and prints the allocation number.
 pub async fn run(args: &SubmitArgs, connection: &Connection) -> Result<(), Failure> {
     let asked = args.asked()?;
     let request = asked.checked(&args.said)?;

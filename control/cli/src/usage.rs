@@ -1,4 +1,4 @@
-//! `lattice usage`: what a tenant or a user has used.
+//! `lattice usage`: usage of a tenant or a user.
 
 use crate::{
     connect::Connection,
@@ -8,24 +8,25 @@ use crate::{
 use clap::Args;
 use lattice_api::usage::{TenantUsage, UsedInTenant, UserUsage};
 
-/// What a tenant or a user has used, in hours of nodes and GPUs, in a window of days that ends now.
+/// Show the usage of a tenant or a user, in node hours and GPU hours, in a window of days that ends now.
 ///
-/// Without --tenant or --user: what you have used yourself, by tenant. What lies before the window does not count, nor
-/// does suspended time; what runs counts up to now.
+/// Without --tenant and --user: your own usage, by tenant. Only time within the window counts, without suspended time;
+/// running allocations count up to now.
 #[derive(Args)]
 pub struct UsageArgs {
-    /// Of this tenant, with how it stands to its budgets.
+    /// Show this tenant, with its budgets.
     #[arg(long, value_name = "TENANT", conflicts_with = "user")]
     tenant: Option<String>,
-    /// Of this user; others' use is told to operators.
+    /// Show this user; the usage of other users is restricted to operators, tenant administrators and accounting
+    /// systems.
     #[arg(long, value_name = "USER")]
     user: Option<String>,
-    /// Days of the window.
+    /// Length of the window, days.
     #[arg(long, default_value_t = 90, value_parser = clap::value_parser!(u64).range(1..=366))]
     days: u64,
 }
 
-/// Runs it.
+/// Runs `lattice usage`.
 pub async fn run(args: UsageArgs, connection: &Connection) -> Result<(), Failure> {
     let client = &connection.client;
     if let Some(tenant) = args.tenant {
@@ -92,7 +93,7 @@ fn of_tenant(usage: &TenantUsage) -> Vec<String> {
     ]
 }
 
-/// What the numbers come to, in words.
+/// Returns remarks on the numbers.
 fn remarks(usage: &TenantUsage) -> Vec<String> {
     let mut said = Vec::new();
     let period = usage.budget_period_days;
@@ -158,7 +159,7 @@ fn nothing(usage: &UserUsage) -> Vec<String> {
     ]
 }
 
-/// To the hundredth: nobody is billed by what is printed.
+/// Formats hours, rounded to two decimals; billing does not use this text.
 fn hours(hours: lattice_api::amount::Hours) -> String {
     use lattice_api::amount::Amount as _;
     format!("{:.2}", hours.number())

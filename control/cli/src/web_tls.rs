@@ -1,5 +1,5 @@
-//! A certificate for the page and the API, with an authority of its own whose key is thrown away:
-//! clients trust that authority and nothing else it could ever sign.
+//! Certificate for the web page and the API, with its own CA. The private key of the CA is discarded, so that clients
+//! trust nothing but this certificate.
 
 use anyhow::Context as _;
 use rcgen::{
@@ -9,18 +9,18 @@ use rcgen::{
 use secrecy::SecretString;
 use std::time::{Duration, SystemTime};
 
-/// What a TLS server shows, and what its clients trust.
+/// Certificate and key of a TLS server, and the CA for its clients.
 pub struct WebTls {
-    /// The authority's certificate, PEM.
+    /// CA certificate, PEM.
     pub ca_pem: String,
-    /// The server's certificate, PEM.
+    /// Server certificate, PEM.
     pub certificate_pem: String,
-    /// The server's private key, PEM.
+    /// Private key of the server, PEM.
     pub key_pem: SecretString,
 }
 
-/// A new authority and a certificate for `hosts` (names and addresses), both from an hour before
-/// `now`: the clock of whoever looks at it may be a little behind.
+/// Creates a CA and a certificate for `hosts` (names and addresses). Both are valid from an hour before `now`, since
+/// the clock of a client may be a little behind.
 pub fn create(hosts: Vec<String>, now: SystemTime, lifetime: Duration) -> anyhow::Result<WebTls> {
     let params = |name, hosts| params(name, hosts, now, lifetime);
     let ca_key = KeyPair::generate().context("cannot make a key")?;

@@ -1,4 +1,4 @@
-//! `lattice admin accounting`: whether the accounting system has what was used.
+//! `lattice admin accounting`: delivery of usage to the accounting system, and reconciliation.
 
 use crate::{
     connect::Connection,
@@ -8,32 +8,33 @@ use crate::{
 use clap::{Args, Subcommand};
 use lattice_api::accounting::{AccountingStatus, ReconcileRequest, TotalDifference};
 
-/// What is done with it.
+/// Accounting subcommands.
 #[derive(Subcommand)]
 pub enum AccountingCommand {
-    /// Show what the accounting system has, what waits, and what it refuses.
+    /// Show what the accounting system has received, what is pending, and what it rejects.
     Status,
     Reconcile(ReconcileArgs),
 }
 
-/// Compare what the accounting system has of each month with what was used, and set it.
+/// Compare the monthly totals of the accounting system with the recorded usage, and correct them.
 ///
-/// Every month of which a part lies between --since and --until. Lower totals are set too, which nothing else does. Where
-/// single events are told, those of that time are told again; what the accounting system has is not there twice.
+/// Every month that overlaps the time from --since to --until is included. This is the only operation that can lower a
+/// total. Where single events are sent, the events of that time are sent again; the accounting system does not count an
+/// event twice.
 #[derive(Args)]
 pub struct ReconcileArgs {
-    /// From this moment on: 2026-03-01, or with a time.
+    /// Start of the range: 2026-03-01, or with a time.
     #[arg(long, value_name = "TIME")]
     since: String,
-    /// Up to this moment.
+    /// End of the range.
     #[arg(long, value_name = "TIME")]
     until: String,
-    /// Only compare.
+    /// Compare only, and correct nothing.
     #[arg(long)]
     dry_run: bool,
 }
 
-/// Runs one of them.
+/// Runs an accounting command.
 pub async fn run(command: AccountingCommand, connection: &Connection) -> Result<(), Failure> {
     let client = &connection.client;
     match command {
@@ -105,7 +106,7 @@ fn row(status: &AccountingStatus) -> Vec<String> {
     ]
 }
 
-/// What somebody should know besides.
+/// Returns the remarks that an operator should see in addition to the table.
 fn remarks(status: &AccountingStatus) -> Vec<String> {
     if !status.enabled {
         return vec!["accounting is off on this cluster".to_owned()];

@@ -1,4 +1,4 @@
-//! `lattice admin ca`.
+//! `lattice admin ca`: certificate authorities (CAs).
 
 use super::short_pin;
 use crate::{
@@ -12,96 +12,95 @@ use lattice_api::{authority::AuthorityView, x509};
 use lattice_mesh::{Authority, Clock as _, Credentials, Identity, Role, SystemClock, Validity};
 use std::{path::PathBuf, time::Duration};
 
-/// What is done with authorities.
+/// CA subcommands.
 #[derive(Subcommand)]
 pub enum CaCommand {
-    /// Make a new authority: `ca.pem`, and `ca.key` with mode 0600. No cluster is asked.
+    /// Create a CA offline: `ca.pem`, and `ca.key` with mode 0600.
     Create(CreateArgs),
-    /// Issue credentials, for the processes that cannot enrol: the first quorum members. No
-    /// cluster is asked.
+    /// Issue credentials offline, for processes that cannot enrol: the first quorum members.
     Issue(IssueArgs),
-    /// List the authorities the cluster trusts, the one that issues marked.
+    /// List the CAs that the cluster trusts, and which of them issues certificates.
     List,
-    /// Trust one more authority: the first step of changing the one that issues
+    /// Trust one more CA: the first step of replacing the issuing CA
     ///
-    /// Changing it takes three steps, and nothing stops meanwhile:
-    ///   1. lattice admin ca create --cluster NAME --out new/; copy new/ into the authority's folder
+    /// The replacement takes three steps, without an interruption of service:
+    ///   1. lattice admin ca create --cluster NAME --out new/; copy new/ into the CA folder
     ///      (enrolment.authority) of every quorum member and send it SIGHUP; then:
     ///      lattice admin ca add new/
-    ///   2. lattice admin ca promote PIN: it issues from now on, and everybody renews
-    ///   3. once `lattice admin ca list` counts no certificate of the old one:
+    ///   2. lattice admin ca promote PIN: the new CA issues from now on, and every member renews
+    ///   3. once `lattice admin ca list` counts no certificate of the old CA:
     ///      lattice admin ca retire OLD_PIN
     ///
-    /// Leave the old folder with the members until then: by its key they serve join tokens that were
-    /// made before.
+    /// Leave the old folder with the members until then: they need its key for join tokens that were
+    /// created before.
     #[command(verbatim_doc_comment)]
     Add {
-        /// Its certificate, PEM, or the folder that holds `ca.pem`. The key stays where it is.
+        /// CA certificate, PEM, or the folder that holds `ca.pem`. The key stays where it is.
         file: PathBuf,
     },
-    /// Let a trusted authority issue from now on; every member renews.
+    /// Make a trusted CA the issuing one; every member renews its certificate.
     Promote {
-        /// Its pin, or the beginning of it.
+        /// Pin of the CA, or a prefix of it.
         pin: String,
     },
-    /// Trust an authority no more.
+    /// Stop trusting a CA.
     Retire(RetireArgs),
 }
 
 #[derive(Args)]
 pub struct CreateArgs {
-    /// The cluster's name, as in every certificate.
+    /// Cluster name, as in every certificate.
     #[arg(long)]
     cluster: String,
-    /// Folder for the authority; an existing one is not replaced.
+    /// Folder for the CA; an existing CA is not replaced.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
-    /// How long it holds.
+    /// Validity, days.
     #[arg(long, default_value_t = 3650, value_parser = clap::value_parser!(u32).range(1..=7300))]
     days: u32,
 }
 
 #[derive(Args)]
 pub struct IssueArgs {
-    /// Folder of the authority.
+    /// Folder of the CA.
     #[arg(long, value_name = "DIR")]
     ca: PathBuf,
-    /// The cluster's name.
+    /// Cluster name.
     #[arg(long)]
     cluster: String,
     /// quorum, control or agent.
     #[arg(long)]
     role: Role,
-    /// Its name: a quorum member's number, a node's name.
+    /// Name: the number of a quorum member, or the name of a node.
     #[arg(long)]
     id: String,
     /// Folder for `identity.pem`, `identity.key` and `roots.pem`.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
-    /// How long they hold.
+    /// Validity, days.
     #[arg(long, default_value_t = 365, value_parser = clap::value_parser!(u32).range(1..=825))]
     days: u32,
 }
 
 #[derive(Args)]
 pub struct RetireArgs {
-    /// Its pin, or the beginning of it.
+    /// Pin of the CA, or a prefix of it.
     pin: String,
-    /// Even while certificates it issued are in use: who holds one must enrol again.
+    /// Retire the CA even while certificates that it issued are in use: their holders must enrol again.
     #[arg(long)]
     force: bool,
 }
 
-/// A day.
+/// One day.
 const DAY: Duration = Duration::from_secs(86_400);
 
 fn validity(days: u32) -> Validity {
     Validity::from_now(SystemClock.now(), DAY * days)
 }
 
-/// A new authority.
+/// Creates a CA.
 pub fn create(args: &CreateArgs) -> anyhow::Result<()> {
-    // The name must be one that certificates can carry.
+    // The name must be valid in certificates.
     Identity::new(&args.cluster, Role::Quorum, "1").context("--cluster")?;
     std::fs::create_dir_all(&args.out).with_context(|| format!("--out {}", args.out.display()))?;
     let authority = Authority::create(&args.cluster, validity(args.days))?;
@@ -110,7 +109,7 @@ pub fn create(args: &CreateArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Credentials by hand.
+/// Issues credentials without enrolment.
 pub fn issue(args: &IssueArgs) -> anyhow::Result<()> {
     let identity = Identity::new(&args.cluster, args.role, &args.id)?;
     if args.role == Role::Quorum && args.id.parse::<u64>().is_err() {
@@ -132,7 +131,7 @@ pub fn issue(args: &IssueArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs one of those that ask a cluster.
+/// Runs a command that needs a cluster.
 pub async fn run(command: CaCommand, connection: &Connection) -> Result<(), Failure> {
     match command {
         CaCommand::Create(args) => Ok(create(&args)?),
@@ -186,7 +185,7 @@ async fn add(file: PathBuf, connection: &Connection) -> Result<(), Failure> {
         false => file,
     };
     let text = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
-    // Looked at here first: a file with a key must not leave this machine.
+    // The certificate is checked here first: a file with a key must not leave this machine.
     let (_, described) = x509::read_authority(&text)
         .map_err(|error| Failure::usage(format!("{}: {}", file.display(), error.reason)))?;
     connection.client.add_authority(&text, None).await?;

@@ -1,4 +1,4 @@
-//! `lattice admin certificate`.
+//! `lattice admin certificate`: certificates of members.
 
 use crate::{
     connect::Connection,
@@ -20,29 +20,29 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// What is done with members' certificates.
+/// Certificate subcommands.
 #[derive(Subcommand)]
 pub enum CertificateCommand {
-    /// List members with their certificates: when issued, when they end, whose hold no more.
+    /// List members with their certificates: issue time, expiry, revocation.
     ///
-    /// Members renew by themselves after two thirds of a certificate's life; one that is near its
-    /// end belongs to somebody who was not heard for long. Services whose certificate was issued by
-    /// hand (`lattice admin ca issue`) are listed once they have renewed it.
+    /// Members renew by themselves after two thirds of a certificate's lifetime. A certificate near its expiry belongs
+    /// to a member that has not been reachable for long. Services with a certificate from `lattice admin ca issue` are
+    /// listed once they have renewed it.
     List(ListArgs),
-    /// Declare void what members hold: their connections end at once, everywhere.
+    /// Revoke the certificates of members: their connections end at once, everywhere.
     ///
-    /// A member that is to come back must enrol again, with a new token.
+    /// To come back, a member must enrol again with a new token.
     Revoke(RevokeArgs),
-    /// Show what stands in a certificate's file. No cluster is asked.
+    /// Show the contents of a certificate file, offline.
     Show(ShowArgs),
 }
 
 #[derive(Args)]
 pub struct ListArgs {
-    /// Only this role: agent, control or quorum.
+    /// List this role only: agent, control or quorum.
     #[arg(long)]
     role: Option<Role>,
-    /// Only those that end within this time: 7d.
+    /// List only certificates that expire within this time: 7d.
     #[arg(long, value_name = "TIME")]
     ending_within: Option<String>,
 }
@@ -52,18 +52,18 @@ pub struct RevokeArgs {
     /// Role and name: agent/gpu007, agent/gpu[001-004], control/c2.
     #[arg(required = true, value_name = "ROLE/NAMES")]
     members: Vec<String>,
-    /// Why; kept in the audit and shown with the member.
+    /// Reason; kept in the audit and shown with the member.
     #[arg(long)]
     reason: String,
 }
 
 #[derive(Args)]
 pub struct ShowArgs {
-    /// A PEM file, or a daemon's folder with `identity.pem`.
+    /// PEM file, or a daemon's folder with `identity.pem`.
     file: PathBuf,
 }
 
-/// Runs one of those that ask a cluster.
+/// Runs a command that needs a cluster.
 pub async fn run(command: CertificateCommand, connection: &Connection) -> Result<(), Failure> {
     match command {
         CertificateCommand::List(args) => list(&args, connection).await,
@@ -81,7 +81,7 @@ fn row(format: Format, c: &CertificateView) -> Vec<String> {
     let revoked = c.revoked.as_ref();
     let why = match (revoked, c.state) {
         (None, _) => "-".to_owned(),
-        // What was revoked is over; the present one came later.
+        // The revoked certificate is no longer in use; the present one was issued later.
         (Some(r), CertificateState::Valid) => format!("an earlier one: {} ({})", r.reason, r.by),
         (Some(r), _) => format!("{} ({})", r.reason, r.by),
     };
@@ -173,7 +173,7 @@ async fn revoke(args: &RevokeArgs, connection: &Connection) -> Result<(), Failur
     first.map_or(Ok(()), Err)
 }
 
-/// How a member gets in again.
+/// Describes how a member can enrol again.
 fn comes_back(role: Role, names: &str) -> String {
     let uses = hostlist::expand(names).map_or(1, |names| names.len());
     let uses = match uses {
@@ -186,7 +186,7 @@ fn comes_back(role: Role, names: &str) -> String {
     )
 }
 
-/// What a file says, as a document.
+/// Contents of a certificate file, as a document.
 #[derive(Debug, Serialize)]
 struct Shown {
     file: String,
@@ -202,7 +202,7 @@ struct Shown {
     issuer_pin: Option<String>,
 }
 
-/// The file meant: a daemon's folder holds its certificate under a fixed name.
+/// Returns the certificate file for a path: in a daemon's folder it has a fixed name.
 fn file_in(path: &Path) -> PathBuf {
     let inside = ["identity.pem", "ca.pem"].map(|name| path.join(name));
     let found = inside
@@ -223,12 +223,12 @@ fn described(path: &Path) -> anyhow::Result<Vec<Described>> {
         .with_context(about)
 }
 
-/// What stands in a file.
+/// Shows the contents of a certificate file.
 pub fn show(args: &ShowArgs, format: Format) -> Result<(), Failure> {
     let file = file_in(&args.file);
     let mut all = described(&file)?;
     let leaf = all.remove(0);
-    // Those who vouch for it lie in the same file, or beside it.
+    // The issuers' certificates are in the same file, or in `roots.pem` in the same folder.
     if let Some(beside) = file.parent().map(|folder| folder.join("roots.pem"))
         && beside.exists()
     {

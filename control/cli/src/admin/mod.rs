@@ -1,4 +1,4 @@
-//! `lattice admin`: what founds a cluster, who gets into it, and who is thrown out.
+//! `lattice admin`: founding a cluster, enrolment, revocation, and cluster-wide settings.
 
 mod accounting;
 mod ca;
@@ -21,47 +21,47 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-/// A day.
+/// One day.
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// What administrators do.
+/// Administration commands.
 #[derive(Subcommand)]
 pub enum AdminCommand {
-    /// Certificate authorities: make one, and change the one that issues while all goes on.
+    /// Certificate authorities (CAs): create one, and replace the issuing one without an interruption.
     #[command(subcommand)]
     Ca(ca::CaCommand),
-    /// Members' certificates: who is in, until when, and how to throw one out.
+    /// Certificates of members: list, revoke, show.
     #[command(subcommand, visible_alias = "cert")]
     Certificate(certificate::CertificateCommand),
-    /// The quorum's members: who leads and who is behind; add, remove and replace them; backups.
+    /// Quorum members: status, leader and lag; add, remove and replace members; backups.
     #[command(subcommand)]
     Quorum(quorum::QuorumCommand),
-    /// Join tokens: what lets agents, controls and quorum members in.
+    /// Join tokens, with which agents, controls and quorum members enrol.
     #[command(subcommand)]
     Token(token::TokenCommand),
     /// Tenants: organisations with their limits, the roots of the project tree.
     #[command(subcommand)]
     Tenant(tenant::TenantCommand),
-    /// Accounting: whether Waldur has what was used, and putting it right.
+    /// Accounting: delivery of usage to Waldur, and reconciliation.
     #[command(subcommand)]
     Accounting(accounting::AccountingCommand),
-    /// vClusters: tenants' views of the nodes. For whom they are, and whose nodes are whose.
+    /// vClusters (like partitions in Slurm): tenants' views of the nodes. Access of tenants, and assignment of nodes.
     ///
-    /// A vCluster lends idle nodes and borrows those of others once somebody has said what it is, `default` too: until
-    /// `lattice admin vcluster set default` was said once, it does neither, whatever its settings are.
+    /// A vCluster lends idle nodes and borrows those of others only after it has been defined. This includes `default`:
+    /// until the first `lattice admin vcluster set default` it neither lends nor borrows, whatever its settings are.
     #[command(subcommand)]
     Vcluster(vcluster::VclusterCommand),
-    /// What holds for the whole cluster: the sensitive pool, and what limits mean.
+    /// Cluster-wide settings: the sensitive pool, and the limit policy.
     #[command(subcommand)]
     System(system::SystemCommand),
-    /// Make a certificate for the page and the API: `https.pem`, `https.key`, and `https-ca.pem`
-    /// for clients to trust. Sites with an authority of their own use that instead.
+    /// Create a certificate for the web page and the API: `https.pem`, `https.key`, and `https-ca.pem` for clients to
+    /// trust. Sites with their own CA use that instead.
     Https(HttpsArgs),
-    /// Write a context file: where a server is, how to trust it, and the token to show it.
+    /// Write a context file: the address of a server, its CA, and the caller's token.
     Context(ContextArgs),
 }
 
-/// Runs one of them. What needs no cluster never looks for one.
+/// Runs an administration command. A command that needs no cluster does not look for one.
 pub async fn run(
     command: AdminCommand,
     context: Option<&Path>,
@@ -91,20 +91,20 @@ pub async fn run(
     }
 }
 
-/// The first characters of a pin or hash: what lists show, and enough to name it.
+/// Returns the first characters of a pin or hash, as lists show them; they are enough to identify it.
 fn short_pin(pin: &str) -> &str {
     pin.get(..12).unwrap_or(pin)
 }
 
 #[derive(Args)]
 pub struct HttpsArgs {
-    /// A name or address of the server; repeat for several.
+    /// Name or address of the server; repeat for several.
     #[arg(long = "host", required = true)]
     hosts: Vec<String>,
-    /// Folder for the files; existing ones are not replaced.
+    /// Folder for the files; existing files are not replaced.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
-    /// How long it holds.
+    /// Validity, days.
     #[arg(long, default_value_t = 365, value_parser = clap::value_parser!(u32).range(1..=825))]
     days: u32,
 }
@@ -114,22 +114,22 @@ pub struct ContextArgs {
     /// `https://host:port`.
     #[arg(long)]
     server: String,
-    /// Certificate of the authority that signed the server's, PEM.
+    /// CA certificate that signed the server's certificate, PEM.
     #[arg(long, value_name = "FILE")]
     ca: PathBuf,
-    /// File with the token alone.
+    /// File that contains only the token.
     #[arg(long, value_name = "FILE")]
     token_file: PathBuf,
-    /// The new context file.
+    /// New context file.
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
 }
 
-/// A certificate for the page and the API.
+/// Creates a certificate for the web page and the API.
 pub fn https(args: &HttpsArgs) -> anyhow::Result<()> {
     let web = web_tls::create(args.hosts.clone(), SystemTime::now(), DAY * args.days)?;
     std::fs::create_dir_all(&args.out).with_context(|| format!("--out {}", args.out.display()))?;
-    // The key first: what stands in the way is found before anything is written.
+    // The key is written first, so that an existing file is found before anything is written.
     write_new(
         &args.out.join("https.key"),
         web.key_pem.expose_secret().as_bytes(),
@@ -145,7 +145,7 @@ pub fn https(args: &HttpsArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A context file.
+/// Writes a context file.
 pub fn context(args: &ContextArgs) -> anyhow::Result<()> {
     let read =
         |path: &Path| std::fs::read_to_string(path).with_context(|| path.display().to_string());
@@ -155,7 +155,7 @@ pub fn context(args: &ContextArgs) -> anyhow::Result<()> {
         token: read(&args.token_file)?.trim().to_owned(),
         demo_pid: None,
     };
-    // What no client could be made of is not written.
+    // A context that no client can use is not written.
     crate::connect::client(&context)?;
     write_new(&args.out, &serde_json::to_vec_pretty(&context)?, 0o600)?;
     eprintln!(

@@ -1,4 +1,4 @@
-//! `lattice admin quorum`.
+//! `lattice admin quorum`: members of the quorum, leadership and backups.
 
 mod backup;
 
@@ -18,66 +18,67 @@ use std::{
 
 pub use backup::{restore, verify};
 
-/// Between two steps of a change.
+/// Interval between two steps of a change.
 const STEP: Duration = Duration::from_millis(300);
-/// How long a quorum that does not answer is waited for: an election takes a second.
+/// How long to wait for a quorum that does not answer: an election takes a second.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What is done with the quorum.
+/// Quorum subcommands.
 #[derive(Subcommand)]
 pub enum QuorumCommand {
-    /// Who leads, how far each member is, which one is behind, and what somebody should look at.
+    /// Show the leader, the progress and lag of each member, and warnings.
     Status,
-    /// Add a member: it is brought up to date first and votes then
+    /// Add a member: it catches up first, and then votes
     ///
     /// Before: give the new machine a certificate (`lattice admin ca issue --role quorum --id ID`), the
-    /// authority's folder if it is to issue certificates, and a configuration with `join: true` and
-    /// `members` that lists the present members and itself; start lattice-quorum there.
+    /// CA folder if it is to issue certificates, and a configuration with `join: true` and `members`
+    /// that lists the present members and itself; start lattice-quorum there.
     ///
-    /// If this is cut short, run it again: it goes on where it stood.
+    /// If the command is interrupted, run it again: it continues.
     #[command(verbatim_doc_comment)]
     Add(AddArgs),
-    /// Remove a member. If it leads, another one leads first.
+    /// Remove a member. If it leads, another member leads first.
     ///
-    /// Refused while a majority of the rest does not answer. Its certificate stays good: `lattice admin
-    /// certificate revoke quorum/ID` ends that. Take it out of `members` in the other configurations.
+    /// Refused while a majority of the rest does not answer. The certificate of the member stays valid:
+    /// `lattice admin certificate revoke quorum/ID` revokes it. Remove the member from `members` in the
+    /// other configurations.
     #[command(verbatim_doc_comment)]
     Remove(RemoveArgs),
-    /// Put a new machine in the place of a dead one: add the new one, then remove the old one
+    /// Replace a dead machine: add the new member, then remove the old one
     ///
-    /// There is a majority at every moment of it. If this is cut short, run it again.
+    /// The quorum keeps a majority throughout. If the command is interrupted, run it again.
     #[command(verbatim_doc_comment)]
     Replace(ReplaceArgs),
-    /// Let another member lead, with a pause of one election; before maintenance of the leader's machine.
+    /// Transfer leadership to another member, with a pause of one election; for maintenance of the leader's machine.
     StepDown {
-        /// A voter's number; whoever has everything when left out.
+        /// Number of the voter that is to lead; left out: any voter with a complete log.
         #[arg(long, value_name = "ID")]
         to: Option<u64>,
     },
-    /// Write a backup of the whole state into a new file, while work goes on
+    /// Write a backup of the whole state into a new file, during operation
     ///
-    /// It holds everything that was acknowledged before the command, at one revision. Every byte is
-    /// verified while it is written; the file appears under its name when it is whole and on disk, and
-    /// never over another one. For cron:
+    /// It contains everything that was acknowledged before the command, at one revision. Every byte is
+    /// verified while it is written; the file gets its name when it is complete and on disk, and never
+    /// replaces another one. For cron:
     ///
     ///   lattice admin quorum backup /backup/lattice-$(date +%F-%H%M).backup
     ///
-    /// No key is in it. Keep beside it, as safe as you keep the keys: the authority's folder
+    /// The backup contains no key. Store with it, as safe as the keys themselves: the CA folder
     /// (`enrolment.authority`: ca.pem, ca.key), and the members' configurations.
     #[command(verbatim_doc_comment)]
     Backup(BackupArgs),
-    /// Check a backup, and say how a cluster is restored from it. No cluster is asked, nothing is changed.
+    /// Check a backup offline, and print how to restore a cluster from it. Nothing is changed.
     Restore {
-        /// The backup.
+        /// Backup file.
         file: PathBuf,
     },
 }
 
 #[derive(Args)]
 pub struct AddArgs {
-    /// Its number: one that no member has, and best one that none ever had.
+    /// Member number: one that no member has, and preferably none ever had.
     id: u64,
-    /// Its mesh address, ip:port.
+    /// Mesh address, ip:port.
     address: String,
     #[command(flatten)]
     wait: Wait,
@@ -85,12 +86,12 @@ pub struct AddArgs {
 
 #[derive(Args)]
 pub struct RemoveArgs {
-    /// Its number.
+    /// Member number.
     id: u64,
-    /// Why; it is written down.
+    /// Reason; kept in the audit.
     #[arg(long, default_value = "removed by hand")]
     reason: String,
-    /// Even when a majority of the rest does not answer: nothing can be changed then until it does.
+    /// Remove the member even if a majority of the rest does not answer: nothing can then be changed until it does.
     #[arg(long)]
     force: bool,
     #[command(flatten)]
@@ -99,11 +100,11 @@ pub struct RemoveArgs {
 
 #[derive(Args)]
 pub struct ReplaceArgs {
-    /// Number of the member that goes.
+    /// Number of the member to remove.
     old: u64,
-    /// Number of the member that comes.
+    /// Number of the member to add.
     new: u64,
-    /// Its mesh address, ip:port.
+    /// Mesh address of the new member, ip:port.
     address: String,
     #[command(flatten)]
     wait: Wait,
@@ -111,29 +112,29 @@ pub struct ReplaceArgs {
 
 #[derive(Args)]
 pub struct BackupArgs {
-    /// The new file, or the one to verify.
+    /// New backup file, or the file to verify.
     file: PathBuf,
-    /// Only check that this file is a whole backup, and say what is in it. No cluster is asked.
+    /// Only verify offline that this file is a complete backup, and show its contents.
     #[arg(long)]
     pub verify: bool,
 }
 
 impl BackupArgs {
-    /// The file.
+    /// Returns the backup file.
     pub fn file(&self) -> &std::path::Path {
         &self.file
     }
 }
 
-/// How long a change is waited for.
+/// How long to wait for a change.
 #[derive(Args, Clone, Copy)]
 struct Wait {
-    /// Give up waiting after so many seconds; what was begun goes on when the command is given again.
+    /// Stop waiting after this many seconds; the change continues when the command is run again.
     #[arg(long, value_name = "SECONDS", default_value_t = 600)]
     timeout: u64,
 }
 
-/// Runs one of those that ask a cluster.
+/// Runs a command that needs a cluster.
 pub async fn run(command: QuorumCommand, connection: &Connection) -> Result<(), Failure> {
     match command {
         QuorumCommand::Status => status(connection).await,
@@ -228,7 +229,7 @@ async fn status(connection: &Connection) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The members after a change, in one line, and what is to be looked at.
+/// Prints the members after a change in one line, and the warnings.
 async fn told(connection: &Connection) -> Result<(), Failure> {
     let view = connection.client.quorum().await?;
     if matches!(connection.format, Format::Table | Format::Wide) {
@@ -246,12 +247,12 @@ async fn told(connection: &Connection) -> Result<(), Failure> {
     )?)
 }
 
-/// Names one request, so that its repeats are written down once.
+/// Returns a key for one request, so that the audit records repeats once.
 fn key() -> String {
     format!("cli-{:032x}", rand::random::<u128>())
 }
 
-/// Asks for steps until the change is done.
+/// Requests steps until the change is done.
 async fn finish<F>(
     what: &str,
     wait: Wait,
@@ -279,7 +280,7 @@ where
                     said = Some(now);
                 }
             }
-            // Between two leaders nobody answers.
+            // Between two leaders no member answers.
             Err(ClientError::Unavailable(_)) if heard.elapsed() < PATIENCE => {}
             Err(error) => return Err(error.into()),
         }

@@ -1,4 +1,4 @@
-//! `lattice admin system`: what holds for the whole cluster.
+//! `lattice admin system`: cluster-wide settings.
 
 use crate::{
     connect::Connection,
@@ -10,31 +10,31 @@ use clap::{Args, Subcommand};
 use lattice_api::tenant::{SystemLimitsUpdate, SystemLimitsView};
 use lattice_quorum_types::limit::LimitPolicy;
 
-/// What is done with it.
+/// Subcommands for cluster-wide settings.
 #[derive(Subcommand)]
 pub enum SystemCommand {
-    /// Show what is limited for all tenants together, and what limits mean.
+    /// Show the limits for all tenants together, and the limit policy.
     Show,
-    /// Change it; what is not named stays as it is.
+    /// Change cluster-wide settings; a setting not given keeps its value.
     Set(SetArgs),
 }
 
 #[derive(Args)]
 #[group(required = true, multiple = true)]
 pub struct SetArgs {
-    /// Nodes that can be claimed for sensitive work, in all tenants together: a number, or unlimited.
+    /// Nodes that can be claimed for sensitive use, in all tenants together: a number, or unlimited.
     #[arg(long, value_name = "LIMIT")]
     sensitive_pool_size: Option<Limit>,
-    /// What limits of projects mean: strict (children add up to at most their parent's limit, and
-    /// every level counts) or flat (a project's own limit counts, and its tenant's). Refused while the
-    /// tree does not obey it.
+    /// Limit policy of projects. strict: the limits of children add up to at most their parent's, and every level
+    /// counts. flat: only the limits of the project itself and of its tenant count. Refused while the tree violates the
+    /// policy.
     #[arg(long, value_name = "POLICY")]
     limit_policy: Option<LimitPolicy>,
 }
 
 const COLUMNS: Columns<'_> = Columns::only(&["sensitive_pool_size", "limit_policy"]);
 
-/// Runs one of them.
+/// Runs a command for cluster-wide settings.
 pub async fn run(command: SystemCommand, connection: &Connection) -> Result<(), Failure> {
     let client = &connection.client;
     if let SystemCommand::Set(args) = command {

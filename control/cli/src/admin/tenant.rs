@@ -14,81 +14,79 @@ use lattice_api::{
 use lattice_quorum_types::limit::Patch;
 use std::str::FromStr;
 
-/// What is done with tenants.
+/// Tenant subcommands.
 #[derive(Subcommand)]
 pub enum TenantCommand {
-    /// List tenants with their limits and what is used of them.
+    /// List tenants with their limits and usage.
     List,
     /// Show one tenant.
     Show {
-        /// Its name.
+        /// Tenant name.
         id: String,
     },
-    /// Create a tenant. Without limits it may hold nothing.
+    /// Create a tenant. Without limits it may hold no nodes.
     Create(CreateArgs),
-    /// Change what a tenant may use, and what it is meant to use; what is not named stays as it is. All of it is
-    /// changed, or nothing.
+    /// Change the hard and soft limits of a tenant, all or nothing; a limit not given keeps its value.
     ///
-    /// Budgets of hours and shares refuse nothing: work of a tenant that has used up a budget waits behind the others',
-    /// and what runs goes on. `lattice usage --tenant NAME` shows how a tenant stands.
+    /// Budgets of hours and shares are soft limits: pending allocations of a tenant that has used up a budget rank
+    /// behind those of others, and running ones continue. `lattice usage --tenant NAME` shows a tenant's usage and
+    /// budgets.
     ///
-    /// A limit may go below what is used: nothing that runs is ended, and nothing new begins until
-    /// there is room again. It may not go below the sum of the limits of the tenant's projects, unless
-    /// --force is given: then the tenant is shown as overcommitted until they fit, and what is asked for
-    /// has to fit at every level all the same.
+    /// A limit may be set below the present usage: running allocations continue, and new ones start only when they fit.
+    /// It may not be set below the sum of the limits of the tenant's projects, except with --force: then the tenant is
+    /// shown as overcommitted until they fit, and requests must still fit at every level.
     Update(UpdateArgs),
     /// Delete a tenant that has no projects and no allocations.
     Delete {
-        /// Its name.
+        /// Tenant name.
         id: String,
     },
 }
 
 #[derive(Args)]
 pub struct NewLimits {
-    /// Nodes that it and everything in it may hold at the same time.
+    /// Nodes that the tenant and everything in it may hold at the same time.
     #[arg(long, value_name = "LIMIT")]
     max_nodes: Option<Limit>,
     /// Allocations that may hold nodes at the same time: a number, or unlimited.
     #[arg(long, value_name = "LIMIT")]
     max_concurrent_allocations: Option<Limit>,
-    /// Hours of GPUs that its work may use in the budget period (90 days unless the site says otherwise): a number, or
+    /// GPU hours that the tenant may use in the budget period (90 days unless the site sets another): a number, or
     /// none.
     #[arg(long, value_name = "HOURS")]
     gpu_hours_budget: Option<Soft<Hours>>,
-    /// Hours of nodes, likewise. Of two budgets the one that is nearer its end counts.
+    /// Node hours that the tenant may use in the budget period. Of two budgets the one that is used more counts.
     #[arg(long, value_name = "HOURS")]
     node_hours_budget: Option<Soft<Hours>>,
-    /// The part of the cluster that it is to have: 0 to 1, or none.
+    /// Share of the cluster that the tenant should have: 0 to 1, or none.
     #[arg(long, value_name = "SHARE")]
     fair_share_target: Option<Soft<Parts>>,
-    /// How many times that part it may hold while others need nothing: 1 or more, or none.
+    /// Multiple of that share that the tenant may hold while others need nothing: 1 or more, or none.
     #[arg(long, value_name = "FACTOR")]
     burst_allowance: Option<Soft<Parts>>,
 }
 
 #[derive(Args)]
 pub struct CreateArgs {
-    /// Its name.
+    /// Tenant name.
     id: String,
     #[command(flatten)]
     limits: NewLimits,
-    /// Who may set the limits of its projects; repeat for several.
+    /// User with permission to set the limits of the tenant's projects; repeat for several.
     #[arg(long = "admin", value_name = "USER")]
     admins: Vec<String>,
-    /// Text for people.
+    /// Free-text description.
     #[arg(long, default_value = "")]
     description: String,
 }
 
 #[derive(Args)]
 pub struct UpdateArgs {
-    /// Its name.
+    /// Tenant name.
     id: String,
     #[command(flatten)]
     changes: Changes,
-    /// Also below the sum of the limits of the tenant's projects. For administrators of the whole
-    /// cluster.
+    /// Apply limits below the sum of the projects' limits as well. For administrators of the whole cluster.
     #[arg(long)]
     force: bool,
 }
@@ -96,33 +94,33 @@ pub struct UpdateArgs {
 #[derive(Args)]
 #[group(required = true, multiple = true)]
 pub struct Changes {
-    /// Nodes that it and everything in it may hold at the same time.
+    /// Nodes that the tenant and everything in it may hold at the same time.
     #[arg(long, value_name = "LIMIT")]
     max_nodes: Option<Limit>,
     /// Allocations that may hold nodes at the same time: a number, or unlimited.
     #[arg(long, value_name = "LIMIT")]
     max_concurrent_allocations: Option<Limit>,
-    /// Hours of GPUs that its work may use in the budget period (90 days unless the site says otherwise): a number, or
+    /// GPU hours that the tenant may use in the budget period (90 days unless the site sets another): a number, or
     /// none.
     #[arg(long, value_name = "HOURS")]
     gpu_hours_budget: Option<Soft<Hours>>,
-    /// Hours of nodes, likewise. Of two budgets the one that is nearer its end counts.
+    /// Node hours that the tenant may use in the budget period. Of two budgets the one that is used more counts.
     #[arg(long, value_name = "HOURS")]
     node_hours_budget: Option<Soft<Hours>>,
-    /// The part of the cluster that it is to have: 0 to 1, or none.
+    /// Share of the cluster that the tenant should have: 0 to 1, or none.
     #[arg(long, value_name = "SHARE")]
     fair_share_target: Option<Soft<Parts>>,
-    /// How many times that part it may hold while others need nothing: 1 or more, or none.
+    /// Multiple of that share that the tenant may hold while others need nothing: 1 or more, or none.
     #[arg(long, value_name = "FACTOR")]
     burst_allowance: Option<Soft<Parts>>,
 }
 
-/// An amount, or none.
+/// Amount, or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Soft<A> {
-    /// So much.
+    /// New amount.
     Set(A),
-    /// None any more.
+    /// Removal of the amount.
     Lifted,
 }
 
@@ -144,7 +142,7 @@ fn soft<A: Amount>(given: Option<Soft<A>>) -> Patch {
     }
 }
 
-/// Runs one of them.
+/// Runs a tenant command.
 pub async fn run(command: TenantCommand, connection: &Connection) -> Result<(), Failure> {
     let client = &connection.client;
     match command {

@@ -1,4 +1,4 @@
-//! `lattice admin token`.
+//! `lattice admin token`: join tokens.
 
 use crate::{
     connect::Connection,
@@ -10,24 +10,24 @@ use lattice_api::token::{TokenCreated, TokenRequest, TokenView};
 use lattice_mesh::Role;
 use lattice_quorum_types::hostlist;
 
-/// What is done with join tokens.
+/// Join token subcommands.
 #[derive(Subcommand)]
 pub enum TokenCommand {
-    /// Make a token with which processes enrol. Its text is shown once and kept nowhere.
+    /// Create a join token for enrolment. Its text is shown once and stored nowhere.
     ///
     /// For a rack of nodes that are installed today, from their own network:
     ///   lattice admin token create --role agent --ttl 8h --uses 64 --nodes 'gpu[001-064]'
     ///   --cidr 10.1.0.0/16
     ///
-    /// For one that was installed anew and comes back under its name:
+    /// For a node that was reinstalled and comes back under its name:
     ///   lattice admin token create --role agent --nodes gpu007 --replace
     #[command(verbatim_doc_comment)]
     Create(CreateArgs),
     /// List the tokens that can still be used.
     List,
-    /// Withdraw tokens. Who enrolled with them stays in.
+    /// Revoke tokens. Members that enrolled with them stay enrolled.
     Revoke {
-        /// As lists show them: 8 characters or more.
+        /// Token ids as lists show them: 8 characters or more.
         #[arg(required = true)]
         ids: Vec<String>,
     },
@@ -35,29 +35,29 @@ pub enum TokenCommand {
 
 #[derive(Args)]
 pub struct CreateArgs {
-    /// What may enrol with it: agent, control or quorum.
+    /// Role to enrol: agent, control or quorum.
     #[arg(long)]
     role: Role,
-    /// How long it may be used, a week at most: 30m, 1h, 7d.
+    /// Lifetime, a week at most: 30m, 1h, 7d.
     #[arg(long, default_value = "1h")]
     ttl: String,
-    /// How often it may be used, 100000 times at most.
+    /// Number of enrolments, 100000 at most.
     #[arg(long, default_value_t = 1)]
     uses: u32,
-    /// Only for these names: gpu[001-512].
+    /// Names that may enrol: gpu[001-512].
     #[arg(long, value_name = "HOSTLIST")]
     nodes: Option<String>,
-    /// Only from this network, as a quorum member sees the address: 10.1.0.0/16; repeat for
-    /// several.
+    /// Network from which the token may be used, by the client address that the quorum member sees: 10.1.0.0/16; repeat
+    /// for several.
     #[arg(long = "cidr", value_name = "NETWORK")]
     cidrs: Vec<String>,
-    /// It may take a name that is enrolled already, when the agent asks for that too
-    /// (join.replace). Earlier certificates of the name hold no more from then on.
+    /// Let the token take over a name that is already enrolled, if the agent requests that too (join.replace). Earlier
+    /// certificates of the name then become invalid.
     #[arg(long)]
     replace: bool,
 }
 
-/// Runs one of them.
+/// Runs a join token command.
 pub async fn run(command: TokenCommand, connection: &Connection) -> Result<(), Failure> {
     match command {
         TokenCommand::Create(args) => create(args, connection).await,
@@ -75,7 +75,7 @@ async fn create(args: CreateArgs, connection: &Connection) -> Result<(), Failure
         cidrs: args.cidrs,
         replace: args.replace,
     };
-    // The same rule as the server's, so that a mistake is named before anybody is asked.
+    // The server's rules are checked here, so that a mistake is reported before a request is sent.
     request.clone().into_terms().map_err(|error| {
         let flag = match error.field.split('[').next() {
             Some("cidrs") => "cidr",
@@ -85,7 +85,7 @@ async fn create(args: CreateArgs, connection: &Connection) -> Result<(), Failure
     })?;
     let created = connection.client.create_token(&request).await?;
     if matches!(connection.format, Format::Table | Format::Wide) {
-        // Alone on standard output, so that it can go straight into a file.
+        // The token is the only text on standard output, so that it can be redirected into a file.
         eprintln!("{}", in_words(&request, &created));
         return Ok(output::line(&created.token)?);
     }

@@ -18,34 +18,34 @@ use lattice_api::{
 use lattice_quorum_types::hostlist;
 use std::path::PathBuf;
 
-/// What is done with vClusters. All but looking is for administrators.
+/// vCluster subcommands. All except `list` and `show` are for administrators.
 #[derive(Subcommand)]
 pub enum VclusterCommand {
-    /// List vClusters: for whom they are, and how many nodes they have.
+    /// List vClusters: their tenants and their numbers of nodes.
     List,
-    /// Show one vCluster: for whom it is, its nodes, which of them are lent, which control schedules it, and
-    /// all settings of its scheduler and of how its work is moved.
+    /// Show one vCluster: its tenants, its nodes, lent and borrowed nodes, the control that schedules it, and all
+    /// scheduler and movement settings.
     Show {
-        /// Its name.
+        /// vCluster name.
         name: String,
     },
-    /// Say what a vCluster is, the first time too; what is not named stays as it is.
+    /// Define a vCluster, or change it; a setting not given keeps its value.
     ///
-    /// A new one is open to all tenants until --tenants says otherwise. Work that waits in a vCluster
-    /// stays when it is closed to its tenant. From the first time on its nodes are taken only where
-    /// `assign` names it with --from. What its scheduler goes by (--reservations, --reference-wait, a
-    /// checkpoint bandwidth), and how its work is moved (--set, --unset), with nothing else, neither makes a
-    /// vCluster nor changes that. `show` has the names of all settings.
+    /// A new vCluster is open to all tenants until --tenants restricts it. Allocations that wait in a vCluster stay
+    /// there when it is closed to their tenant. Once it is defined, its nodes are moved only by an `assign` that names
+    /// it with --from. Scheduler settings (--reservations, --reference-wait, a checkpoint bandwidth) and movement
+    /// settings (--set, --unset) alone neither define a vCluster nor change that. `show` lists the names of all
+    /// settings.
     Set(SetArgs),
-    /// Change by what a vCluster's queue is ordered; from the next plan on it is.
+    /// Change the weights by which a vCluster's queue is ordered, in effect from the next plan on.
     ///
-    /// The score of a job is the sum of nine factors times their weights (`lattice why ID` shows them). A
-    /// weight that is not named stays. Weights are relative: they need not add up to 1. The vCluster must be
-    /// there: `lattice admin vcluster set NAME` makes one.
+    /// The score of a job is the sum of nine factors times their weights (`lattice why ID` shows them). A weight not
+    /// given keeps its value. Weights are relative: they need not add up to 1. The vCluster must exist: `lattice admin
+    /// vcluster set NAME` creates one.
     SetWeights(WeightsArgs),
-    /// Move nodes to a vCluster: they belong to it from now on, all of them or none.
+    /// Assign nodes to a vCluster, all of them or none.
     ///
-    /// The nodes must be idle and claimed by nobody. `lattice submit --vcluster NAME` asks for them.
+    /// The nodes must be idle and not claimed. `lattice submit --vcluster NAME` uses them.
     Assign(AssignArgs),
     /// Delete a vCluster that has no nodes.
     Delete(DeleteArgs),
@@ -53,40 +53,40 @@ pub enum VclusterCommand {
 
 #[derive(Args)]
 pub struct SetArgs {
-    /// Its name.
+    /// vCluster name.
     name: String,
-    /// The tenants that may use it, with commas, and no others.
+    /// Only tenants that may use it, separated by commas.
     #[arg(long, value_name = "TENANTS", value_delimiter = ',')]
     tenants: Vec<String>,
-    /// All tenants may use it.
+    /// Let all tenants use it.
     #[arg(long, conflicts_with = "tenants")]
     all_tenants: bool,
-    /// No tenant may use it.
+    /// Let no tenant use it.
     #[arg(long, conflicts_with_all = ["tenants", "all_tenants"])]
     no_tenants: bool,
-    /// Text for people.
+    /// Free-text description.
     #[arg(long, value_name = "TEXT")]
     description: Option<String>,
-    /// Which blocked jobs get nodes held back for them: a number of the first, or `all`.
+    /// Blocked jobs for which nodes are reserved: a number, from the front of the queue, or `all`.
     #[arg(long, value_name = "COUNT|all", allow_negative_numbers = true, value_parser = reservations)]
     reservations: Option<ReservationsView>,
-    /// Waiting after which the wait time factor is ln 2: 90m, 2h.
+    /// Waiting time after which the wait time factor is ln 2: 90m, 2h.
     #[arg(long, value_name = "TIME", value_parser = seconds)]
     reference_wait: Option<f64>,
-    /// What all nodes together write to checkpoint storage, GB/s.
+    /// Total bandwidth of all nodes to checkpoint storage, GB/s.
     #[arg(long, value_name = "GB/s", allow_negative_numbers = true, value_parser = finite)]
     checkpoint_bandwidth: Option<f64>,
-    /// Take that back: what they write is not known.
+    /// Remove the checkpoint bandwidth: it is unknown.
     #[arg(long, conflicts_with = "checkpoint_bandwidth")]
     no_checkpoint_bandwidth: bool,
-    /// How its work is moved: preemption.patience_s=30, sharing.allow_lending=false. Times are seconds, and may
-    /// be fractions, or are written like 90s, 1h30m. May be given more than once.
+    /// Movement setting: preemption.patience_s=30, sharing.allow_lending=false. Times are seconds, may have a fraction,
+    /// and may be written like 90s, 1h30m. Repeat for several.
     #[arg(long, value_name = "NAME=VALUE", value_parser = assignment)]
     set: Vec<(String, String)>,
-    /// Take one of these back to its default. May be given more than once.
+    /// Reset a movement setting to its default. Repeat for several.
     #[arg(long, value_name = "NAME")]
     unset: Vec<String>,
-    /// Refuse unless this version is in force; 0: unless nobody has said what it is.
+    /// Refuse unless this version is in force; 0: unless the vCluster is undefined.
     #[arg(long, value_name = "NUMBER")]
     expected_version: Option<u32>,
 }
@@ -125,70 +125,70 @@ fn reservations(text: &str) -> Result<ReservationsView, String> {
 #[derive(Args)]
 #[command(group = ArgGroup::new("what").args(WEIGHTS).args(["profile", "from"]).required(true).multiple(true))]
 pub struct WeightsArgs {
-    /// Its name.
+    /// vCluster name.
     name: String,
-    /// All that a file says (YAML): weights, and reservations and the reference wait where it names them, as
-    /// `lattice replay sweep --save` writes it.
+    /// File (YAML) with weights, and optionally reservations and reference wait, as written by `lattice replay sweep
+    /// --save`.
     #[arg(long, value_name = "FILE", conflicts_with_all = WEIGHTS, conflicts_with = "profile")]
     from: Option<PathBuf>,
-    /// All weights of one kind of work: hpc-batch, ml-training, service, sensitive, interactive, or
-    /// balanced. Those named beside it are changed after it.
+    /// Workload profile that sets all weights: hpc-batch, ml-training, service, sensitive, interactive, or balanced.
+    /// Single weights given with it are changed after it.
     #[arg(long, value_name = "KIND")]
     profile: Option<String>,
-    /// Of the priority class.
+    /// Weight of the priority class.
     #[arg(long, value_name = "WEIGHT", allow_negative_numbers = true, value_parser = finite)]
     priority: Option<f64>,
-    /// Of the time in the queue.
+    /// Weight of the time in the queue.
     #[arg(long, value_name = "WEIGHT", allow_negative_numbers = true, value_parser = finite)]
     wait_time: Option<f64>,
-    /// Of how far the tenant is from its share.
+    /// Weight of the tenant's distance from its share.
     #[arg(long, value_name = "WEIGHT", allow_negative_numbers = true, value_parser = finite)]
     fair_share: Option<f64>,
-    /// Of few topology groups.
+    /// Weight of few topology groups.
     #[arg(long, value_name = "WEIGHT", allow_negative_numbers = true, value_parser = finite)]
     topology: Option<f64>,
-    /// Of input data on the hot tier.
+    /// Weight of input data on the hot tier.
     #[arg(long, value_name = "WEIGHT", allow_negative_numbers = true, value_parser = finite)]
     data_ready: Option<f64>,
-    /// Of the backlog.
+    /// Weight of the backlog.
     #[arg(long, value_name = "WEIGHT", allow_negative_numbers = true, value_parser = finite)]
     backlog: Option<f64>,
-    /// Of cheap energy.
+    /// Weight of cheap energy.
     #[arg(long, value_name = "WEIGHT", allow_negative_numbers = true, value_parser = finite)]
     energy: Option<f64>,
-    /// Of cheap checkpoints.
+    /// Weight of a low checkpoint cost.
     #[arg(long, value_name = "WEIGHT", allow_negative_numbers = true, value_parser = finite)]
     checkpoint: Option<f64>,
-    /// Of one conformance group.
+    /// Weight of one conformance group.
     #[arg(long, value_name = "WEIGHT", allow_negative_numbers = true, value_parser = finite)]
     conformance: Option<f64>,
-    /// Refuse unless this version is in force; 0: unless nobody has said what it is.
+    /// Refuse unless this version is in force; 0: unless the vCluster is undefined.
     #[arg(long, value_name = "NUMBER")]
     expected_version: Option<u32>,
 }
 
 #[derive(Args)]
 pub struct AssignArgs {
-    /// The vCluster.
+    /// vCluster name.
     name: String,
-    /// The nodes: gpu007, gpu[001-004]. All of them or none.
+    /// Nodes: gpu007, gpu[001-004]. All of them are assigned, or none.
     #[arg(required = true, value_name = "NODES")]
     nodes: Vec<String>,
-    /// The vCluster they are taken from. Needed where somebody has said what that one is.
+    /// vCluster from which the nodes are taken. Required if that vCluster is defined.
     #[arg(long, value_name = "NAME")]
     from: Option<String>,
 }
 
 #[derive(Args)]
 pub struct DeleteArgs {
-    /// Its name.
+    /// vCluster name.
     name: String,
     /// Refuse unless this version is in force.
     #[arg(long, value_name = "NUMBER")]
     expected_version: Option<u32>,
 }
 
-/// The flag by which a field is given.
+/// Returns the flag of a field.
 fn flag(field: &str) -> String {
     if let Some(setting) = field.strip_prefix("movement.") {
         return format!("set {setting}");
@@ -208,7 +208,7 @@ fn usage(error: FieldError) -> Failure {
     Failure::usage(format!("--{}: {}", flag(&error.field), error.reason))
 }
 
-/// The server's rule, so that a mistake is named by its flag before anybody is asked.
+/// Checks the server's rules, so that a mistake is reported with its flag before a request is sent.
 fn checked(request: VclusterRequest) -> Result<VclusterRequest, Failure> {
     request.clone().change().map_err(usage)?;
     if let Some(change) = &request.scheduler {
@@ -293,7 +293,7 @@ impl WeightsArgs {
     }
 }
 
-/// Runs one of them.
+/// Runs a vCluster command.
 pub async fn run(command: VclusterCommand, connection: &Connection) -> Result<(), Failure> {
     let (client, format) = (&connection.client, connection.format);
     match command {
@@ -346,14 +346,14 @@ const COLUMNS: Columns<'_> = Columns {
 fn tenants(vcluster: &VclusterView) -> String {
     match vcluster.tenants.as_deref() {
         None => "all".to_owned(),
-        // Of whom one may not know.
+        // Tenants that the caller may not see.
         Some([]) if vcluster.usable => "others".to_owned(),
         Some([]) => "none".to_owned(),
         Some(names) => names.join(","),
     }
 }
 
-/// Version 0 is none: nobody has said what it is.
+/// Returns the definition version; 0 means that the vCluster is not defined.
 fn version(vcluster: &VclusterView) -> String {
     match vcluster.version {
         0 => "not set".to_owned(),
@@ -361,7 +361,7 @@ fn version(vcluster: &VclusterView) -> String {
     }
 }
 
-/// The control that holds its scheduler's lease, and for the how manieth time it changed hands.
+/// Returns the control that holds the scheduler lease, with the lease epoch.
 fn scheduled_by(vcluster: &VclusterView) -> String {
     match &vcluster.scheduled_by {
         Some(control) => format!("{control} (epoch {})", vcluster.scheduler_epoch),
@@ -383,7 +383,7 @@ fn row(vcluster: &VclusterView) -> Vec<String> {
     ]
 }
 
-/// How its work is moved, by name: each value, and whether anybody has set it.
+/// Returns the movement settings by name: each value, and whether it was set or is the default.
 fn moved(moves: &MovementView) -> impl Iterator<Item = (&'static str, String)> {
     moves.named().into_iter().map(|(name, value)| {
         let is_set = moves.set.iter().any(|set| set == name);

@@ -1,4 +1,4 @@
-//! One allocation with all that is known of it.
+//! `lattice status ID`: one allocation with all details.
 
 use super::{LIST, row, waits};
 use crate::{
@@ -9,7 +9,7 @@ use crate::{
 use lattice_api::allocation::{AllocationView, MetricBody, ScaleBody, write_bandwidth};
 use lattice_client::JobRef;
 
-/// `lattice status ID`.
+/// Runs `lattice status ID`.
 pub(super) async fn show(id: JobRef, connection: &Connection) -> Result<(), Failure> {
     let a = connection.client.allocation(id).await?;
     if !matches!(connection.format, Format::Table | Format::Wide) {
@@ -31,7 +31,7 @@ pub(super) async fn show(id: JobRef, connection: &Connection) -> Result<(), Fail
     }
     if let Some(stop) = &a.stop {
         let key = match a.state.as_str() {
-            // Some of its elements were, and the others go on.
+            // Some elements were cancelled, and the others continue.
             _ if waits(&a) && a.tally.is_some() => "cancelled".to_owned(),
             "pending" | "held" | "blocked" => "requeued because".to_owned(),
             state => format!("{state} because"),
@@ -73,7 +73,7 @@ pub(super) async fn show(id: JobRef, connection: &Connection) -> Result<(), Fail
     Ok(output::print(connection.format, &a, columns, ranks)?)
 }
 
-/// An element has a number of its own beside its array's and its index.
+/// An array element has its own allocation number, in addition to the array's number and the index.
 fn number(a: &AllocationView) -> String {
     match &a.element {
         Some(element) => format!(
@@ -84,7 +84,7 @@ fn number(a: &AllocationView) -> String {
     }
 }
 
-/// How often it was given nodes, and what happens when one is lost.
+/// Returns the number of attempts, and the policy after the loss of a node.
 fn attempts(a: &AllocationView) -> String {
     let again = match a.attempt {
         0 | 1 => String::new(),
@@ -105,7 +105,7 @@ fn given<const N: usize>(lines: [(&'static str, Option<String>); N]) -> impl Ite
         .filter_map(|(key, value)| Some((key, value?)))
 }
 
-/// What it said of its demand.
+/// Returns the lines about the resource demand.
 fn demand(a: &AllocationView) -> impl Iterator<Item = Line> {
     let rates = a.storage_gb_s.iter();
     let rates: Vec<_> = rates
@@ -118,7 +118,7 @@ fn demand(a: &AllocationView) -> impl Iterator<Item = Line> {
     ])
 }
 
-/// On what terms it is done.
+/// Returns the lines about the terms of the request.
 fn terms(a: &AllocationView) -> impl Iterator<Item = Line> {
     let after = a.dependencies.iter();
     let after: Vec<_> = after
@@ -155,7 +155,7 @@ fn scale(scale: &ScaleBody) -> String {
     )
 }
 
-/// How it fared.
+/// Returns the lines about the progress of the allocation.
 fn course(a: &AllocationView) -> impl Iterator<Item = Line> {
     let tally = a.tally.as_ref().map(|tally| {
         format!(

@@ -1,7 +1,7 @@
-//! Whether an audit is what was written: the chain of its entries, and the signed checkpoints in it.
+//! Audit verification: the hash chain of the entries, and the signed audit heads in it.
 //!
-//! It needs the entries in order and, in the end, the pins of authorities that are trusted; no
-//! cluster. A checkpoint's certificates are judged at the time that was signed with it.
+//! The check needs the entries in order and the pins of trusted CAs, but no cluster. The certificates of a signed head
+//! are verified as of the time that was signed with it.
 
 use lattice_api::text::time;
 use lattice_mesh::{Pin, Role, Signed};
@@ -12,22 +12,22 @@ use lattice_quorum_types::{
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A place in a chain: the entry of this number has this hash. `(0, zeros)` is before the first.
+/// Position in a chain: entry number and hash. `(0, zeros)` is before the first entry.
 pub type Place = (u64, [u8; 32]);
 
-/// What does not hold, and at which entry.
+/// Failed check, with its entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fault {
-    /// The chain of hashes.
+    /// The hash chain is broken.
     Chain(AuditFault),
-    /// Something else.
+    /// Another check failed.
     Entry {
-        /// The first entry that is not as it must be.
+        /// First faulty entry.
         number: u64,
-        /// In words.
+        /// Description of the fault.
         reason: String,
     },
-    /// Nothing is signed by whom the reader trusts.
+    /// No trusted CA has signed the audit.
     Unsigned(String),
 }
 
@@ -68,7 +68,7 @@ fn in_words(fault: AuditFault) -> String {
     }
 }
 
-/// A checkpoint whose signature holds under the authority that came with it.
+/// Signed head with a valid signature under the CA that came with it.
 #[derive(Debug)]
 struct Sealed {
     entry: u64,
@@ -78,57 +78,57 @@ struct Sealed {
     authority: String,
 }
 
-/// Takes entries in order.
+/// Verifies entries in order.
 #[derive(Debug)]
 pub struct Checker {
     cluster: Option<String>,
     start: Place,
     last: Place,
     last_at: UnixMillis,
-    /// Hash and time of each entry behind `start`.
+    /// Hash and time of each entry after `start`.
     seen: Vec<([u8; 32], UnixMillis)>,
     sealed: Vec<Sealed>,
-    /// Authorities that the audit itself says became trusted, and by which entry.
+    /// CAs that became trusted according to the audit, and the entry of that change.
     added: BTreeMap<String, u64>,
     retired: BTreeMap<String, u64>,
-    /// Until when certificates of a member's name are void.
+    /// For each member name, the time before which its certificates are void.
     void: BTreeMap<String, UnixMillis>,
 }
 
-/// What was found to hold.
+/// Result of the verification.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Report {
-    /// Whose audit it is; nothing signed says so where it is absent.
+    /// Cluster name; absent if no signed head names it.
     pub cluster: Option<String>,
-    /// Entries that were checked.
+    /// Number of verified entries.
     pub entries: u64,
-    /// The first of them.
+    /// Number of the first entry.
     pub first: u64,
-    /// The last.
+    /// Number of the last entry.
     pub last: u64,
-    /// When the first was written.
+    /// Time of the first entry.
     pub from: Option<String>,
-    /// When the last was.
+    /// Time of the last entry.
     pub to: Option<String>,
-    /// Its hash.
+    /// Hash of the last entry.
     pub hash: String,
-    /// Checkpoints whose signatures hold.
+    /// Number of signed heads with a valid signature.
     pub checkpoints: u64,
-    /// How many each member signed.
+    /// Number of signed heads by member.
     pub signers: BTreeMap<String, u64>,
-    /// Pins of the authorities by which they hold.
+    /// Pins of the CAs that issued the signers' certificates.
     pub authorities: BTreeSet<String>,
-    /// Entries up to this one are covered by a signature; 0: none.
+    /// Last entry that a signature covers; 0: none.
     pub covered: u64,
-    /// When that was signed.
+    /// Time of that signature.
     pub signed_at: Option<String>,
-    /// Entries behind it, which no signature covers yet.
+    /// Number of later entries, which no signature covers yet.
     pub not_covered: u64,
 }
 
 impl Checker {
-    /// Of a chain that begins behind `start`. Where the cluster is not known, the first checkpoint
-    /// says it.
+    /// Starts the verification of a chain after `start`. If the cluster is unknown, the first signed head determines
+    /// it.
     pub fn new(cluster: Option<String>, start: Place) -> Self {
         Self {
             cluster,
@@ -143,12 +143,12 @@ impl Checker {
         }
     }
 
-    /// The last entry so far.
+    /// Returns the position of the last entry so far.
     pub fn last(&self) -> Place {
         self.last
     }
 
-    /// The hash of an entry that was taken, or of that before the first.
+    /// Returns the hash of a verified entry, or of the position before the first one.
     pub fn hash(&self, number: u64) -> Option<[u8; 32]> {
         if number == self.start.0 {
             return Some(self.start.1);
@@ -161,15 +161,15 @@ impl Checker {
         self.seen.get(usize::try_from(behind).ok()?).copied()
     }
 
-    /// Whether a checkpoint covers this entry.
+    /// Whether a signed head covers this entry.
     pub fn is_sealed(&self, number: u64) -> bool {
         self.sealed.iter().any(|sealed| sealed.of >= number)
     }
 
-    /// Takes the next entry.
+    /// Verifies the next entry.
     ///
     /// # Errors
-    /// What of it does not hold.
+    /// The first check that fails for the entry.
     pub fn take(&mut self, entry: &AuditEntry) -> Result<(), Fault> {
         entry.check_follows(self.last).map_err(Fault::Chain)?;
         let number = entry.number;
@@ -252,7 +252,7 @@ impl Checker {
         match self.hash(of.number) {
             Some(hash) if of.hash == hash.into() => {}
             Some(_) => return Err(format!("entry {} had another hash then", of.number)),
-            // Of before an export that begins in the middle: it covers nothing here.
+            // The signed head covers an entry before the start of a partial export, so it covers nothing here.
             None => {}
         }
         let Some((authority, chain)) = certificates.split_last() else {
@@ -294,11 +294,11 @@ impl Checker {
         })
     }
 
-    /// What holds by these authorities alone, and by those of which the audit says, under their
-    /// signatures, that they were trusted too.
+    /// Verifies the signed heads with these CAs and with those that became trusted according to the signed part of the
+    /// audit.
     ///
     /// # Errors
-    /// A checkpoint of a stranger, or none at all.
+    /// A signed head of an untrusted CA, or no signed head at all.
     pub fn finish(self, pins: &BTreeSet<String>) -> Result<Report, Fault> {
         let trusted = self.trusted(pins);
         for sealed in &self.sealed {
@@ -345,7 +345,7 @@ impl Checker {
         })
     }
 
-    /// What the chain says alone, whoever wrote it.
+    /// Reports on the hash chain alone, regardless of signatures.
     pub fn chain(&self) -> Report {
         let moment = |seen: Option<&([u8; 32], UnixMillis)>| seen.map(|(_, at)| time(*at));
         let entries = self.seen.len() as u64;
@@ -366,7 +366,7 @@ impl Checker {
         }
     }
 
-    /// The pins, and those of authorities that entries name which are covered by one of them.
+    /// Returns the given pins and those of CAs that the audit added in entries signed under a trusted CA.
     fn trusted(&self, pins: &BTreeSet<String>) -> BTreeSet<String> {
         let mut trusted = pins.clone();
         loop {

@@ -1,4 +1,4 @@
-//! `lattice audit export`: a file that is whole or not there, checked while it is written.
+//! `lattice audit export`: writes a complete file or none, and verifies it while writing.
 
 use super::{
     Next, PAGE, as_written, broken,
@@ -29,20 +29,20 @@ const WHERE: &str = "the cluster's audit";
 
 #[derive(Args)]
 pub struct ExportArgs {
-    /// The new file. One that exists is not replaced.
+    /// New file. An existing file is not replaced.
     file: PathBuf,
-    /// Only entries behind this number: what was exported before.
+    /// Export only entries after this number, as a continuation of an earlier export.
     #[arg(long, value_name = "NUMBER", conflicts_with = "since")]
     after: Option<u64>,
-    /// Only entries from this moment on.
+    /// Export only entries from this time on.
     #[arg(long, value_name = "WHEN")]
     since: Option<String>,
-    /// Only entries before this moment, and those that follow up to the checkpoint that covers them.
+    /// Export only entries before this time, and the following ones up to the signed head that covers them.
     #[arg(long, value_name = "WHEN")]
     until: Option<String>,
 }
 
-/// What was exported.
+/// Result of the export.
 #[derive(Debug, Serialize)]
 struct Exported<'a> {
     file: &'a Path,
@@ -103,10 +103,10 @@ fn tell(args: &ExportArgs, connection: &Connection, report: &Report) -> Result<(
     Ok(())
 }
 
-/// Which entries.
+/// Range of entries to export.
 struct Range {
     start: Place,
-    /// The last entry that is wanted; `None`: all there are.
+    /// Last requested entry; `None`: no bound.
     last: Option<u64>,
 }
 
@@ -154,7 +154,7 @@ impl Range {
     }
 }
 
-/// The first entry that passes.
+/// Returns the first entry that matches the filter.
 async fn one(connection: &Connection, filter: AuditFilter) -> Result<Option<AuditEntry>, Failure> {
     let mut found = None;
     pages(connection, &filter, 0, 1, |items| {
@@ -171,7 +171,7 @@ async fn one(connection: &Connection, filter: AuditFilter) -> Result<Option<Audi
     Ok(found)
 }
 
-/// An entry's place, by its number.
+/// Returns the position of an entry, by its number.
 async fn place(connection: &Connection, number: u64) -> Result<Place, Failure> {
     let filter = AuditFilter::default();
     let page = connection.client.audit_page(&filter, number - 1, Some(1));
@@ -185,7 +185,7 @@ async fn place(connection: &Connection, number: u64) -> Result<Place, Failure> {
     }
 }
 
-/// Writes and checks at once: what does not hold is not exported as if it did.
+/// Writes and verifies at the same time, so that entries that fail verification are never exported.
 async fn write(
     head: &AuditHeadView,
     range: &Range,

@@ -1,5 +1,5 @@
-//! The file of an export: lines of JSON that other programs can read. The first says what it is, the
-//! last where it ends; between them each line is an entry, with the very bytes its hash is made of.
+//! Format of an audit export: lines of JSON that other programs can read. The first line is the header, the last one
+//! the end. Each line between them is an entry, with exactly the bytes that its hash covers.
 //!
 //! ```text
 //! {"lattice_audit_export":1,"cluster":"site","exported_at":…,"before":{"number":0,"hash":"00…"},"authorities":[{"pin":…,"certificate":…}]}
@@ -7,8 +7,8 @@
 //! {"end":{"entries":1,"last":1,"hash":"ab…","digest":"cd…"}}
 //! ```
 //!
-//! `hash` is blake3 in key derivation mode, context `lattice audit 1`, of the hash before and
-//! `bytes`; `digest` is blake3 of all lines before.
+//! `hash` is blake3 in key derivation mode, context `lattice audit 1`, of the previous hash and `bytes`; `digest` is
+//! blake3 of all previous lines.
 
 use super::check::{Fault, Place};
 use lattice_api::audit::AuditView;
@@ -16,7 +16,7 @@ use lattice_quorum_types::audit::{AuditEntry, Hex};
 use serde::{Deserialize, Serialize};
 use std::io::BufRead;
 
-/// Version of the form.
+/// Format version.
 const FORM: u32 = 1;
 /// Longest line, bytes: an entry may name thousands of nodes, twice.
 const MAX_LINE_BYTES: u64 = 64 << 20;
@@ -26,22 +26,23 @@ const MAX_LINE_BYTES: u64 = 64 << 20;
 pub struct Header {
     /// [`FORM`].
     pub lattice_audit_export: u32,
-    /// Whose audit it is.
+    /// Cluster name.
     pub cluster: String,
-    /// By the exporting machine's clock.
+    /// Time of the export, by the exporting machine's clock.
     pub exported_at: String,
-    /// What the first entry follows.
+    /// Entry before the first exported one.
     pub before: Before,
-    /// Who was trusted then. Not what to trust: that is known from elsewhere.
+    /// CAs that were trusted at the time of the export. A verifier must not trust them because of this list; it needs
+    /// their pins from another source.
     pub authorities: Vec<Known>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Before {
-    /// 0: nothing.
+    /// Entry number; 0 if there is none.
     pub number: u64,
-    /// Zeros then.
+    /// Entry hash; zeros if there is none.
     pub hash: Hex,
 }
 
@@ -50,7 +51,7 @@ pub struct Before {
 pub struct Known {
     /// blake3 of the certificate.
     pub pin: String,
-    /// PEM.
+    /// Certificate, PEM.
     pub certificate: String,
 }
 
@@ -90,14 +91,14 @@ impl Header {
         }
     }
 
-    /// Where the chain begins; `None`: its hash is none.
+    /// Returns the start of the chain; `None` if the hash is invalid.
     pub fn start(&self) -> Option<Place> {
         let hash = <[u8; 32]>::try_from(&self.before.hash.0[..]).ok()?;
         Some((self.before.number, hash))
     }
 }
 
-/// Makes the lines of an export.
+/// Writer of an export's lines.
 #[derive(Debug)]
 pub struct Writer {
     digest: blake3::Hasher,
@@ -106,7 +107,7 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// The first line.
+    /// Starts an export, and returns the header line.
     pub fn begin(header: &Header, start: Place) -> serde_json::Result<(Self, String)> {
         let mut writer = Self {
             digest: blake3::Hasher::new(),
@@ -124,7 +125,7 @@ impl Writer {
         Ok(line)
     }
 
-    /// The line of an entry.
+    /// Returns the line of an entry.
     pub fn entry(&mut self, entry: &AuditEntry) -> serde_json::Result<String> {
         self.entries += 1;
         self.last = (entry.number, entry.hash);
@@ -134,7 +135,7 @@ impl Writer {
         })
     }
 
-    /// The last line.
+    /// Returns the end line.
     pub fn end(self) -> serde_json::Result<String> {
         let digest = *self.digest.finalize().as_bytes();
         let end = End {
@@ -149,12 +150,12 @@ impl Writer {
     }
 }
 
-/// Why a file is not read to its end.
+/// Why an export cannot be read to its end.
 #[derive(Debug)]
 pub enum Unread {
-    /// It is no export, or cannot be read at all.
+    /// The file is not an export, or cannot be read at all.
     Other(anyhow::Error),
-    /// An entry is not as it was written.
+    /// An entry does not match its written form.
     Fault(Fault),
 }
 
@@ -164,7 +165,7 @@ impl From<Fault> for Unread {
     }
 }
 
-/// Reads an export line by line.
+/// Reader of an export, line by line.
 pub struct Reader<R> {
     lines: R,
     digest: blake3::Hasher,
@@ -175,7 +176,7 @@ pub struct Reader<R> {
 }
 
 impl<R: BufRead> Reader<R> {
-    /// Reads the first line.
+    /// Reads the header line.
     pub fn open(lines: R) -> Result<(Header, Place, Self), Unread> {
         let mut reader = Self {
             lines,
@@ -209,7 +210,7 @@ impl<R: BufRead> Reader<R> {
         Ok((header, start, reader))
     }
 
-    /// The next entry; `None` at the end, which was checked to be the end.
+    /// Returns the next entry; `None` after a verified end line.
     pub fn next(&mut self) -> Result<Option<AuditEntry>, Unread> {
         let (last, _) = self.last;
         let cut = || {
@@ -282,7 +283,7 @@ impl<R: BufRead> Reader<R> {
         serde_json::from_str(self.line.trim_end_matches('\n'))
     }
 
-    /// The line, if it is written as it would be written here: one content has one form.
+    /// Parses the line and requires its canonical form: equal content has exactly one form.
     fn canonical<T: for<'a> Deserialize<'a> + Serialize>(&self) -> Result<T, Unread> {
         let value: T = self
             .parsed()
@@ -293,7 +294,7 @@ impl<R: BufRead> Reader<R> {
         }
     }
 
-    /// A line that was changed so that it is none: behind which entry.
+    /// Reports a line that cannot be parsed, with the number of the expected entry.
     fn spoiled(&self, why: &str) -> Unread {
         let number = self.last.0 + 1;
         Unread::Fault(Fault::Entry {

@@ -1,4 +1,4 @@
-//! `lattice audit query`.
+//! `lattice audit query`: lists audit entries.
 
 use super::{LIST, Next, PAGE, pages, row};
 use crate::{
@@ -12,37 +12,37 @@ use lattice_client::AuditFilter;
 
 #[derive(Args)]
 pub struct QueryArgs {
-    /// Only what is about these nodes: gpu007, gpu[001-004].
+    /// Show only entries about these nodes: gpu007, gpu[001-004].
     #[arg(long, value_name = "HOSTLIST")]
     node: Option<String>,
-    /// Only what this person did, or what is about them: their claims, their work.
+    /// Show only actions of this user and entries about this user: node claims, allocations.
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
-    /// Only what this principal did.
+    /// Show only actions of this principal.
     #[arg(long, value_name = "NAME")]
     by: Option<String>,
-    /// Only what is about this allocation.
+    /// Show only entries about this allocation.
     #[arg(long, value_name = "ID")]
     allocation: Option<u64>,
-    /// Only what is about this project, or one below it.
+    /// Show only entries about this project and everything below it.
     #[arg(long, value_name = "PATH")]
     project: Option<String>,
-    /// Only these actions: drained, nodes_claimed, limits_changed, … One that does not exist is
-    /// answered with those that do.
+    /// Show only these actions: drained, nodes_claimed, limits_changed, … The error for an unknown action lists the
+    /// valid ones.
     #[arg(long, value_delimiter = ',', hide_possible_values = true,
           value_parser = lattice_api::audit::ACTIONS)]
     action: Vec<String>,
-    /// Only from this moment on: 2026-11-21, 2026-11-21T09:30:00Z, 09:30 (of today), yesterday, or
-    /// how long ago: 2d. UTC where no offset is written.
+    /// Start of the range: 2026-11-21, 2026-11-21T09:30:00Z, 09:30 (of today), yesterday, or an age: 2d. UTC without an
+    /// offset.
     #[arg(long, value_name = "WHEN")]
     since: Option<String>,
-    /// Only before this moment.
+    /// End of the range, exclusive.
     #[arg(long, value_name = "WHEN")]
     until: Option<String>,
-    /// Only entries behind this number, the oldest of them, for programs that read on.
+    /// Show the oldest entries after this number, for programs that read on.
     #[arg(long, value_name = "NUMBER")]
     after: Option<u64>,
-    /// At most so many, the newest.
+    /// Maximum number of entries; the newest are shown.
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     limit: u32,
 }
@@ -63,7 +63,7 @@ pub async fn run(args: QueryArgs, connection: &Connection) -> Result<(), Failure
         newest_first: args.after.is_none(),
     };
     let limit = args.limit as usize;
-    // One more than is shown tells whether there is more.
+    // One entry more than is shown determines whether there are more.
     let page = args.limit.saturating_add(1).min(PAGE);
     let mut found: Vec<AuditView> = Vec::new();
     pages(
@@ -98,7 +98,7 @@ pub async fn run(args: QueryArgs, connection: &Connection) -> Result<(), Failure
     Ok(())
 }
 
-/// The moments as they were understood.
+/// Shows the times as they were understood.
 fn title(filter: &AuditFilter) -> Option<String> {
     let since = filter
         .since

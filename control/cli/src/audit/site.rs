@@ -1,4 +1,4 @@
-//! A cluster's authority and members for tests: they sign as the product's do.
+//! CA and members of a cluster for tests; they sign as real members do.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use lattice_mesh::{Authority, Credentials, Identity, Pin, Role, Signed, Validity};
@@ -9,11 +9,11 @@ use lattice_quorum_types::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// When the first entry is written.
+/// Time of the first entry.
 pub const START: UnixMillis = UnixMillis(1_790_000_000_000);
 const HOUR: Duration = Duration::from_secs(3_600);
 
-/// An authority that issues to members of a cluster.
+/// CA that issues certificates to members of a cluster.
 pub struct Site {
     pub cluster: String,
     pub authority: Arc<Authority>,
@@ -26,12 +26,12 @@ fn root() -> Principal {
     }
 }
 
-/// Entries a second apart.
+/// Creates a chain of entries, one second apart.
 pub fn chain(length: u64) -> Vec<AuditEntry> {
     rechained(&[], length)
 }
 
-/// More entries behind those that are there.
+/// Creates more entries after the given ones.
 pub fn rechained(before: &[AuditEntry], more: u64) -> Vec<AuditEntry> {
     let mut all = before.to_vec();
     for _ in 0..more {
@@ -64,7 +64,7 @@ impl Site {
         Pin::of(self.authority.certificate()).to_string()
     }
 
-    /// This cluster's name under another one's authority.
+    /// Uses this cluster's name with the CA of another one.
     pub fn with_key_of(mut self, other: &Self) -> Self {
         self.authority = other.authority.clone();
         self
@@ -107,25 +107,25 @@ impl Site {
         }
     }
 
-    /// A member signs the head, with a certificate of a minute ago.
+    /// Signs the head as a member, with a certificate issued a minute ago.
     pub fn sign(&self, all: &mut Vec<AuditEntry>, member: u64) {
         self.sign_as(all, Role::Quorum, &member.to_string(), 0);
     }
 
-    /// The head again, though a checkpoint of another authority covers what is before it.
+    /// Signs the head once more, although a signed head under another CA covers the entries before it.
     pub fn sign_again(&self, all: &mut Vec<AuditEntry>, member: u64) {
         all.extend(rechained(all, 1));
         self.sign(all, member);
     }
 
-    /// Somebody signs the head, so many milliseconds late.
+    /// Signs the head in any role, this many milliseconds late.
     pub fn sign_as(&self, all: &mut Vec<AuditEntry>, role: Role, name: &str, late: u64) {
         let of = self.of(all, late);
         let signed = self.signed(&of, role, name, UnixMillis(START.0 - 60_000));
         self.append(all, of, format!("{role}/{name}"), signed);
     }
 
-    /// A member whose certificate had ended signs the head.
+    /// Signs the head as a member with an expired certificate.
     pub fn sign_expired(&self, all: &mut Vec<AuditEntry>) {
         let of = self.of(all, 0);
         let signed = self.signed(&of, Role::Quorum, "1", UnixMillis(START.0 - 2 * 3_600_000));

@@ -1,4 +1,4 @@
-//! `lattice audit verify`: the cluster's audit, or an export of it.
+//! `lattice audit verify`: verifies the cluster's audit, or an export of it.
 
 use super::{
     Next, PAGE, as_written, broken,
@@ -25,33 +25,33 @@ use std::{
 
 #[derive(Args)]
 pub struct VerifyArgs {
-    /// An export to check instead of the cluster's audit.
+    /// Export to verify instead of the cluster's audit.
     file: Option<PathBuf>,
-    /// Compare with an export that was made before: each entry in it must be here, unchanged.
+    /// Compare with an earlier export: every entry in it must be present and unchanged.
     #[arg(long, value_name = "EXPORT")]
     against: Option<PathBuf>,
-    /// Certificate of an authority of the cluster, PEM (`ca.pem`); may be given several times. For
-    /// the cluster's own audit the server says which these are, where none is given.
+    /// CA certificate of the cluster, PEM (`ca.pem`); repeat for several. For the cluster's own audit the default is
+    /// the list that the server reports.
     #[arg(long, value_name = "FILE", conflicts_with = "chain_only")]
     ca: Vec<PathBuf>,
-    /// Pin of an authority of the cluster (`lattice admin ca list`), instead of its certificate.
+    /// Pin of a CA of the cluster (`lattice admin ca list`), instead of its certificate.
     #[arg(long, value_name = "PIN", conflicts_with = "chain_only")]
     pin: Vec<String>,
-    /// The cluster's name: an audit of another one does not hold.
+    /// Cluster name: the audit of another cluster fails the verification.
     #[arg(long, value_name = "NAME")]
     cluster: Option<String>,
-    /// Look at the chain of hashes alone. Whoever could write all of it could have made it.
+    /// Verify the hash chain only. The chain alone does not prove its author: anyone can compute a consistent one.
     #[arg(long)]
     chain_only: bool,
 }
 
 impl VerifyArgs {
-    /// Whether no cluster has to be asked.
+    /// Whether the command works without a cluster.
     pub fn is_offline(&self) -> bool {
         self.file.is_some()
     }
 
-    /// Pins of the authorities that were given.
+    /// Returns the pins of the given CAs.
     fn pins(&self) -> Result<BTreeSet<String>, Failure> {
         let mut pins = BTreeSet::new();
         for pin in &self.pin {
@@ -73,7 +73,7 @@ impl VerifyArgs {
     }
 }
 
-/// An export as far as it has to be compared.
+/// Export that was read for a comparison.
 struct Exported {
     name: String,
     checker: Checker,
@@ -86,7 +86,7 @@ fn unread(where_: &str, unread: Unread) -> Failure {
     }
 }
 
-/// Reads an export whole, and checks its chain.
+/// Reads a whole export, and verifies its chain.
 fn read(path: &Path, cluster: Option<&str>) -> Result<(Header, Exported), Failure> {
     let name = path.display().to_string();
     let file = File::open(path).with_context(|| name.clone())?;
@@ -107,7 +107,7 @@ fn read(path: &Path, cluster: Option<&str>) -> Result<(Header, Exported), Failur
     Ok((header, Exported { name, checker }))
 }
 
-/// Whether what was exported before is in what is there now.
+/// Checks that all entries of an earlier export are present and unchanged.
 fn compare(now: &Checker, where_: &str, before: &Exported) -> Result<u64, Failure> {
     let (exported, _) = before.checker.last();
     let (last, _) = now.last();
@@ -137,7 +137,7 @@ fn compare(now: &Checker, where_: &str, before: &Exported) -> Result<u64, Failur
     Ok(same)
 }
 
-/// Checks a file. Nobody is asked.
+/// Verifies a file offline.
 pub fn offline(args: &VerifyArgs, format: Format) -> Result<(), Failure> {
     let Some(path) = &args.file else {
         return Ok(());
@@ -154,7 +154,7 @@ pub fn offline(args: &VerifyArgs, format: Format) -> Result<(), Failure> {
     end(args, checker, &pins, &name, format)
 }
 
-/// Checks the cluster's own audit, signed at this moment.
+/// Verifies the cluster's own audit, signed at this moment.
 pub async fn online(args: &VerifyArgs, connection: &Connection) -> Result<(), Failure> {
     let where_ = "the cluster's audit";
     let mut pins = args.pins()?;
@@ -220,7 +220,7 @@ fn end(
     Ok(())
 }
 
-/// A report as rows of what and how.
+/// Formats a report as rows of item and value.
 pub fn rows(report: &Report) -> Vec<Vec<String>> {
     let moment = |at: &Option<String>| at.as_ref().map_or("-".to_owned(), |at| time(at));
     let mut rows = Vec::new();

@@ -1,4 +1,4 @@
-//! `lattice conformance baseline`: what nodes are meant to be.
+//! `lattice conformance baseline`: expected states of nodes.
 
 use crate::{
     connect::Connection,
@@ -18,100 +18,99 @@ use std::{collections::BTreeMap, path::PathBuf};
 /// Longest baseline file, bytes.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
-/// Shown of a baseline that was set just now.
+/// Shown for a baseline that was set just now.
 const NOT_JUDGED: &str = "not yet";
 
-/// What can be done with baselines. Setting and deleting is for operators.
+/// Baseline subcommands. `set` and `delete` are for operators.
 #[derive(Subcommand)]
 pub enum BaselineCommand {
-    /// Decide what nodes are meant to be: like a node, like a group, or by a file or keys.
+    /// Set the expected state of nodes: that of a node or group, or from a file or keys.
     ///
     /// `baseline set h100 --from-node gpu001 --class nic,bios --nodes 'gpu[001-012]'`
     ///
-    /// `baseline set cx7 --key nic.0.firmware=28.41.1000 --nodes 'gpu[001-064]' --policy drain
-    /// --dry-run`
+    /// `baseline set cx7 --key nic.0.firmware=28.41.1000 --nodes 'gpu[001-064]' --policy drain --dry-run`
     ///
-    /// A key with `*` (`nic.*.firmware`) speaks of every slot, a DPU's beside the cards' too.
+    /// A key with `*` (`nic.*.firmware`) matches every slot, that of a DPU as well as those of cards.
     Set(Box<SetArgs>),
-    /// List the baselines in force, and how many nodes differ from each.
+    /// List the baselines in force, and how many nodes drift from each.
     List,
-    /// Show one baseline: every key it asks for, who decided it, and who differs.
+    /// Show one baseline: its keys, author, and the nodes that drift.
     Show(ShowArgs),
-    /// Show, key by key, where a node or another baseline is not what this one asks; without
-    /// either, every node it speaks for that differs.
+    /// Show, key by key, where a node or another baseline differs from this one; without either, every drifting node
+    /// that the baseline applies to.
     Diff(DiffArgs),
-    /// Delete a baseline: nobody is judged by it any more.
+    /// Delete a baseline, so that it applies to no node.
     Delete(DeleteArgs),
 }
 
 #[derive(Args)]
 pub struct SetArgs {
-    /// Its name. Setting an existing one makes a new version of it.
+    /// Baseline name. Setting an existing baseline creates a new version.
     name: String,
-    /// The node that others should be like. It is asked now.
+    /// Reference node. It is probed now.
     #[arg(long, value_name = "NODE", conflicts_with = "from_group")]
     from_node: Option<String>,
-    /// The conformance group that others should be like: its digest, or 8 digits of it or more.
+    /// Reference conformance group: its digest, or at least 8 digits of it.
     #[arg(long, value_name = "DIGEST")]
     from_group: Option<String>,
-    /// A file (YAML or JSON; - for standard input) with nodes, cohort, policy and classes.
+    /// File (YAML or JSON; - for standard input) with nodes, cohort, policy and classes.
     #[arg(long, short, value_name = "FILE")]
     file: Option<PathBuf>,
-    /// What a key must be, whatever the rest: nic.0.firmware=28.41.1000. Given again for the same
-    /// key, either value will do.
+    /// Expected value of a key, in place of the reference's: nic.0.firmware=28.41.1000. Repeat for the same key to
+    /// accept either value.
     #[arg(long, value_name = "KEY=VALUE")]
     key: Vec<String>,
-    /// Only these classes of the model, such as nic,bios,gpu; every complete one when left out.
+    /// Classes of the reference to include, such as nic,bios,gpu; every complete one when left out.
     #[arg(long, value_name = "CLASSES", value_delimiter = ',')]
     class: Vec<Class>,
-    /// The nodes it is for: gpu[001-012].
+    /// Nodes that the baseline applies to: gpu[001-012].
     #[arg(long, value_name = "HOSTLIST")]
     nodes: Option<String>,
-    /// The nodes it is for by what they are: "product=PowerEdge XE9680,gpu_count=8"
-    /// (also vendor, gpu_model), each as `lattice node list -o wide` shows it.
+    /// Cohort that the baseline applies to: "product=PowerEdge XE9680,gpu_count=8" (also vendor, gpu_model), each as
+    /// `lattice node list -o wide` shows it.
     #[arg(long, value_name = "PARTS", value_delimiter = ',')]
     cohort: Vec<String>,
-    /// What follows where a node differs: warn (the default), deprioritise, drain.
+    /// Policy for drift: warn (the default), deprioritise, drain.
     #[arg(long, value_parser = ["warn", "deprioritise", "drain"])]
     policy: Option<String>,
-    /// What that means to sensitive work: strict (the default: none is placed there), ignore.
+    /// Effect of drift on sensitive allocations: strict (the default: none is placed there), ignore.
     #[arg(long, value_parser = ["strict", "ignore"])]
     sensitive: Option<String>,
-    /// For people.
+    /// Free-text description.
     #[arg(long, value_name = "TEXT")]
     description: Option<String>,
     /// Refuse unless this version is in force; 0: unless there is none.
     #[arg(long, value_name = "NUMBER")]
     expected_version: Option<u32>,
-    /// Set nothing; say for whom it would speak, who differs, and who would be drained.
+    /// Set nothing; show which nodes the baseline would apply to, which would drift, and which would be drained.
     #[arg(long)]
     dry_run: bool,
 }
 
 #[derive(Args)]
 pub struct ShowArgs {
-    /// Its name, or name@3 for a version that was.
+    /// Baseline name, or name@3 for an earlier version.
     name: String,
 }
 
 #[derive(Args)]
 pub struct DiffArgs {
-    /// A baseline, or name@3 for a version that was.
+    /// Baseline name, or name@3 for an earlier version.
     name: String,
-    /// A node, or another baseline.
+    /// Node, or another baseline.
     with: Option<String>,
 }
 
 #[derive(Args)]
 pub struct DeleteArgs {
-    /// Its name.
+    /// Baseline name.
     name: String,
     /// Refuse unless this version is in force.
     #[arg(long, value_name = "NUMBER")]
     expected_version: Option<u32>,
 }
 
-/// Runs one of them.
+/// Runs a baseline command.
 pub async fn run(command: BaselineCommand, connection: &Connection) -> Result<(), Failure> {
     match command {
         BaselineCommand::Set(args) => set(*args, connection).await,
@@ -170,7 +169,7 @@ async fn set(args: SetArgs, connection: &Connection) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What follows, and what may be a mistake.
+/// Lists the consequences, and possible mistakes.
 fn told(set: &BaselineSet) -> Vec<String> {
     let standing = &set.standing;
     let mut lines = Vec::new();
@@ -198,7 +197,7 @@ fn told(set: &BaselineSet) -> Vec<String> {
     lines
 }
 
-/// The file, with what is said beside it.
+/// Reads the file, with the command line taking precedence over it.
 fn request(args: SetArgs) -> Result<BaselineRequest, Failure> {
     let mut request = match &args.file {
         Some(path) => read_file(path)?,
@@ -244,7 +243,7 @@ fn read_file(path: &PathBuf) -> Result<BaselineRequest, Failure> {
         let reason = format!("{shown}: larger than {MAX_FILE_BYTES} bytes");
         return Err(Failure::usage(reason));
     }
-    // YAML reads JSON as well.
+    // The YAML parser reads JSON as well.
     serde_yaml_ng::from_str(&text).map_err(|error| Failure::usage(format!("{shown}: {error}")))
 }
 
@@ -269,7 +268,7 @@ fn cohort(parts: &[String]) -> Result<CohortForm, Failure> {
     Ok(form)
 }
 
-/// `KEY=VALUE`, each to its class; the same key again allows either value.
+/// Adds each `KEY=VALUE` to its class; a repeated key accepts any of its values.
 fn add_keys(classes: &mut BTreeMap<String, ClassForm>, keys: &[String]) -> Result<(), Failure> {
     let mut values: BTreeMap<&str, Vec<Value>> = BTreeMap::new();
     for pair in keys {
@@ -307,7 +306,7 @@ fn whom(baseline: &BaselineView) -> String {
     both.join(" and ")
 }
 
-/// Each rule once, with the classes it is for: `exact, warn: bios, nic`.
+/// Lists each rule once, with its classes: `exact, warn: bios, nic`.
 fn rules(classes: &BTreeMap<String, ClassRuleView>) -> String {
     let mut alike: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
     for (class, rule) in classes {
@@ -321,7 +320,7 @@ fn rules(classes: &BTreeMap<String, ClassRuleView>) -> String {
     told.collect::<Vec<_>>().join("; ")
 }
 
-/// Nobody is not the same as not known yet.
+/// Distinguishes "no nodes" from "not compared yet".
 fn judged(nodes: Option<&str>) -> String {
     nodes.map_or_else(|| NOT_JUDGED.to_owned(), |nodes| or_dash(Some(nodes)))
 }
@@ -427,9 +426,9 @@ async fn diff(args: &DiffArgs, connection: &Connection) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Every node it speaks for that differs.
+/// Shows every drifting node that the baseline applies to.
 async fn differing(name: &str, connection: &Connection) -> Result<(), Failure> {
-    // Says so when there is none of that name.
+    // Returns "not found" for an unknown name.
     connection.client.baseline(name).await?;
     let mut report = connection.client.drift().await?;
     report

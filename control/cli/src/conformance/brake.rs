@@ -1,4 +1,4 @@
-//! `lattice conformance brake`: whether automatic draining stands still.
+//! `lattice conformance brake`: the brake on automatic draining.
 
 use crate::{
     connect::Connection,
@@ -7,23 +7,23 @@ use crate::{
 };
 use clap::{Args, Subcommand};
 
-/// What can be done about it.
+/// Brake subcommands.
 #[derive(Subcommand)]
 pub enum BrakeCommand {
-    /// Show whether automatic draining stands still, and why.
+    /// Show whether automatic draining is stopped, and why.
     Show,
-    /// Let automatic draining go on. For operators who have looked; kept in the audit.
+    /// Resume automatic draining. For operators, after a check of the nodes; kept in the audit.
     Release(ReleaseArgs),
 }
 
 #[derive(Args)]
 pub struct ReleaseArgs {
-    /// What you found.
+    /// Finding of the check.
     #[arg(long, value_name = "TEXT")]
     reason: String,
 }
 
-/// Runs one of them.
+/// Runs a brake command.
 pub async fn run(command: BrakeCommand, connection: &Connection) -> Result<(), Failure> {
     match command {
         BrakeCommand::Show => {

@@ -1,4 +1,4 @@
-//! `lattice conformance changes`.
+//! `lattice conformance changes`: changes on all nodes.
 
 use super::only::OnlyArgs;
 use crate::{
@@ -13,13 +13,13 @@ use lattice_api::history::ChangesView;
 pub struct ChangesArgs {
     #[command(flatten)]
     only: OnlyArgs,
-    /// From this moment on: 2026-11-21, 2026-11-21T09:30:00Z, 09:30 (of today), yesterday, or how
-    /// long ago: 2d. UTC where no offset is written. A day when left out.
+    /// Start of the range: 2026-11-21, 2026-11-21T09:30:00Z, 09:30 (of today), yesterday, or an age: 2d. UTC without an
+    /// offset. One day when left out.
     #[arg(long)]
     since: Option<String>,
 }
 
-/// Shows what changed anywhere, what most nodes did first.
+/// Shows the changes on all nodes: known differences first, then by number of nodes.
 pub async fn changes(args: &ChangesArgs, connection: &Connection) -> Result<(), Failure> {
     let since = args.since.as_deref();
     let since = since.map(|text| output::moment("--since", text));
@@ -27,7 +27,7 @@ pub async fn changes(args: &ChangesArgs, connection: &Connection) -> Result<(), 
     let only = args.only.read(connection).await?;
     let mut found = connection.client.changes(since.as_deref()).await?;
     only.changes(&mut found);
-    // Of what was not looked at nothing is said.
+    // The title covers only the range that was searched.
     let since = time(found.reaches_back_to.as_deref().unwrap_or(&found.since));
     if !found.changes.is_empty() {
         output::title(connection.format, &format!("since {since}"))?;
@@ -67,7 +67,7 @@ pub async fn changes(args: &ChangesArgs, connection: &Connection) -> Result<(), 
     Ok(())
 }
 
-/// What the table does not have.
+/// Returns notes about data that the table does not show.
 fn notes(found: &ChangesView) -> Vec<String> {
     let mut notes = Vec::new();
     if !found.new.is_empty() {

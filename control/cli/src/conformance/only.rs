@@ -1,4 +1,4 @@
-//! Of what is told of all nodes, what is asked for.
+//! Selection of nodes and classes from a report on all nodes.
 
 use crate::{connect::Connection, failure::Failure, node::named::Meant};
 use clap::Args;
@@ -6,25 +6,25 @@ use lattice_api::{conformance::DriftReportView, history::ChangesView};
 use lattice_hwprobe::Class;
 use std::cmp::Reverse;
 
-/// Nodes and classes; all of them where none is named.
+/// Nodes and classes to select; all of them where none is named.
 #[derive(Args)]
 pub struct OnlyArgs {
-    /// Only these nodes: gpu007, gpu[001-004].
+    /// Show these nodes only: gpu007, gpu[001-004].
     #[arg(value_name = "NODES")]
     nodes: Vec<String>,
-    /// Only these classes, such as nic,bios.
+    /// Show these classes only, such as nic,bios.
     #[arg(long, value_name = "CLASSES", value_delimiter = ',')]
     class: Vec<Class>,
 }
 
-/// The same, once it is known that there are such nodes.
+/// Selection of nodes, which were checked to exist, and classes.
 pub struct Only {
     nodes: Meant,
     classes: Vec<Class>,
 }
 
 impl OnlyArgs {
-    /// Reads the names.
+    /// Reads the node and class names.
     pub async fn read(&self, connection: &Connection) -> Result<Only, Failure> {
         Ok(Only {
             nodes: Meant::read(&self.nodes, connection).await?,
@@ -39,7 +39,7 @@ impl Only {
         self.classes.is_empty() || classes.any(|asked| asked.name() == class)
     }
 
-    /// Of a cohort without a majority all is told where one of the nodes is in it.
+    /// Selects from a drift report. A cohort without a majority is kept completely if one of the nodes is in it.
     pub fn drift(&self, report: &mut DriftReportView) {
         let asked = |node: &str, class: &str| self.nodes.has(node) && self.of_class(class);
         report.drifted.retain(|d| asked(&d.node, &d.class));
@@ -52,14 +52,14 @@ impl Only {
         report.pending = self.nodes.of(&report.pending).0;
     }
 
-    /// First, last and causes stay those of all nodes that changed alike.
+    /// Selects from the changes. First, last and causes remain those of all nodes with the same change.
     pub fn changes(&self, found: &mut ChangesView) {
         found.changes.retain_mut(|change| {
             let (nodes, count) = self.nodes.of(&change.nodes);
             (change.nodes, change.count) = (nodes, u32::try_from(count).unwrap_or(u32::MAX));
             count > 0 && self.of_class(&change.class)
         });
-        // What differs comes before what could not be read, as it came.
+        // Known differences come before changes that could not be read, as in the input.
         found
             .changes
             .sort_by_key(|change| (change.verdict != "differs", Reverse(change.count)));

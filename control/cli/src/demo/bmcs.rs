@@ -1,4 +1,4 @@
-//! The BMCs of the demo's captured hosts: simulators on loopback, read by control as real ones are.
+//! BMCs of the demo's captured hosts: simulators on loopback, which control reads like real ones.
 
 use super::{
     fixtures::{DemoNode, Fixtures},
@@ -16,23 +16,23 @@ use std::{
     sync::Arc,
 };
 
-/// The simulators' account. Who can read the folder can read it, and nobody else.
+/// Account of the simulators. Only users with access to the demo's folder can read the password.
 const USER: &str = "admin";
 const PASSWORD: &str = "lattice-bmc";
-/// Between two readings of draw and limit, and of everything, in seconds: someone watches.
+/// Intervals between readings of draw and limit, and of all values, seconds; short, since the demo's user is watching.
 const POWER_INTERVAL_S: u64 = 5;
 const INTERVAL_S: u64 = 60;
-/// After so many seconds what changed is read a second time.
+/// Delay before a changed value is read a second time, seconds.
 const CONFIRM_AFTER_S: u64 = 1;
 
-/// Which BMC a model of host has.
+/// BMC of a host model.
 struct Kind {
     model: &'static str,
-    /// Below `fixtures/`.
+    /// Path below `fixtures/`.
     tree: &'static str,
-    /// Its systems, a node each; none where it has the only one.
+    /// Systems of the BMC, one node each; empty for a BMC with a single system.
     systems: &'static [&'static str],
-    /// Where its own firmware version stands.
+    /// Path and pointer of the BMC's own firmware version.
     firmware: (&'static str, &'static str),
 }
 
@@ -54,18 +54,18 @@ const KINDS: [Kind; 2] = [
     },
 ];
 
-/// One BMC and the nodes it serves.
+/// BMC, with its nodes.
 struct One {
     bmc: FakeBmc,
     nodes: Vec<DemoNode>,
     kind: &'static Kind,
 }
 
-/// All of them; they end when this is dropped.
+/// All BMCs; they stop when this value is dropped.
 pub struct Bmcs(Vec<One>);
 
 impl Bmcs {
-    /// Starts one for each captured host that had one, or for each two that shared one.
+    /// Starts one BMC for each captured host, or for each two hosts that shared one.
     pub async fn start(fixtures: &Fixtures, nodes: &[DemoNode]) -> anyhow::Result<Bmcs> {
         let identity = Arc::new(Identity::generate().context("a certificate for the BMCs")?);
         let mut all = Vec::new();
@@ -86,7 +86,7 @@ impl Bmcs {
         Ok(Bmcs(all))
     }
 
-    /// Writes the file that names them to control, and the password beside it.
+    /// Writes the file from which control reads the BMCs, and the password file.
     pub fn write(&self, folder: &Folder) -> anyhow::Result<PathBuf> {
         let folder = folder.part("bmcs")?;
         let password = folder.join("password");
@@ -117,17 +117,17 @@ impl Bmcs {
             "bmcs": self.0.iter().map(entry).collect::<Vec<_>>(),
         });
         let path = folder.join("bmcs.yaml");
-        // JSON is YAML.
+        // JSON is valid YAML.
         write_private(&path, &serde_json::to_string_pretty(&file)?)?;
         Ok(path)
     }
 
-    /// How many there are.
+    /// Returns the number of BMCs.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Puts another firmware on the BMC of a node.
+    /// Changes the firmware version of a node's BMC.
     pub fn flash(&self, node: &DemoNode, version: &str) -> anyhow::Result<()> {
         let mut all = self.0.iter();
         let one = all.find(|one| one.nodes.iter().any(|served| served.name == node.name));
@@ -142,7 +142,7 @@ impl Bmcs {
     }
 }
 
-/// A file that nobody else can read.
+/// Writes a file that other users cannot read.
 fn write_private(path: &Path, text: &str) -> anyhow::Result<()> {
     let about = || path.display().to_string();
     let mut file = OpenOptions::new()

@@ -1,5 +1,5 @@
-//! The moment the product is for: one node becomes other than its siblings, and it is told which, in
-//! what, since when and on what occasion.
+//! Firmware change in the demo: one node drifts from its siblings, and Lattice reports the node, the key, the time and
+//! the trigger.
 
 use super::{
     bmcs::Bmcs,
@@ -14,44 +14,44 @@ use serde::Serialize;
 use std::time::{Duration, Instant};
 use tokio::time::{sleep, timeout};
 
-/// What changes.
+/// Key and class that change.
 const KEY: &str = "bmc.firmware";
 const CLASS: &str = "bmc";
-/// The model whose nodes are alike enough to have a majority in a demo of usual size.
+/// Host model with enough equal nodes for a majority in a demo of default size.
 const MODEL: &str = "h100";
-/// What the BMC is flashed with.
+/// New firmware version of the BMC.
 const VERSION: &str = "7.10.50.00";
-/// How long each step may take before the demo says that it did not happen.
+/// Time limit of each step before the demo reports that it did not happen.
 const STEP_TIMEOUT: Duration = Duration::from_secs(30);
-/// Between two looks.
+/// Interval between two polls.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// What came of it.
+/// Result of the change.
 #[derive(Debug, Clone, Serialize)]
 pub struct Changed {
-    /// Whose BMC was flashed.
+    /// Node of the BMC.
     pub node: String,
-    /// The key.
+    /// Changed key.
     pub key: String,
-    /// As it was.
+    /// Value before.
     pub from: String,
-    /// As it is.
+    /// Value after.
     pub to: String,
-    /// What made control look.
+    /// Trigger of the reading by control.
     pub cause: String,
-    /// When it counted, RFC 3339.
+    /// Time at which the change counted, RFC 3339.
     pub at: String,
-    /// From the flash until the history had it, read twice; seconds.
+    /// Time from the flash until the change, read twice, was in the history; seconds.
     pub known_after_s: f64,
-    /// The groups of the class since.
+    /// Conformance groups of the class after the change.
     pub groups: Vec<GroupLine>,
-    /// The drift from its cohort; none where the cohort is too small to have a majority.
+    /// Drift from the cohort; `None` if the cohort is too small for a majority.
     pub drift: Option<DriftView>,
-    /// From the flash until the drift was told, seconds.
+    /// Time from the flash until the drift was reported, seconds.
     pub drifted_after_s: Option<f64>,
 }
 
-/// Flashes one BMC and follows what becomes of it. None where no node has a BMC of that kind.
+/// Flashes one BMC and waits for the history entry and the drift. Returns `None` if no node has such a BMC.
 pub async fn play(
     client: &Client,
     bmcs: &Bmcs,
@@ -112,7 +112,7 @@ pub async fn play(
     }))
 }
 
-/// A node of which nothing else is planted, and whether its cohort has a majority.
+/// Chooses a node without a planted difference; also returns whether its cohort has a majority.
 fn choose(nodes: &[DemoNode]) -> Option<(&DemoNode, bool)> {
     let alike: Vec<_> = nodes.iter().filter(|node| node.is_model(MODEL)).collect();
     let is_plain = |node: &&&DemoNode| !PLANTED.iter().any(|planted| planted.is_in(node));
@@ -136,7 +136,7 @@ async fn is_read(client: &Client, name: &str) -> anyhow::Result<()> {
     }
 }
 
-/// The newest entry in which the key changed.
+/// Returns the newest history line in which the key changed.
 async fn last_change(client: &Client, name: &str) -> anyhow::Result<Option<HistoryEntryView>> {
     let query = HistoryQuery {
         class: Some(CLASS.to_owned()),

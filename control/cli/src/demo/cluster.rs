@@ -1,4 +1,4 @@
-//! The daemons of the demo, started in the order in which they need each other.
+//! Daemons of the demo, started in the order of their dependencies.
 
 use super::{
     bmcs::Bmcs,
@@ -21,26 +21,26 @@ use std::{
 };
 use tokio::time::timeout;
 
-/// Quorum members.
+/// Number of quorum members.
 const VOTERS: VoterId = 3;
-/// How long certificates of the mesh hold.
+/// Validity of mesh certificates.
 const CERTIFICATE_LIFETIME: Duration = Duration::from_secs(90 * 24 * 3600);
-/// How long the join token may be used.
+/// Lifetime of the join token.
 const TOKEN_LIFETIME: Duration = Duration::from_secs(600);
 /// All agents enrol from one address at the same moment.
 const ENROL_RATE: RateLimit = RateLimit {
     burst: 1024,
     per_second: 100.0,
 };
-/// Between two gossip rounds: a demo's user does not want to wait, and its cells are small.
+/// Gossip interval; short, since the demo's user should not wait and its cells are small.
 const GOSSIP_INTERVAL: Duration = Duration::from_millis(500);
-/// Between two probes of a host, so that an edited tree is seen while one looks at it.
+/// Interval between two probes of a host; short, so that an edited tree is noticed soon.
 const PROBE_INTERVAL: Duration = Duration::from_secs(30);
-/// How long allocations may take to be cancelled when a throw-away demo ends, and then the
-/// processes of those that did not.
+/// Time limits at the end of a temporary demo: for cancelling the allocations, and then for the processes of those that
+/// were not cancelled in time.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
 const END_TIMEOUT: Duration = Duration::from_secs(5);
-/// Whom the demo's token names.
+/// User of the demo's token.
 const USER: &str = "demo";
 
 /// All daemons of the demo.
@@ -55,8 +55,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Starts everything. When it returns, all agents are running; that they are known to control
-    /// takes a little longer.
+    /// Starts all daemons. When it returns, all agents run; control discovers them a little later.
     pub async fn start(
         folder: &Folder,
         (fixtures, nodes): (&Fixtures, &[DemoNode]),
@@ -68,7 +67,7 @@ impl Cluster {
             authority: Arc::new(folder.authority()?),
             lifetime: CERTIFICATE_LIFETIME,
             gossip_interval: GOSSIP_INTERVAL,
-            // A port that another program holds is an error of the user.
+            // A port in use by another program is reported at once, as a mistake of the user.
             bind_timeout: Duration::ZERO,
         };
         let hosts = web_hosts(listen.ip());
@@ -106,32 +105,32 @@ impl Cluster {
         })
     }
 
-    /// The BMCs of its captured hosts.
+    /// Returns the BMCs of the captured hosts.
     pub fn bmcs(&self) -> &Bmcs {
         &self.bmcs
     }
 
-    /// Where page and API are.
+    /// Returns the URL of the web page and the API.
     pub fn url(&self) -> String {
         format!("https://{}", self.https)
     }
 
-    /// The page, with the token in the part of the address that no server sees.
+    /// Returns the URL of the web page, with the token in the fragment, which is not sent to a server.
     pub fn page(&self) -> String {
         format!("{}/#token={}", self.url(), self.token)
     }
 
-    /// The authority of the page's and API's certificate.
+    /// Returns the CA certificate of the web page and the API.
     pub fn ca_pem(&self) -> &str {
         &self.web.ca_pem
     }
 
-    /// The token of the demo's user, who is an administrator.
+    /// Returns the token of the demo's user, an administrator.
     pub fn token(&self) -> &str {
         &self.token
     }
 
-    /// A client of the API.
+    /// Creates a client of the API.
     pub fn client(&self) -> anyhow::Result<Client> {
         Ok(Client::new(Endpoint {
             url: self.url(),
@@ -140,8 +139,8 @@ impl Cluster {
         })?)
     }
 
-    /// Stops everything. Processes of allocations outlive their agents by design; those of a
-    /// cluster whose data goes with it are ended first.
+    /// Stops all daemons. Processes of allocations outlive their agents by design; in a temporary demo they are ended
+    /// first.
     pub async fn stop(self, throw_away: bool) {
         if throw_away {
             if let Ok(Err(error)) = timeout(CANCEL_TIMEOUT, self.cancel_all()).await {
@@ -158,7 +157,7 @@ impl Cluster {
         }
         join_all(self.agents.into_iter().map(lattice_agent::App::stop)).await;
         self.control.stop().await;
-        // Control has closed its sessions.
+        // Control has closed its sessions with the BMCs.
         drop(self.bmcs);
         join_all(self.quorum.into_iter().map(lattice_quorum::App::stop)).await;
     }
@@ -172,7 +171,7 @@ impl Cluster {
                 return Ok(());
             }
             for allocation in open.iter().filter(|a| a.state != "stopping") {
-                // It may end by itself in this moment; the next look tells.
+                // The allocation may end by itself in this moment; the next poll shows it.
                 let _ = client.cancel(allocation.id).await;
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
@@ -180,7 +179,7 @@ impl Cluster {
     }
 }
 
-/// What the page and the API are called: what they listen on, and this machine.
+/// Returns the host names of the web page and the API: the listen address, and this machine.
 fn web_hosts(listen: IpAddr) -> Vec<String> {
     let mut hosts: BTreeSet<_> = ["localhost", "127.0.0.1", "::1"].map(str::to_owned).into();
     if !listen.is_unspecified() {
@@ -189,7 +188,7 @@ fn web_hosts(listen: IpAddr) -> Vec<String> {
     hosts.into_iter().collect()
 }
 
-/// 256 bits of the system's randomness.
+/// Returns 256 random bits from the operating system.
 fn random_token() -> String {
     format!(
         "{:032x}{:032x}",
@@ -218,7 +217,7 @@ async fn start_quorum(
     Ok(founder.start_members(VOTERS, folder.path(), edit).await?)
 }
 
-/// A token that as many agents can use as there are nodes, made as an operator would.
+/// Creates a join token with one use per node, as an administrator would.
 async fn join_token(
     founder: &ClusterFounder,
     quorum: &[SocketAddr],
@@ -233,7 +232,7 @@ async fn join_token(
         names: None,
         cidrs: vec![LOOPBACK.ip().to_string().parse()?],
         uses: u32::try_from(uses)?,
-        // A start that was killed between enrolment and keeping the certificate.
+        // A previous start may have been killed after the enrolment and before it stored the certificate.
         replace,
         expires_at: SystemClock.now().after(TOKEN_LIFETIME.as_millis() as u64),
     };
@@ -245,7 +244,7 @@ async fn join_token(
     Ok(token)
 }
 
-/// What all agents have in common.
+/// Settings that all agents share.
 struct CommonPlan<'a> {
     folder: &'a Folder,
     founder: &'a ClusterFounder,
@@ -266,7 +265,7 @@ impl CommonPlan<'_> {
             controls: vec![self.control],
             join: Some(lattice_agent::JoinSettings {
                 token: self.join.clone(),
-                // A start that was killed between enrolment and keeping the certificate.
+                // A previous start may have been killed after the enrolment and before it stored the certificate.
                 replace: self.folder.resumed,
             }),
         };
@@ -282,7 +281,7 @@ impl CommonPlan<'_> {
     }
 }
 
-/// Page and API.
+/// Settings of the web page and the API.
 struct WebPlan<'a> {
     listen: SocketAddr,
     web: &'a WebTls,

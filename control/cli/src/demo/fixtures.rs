@@ -1,4 +1,4 @@
-//! Finds the captured hosts and the recorded workload that the demo plays.
+//! Captured hosts and recorded workload of the demo.
 
 use anyhow::{Context as _, bail};
 use lattice_quorum_types::NodeId;
@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// `fixtures/hosts/cluster.yaml`.
+/// Contents of `fixtures/hosts/cluster.yaml`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ClusterFile {
@@ -32,36 +32,36 @@ struct Place {
     cell: String,
 }
 
-/// One agent the demo starts.
+/// Node of the demo, with one agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DemoNode {
-    /// Its name.
+    /// Node name.
     pub name: NodeId,
-    /// The tree it probes; `None` is this machine.
+    /// Tree that the agent probes; `None` for this machine.
     pub root: Option<PathBuf>,
-    /// What kind of host was captured; `None` is this machine.
+    /// Model of the captured host; `None` for this machine.
     pub model: Option<String>,
-    /// Its dragonfly group.
+    /// Dragonfly group.
     pub group: String,
-    /// Its gossip cell.
+    /// Gossip cell.
     pub cell: String,
 }
 
 impl DemoNode {
-    /// Whether it is a captured host of this kind.
+    /// Whether this is a captured host of the model.
     pub fn is_model(&self, model: &str) -> bool {
         self.model.as_deref() == Some(model)
     }
 }
 
-/// The demo's data: `fixtures/` of the source tree.
+/// Data of the demo: `fixtures/` of the source tree.
 #[derive(Debug, Clone)]
 pub struct Fixtures {
     dir: PathBuf,
 }
 
 impl Fixtures {
-    /// `explicit`, else the `fixtures` folder above the running program or the working directory.
+    /// Returns the folder `explicit`, else a `fixtures` folder above the running program or the working directory.
     pub fn find(explicit: Option<&Path>) -> anyhow::Result<Fixtures> {
         if let Some(dir) = explicit {
             return Self::checked(dir.to_owned())
@@ -93,18 +93,18 @@ impl Fixtures {
         Ok(Fixtures { dir })
     }
 
-    /// One of its files.
+    /// Returns the path of a file in the folder.
     pub fn file(&self, path: &str) -> PathBuf {
         self.dir.join(path)
     }
 
-    /// The recorded jobs.
+    /// Returns the path of the recorded jobs.
     pub fn trace(&self) -> PathBuf {
         self.file("traces/KTH-SP2-1996-2.first200.swf")
     }
 
-    /// `count` nodes: this machine, then the captured trees. Beyond the trees there are, they are
-    /// used again under new names (the same hardware, and so the same differences, once more).
+    /// Returns `count` nodes: this machine, then the captured trees. If there are fewer trees, they are reused under
+    /// new names, with the same hardware and the same differences.
     pub fn nodes(&self, count: usize, this_machine: NodeId) -> anyhow::Result<Vec<DemoNode>> {
         let path = self.dir.join("hosts/cluster.yaml");
         let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;

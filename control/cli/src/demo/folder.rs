@@ -1,4 +1,4 @@
-//! The demo's data folder: what must be the same when it is started again.
+//! Data folder of the demo: state that a later start resumes.
 
 use anyhow::{Context as _, bail};
 use lattice_host::durable;
@@ -14,34 +14,34 @@ use std::{
     time::Duration,
 };
 
-/// Version of this folder's layout; a build refuses a newer one.
+/// Version of the folder's layout; a build rejects other versions.
 const FORMAT: u32 = 1;
-/// The cluster's name in its certificates.
+/// Cluster name in certificates.
 pub const CLUSTER: &str = "demo";
-/// The CA is thrown away with the folder; a kept folder can be resumed for so long.
+/// Validity of the CA. It is deleted with the folder; a kept folder can be resumed for this time.
 const CA_LIFETIME: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// `demo.json`.
+/// Contents of `demo.json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Marker {
     format: u32,
     nodes: usize,
 }
 
-/// A locked data folder.
+/// Locked data folder.
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
-    /// Nodes of the cluster whose data this is.
+    /// Number of nodes of the cluster.
     pub nodes: usize,
-    /// Whether a demo ran on it before.
+    /// Whether an earlier demo used the folder.
     pub resumed: bool,
     _lock: File,
     temporary: Option<tempfile::TempDir>,
 }
 
 impl Folder {
-    /// The kept folder `dir`, or a temporary one that goes with the process.
+    /// Opens the folder `dir`, or a temporary one that is removed with the process.
     pub fn open(dir: Option<&Path>, nodes: Option<usize>) -> anyhow::Result<Folder> {
         let Some(dir) = dir else {
             let temporary = tempfile::Builder::new()
@@ -107,7 +107,7 @@ impl Folder {
         })
     }
 
-    /// Where one member keeps its data, made if it is not there.
+    /// Returns the folder of one member's data, and creates it if it is missing.
     pub fn part(&self, name: &str) -> anyhow::Result<PathBuf> {
         let path = self.path.join(name);
         DirBuilder::new()
@@ -118,20 +118,20 @@ impl Folder {
         Ok(path)
     }
 
-    /// Whether it goes with the process.
+    /// Whether the folder is removed with the process.
     pub fn is_temporary(&self) -> bool {
         self.temporary.is_some()
     }
 
-    /// Where it is.
+    /// Returns the path of the folder.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The throw-away CA: that of an earlier start, or a new one.
+    /// Returns the CA of the demo: that of an earlier start, or a new one.
     pub fn authority(&self) -> anyhow::Result<Authority> {
         let folder = self.part("ca")?;
-        // A start that was killed early may have left no CA; then nobody has a certificate of it.
+        // A start that was killed early may have left no CA; then no member has a certificate of it.
         if names(&folder)?.next().is_some() {
             return Ok(Authority::load(&folder)?);
         }

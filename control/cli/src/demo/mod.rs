@@ -1,9 +1,8 @@
-//! `lattice demo`: a whole cluster in one process, and a recorded workload played on it.
+//! `lattice demo`: a whole cluster in one process, with a recorded workload.
 //!
-//! The daemons are the real ones: three quorum members, one control service and an agent per
-//! node, each with its own socket, certificate and data, talking over loopback. Only the hosts
-//! the agents probe are captured trees, except one, which is this machine, and the BMCs that control
-//! reads are simulators.
+//! The daemons are the real ones: three quorum members, one control service and one agent per node, each with its own
+//! socket, certificate and data, connected over loopback. Only the hosts that the agents probe are captured trees,
+//! except for this machine, and the BMCs that control reads are simulators.
 
 mod bmcs;
 mod change;
@@ -43,40 +42,39 @@ use tokio::signal::unix::{SignalKind, signal};
 use verdict::{Ending, Outcome};
 use workload::DemoJob;
 
-/// Between two lines about the workload where there is no terminal.
+/// Interval between two progress lines of the workload without a terminal.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 
-/// Nodes when none are asked for: every captured tree once, and this machine.
+/// Default number of nodes: every captured tree once, and this machine.
 pub const DEFAULT_NODES: usize = 24;
-/// Most nodes: each is an agent in this process.
+/// Maximum number of nodes: each is an agent in this process.
 const MAX_NODES: u64 = 512;
-/// How long all agents may take to be probed, enrolled and ready.
+/// Time limit for all agents to probe, enrol and become ready.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(120);
-/// How long what is planted may take to be found once the jobs have ended.
+/// Time limit for finding the planted differences after the jobs have ended.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(30);
 const SETTLE_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Start a whole cluster on this machine and play a recorded workload on it.
+/// Start a whole cluster on this machine and run a recorded workload on it.
 ///
-/// Three quorum members, one control and an agent per node, in one process and on loopback. One
-/// agent probes this machine, the others captured hosts. Prints where it listens and stays up
-/// until Ctrl-C. While it runs, `lattice node list` and the other commands talk to it without any
-/// flag. LATTICE_LOG=info shows what the daemons log.
+/// Three quorum members, one control and one agent per node, in one process and on loopback. One agent probes this
+/// machine, the others captured hosts. The command prints its addresses and runs until Ctrl-C. While it runs, `lattice
+/// node list` and the other commands find it without any flag. LATTICE_LOG=info shows the logs of the daemons.
 #[derive(Args)]
 pub struct DemoArgs {
-    /// Number of nodes [default: 24, or as many as the data folder holds].
+    /// Number of nodes [default: 24, or that of the data folder].
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=MAX_NODES))]
     nodes: Option<u64>,
-    /// Keep the data here, and resume from it when it is there; without it, a temporary folder.
+    /// Folder for the data, resumed if it has data; left out: a temporary folder.
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
-    /// End when the workload has ended; the exit code says whether all came out as it must.
+    /// Exit when the workload has ended; the exit code shows whether the results are as expected.
     #[arg(long)]
     exit: bool,
-    /// Address of the page and the API.
+    /// Address of the web page and the API.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
     listen: SocketAddr,
-    /// Run jobs as this user [default: 65534 when started by root, else the same user].
+    /// User id for jobs [default: 65534 when started by root, else the same user].
     #[arg(long, value_name = "UID")]
     run_as: Option<u32>,
     /// Folder with the captured hosts and the recorded workload.
@@ -84,7 +82,7 @@ pub struct DemoArgs {
     fixtures: Option<PathBuf>,
 }
 
-/// What a shell reports of a program that Ctrl-C ended.
+/// Exit code that a shell reports for a program ended by Ctrl-C.
 const INTERRUPTED: u8 = 130;
 
 /// Runs the demo.
@@ -97,17 +95,17 @@ pub fn run(args: DemoArgs, format: Format) -> Result<ExitCode, Failure> {
         .build()
         .map_err(anyhow::Error::from)?;
     let code = runtime.block_on(demo.run(&args, format));
-    // Blocking probes that are still under way belong to nobody any more.
+    // Blocking probes may still be running; their results are no longer needed.
     runtime.shutdown_timeout(Duration::from_secs(2));
     Ok(code?)
 }
 
-/// Errors of the daemons, or what `LATTICE_LOG` asks for. openraft calls it an error when a member
-/// that is still starting does not vote yet.
+/// Logs errors of the daemons to standard error, or the levels in `LATTICE_LOG`. openraft logs an error when a starting
+/// member does not vote yet, so its log is off by default.
 fn log_to_stderr() {
     let filter = tracing_subscriber::EnvFilter::try_from_env("LATTICE_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("error,openraft=off"));
-    // A second subscriber cannot be set; then the first one stays.
+    // If another subscriber is set already, it stays in use.
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_ansi(std::io::stderr().is_terminal())
@@ -116,7 +114,7 @@ fn log_to_stderr() {
         .try_init();
 }
 
-/// Everything that can be wrong with what the user gave is found before anything starts.
+/// Validated input of the demo. All mistakes in it are found before anything starts.
 struct Demo {
     started: Instant,
     fixtures: Fixtures,
@@ -166,8 +164,8 @@ impl Demo {
         code
     }
 
-    /// Publishes the context, plays, and waits. Whatever comes of it, the cluster is to be stopped
-    /// afterwards.
+    /// Publishes the context, runs the scenario, and waits. The caller must stop the cluster afterwards, whatever the
+    /// result.
     async fn use_cluster(
         &self,
         cluster: &Cluster,
@@ -198,7 +196,7 @@ impl Demo {
         Ok(ExitCode::from(u8::from(!faults.is_empty())))
     }
 
-    /// Waits for the nodes, creates the tree, plays the workload, and looks at what came of it.
+    /// Waits for the nodes, creates the project tree, runs the workload, and collects the results.
     async fn scenario(
         &self,
         cluster: &Cluster,
@@ -223,8 +221,8 @@ impl Demo {
         Ok((outcome, endings))
     }
 
-    /// A cluster that is resumed has played its jobs already, and is asked before control has read
-    /// what its nodes are.
+    /// Waits for the planted differences. A resumed cluster has run its jobs already, so the results are collected
+    /// before control has read the inventories of the nodes.
     async fn settle(&self, client: &Client, outcome: &mut Outcome) -> anyhow::Result<()> {
         let ends_at = Instant::now() + SETTLE_TIMEOUT;
         while !verdict::has_planted(&outcome.drifted, &self.nodes) && Instant::now() < ends_at {
@@ -260,7 +258,7 @@ impl Demo {
     }
 }
 
-/// As whom jobs run: root's demo never runs them as root.
+/// Returns the user id for jobs: a demo of root never runs them as root.
 fn run_as(asked: Option<u32>) -> Result<Option<u32>, Failure> {
     let root = rustix::process::geteuid().is_root();
     match (asked, root) {
@@ -273,7 +271,7 @@ fn run_as(asked: Option<u32>) -> Result<Option<u32>, Failure> {
     }
 }
 
-/// This machine's host name, as far as it can be a node's name.
+/// Returns the host name of this machine, as far as it is a valid node name.
 fn this_machine() -> anyhow::Result<NodeId> {
     let uname = rustix::system::uname();
     let name = uname.nodename().to_string_lossy();
@@ -301,7 +299,7 @@ fn greeting(cluster: &Cluster, published: &Published, folder: &Folder) -> String
     )
 }
 
-/// Waits until `wanted` nodes are registered, ready, alive, and have told what they are.
+/// Waits until `wanted` nodes are registered, ready and alive, and have published their classes.
 async fn all_joined(client: &Client, wanted: usize) -> anyhow::Result<usize> {
     loop {
         let nodes = client.nodes().await?;
@@ -317,7 +315,7 @@ async fn all_joined(client: &Client, wanted: usize) -> anyhow::Result<usize> {
     }
 }
 
-/// How each recorded job that was accepted ended.
+/// Lists how each accepted job ended.
 fn endings(jobs: &[DemoJob], played: &Played) -> Vec<Ending> {
     let ending = |job: &DemoJob| {
         Some(Ending {

@@ -1,4 +1,4 @@
-//! Submits the recorded jobs when they are due, and waits until all have ended.
+//! Submission of the recorded jobs when they are due, until all have ended.
 
 use super::workload::{DemoJob, PROJECTS};
 use crate::progress::Progress;
@@ -15,28 +15,28 @@ use std::{
 };
 use tokio::time::{Instant, sleep, sleep_until};
 
-/// The workload on a terminal.
+/// Progress bar of the workload on a terminal.
 const BAR: &str = "playing {bar:30} {pos}/{len} {msg}, {elapsed}";
 
-/// Between two tries of a submit that its project has no room for at present.
+/// Interval between two attempts of a submit that exceeds the project's limit at present.
 const RETRY: Duration = Duration::from_millis(250);
 
-/// What became of the recorded jobs.
+/// Results of the recorded jobs.
 #[derive(Debug, Default)]
 pub struct Played {
-    /// Each accepted job's allocation, by name.
+    /// Final state of each accepted job, by name.
     pub states: BTreeMap<String, AllocationState>,
-    /// Texts of refusals, once per job that can never be accepted.
+    /// Refusal texts, one per job that can never be accepted.
     pub refusals: Vec<String>,
 }
 
-/// Plays `jobs` and returns when all that were accepted have ended.
+/// Submits `jobs`, and returns when all accepted ones have ended.
 pub async fn play(
     client: &Client,
     jobs: &[DemoJob],
     progress: &Progress,
 ) -> anyhow::Result<Played> {
-    // The revision first: what ends after it is told, even if it is listed already.
+    // The revision is read first, so that an end after it arrives as an event, even if the list already shows it.
     let since = client.status().await?.revision;
     let known = submitted_before(client, jobs).await?;
     let mut played = Played::default();
@@ -50,7 +50,7 @@ pub async fn play(
     let watcher = async {
         let mut events = client.events(Some(since)).await?;
         let mut submitting = true;
-        // An allocation may end before its submit is answered here.
+        // An allocation may end before the answer to its submit arrives here.
         let mut ended_early = BTreeMap::new();
         while submitting || !open.is_empty() {
             tokio::select! {
@@ -108,8 +108,8 @@ fn note(
     Ok(())
 }
 
-/// Recorded jobs that an earlier start on the same data submitted, by name.
-/// What else its user submitted is not waited for.
+/// Returns the recorded jobs that an earlier start on the same data submitted, by name. Other allocations of the user
+/// are ignored.
 async fn submitted_before(
     client: &Client,
     jobs: &[DemoJob],
@@ -124,7 +124,7 @@ async fn submitted_before(
     Ok(ours.filter_map(|a| Some((a.name.clone()?, a))).collect())
 }
 
-/// Submits each job when it is due, counted from the first that was not submitted before.
+/// Submits each job when it is due, relative to the first job that was not submitted before.
 async fn submit_all(
     client: &Client,
     jobs: &[DemoJob],
@@ -149,8 +149,8 @@ async fn submit_all(
     Ok(())
 }
 
-/// Submits one job. While its project is full it waits, as its user would; a job wider than the
-/// project's limit is refused for good.
+/// Submits one job. While its project is full, the submit is repeated, as a user would; a job wider than the project's
+/// limit is refused permanently.
 async fn submit(client: &Client, job: &DemoJob) -> anyhow::Result<Sent> {
     let key = format!("demo-{}", job.name);
     loop {
@@ -166,7 +166,7 @@ async fn submit(client: &Client, job: &DemoJob) -> anyhow::Result<Sent> {
                 return Ok(Sent::Accepted(id, job.name.clone()));
             }
             Err(ClientError::Refused(problem)) if problem.code == "limit_exceeded" => {
-                // Wider than a limit above it is now and for good.
+                // The request is wider than a limit above it, so it can never be accepted.
                 if problem
                     .violations
                     .iter()
@@ -181,7 +181,7 @@ async fn submit(client: &Client, job: &DemoJob) -> anyhow::Result<Sent> {
     }
 }
 
-/// The allocations an event says have ended.
+/// Returns the allocations that ended according to an event.
 async fn ended(
     client: &Client,
     event: StreamEvent,
@@ -201,7 +201,7 @@ async fn ended(
                 }
             }
         }
-        // Too far behind: ask for what was missed.
+        // The stream is too far behind: read the missed states from the list.
         StreamEvent::Compacted(_) => {
             let ids: BTreeSet<_> = open.keys().copied().collect();
             for view in client.allocations(&AllocationFilter::default()).await? {

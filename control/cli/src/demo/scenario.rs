@@ -1,4 +1,4 @@
-//! The tenant the demo creates, and the submit that must be refused.
+//! Project tree of the demo, and a submit that must be refused.
 
 use anyhow::bail;
 use lattice_api::{
@@ -7,8 +7,8 @@ use lattice_api::{
 };
 use lattice_client::{Client, ClientError, SubmitOptions};
 
-/// Paths with `max_nodes`, parents first. The limits are those of the recorded example and do not
-/// grow with the number of nodes.
+/// Project paths with `max_nodes`, parents first. The limits are those of the recorded example and do not depend on the
+/// number of nodes.
 pub const TREE: [(&str, u64); 7] = [
     ("atlas", 120),
     ("atlas/physics", 20),
@@ -19,7 +19,7 @@ pub const TREE: [(&str, u64); 7] = [
     ("atlas/operations/web", 50),
 ];
 
-/// Creates the tree; what is there from an earlier start stays as it is.
+/// Creates the project tree; projects of an earlier start are kept.
 pub async fn create_tree(client: &Client) -> Result<(), ClientError> {
     for (path, max_nodes) in TREE {
         let request = ProjectRequest {
@@ -43,7 +43,7 @@ pub async fn create_tree(client: &Client) -> Result<(), ClientError> {
     Ok(())
 }
 
-/// Submits 21 nodes where 10, and a level above 20, are the limits; the text of the refusal.
+/// Submits 21 nodes against limits of 10 and, one level above, 20. Returns the text of the refusal.
 pub async fn refused_submit(client: &Client) -> anyhow::Result<String> {
     let request = AllocationRequest {
         project: "atlas/physics/simulation".to_owned(),

@@ -1,4 +1,4 @@
-//! What the scenario came to, and whether that is what it had to come to.
+//! Results of the scenario, and their comparison with the expected ones.
 
 use super::{change::Changed, fixtures::DemoNode, play::Played};
 use crate::output::{self, Columns, Format};
@@ -9,7 +9,7 @@ use lattice_quorum_types::AllocationState;
 use serde::Serialize;
 use std::{collections::BTreeMap, fmt};
 
-/// A difference that was planted in the captured hosts.
+/// Difference that was planted in the captured hosts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Planted {
     tree: &'static str,
@@ -17,14 +17,14 @@ pub struct Planted {
 }
 
 impl Planted {
-    /// Whether it is in this node's tree.
+    /// Whether the difference is in this node's tree.
     pub fn is_in(&self, node: &DemoNode) -> bool {
         let tree = node.root.as_ref().and_then(|root| root.file_name());
         tree.is_some_and(|tree| tree == self.tree)
     }
 }
 
-/// One NIC's firmware and one kernel argument: see the `ORIGIN` file of each tree.
+/// Firmware of one NIC and one kernel argument: see the `ORIGIN` file of each tree.
 pub const PLANTED: [Planted; 2] = [
     Planted {
         tree: "gpu005",
@@ -36,7 +36,7 @@ pub const PLANTED: [Planted; 2] = [
     },
 ];
 
-/// The classes whose groups are told.
+/// Classes with conformance groups in the result.
 const TOLD: [Class; 7] = [
     Class::Gpu,
     Class::Nic,
@@ -50,11 +50,11 @@ const TOLD: [Class; 7] = [
 /// Nodes that agree in one class.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct GroupLine {
-    /// The class, or `all` for the whole fingerprint.
+    /// Class, or `all` for the whole fingerprint.
     pub class: String,
-    /// blake3, hex.
+    /// Digest, blake3, hex.
     pub digest: String,
-    /// The members as a hostlist.
+    /// Nodes, as a hostlist.
     pub nodes: String,
 }
 
@@ -68,50 +68,50 @@ impl From<GroupView> for GroupLine {
     }
 }
 
-/// The scenario's result, as `demo --exit -o json` prints it.
+/// Result of the scenario, as `demo --exit -o json` prints it.
 #[derive(Debug, Clone, Serialize)]
 pub struct Outcome {
-    /// Nodes whose agents joined.
+    /// Number of nodes that joined.
     pub nodes: usize,
-    /// Gossip cells.
+    /// Number of gossip cells.
     pub cells: usize,
-    /// Who agrees with whom.
+    /// Conformance groups.
     pub conformance_groups: Vec<GroupLine>,
-    /// Who differs.
+    /// Drift of the nodes.
     pub drifted: Vec<DriftView>,
-    /// Recorded jobs by state.
+    /// Number of recorded jobs by state.
     pub allocations: BTreeMap<String, usize>,
-    /// Refusal texts as the server gave them.
+    /// Refusal texts of the server.
     pub refusals: Vec<String>,
-    /// The BMC that was flashed once all else was over.
+    /// Firmware change of a BMC, made after everything else.
     pub changed: Option<Changed>,
-    /// Where the cluster listened.
+    /// URL of the cluster.
     pub url: String,
-    /// From the program's start to here, seconds.
+    /// Time since the start of the program, seconds.
     pub elapsed_s: f64,
 }
 
-/// One recorded job: how it had to end and how it ended.
+/// Recorded job: its expected end and its actual one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ending {
-    /// The job.
+    /// Job name.
     pub name: String,
-    /// By the log.
+    /// Expected end, from the log.
     pub wanted: AllocationState,
-    /// Here.
+    /// Actual end.
     pub came: AllocationState,
 }
 
-/// Something that did not come out as it must.
+/// Deviation from the expected results.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fault {
     /// A planted difference was not found.
     NotFound { node: String, key: String },
-    /// A difference was found that nobody planted.
+    /// A difference was found that was not planted.
     Unplanned(Box<DriftView>),
-    /// A job ended otherwise than in the log.
+    /// A job did not end as in the log.
     Ending(Ending),
-    /// The submit over two limits was not refused as it must be.
+    /// The submit over two limits was not refused as expected.
     Refusal {
         wanted: &'static str,
         texts: Vec<String>,
@@ -146,13 +146,13 @@ impl fmt::Display for Fault {
     }
 }
 
-/// The two blocks, leaf first, that a submit of 21 nodes to `atlas/physics/simulation` meets. What
-/// is current depends on nothing else running there: 0.
+/// Expected refusal of a submit of 21 nodes to `atlas/physics/simulation`: two blocks, leaf first. The present usage is
+/// 0, since nothing else runs there.
 pub const REFUSAL: &str = "allocation rejected: project \"atlas/physics/simulation\" would exceed \
     max_nodes quota (current: 0, requested: 21, limit: 10)\nallocation rejected: project \
     \"atlas/physics\" would exceed max_nodes quota (current: 0, requested: 21, limit: 20)";
 
-/// Who agrees with whom: by the whole fingerprint, then by each class.
+/// Returns the conformance groups: of the whole fingerprint, then of each class.
 pub async fn groups(client: &Client) -> Result<Vec<GroupLine>, ClientError> {
     let mut lines = Vec::new();
     let classes = TOLD.iter().map(ToString::to_string);
@@ -163,7 +163,7 @@ pub async fn groups(client: &Client) -> Result<Vec<GroupLine>, ClientError> {
     Ok(lines)
 }
 
-/// Recorded jobs by how they ended.
+/// Counts the recorded jobs by final state.
 pub fn count(played: &Played) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     for state in played.states.values() {
@@ -172,7 +172,7 @@ pub fn count(played: &Played) -> BTreeMap<String, usize> {
     counts
 }
 
-/// Prints the outcome on standard output, and on standard error what is wrong with it.
+/// Prints the result on standard output, and the deviations on standard error.
 pub fn print(outcome: &Outcome, faults: &[Fault], format: Format) -> anyhow::Result<()> {
     let counts: Vec<_> = outcome
         .allocations
@@ -212,7 +212,7 @@ pub fn print(outcome: &Outcome, faults: &[Fault], format: Format) -> anyhow::Res
     Ok(())
 }
 
-/// What became of the node that was changed, in lines.
+/// Returns the lines about the changed node.
 fn changed(changed: &Changed) -> Vec<Vec<String>> {
     let Changed {
         node,
@@ -253,14 +253,14 @@ fn is_found(drifted: &[DriftView], node: &str, key: &str) -> bool {
     drifted.iter().any(|d| d.node == node && d.key == key)
 }
 
-/// Whether every planted difference is among these.
+/// Whether every planted difference was found.
 pub fn has_planted(drifted: &[DriftView], nodes: &[DemoNode]) -> bool {
     let planted = planted_in(nodes);
     let mut planted = planted.iter();
     planted.all(|(node, key)| is_found(drifted, node, key))
 }
 
-/// Everything that did not come out as it must.
+/// Returns all deviations from the expected results.
 pub fn judge(outcome: &Outcome, endings: &[Ending], nodes: &[DemoNode]) -> Vec<Fault> {
     let mut faults = Vec::new();
     if outcome.nodes != nodes.len() {
@@ -303,8 +303,8 @@ pub fn judge(outcome: &Outcome, endings: &[Ending], nodes: &[DemoNode]) -> Vec<F
     faults
 }
 
-/// Which planted differences are among these nodes. A cohort too small to have a majority says
-/// nothing, so a demo of few nodes expects nothing of it.
+/// Returns the planted differences of these nodes. A cohort too small for a majority shows no drift, so a demo of few
+/// nodes expects none from it.
 fn planted_in(nodes: &[DemoNode]) -> Vec<(String, &'static str)> {
     let tree = |node: &DemoNode| {
         let name = node.root.as_ref()?.file_name()?.to_str()?;

@@ -1,4 +1,4 @@
-//! The recorded jobs the demo submits: 8 days of the KTH SP2, compressed in time.
+//! Recorded jobs of the demo: 8 days of the KTH SP2, compressed in time.
 
 use anyhow::{Context as _, bail};
 use lattice_api::{AllocationRequest, duration};
@@ -6,25 +6,25 @@ use lattice_quorum_types::AllocationState;
 use lattice_replay::swf::{ReplayJob, Status, Trace};
 use std::{path::Path, time::Duration};
 
-/// Seconds of the log that pass in one second of the demo.
+/// Seconds of the log per second of the demo.
 pub const COMPRESSION: u64 = 20_000;
-/// Size of the recorded machine, in processors; a job gets the same share of the demo's nodes.
+/// Size of the recorded machine, processors; a job gets the same share of the demo's nodes.
 pub const RECORDED_PROCS: u64 = 100;
-/// Added to the scaled estimate. Starting a process costs the same at any compression.
+/// Time added to the scaled estimate: starting a process takes the same time at any compression.
 pub const WALLTIME_MARGIN: Duration = Duration::from_secs(5);
-/// The projects that submit, in turn.
+/// Projects that submit, in turn.
 pub const PROJECTS: [&str; 2] = ["atlas/operations/workflow", "atlas/operations/web"];
 
-/// One recorded job as it is submitted here.
+/// Recorded job, as the demo submits it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DemoJob {
-    /// Unique in the demo; a resumed demo knows by it what was submitted before.
+    /// Unique job name, by which a resumed demo finds earlier submits.
     pub name: String,
-    /// When, after the scenario's start.
+    /// Time of the submit, after the start of the scenario.
     pub at: Duration,
-    /// What is submitted.
+    /// Request to submit.
     pub request: AllocationRequest,
-    /// How it must end, by the log.
+    /// Expected end, from the log.
     pub ends: AllocationState,
 }
 

@@ -1,4 +1,4 @@
-//! `lattice node claim` and `release`.
+//! `lattice node claim` and `release`: node claims.
 
 use super::named::expand;
 use crate::{
@@ -12,30 +12,30 @@ use lattice_quorum_types::hostlist;
 
 #[derive(Args)]
 pub struct ClaimArgs {
-    /// The nodes: gpu007, gpu[001-004]. All of them or none.
+    /// Nodes: gpu007, gpu[001-004]. All of them are claimed, or none.
     #[arg(required = true, value_name = "NODES")]
     nodes: Vec<String>,
-    /// The project against whose limits they count, and whose sensitive work they take.
+    /// Project for limits and usage of the nodes. The nodes take its sensitive allocations.
     #[arg(long, value_name = "PATH")]
     project: String,
-    /// What for; kept in the audit.
+    /// Free-text purpose; kept in the audit.
     #[arg(long, default_value = "")]
     purpose: String,
 }
 
 #[derive(Args)]
 pub struct ReleaseArgs {
-    /// The nodes: gpu007, gpu[001-004]. All of them or none.
+    /// Nodes: gpu007, gpu[001-004]. All of them are released, or none.
     #[arg(required = true, value_name = "NODES")]
     nodes: Vec<String>,
-    /// Why; needed to release what somebody else has claimed, and kept in the audit.
+    /// Reason; required to release the claim of another user, and kept in the audit.
     #[arg(long)]
     reason: Option<String>,
-    /// Have nodes wiped again whose wipe failed or hangs. For administrators.
+    /// Repeat a wipe that failed or hangs. For administrators.
     #[arg(long, requires = "reason", conflicts_with = "unwiped")]
     wipe_again: bool,
-    /// Take nodes for clean although they were not wiped: you answer for that. They stay drained
-    /// until they are undrained, which asks their health gate. For administrators.
+    /// Treat the nodes as clean although they were not wiped; you take responsibility. They stay drained until an
+    /// undrain, which runs their health gate. For administrators.
     #[arg(long, requires = "reason")]
     unwiped: bool,
 }
@@ -50,7 +50,7 @@ impl ReleaseArgs {
     }
 }
 
-/// Claims all of them or none.
+/// Claims all of the nodes or none.
 pub async fn claim(args: ClaimArgs, connection: &Connection) -> Result<(), Failure> {
     let nodes = hostlist::fold(&expand(&args.nodes)?);
     let (project, purpose) = (args.project, args.purpose);
@@ -65,7 +65,7 @@ pub async fn claim(args: ClaimArgs, connection: &Connection) -> Result<(), Failu
     Ok(output::print(connection.format, &done, columns, [row])?)
 }
 
-/// Releases all of them or none.
+/// Releases all of the nodes or none.
 pub async fn release(args: ReleaseArgs, connection: &Connection) -> Result<(), Failure> {
     let nodes = hostlist::fold(&expand(&args.nodes)?);
     let wipe = args.wipe();
@@ -86,7 +86,7 @@ pub async fn release(args: ReleaseArgs, connection: &Connection) -> Result<(), F
     Ok(output::print(connection.format, &done, columns, [row])?)
 }
 
-/// Whose a node is, in one line.
+/// Describes a node claim in one line.
 pub fn in_words(claim: &ClaimView) -> String {
     let ClaimView {
         user,

@@ -13,31 +13,30 @@ use serde::Serialize;
 
 #[derive(Args)]
 pub struct DrainArgs {
-    /// The nodes: gpu007, gpu[001-004].
+    /// Nodes: gpu007, gpu[001-004].
     #[arg(required = true, value_name = "NODES")]
     nodes: Vec<String>,
-    /// Why; shown to everyone, and with --force-release kept in the audit.
+    /// Reason; shown to all users, and with --force-release kept in the audit.
     #[arg(long)]
     reason: String,
-    /// Take the nodes from the allocations that hold them, although nobody knows that their
-    /// processes are gone. You answer for that: what still runs there may run beside, or write
-    /// over, what is started next. Nodes that are confirmed off or rebooted are released without
-    /// this.
+    /// Take the nodes from the allocations that hold them, although it is unconfirmed that their processes have ended.
+    /// You take responsibility: processes that still run may run concurrently with, or overwrite data of, later
+    /// allocations. Nodes that are confirmed off or rebooted are released without this option.
     #[arg(long)]
     force_release: bool,
 }
 
 #[derive(Args)]
 pub struct UndrainArgs {
-    /// The nodes: gpu007, gpu[001-004].
+    /// Nodes: gpu007, gpu[001-004].
     #[arg(required = true, value_name = "NODES")]
     nodes: Vec<String>,
-    /// Without asking the site's health gate. For administrators; kept in the audit.
+    /// Skip the site's health gate. For administrators; kept in the audit.
     #[arg(long)]
     skip_gate: bool,
 }
 
-/// What was done to one of the nodes.
+/// Result for one of the nodes.
 #[derive(Serialize)]
 struct Of<T> {
     node: NodeId,
@@ -45,7 +44,7 @@ struct Of<T> {
     done: T,
 }
 
-/// What is given up, to the letter.
+/// Describes precisely what the drain gave up.
 fn in_words(node: &NodeId, args: &DrainArgs, drained: &Drained) -> String {
     match (&drained.given_up, args.force_release) {
         (Some(held), _) => format!(
@@ -58,7 +57,7 @@ fn in_words(node: &NodeId, args: &DrainArgs, drained: &Drained) -> String {
     }
 }
 
-/// All are tried, once each is known to be a node; the first failure decides the exit code.
+/// Drains the nodes, after a check that each exists. All are tried; the first failure determines the exit code.
 pub async fn drain(args: &DrainArgs, connection: &Connection) -> Result<(), Failure> {
     let nodes = expand(&args.nodes)?;
     if args.reason.trim().is_empty() {
@@ -94,7 +93,7 @@ pub async fn drain(args: &DrainArgs, connection: &Connection) -> Result<(), Fail
     first.map_or(Ok(()), Err)
 }
 
-/// All are tried, once each is known to be a node; the first failure decides the exit code.
+/// Undrains the nodes, after a check that each exists. All are tried; the first failure determines the exit code.
 pub async fn undrain(args: &UndrainArgs, connection: &Connection) -> Result<(), Failure> {
     let nodes = expand(&args.nodes)?;
     known(&nodes, "nothing is undrained", connection).await?;
@@ -124,9 +123,9 @@ pub async fn undrain(args: &UndrainArgs, connection: &Connection) -> Result<(), 
     first.map_or(Ok(()), Err)
 }
 
-/// What keeps the node out of service now that the caller's own reason does not.
+/// Describes what still keeps the node out of service after the caller's own reason is cleared.
 async fn left(node: &NodeId, done: &Undrained, connection: &Connection) -> String {
-    // It is done, whether or not the rest is told.
+    // The undrain succeeded, even if the node's state cannot be read now.
     let shown = connection.client.node(node.as_str()).await.ok();
     if done.cleared.is_empty() {
         let lifecycle = shown.map_or_else(String::new, |n| format!("; it is {}", n.lifecycle));
@@ -146,7 +145,7 @@ async fn left(node: &NodeId, done: &Undrained, connection: &Connection) -> Strin
     }
 }
 
-/// An operator clears what a failed hook drained it for as well: each with its owner.
+/// An operator also clears the drain reason of a failed hook, so each reason is shown with its owner.
 fn cleared(done: &Undrained) -> String {
     format!("cleared: {}", done.cleared.join("; "))
 }

@@ -1,4 +1,4 @@
-//! `lattice node health`.
+//! `lattice node health`: hardware faults of a node.
 
 use super::named::one;
 use crate::{
@@ -11,14 +11,14 @@ use lattice_api::health::{ClearRequest, NodeHealthView, ReasonView};
 
 #[derive(Args)]
 pub struct HealthArgs {
-    /// The node.
+    /// Node name.
     node: String,
-    /// Look at the node now instead of showing what its last pass found. Of a node that does not answer
-    /// the last pass is shown in any case, with when that was.
+    /// Run the checks now instead of showing the last pass. For a node that does not answer, the last pass is shown in
+    /// any case, with its time.
     #[arg(long)]
     fresh: bool,
-    /// It was repaired: end the reasons of this code, of all parts or of one (`gpu.xid.79@gpu.3`).
-    /// What is still wrong comes back with the next pass.
+    /// Clear the reasons with this code after a repair, of all parts or of one (`gpu.xid.79@gpu.3`). A fault that
+    /// persists comes back with the next pass.
     #[arg(long, value_name = "CODE[@PART]", conflicts_with = "fresh")]
     clear: Option<String>,
 }
@@ -41,7 +41,7 @@ fn row(reason: &ReasonView) -> Vec<String> {
     ]
 }
 
-/// There was no reason of that name, or not one that a person ends.
+/// Describes why nothing was cleared: there is no such reason, or only the BMC can end it.
 fn nothing_ended(clear: &str, found: &NodeHealthView) -> Failure {
     let (code, part) = match clear.split_once('@') {
         Some((code, part)) => (code, Some(part)),
@@ -61,7 +61,7 @@ fn nothing_ended(clear: &str, found: &NodeHealthView) -> Failure {
     ))
 }
 
-/// Shows what is wrong with a node, worst first.
+/// Shows the hardware faults of a node, worst first.
 pub async fn health(args: &HealthArgs, connection: &Connection) -> Result<(), Failure> {
     let client = &connection.client;
     let node = one(&args.node, |list| {
@@ -95,7 +95,7 @@ pub async fn health(args: &HealthArgs, connection: &Connection) -> Result<(), Fa
         Some(_) => eprintln!("ended: {}", found.cleared),
     }
     if let Some(error) = &found.agent_error {
-        // Half of what is wrong, or what was, is not what is.
+        // An incomplete or old result must not exit with success.
         return Err(Failure::unreachable(match &found.as_of {
             Some(at) => format!(
                 "this is old: its last pass that was heard of, at {} or before, and what its BMC tells: \

@@ -1,4 +1,4 @@
-//! `lattice node history`, and a node against itself.
+//! `lattice node history`: changes and events of a node.
 
 use super::named::one;
 use crate::{
@@ -15,30 +15,29 @@ use lattice_client::HistoryQuery;
 use lattice_quorum_types::UnixMillis;
 use std::fmt;
 
-/// What changed, when, and what else happened then.
+/// Show the history of a node: changes with their time, and other events.
 #[derive(Args)]
 pub struct HistoryArgs {
-    /// The node.
+    /// Node name.
     node: String,
-    /// Only from this moment on: 2026-11-21, 2026-11-21T09:30:00Z, 09:30 (of today), yesterday, or
-    /// how long ago: 2d. UTC where no offset is written.
+    /// Start of the range: 2026-11-21, 2026-11-21T09:30:00Z, 09:30 (of today), yesterday, or an age: 2d. UTC without an
+    /// offset.
     #[arg(long)]
     since: Option<String>,
-    /// Only changes of this class.
+    /// Show only changes of this class.
     #[arg(long)]
     class: Option<String>,
-    /// Only these kinds: change, boot, agent, driver, device, xid, health, cleared, drain,
-    /// lifecycle, liveness, audit, bmc.
+    /// Show only these kinds: change, boot, agent, driver, device, xid, health, cleared, drain, lifecycle, liveness,
+    /// audit, bmc.
     #[arg(long, value_delimiter = ',')]
     kind: Vec<String>,
-    /// What happened about the time of the line with this number, or about this moment, written as
-    /// for --since.
+    /// Show events around the line with this number, or around this time, written as for --since.
     #[arg(long, value_name = "NUMBER|MOMENT")]
     around: Option<String>,
-    /// How long before and after that, with its unit: 90s, 10m, 2h.
+    /// Duration before and after that time, with its unit: 90s, 10m, 2h.
     #[arg(long, default_value = "10m", requires = "around")]
     within: String,
-    /// At most so many entries, newest first. A change of several keys has a line for each.
+    /// Maximum number of entries, newest first. A change of several keys has one line per key.
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=5000))]
     limit: u32,
 }
@@ -53,11 +52,11 @@ const AROUND: Columns<'_> = Columns {
     wide: COLUMNS.wide,
 };
 
-/// What lies in the middle, as it was understood.
+/// Centre of the context, as it was understood.
 enum Around {
-    /// The line with this number.
+    /// Line with this number.
     Line(u64),
-    /// This moment, RFC 3339.
+    /// Time, RFC 3339.
     Moment(String),
 }
 
@@ -79,12 +78,12 @@ impl fmt::Display for Around {
     }
 }
 
-/// Where that lies in time.
+/// Time of the centre, milliseconds since the epoch, if it is known.
 struct Centre(Option<u64>);
 
 impl Centre {
-    /// A line is not on the page where another kind was asked for, or too many lie behind it: then it
-    /// is asked for by itself.
+    /// Finds the time of the centre. The line may be missing on the page, because of a filter or because too many lines
+    /// are newer; it is then requested separately.
     async fn of(
         around: &Around,
         page: &[HistoryEntryView],
@@ -109,7 +108,7 @@ impl Centre {
         ))
     }
 
-    /// `3 min before`, `here`.
+    /// Formats the distance from the centre: `3 min before`, `here`.
     fn distance(&self, at: &str) -> String {
         let at = read_time(at).map(|at| at.0);
         let (Some(here), Some(at)) = (self.0, at) else {
@@ -123,7 +122,7 @@ impl Centre {
     }
 }
 
-/// The rows of one line: one for each key that changed, else one.
+/// Returns the rows of one line: one per changed key, or a single row.
 fn rows(item: &HistoryEntryView, format: Format, centre: Option<&Centre>) -> Vec<Vec<String>> {
     let row = |what: String, [key, from, to]: [&str; 3]| {
         let mut row = vec![time(&item.at)];
@@ -158,7 +157,7 @@ fn rows(item: &HistoryEntryView, format: Format, centre: Option<&Centre>) -> Vec
     rows
 }
 
-/// What was asked for, as it was understood, behind the node's name: ` of kind xid since …`.
+/// Describes the query as it was understood, for use after the node's name: ` of kind xid since …`.
 fn asked(query: &HistoryQuery, around: Option<&Around>, centre: Option<&Centre>) -> String {
     let mut words = String::new();
     if let Some(kind) = &query.kind {
@@ -183,7 +182,7 @@ fn asked(query: &HistoryQuery, around: Option<&Around>, centre: Option<&Centre>)
     words
 }
 
-/// Shows what changed on a node and what else happened there, newest first.
+/// Shows changes and other events of a node, newest first.
 pub async fn history(args: HistoryArgs, connection: &Connection) -> Result<(), Failure> {
     one(&args.node, |list| {
         format!("`lattice conformance changes '{list}'`")

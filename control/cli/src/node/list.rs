@@ -15,24 +15,24 @@ use lattice_api::{claim::ClaimView, node::NodeView};
 
 #[derive(Args)]
 pub struct ListArgs {
-    /// Only these nodes: gpu007, gpu[001-004].
+    /// Show these nodes only: gpu007, gpu[001-004].
     #[arg(value_name = "NODES")]
     nodes: Vec<String>,
-    /// Only in these states, with commas.
+    /// Show these states only, separated by commas.
     #[arg(long, value_delimiter = ',', value_parser = [
         "unregistered", "joining", "ready", "draining", "drained", "quarantined", "retired",
     ])]
     state: Vec<String>,
-    /// Only of this health, with commas.
+    /// Show this health only, several values separated by commas.
     #[arg(long, value_delimiter = ',', value_parser = ["healthy", "degraded", "faulty", "unknown"])]
     health: Vec<String>,
-    /// Only those that drift from their baseline or their cohort.
+    /// Show only nodes that drift from their baseline or their cohort.
     #[arg(long)]
     drifted: bool,
 }
 
 impl ListArgs {
-    /// Whether a node is asked for by what it is.
+    /// Whether a node matches the filters for state, health and drift.
     fn wants(&self, node: &NodeView) -> bool {
         let one_of = |asked: &[String], is: &String| asked.is_empty() || asked.contains(is);
         one_of(&self.state, &node.lifecycle)
@@ -77,7 +77,7 @@ fn drained_by(node: &NodeView) -> Option<String> {
     (!drains.is_empty()).then(|| drains.join("; "))
 }
 
-/// Who has claimed it; one that was given back and is not wiped yet is nobody's to use.
+/// Returns the claimant. A released node that is not wiped yet is shown with its state, since no user can use it.
 fn claimant(claim: &ClaimView) -> String {
     match claim.state.as_str() {
         "claimed" => claim.user.clone(),
@@ -112,7 +112,7 @@ fn row(node: &NodeView) -> Vec<String> {
     ]
 }
 
-/// Lists the nodes that are asked for.
+/// Lists the selected nodes.
 pub async fn list(args: &ListArgs, connection: &Connection) -> Result<(), Failure> {
     let mut nodes = connection.client.nodes().await?;
     let meant = Meant::among(expand(&args.nodes)?, &nodes)?;

@@ -1,11 +1,11 @@
-//! Nodes as they are named on a command line.
+//! Node names on a command line.
 
 use crate::{connect::Connection, failure::Failure};
 use lattice_api::node::NodeView;
 use lattice_quorum_types::{NodeId, hostlist};
 use std::collections::BTreeSet;
 
-/// Every node that hostlists name.
+/// Expands hostlists to node names.
 pub fn expand(texts: &[String]) -> Result<Vec<NodeId>, Failure> {
     let mut all = Vec::new();
     for text in texts {
@@ -15,11 +15,11 @@ pub fn expand(texts: &[String]) -> Result<Vec<NodeId>, Failure> {
     Ok(all)
 }
 
-/// The nodes that are meant where naming none means all of them.
+/// Selection of nodes, where no name means all nodes.
 pub struct Meant(Option<BTreeSet<NodeId>>);
 
 impl Meant {
-    /// Reads them; a name that no node has is a failure: nothing would be found wrong with it.
+    /// Reads the selection. An unknown name is an error, since nothing would be found wrong with such a node.
     pub async fn read(texts: &[String], connection: &Connection) -> Result<Self, Failure> {
         if texts.is_empty() {
             return Ok(Self(None));
@@ -28,18 +28,18 @@ impl Meant {
         Self::among(expand(texts)?, &there)
     }
 
-    /// The same where it is known which nodes there are.
+    /// Creates the selection from a known list of nodes.
     pub fn among(nodes: Vec<NodeId>, there: &[NodeView]) -> Result<Self, Failure> {
         check(&nodes, there, "")?;
         Ok(Self::these(nodes))
     }
 
-    /// These, or all where there are none.
+    /// Creates the selection of these nodes, or of all nodes if there are none.
     pub fn these(nodes: Vec<NodeId>) -> Self {
         Self((!nodes.is_empty()).then(|| nodes.into_iter().collect()))
     }
 
-    /// Whether this node is one of them.
+    /// Whether the node is selected.
     pub fn has(&self, node: &str) -> bool {
         let Some(meant) = &self.0 else {
             return true;
@@ -47,7 +47,7 @@ impl Meant {
         NodeId::new(node).is_ok_and(|node| meant.contains(&node))
     }
 
-    /// Those of a hostlist that are meant, and how many.
+    /// Returns the selected nodes of a hostlist, and their number.
     pub fn of(&self, list: &str) -> (String, usize) {
         let nodes = hostlist::expand(list).unwrap_or_default();
         let kept: Vec<_> = nodes.iter().filter(|n| self.has(n.as_str())).collect();
@@ -55,8 +55,8 @@ impl Meant {
     }
 }
 
-/// Of several nodes each must be one before anything is done to the first: half of what was asked is
-/// not what was asked. A single one the cluster refuses itself.
+/// Checks that each of several nodes exists before an action starts, so that the action is not done on half of them.
+/// For a single node the server rejects an unknown name.
 pub async fn known(nodes: &[NodeId], undone: &str, connection: &Connection) -> Result<(), Failure> {
     match nodes {
         [] | [_] => Ok(()),
@@ -85,7 +85,7 @@ fn check(nodes: &[NodeId], there: &[NodeView], undone: &str) -> Result<(), Failu
     }
 }
 
-/// One node; of several the failure says what to ask instead.
+/// Returns the name of one node; for several the error names the command to use instead.
 pub fn one(text: &str, instead: impl Fn(&str) -> String) -> Result<&str, Failure> {
     let several = text.contains(['[', ',']);
     match several {
@@ -97,7 +97,7 @@ pub fn one(text: &str, instead: impl Fn(&str) -> String) -> Result<&str, Failure
     }
 }
 
-/// The server names the node where the node is the matter; it is named once.
+/// Adds the node name to a failure, unless the server's text has it already.
 pub fn about(node: &NodeId, mut failure: Failure) -> Failure {
     if !failure.text.contains(node.as_str()) {
         failure.text = format!("{node}: {}", failure.text);

@@ -13,7 +13,7 @@ use lattice_quorum_types::NodeId;
 
 #[derive(Args)]
 pub struct ReprobeArgs {
-    /// The nodes: gpu007, gpu[001-004].
+    /// Nodes: gpu007, gpu[001-004].
     #[arg(required = true, value_name = "NODES")]
     nodes: Vec<String>,
 }
@@ -46,10 +46,10 @@ fn in_words(read: &Reprobed) -> String {
     text
 }
 
-/// Nodes that are asked at a time: each takes seconds, and its BMC up to a minute.
+/// Nodes probed concurrently: each takes seconds, and its BMC up to a minute.
 const AT_A_TIME: usize = 16;
 
-/// All are tried, many side by side, and told in their order; the first failure decides the exit code.
+/// Probes all nodes, several concurrently, and prints the results in order. The first failure determines the exit code.
 pub async fn reprobe(args: &ReprobeArgs, connection: &Connection) -> Result<(), Failure> {
     let nodes = expand(&args.nodes)?;
     known(&nodes, "nothing is probed", connection).await?;

@@ -1,27 +1,27 @@
-//! What several changes came to: a sentence each for people, one document for programs.
+//! Results of several changes: sentences for users, one document for programs.
 
 use super::{Columns, Format, print};
 use serde::Serialize;
 
-/// Tells people of each thing as it is done, and programs of all of them in the end.
+/// Reporter that prints a sentence per change for users, or all changes as one document for programs.
 pub struct Done<T> {
     format: Format,
     all: Vec<T>,
 }
 
 impl<T: Serialize> Done<T> {
-    /// Nothing yet.
+    /// Creates a reporter without results.
     pub const fn new(format: Format) -> Self {
         let all = Vec::new();
         Self { format, all }
     }
 
-    /// Whether sentences are told at all.
+    /// Whether results are printed as sentences.
     pub const fn is_for_people(&self) -> bool {
         matches!(self.format, Format::Table | Format::Wide)
     }
 
-    /// One more, and how it is said.
+    /// Adds one result, with its sentence.
     pub fn add(&mut self, one: T, words: &str) {
         if self.is_for_people() {
             eprintln!("{words}");
@@ -29,7 +29,7 @@ impl<T: Serialize> Done<T> {
         self.all.push(one);
     }
 
-    /// Prints all of them, where they were not told in sentences.
+    /// Prints all results as a document, unless they were printed as sentences.
     pub fn print(
         &self,
         columns: Columns<'_>,

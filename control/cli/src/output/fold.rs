@@ -1,12 +1,12 @@
-//! A table within a width: the widest columns are folded, first between words, then behind a dot or
-//! its like, and cut inside only where that is not enough: never a time, nor what is as short as a
-//! short digest.
+//! Tables within a maximum width. The widest columns are folded, first between words, then after a dot or a similar
+//! character; a word is cut only where that is not enough. Times, and words no longer than a short digest, are never
+//! cut.
 
-/// Between two columns.
+/// Gap between two columns, characters.
 const GAP: usize = 2;
-/// A short digest has this many characters. What is no longer is never cut.
+/// Length of a short digest, characters. Words up to this length are never cut.
 const WHOLE: usize = 12;
-/// A word may be folded behind these. Times and digests have none of them.
+/// Characters after which a word may be folded. Times and digests contain none of them.
 const JOINTS: [char; 6] = ['.', ',', ';', '/', '=', '_'];
 
 fn length(text: &str) -> usize {
@@ -17,8 +17,7 @@ fn longest<'a>(parts: impl Iterator<Item = &'a str>) -> usize {
     parts.map(length).max().unwrap_or_default()
 }
 
-/// The parts of a word between which it may be folded: also behind a dash before a letter, of which
-/// a time has none.
+/// Splits a word at the points where it may be folded. A dash before a letter is such a point too; a time has none.
 fn parts(word: &str) -> impl Iterator<Item = &str> {
     let mut rest = word;
     std::iter::from_fn(move || {
@@ -42,7 +41,7 @@ fn pieces(text: &str) -> impl Iterator<Item = &str> {
     text.split(' ').flat_map(parts)
 }
 
-/// What of a cell must not be cut: a time whole.
+/// Returns the minimum width of a cell: that of a whole time, for example.
 fn least(text: &str) -> usize {
     let is_time = |word: &&str| {
         let word = word.trim_matches(['(', ')', ',', ';']);
@@ -52,8 +51,8 @@ fn least(text: &str) -> usize {
     times.max(WHOLE.min(longest(pieces(text))))
 }
 
-/// Folds cells so that the rows are no wider than `columns`, and says whether that can be; else they
-/// are left as they are.
+/// Folds cells so that the rows are no wider than `columns`. Returns `false`, and leaves the rows as they are, if that
+/// is impossible.
 pub(super) fn fit(rows: &mut [Vec<String>], columns: usize) -> bool {
     let count = rows.iter().map(Vec::len).max().unwrap_or_default();
     let of_column = |measure: &dyn Fn(&str) -> usize| -> Vec<usize> {
@@ -95,7 +94,7 @@ pub(super) fn fit(rows: &mut [Vec<String>], columns: usize) -> bool {
     true
 }
 
-/// Takes from the widest column until all have room, or none can be less.
+/// Narrows the widest column repeatedly, until the widths fit or no column can be narrower.
 fn shrink(widths: &mut [usize], floors: &[usize], room: usize) {
     while widths.iter().sum::<usize>() > room {
         let wide = widths.iter_mut().zip(floors);
@@ -107,7 +106,7 @@ fn shrink(widths: &mut [usize], floors: &[usize], room: usize) {
     }
 }
 
-/// One cell in lines no longer than `width`.
+/// Folds one cell into lines no longer than `width`.
 fn fold(text: &str, width: usize) -> String {
     let (mut lines, mut line) = (Vec::new(), String::new());
     for word in text.split(' ') {
@@ -119,7 +118,7 @@ fn fold(text: &str, width: usize) -> String {
             line.push_str(word);
             continue;
         }
-        // Too long for any line: it begins where there is room for its first part.
+        // The word is too long for any line, so it starts where its first part fits.
         let first = longest(parts(word).take(1));
         let begins_here = length(word) > width && length(&line) + blank + first <= width;
         if begins_here && blank == 1 {
@@ -177,7 +176,7 @@ mod tests {
         assert!(fit(&mut table, 43));
         assert_eq!(table[1][0], "2026-11-22T02:12:01Z");
         assert_eq!(table[1][1], "bmc.\nfirmware");
-        // There is no room for two columns beside a time.
+        // Two columns do not fit next to a time.
         let mut table = rows(&all);
         assert!(!fit(&mut table, 30));
         assert_eq!(table, rows(&all));

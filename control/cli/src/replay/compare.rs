@@ -27,14 +27,14 @@ use std::{
     process::ExitCode,
 };
 
-/// Put policies side by side on the same work: how they differ from the first one, and what of that is noise.
+/// Compare policies on the same workload: differences from the first policy, and their significance.
 ///
-/// A policy is easy, conservative, fcfs, sjbf, lattice, lattice:PROFILE, lattice:FILE, or recorded. Each serves the work
-/// as it was recorded and, with --seeds, with its submits shaken; a difference is called better or worse where 95 of a
-/// hundred such experiments would find it on the same side.
+/// A policy is easy, conservative, fcfs, sjbf, lattice, lattice:PROFILE, lattice:FILE, or recorded. Each is replayed on
+/// the workload as recorded and, with --seeds, with shifted submit times. A difference is called better or worse if 95
+/// of 100 such experiments would find it on the same side.
 #[derive(Args)]
 pub struct CompareArgs {
-    /// The policies; the others are held against the first.
+    /// Policies; the others are compared with the first.
     #[arg(value_name = "POLICY", required = true, num_args = 1..)]
     policies: Vec<String>,
     #[command(flatten)]
@@ -45,19 +45,19 @@ pub struct CompareArgs {
     nodes: NodeArgs,
     #[command(flatten)]
     how: HowArgs,
-    /// Replays of each policy: one of the work as it was recorded, the others with its submits shaken.
+    /// Replays of each policy: one of the workload as recorded, the others with shifted submit times.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     seeds: u32,
-    /// By how much submits are moved at the most.
+    /// Maximum shift of submit times.
     #[arg(long, value_name = "DURATION", default_value = "30s")]
     shake: String,
-    /// Write a page with pictures of the schedules (HTML, one file that needs nothing else).
+    /// Write a web page with charts of the schedules (HTML, one self-contained file).
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Begin of the window of the page's last picture, after the first submit: where most jobs wait when not given.
+    /// Start of the time window in the page's last chart, after the first submit; left out: where most jobs wait.
     #[arg(long, value_name = "DURATION", requires = "html")]
     window: Option<String>,
-    /// How long that window is.
+    /// Length of that window.
     #[arg(
         long,
         value_name = "DURATION",
@@ -77,12 +77,12 @@ struct Report<'a> {
     seeds: u32,
     shaken_s: u64,
     rows: &'a [Row],
-    /// By policy.
+    /// Event order of each policy.
     orders: Vec<&'static str>,
     conventions: [&'static str; 9],
 }
 
-/// Runs it.
+/// Runs `lattice replay compare`.
 pub fn run(
     args: &CompareArgs,
     context: Option<&Path>,
@@ -139,7 +139,7 @@ pub fn run(
     faults(args, &outcomes)
 }
 
-/// Says which policies served fewer jobs than there are, with the first reasons.
+/// Reports which policies served fewer jobs than the workload has, with the first reasons.
 fn tell_left_out(args: &CompareArgs, outcomes: &[Vec<Outcome>]) {
     for (policy, side) in args.policies.iter().zip(outcomes) {
         let Some(first) = side.first() else { continue };
@@ -163,7 +163,7 @@ fn length(option: &str, text: &str) -> Result<u64, Failure> {
     duration::parse(text).map_err(|error| Failure::usage(format!("{option}: {error}")))
 }
 
-/// By policy and seed.
+/// Returns the results by policy and seed.
 fn outcomes(
     args: &CompareArgs,
     source: &Source,
@@ -171,7 +171,7 @@ fn outcomes(
     how: &How,
     shaken_ms: u64,
 ) -> Result<Vec<Vec<Outcome>>, Failure> {
-    // What was recorded is what it is: shaken submits would only make its waits wrong.
+    // The recorded schedule is fixed: shifted submits would only falsify its waiting times.
     let seeds = |decider: &Decider| match decider {
         Decider::Recorded => vec![0; args.seeds as usize],
         _ => (0..args.seeds).collect(),
@@ -188,7 +188,7 @@ fn outcomes(
             None => &source.workload,
             Some(place) => &shaken[place as usize],
         };
-        // Pictures are of the work as it was recorded.
+        // Charts show the workload as recorded.
         let how = How {
             keeps_nodes: how.keeps_nodes && *seed == 0,
             ..how.clone()
@@ -309,7 +309,7 @@ fn told(difference: &Difference) -> String {
     }
 }
 
-/// Says what does not hold of the schedules, where that was looked at.
+/// Reports the faults found in the schedules, if they were checked.
 fn faults(args: &CompareArgs, outcomes: &[Vec<Outcome>]) -> Result<ExitCode, Failure> {
     let mut found = 0;
     for (policy, side) in args.policies.iter().zip(outcomes) {

@@ -1,4 +1,4 @@
-//! `lattice replay`: what a policy would have made of recorded work.
+//! `lattice replay`: results of a policy on a recorded workload.
 
 mod compare;
 mod record;
@@ -19,15 +19,15 @@ use std::{
     time::Duration,
 };
 
-/// Between two lines about a long command where there is no terminal.
+/// Interval between two progress lines of a long command without a terminal.
 const LINE_EVERY: Duration = Duration::from_mins(1);
 
-/// Replay recorded work on a machine of your choice: what would another policy have made of it?
+/// Replay a recorded workload on a machine of your choice, with another policy.
 ///
 /// A trace is in the Standard Workload Format, an export of `sacct --parsable2`, a log in Argonne's six columns, or
-/// tasks of Alibaba's GPU trace; plain, gzip or zstd. `lattice` is this product: the solver that places work and the
-/// rules that the quorum holds, on a clock of their own. `easy`, `conservative`, `fcfs` and `sjbf` are schedulers of
-/// the literature, on processors that are all alike.
+/// tasks of Alibaba's GPU trace; plain, gzip or zstd. `lattice` is this product: its solver and the rules of the
+/// quorum, on a simulated clock. `easy`, `conservative`, `fcfs` and `sjbf` are schedulers of the literature, on
+/// identical processors.
 #[derive(Subcommand)]
 pub enum ReplayCommand {
     Run(Box<run::RunArgs>),
@@ -37,17 +37,17 @@ pub enum ReplayCommand {
     Record(record::RecordArgs),
 }
 
-/// A message beside the result. That nobody reads it any more is no failure.
+/// Prints a message on standard error. A closed standard error is not a failure.
 pub fn say(text: impl std::fmt::Display) {
     let _ = writeln!(io::stderr().lock(), "lattice: {text}");
 }
 
-/// A number of things, in words.
+/// Formats a number of things in words.
 pub fn count(number: usize, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
-/// Does `work` for each of `items`, on all cores, and shows how many are done; `what` they are.
+/// Runs `work` for each of `items` on all cores, and shows the progress; `what` names the items.
 pub fn for_each<T: Sync, R: Send>(
     items: &[T],
     what: &str,
@@ -62,7 +62,7 @@ pub fn for_each<T: Sync, R: Send>(
     results
 }
 
-/// Does what was asked.
+/// Runs a replay command.
 pub fn run(
     command: ReplayCommand,
     context: Option<&Path>,

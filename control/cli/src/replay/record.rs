@@ -1,4 +1,4 @@
-//! `lattice replay record`: a file that is whole or not there.
+//! `lattice replay record`: writes a complete file or none.
 
 use crate::{
     connect::Connection,
@@ -15,20 +15,20 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Level of zstd: records are read seldom and kept for long.
+/// Compression level of zstd: records are read seldom and kept for long.
 const LEVEL: i32 = 9;
 
-/// Fetch what a control's schedulers were told and what they decided, for `lattice replay verify`.
+/// Fetch the inputs and decisions of a control's schedulers, for `lattice replay verify`.
 ///
-/// Submits, ends, limits, weights, what nodes are, the instants of plans and what they placed are in it; programs and
-/// environments are not. A control keeps what it scheduled itself, as long as decisions.keep_mib of its configuration
-/// allows.
+/// The record has submits, ends, limits, weights, node properties, and the times and placements of plans; programs and
+/// environments are not in it. A control keeps the record of what it scheduled itself, up to decisions.keep_mib of its
+/// configuration.
 #[derive(Args)]
 pub struct RecordArgs {
-    /// From which moment on: a time, a date, or how long ago, such as 2h. All that is kept when not given.
+    /// Start of the record: a time, a date, or an age, such as 2h. Everything that is kept when left out.
     #[arg(long, value_name = "WHEN")]
     since: Option<String>,
-    /// The new file: packed with zstd where its name ends in .zst, plain otherwise. One that exists is not replaced.
+    /// New file: compressed with zstd if its name ends in .zst, plain otherwise. An existing file is not replaced.
     #[arg(long, value_name = "FILE")]
     output: PathBuf,
 }
@@ -40,7 +40,7 @@ struct Recorded<'a> {
     bytes: u64,
 }
 
-/// Runs it.
+/// Runs `lattice replay record`.
 pub async fn run(args: &RecordArgs, connection: &Connection) -> Result<(), Failure> {
     let file = &args.output;
     let there = || {
@@ -85,7 +85,7 @@ pub async fn run(args: &RecordArgs, connection: &Connection) -> Result<(), Failu
     Ok(output::print(connection.format, &recorded, columns, [row])?)
 }
 
-/// A file, packed or not.
+/// Output file, compressed or not.
 enum Written<'f> {
     Plain(&'f std::fs::File),
     Packed(zstd::Encoder<'static, &'f std::fs::File>),

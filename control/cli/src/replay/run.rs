@@ -29,9 +29,9 @@ use std::{
     time::Instant,
 };
 
-/// Serve recorded work by one policy, and say what that was worth.
+/// Replay a recorded workload with one policy, and print the metrics.
 ///
-/// Skipped lines and jobs are told on standard error, with their numbers and why.
+/// Skipped lines and jobs are listed on standard error, with their numbers and the reasons.
 #[derive(Args)]
 pub struct RunArgs {
     #[command(flatten)]
@@ -40,39 +40,39 @@ pub struct RunArgs {
     machine: MachineArgs,
     #[command(flatten)]
     nodes: NodeArgs,
-    /// Who decides: easy, conservative, fcfs, sjbf, lattice, or recorded (as it was).
+    /// Policy: easy, conservative, fcfs, sjbf, lattice, or recorded (the recorded schedule).
     #[arg(long, value_name = "POLICY", default_value = "lattice")]
     policy: String,
-    /// What lattice goes by: hpc-batch, ml-training, service, sensitive, interactive, balanced, none, or a file of
-    /// weights. As the cluster's description says, or balanced, when not given.
+    /// Weights of lattice: hpc-batch, ml-training, service, sensitive, interactive, balanced, none, or a file of
+    /// weights. Left out: those of the cluster's description, else balanced.
     #[arg(long, value_name = "PROFILE|FILE")]
     weights: Option<String>,
     #[command(flatten)]
     how: HowArgs,
-    /// Write the schedule to a file (CSV): job, submit, start and end in seconds, size, and nodes where they have
-    /// names.
+    /// Write the schedule to a file (CSV): job, submit, start and end in seconds, size, and nodes if they have names.
     #[arg(long, value_name = "FILE")]
     schedule: Option<PathBuf>,
 }
 
-/// How it is replayed.
+/// Options of the replay.
 #[derive(Args)]
 pub struct HowArgs {
-    /// Events of one instant: a decision after each, or after all of them. lattice always takes them together.
+    /// Events at the same instant: a decision after each, or after all of them. lattice always decides after all of
+    /// them.
     #[arg(long, value_enum)]
     same_instant: Option<OrderArg>,
-    /// lattice plans at least so often while somebody waits, such as 5s, as the live system does; when something
-    /// happens when not given.
+    /// Maximum interval between plans of lattice while jobs wait, such as 5s, as in the live system. Left out: it plans
+    /// at events only.
     #[arg(long, value_name = "DURATION")]
     every: Option<String>,
-    /// The vCluster whose weights are replaced; those of the others are as the cluster says. All of them when not given.
+    /// vCluster to replace the weights of; the others keep those of the cluster. Left out: all vClusters.
     #[arg(long, value_name = "NAME")]
     vcluster: Option<VclusterName>,
-    /// What becomes of submits that the quorum refuses since a limit is full: their users submit them again when
-    /// something has ended, or give up.
+    /// Submits that the quorum refuses because a limit is full: the users submit them again when an allocation has
+    /// ended, or give up.
     #[arg(long, value_enum, default_value_t)]
     refused: RefusedArg,
-    /// Check the schedule for what must hold of every one, and that doing it again gives the same.
+    /// Check that the schedule satisfies all invariants, and that a second replay gives the same schedule.
     #[arg(long)]
     pub check: bool,
 }
@@ -91,7 +91,7 @@ enum RefusedArg {
 }
 
 impl HowArgs {
-    /// Refuses options that are of nobody who decides.
+    /// Rejects options that apply to none of the policies.
     pub fn check_deciders(&self, deciders: &[Decider]) -> Result<(), Failure> {
         let is_lattice = |decider: &Decider| matches!(decider, Decider::Lattice(_));
         let is_textbook = |decider: &Decider| matches!(decider, Decider::Textbook(_));
@@ -108,7 +108,7 @@ impl HowArgs {
         Ok(())
     }
 
-    /// Refuses a vCluster that the machine has not, and one that nothing is replaced of.
+    /// Rejects a vCluster that the machine does not have, and a vCluster without weights to replace.
     pub fn check_vcluster(&self, machine: &Machine, deciders: &[Decider]) -> Result<(), Failure> {
         let Some(name) = &self.vcluster else {
             return Ok(());
@@ -136,7 +136,7 @@ impl HowArgs {
         }
     }
 
-    /// As the simulator takes it.
+    /// Converts the options for the simulator.
     pub fn read(&self) -> Result<How, Failure> {
         let every_ms = match &self.every {
             None => None,
@@ -162,7 +162,7 @@ impl HowArgs {
     }
 }
 
-/// What is printed.
+/// Printed result.
 #[derive(Serialize)]
 struct Report<'a> {
     trace: &'a str,
@@ -192,7 +192,7 @@ struct Checked {
     same_again: bool,
 }
 
-/// Runs it.
+/// Runs `lattice replay run`.
 pub fn run(args: &RunArgs, context: Option<&Path>, format: Format) -> Result<ExitCode, Failure> {
     let decider = decider(&args.policy, args.weights.as_deref())?;
     let how = How {
@@ -266,7 +266,7 @@ pub fn run(args: &RunArgs, context: Option<&Path>, format: Format) -> Result<Exi
     }
 }
 
-/// Says of whom a described cluster's features count for nothing.
+/// Notes for which policies the features of a described cluster have no effect.
 pub fn note_alike(machine: &Machine, deciders: &[(&String, Decider)]) {
     let alike = deciders
         .iter()
@@ -282,7 +282,7 @@ pub fn note_alike(machine: &Machine, deciders: &[(&String, Decider)]) {
     }
 }
 
-/// Who decides, by the command line.
+/// Returns the policy that the command line names.
 pub fn decider(policy: &str, weights: Option<&str>) -> Result<Decider, Failure> {
     if weights.is_some() && policy != "lattice" {
         return Err(Failure::usage(
@@ -305,7 +305,7 @@ fn named(decider: &Decider, policy: &str, weights: Option<&str>) -> String {
     }
 }
 
-/// Replays it.
+/// Replays the workload.
 pub fn served(source: &Source, decider: &Decider, how: &How) -> Result<Outcome, Failure> {
     let run = replay::run(&source.workload, &source.machine, decider, how);
     Ok(run.map_err(anyhow::Error::from)?)
@@ -446,7 +446,7 @@ fn print(report: &Report<'_>, format: Format) -> Result<(), Failure> {
     explain(format, &[report.order])
 }
 
-/// Below a table, what its numbers mean.
+/// Prints the definitions of the numbers below a table.
 pub fn explain(format: Format, orders: &[&str]) -> Result<(), Failure> {
     if matches!(format, Format::Table | Format::Wide) {
         output::line("")?;
@@ -457,7 +457,7 @@ pub fn explain(format: Format, orders: &[&str]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Seconds for people.
+/// Formats seconds for reading.
 pub fn time(seconds: f64) -> String {
     match seconds {
         s if s < 600.0 => format!("{s:.2} s"),

@@ -1,4 +1,4 @@
-//! Which work is replayed, and on which machine: what all replays are told alike.
+//! Workload and machine of a replay: the options that all replay commands share.
 
 use super::say;
 use crate::{answered, connect::Connection, failure::Failure, output::Format};
@@ -14,59 +14,58 @@ use lattice_replay::{
 };
 use std::path::{Path, PathBuf};
 
-/// The work.
+/// Workload options.
 #[derive(Args)]
 pub struct TraceArgs {
-    /// The recorded work: a file, plain, gzip or zstd.
+    /// Recorded workload: a file, plain, gzip or zstd.
     #[arg(long, value_name = "FILE")]
     trace: PathBuf,
-    /// Its kind; found out by its first line when not given.
+    /// Trace format; left out: detected from the first line.
     #[arg(long, value_enum)]
     trace_format: Option<TraceFormat>,
-    /// What a job's size counts; as is usual for the kind of trace when not given.
+    /// Unit of a job's size; left out: the usual one of the trace format.
     #[arg(long, value_enum)]
     unit: Option<UnitArg>,
-    /// Refuse a trace with a line that cannot be read, in place of skipping that line.
+    /// Reject a trace with an unreadable line, instead of skipping the line.
     #[arg(long)]
     strict: bool,
-    /// Replay the first so many jobs alone.
+    /// Replay only this number of jobs, from the start.
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     first: Option<usize>,
-    /// Have submits come so many times as fast: 1.5 is a load half as high again.
+    /// Factor on the rate of submits: 1.5 is a load half as high again.
     #[arg(long, value_name = "TIMES", value_parser = times, allow_negative_numbers = true)]
     arrivals: Option<f64>,
-    /// What becomes of jobs that ran longer than they had asked for: they are ended there, or had asked for as long
-    /// as they ran.
+    /// Jobs that ran longer than requested: end them at their walltime, or extend the walltime to their run time.
     #[arg(long, value_enum, default_value_t)]
     overrun: OverrunArg,
 }
 
-/// The machine.
+/// Machine options.
 #[derive(Args)]
 #[group(required = false, multiple = false)]
 pub struct MachineArgs {
-    /// So many processors or nodes that are all alike; as the trace says when nothing is given.
+    /// Number of identical processors or nodes; left out: that of the trace.
     #[arg(long, value_name = "N", help_heading = "Machine")]
     procs: Option<u64>,
-    /// A description of the cluster (YAML), or Alibaba's list of nodes (CSV).
+    /// Description of the cluster (YAML), or Alibaba's list of nodes (CSV).
     #[arg(long, value_name = "FILE", help_heading = "Machine")]
     cluster: Option<PathBuf>,
-    /// A real machine by name.
+    /// Real machine, by name.
     #[arg(long, value_enum, help_heading = "Machine")]
     machine: Option<MachineName>,
-    /// The cluster that is asked, as its schedulers know it now: its nodes, vClusters with their weights, projects
-    /// with their limits. For operators.
+    /// Use the live cluster, in the present state of its schedulers: nodes, vClusters with their weights, projects with
+    /// their limits. For operators.
     #[arg(long, help_heading = "Machine")]
     from_live: bool,
-    /// A dragonfly of GROUPS groups of NODES nodes each: 12x366.
+    /// Dragonfly of GROUPS groups with NODES nodes each: 12x366.
     #[arg(long, value_name = "GROUPSxNODES", value_parser = dragonfly, help_heading = "Machine")]
     dragonfly: Option<(u64, u64)>,
 }
 
-/// What of the machine goes with any of these.
+/// Machine options that combine with any of the others.
 #[derive(Args)]
 pub struct NodeArgs {
-    /// Count a trace of processors in nodes of so many each, rounded up.
+    /// Convert a trace in processors to nodes with this number of processors each, rounded up.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Machine")]
     procs_per_node: Option<u32>,
 }
@@ -125,20 +124,20 @@ fn times(text: &str) -> Result<f64, String> {
     }
 }
 
-/// What is replayed.
+/// Workload and machine to replay.
 pub struct Source {
-    /// The work, as it fits the machine.
+    /// Workload, fitted to the machine.
     pub workload: Workload,
-    /// The machine.
+    /// Machine.
     pub machine: Machine,
-    /// What was changed to make it fit.
+    /// Changes that were needed to fit the workload.
     pub fitted: Fitted,
-    /// What the trace is called.
+    /// Name of the trace.
     pub name: String,
 }
 
 impl Source {
-    /// Reads it, and says on standard error what was skipped and what one must know.
+    /// Reads workload and machine, and prints on standard error the skipped lines and other notes.
     pub fn open(
         trace: &TraceArgs,
         machine: &MachineArgs,
@@ -178,7 +177,7 @@ impl Source {
     }
 }
 
-/// Says where a machine cannot do what jobs ask for, as nothing is known of what it is.
+/// Notes if jobs request hardware but the machine's nodes have no description.
 fn note_hardware(workload: &mut Workload, machine: &Machine) {
     let is_known = match machine {
         Machine::Alike(_) => false,
@@ -306,7 +305,7 @@ impl MachineArgs {
     }
 }
 
-/// What the control's record says, up to its end.
+/// Builds the cluster from the control's decision log, read to its end.
 fn live(context: Option<&Path>) -> Result<Cluster, Failure> {
     let connection = Connection::open(context, Format::Json)?;
     let mut known = Schedulers::default();

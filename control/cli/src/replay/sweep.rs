@@ -31,7 +31,7 @@ use std::{
     time::Instant,
 };
 
-/// What `--help` prints about the file of `--over`.
+/// Help text about the file of `--over`.
 const FILE_HELP: &str = "\
 The file of --over names what is varied:
 
@@ -45,7 +45,7 @@ The file of --over names what is varied:
 The vectors that are printed were replayed again with the quorum as the judge. --save writes the one that is nearest
 to the best in every objective at once, for `lattice admin vcluster set-weights NAME --from FILE`.";
 
-/// Try many weights on the same work, and print those that no other beats.
+/// Try many weight vectors on the same workload, and print the Pareto front.
 #[derive(Args)]
 #[command(after_long_help = FILE_HELP)]
 pub struct SweepArgs {
@@ -57,22 +57,22 @@ pub struct SweepArgs {
     nodes: NodeArgs,
     #[command(flatten)]
     how: HowArgs,
-    /// What is varied (YAML).
+    /// File that names the varied settings (YAML).
     #[arg(long, value_name = "FILE")]
     over: PathBuf,
-    /// What is wanted, with commas: mean_bounded_slowdown,group_span_mean. Each by the name it has in `run -o json`.
+    /// Objectives, separated by commas: mean_bounded_slowdown,group_span_mean. Each has its name in `run -o json`.
     #[arg(long, value_name = "MEASURES", value_delimiter = ',', required = true)]
     objective: Vec<String>,
-    /// Of what a sample is drawn, and how submits are shaken.
+    /// Random seed for the sample and for shifted submit times.
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
-    /// Replays of each: one of the work as it was recorded, the others with its submits shaken; means count.
+    /// Replays of each vector: one of the workload as recorded, the others with shifted submit times. The means count.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
     seeds: u32,
-    /// By how much submits are moved at the most.
+    /// Maximum shift of submit times.
     #[arg(long, value_name = "DURATION", default_value = "30s")]
     shake: String,
-    /// Write the best one to a file (YAML).
+    /// Write the best vector to a file (YAML).
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
 }
@@ -93,7 +93,7 @@ struct Report<'a> {
     conventions: [&'static str; 9],
 }
 
-/// Runs it.
+/// Runs `lattice replay sweep`.
 pub fn run(args: &SweepArgs, context: Option<&Path>, format: Format) -> Result<ExitCode, Failure> {
     let objectives = args.objective.iter().map(|name| objective(name));
     let objectives: Vec<&Measure> = objectives.collect::<Result<_, _>>()?;
@@ -188,7 +188,7 @@ fn objective(name: &str) -> Result<&'static Measure, Failure> {
     })
 }
 
-/// By vector and objective, the mean over seeds.
+/// Returns the means over seeds, by vector and objective.
 fn tried(
     args: &SweepArgs,
     source: &Source,
@@ -234,9 +234,9 @@ fn tried(
     Ok(values)
 }
 
-/// Which of the vectors are told.
+/// Vectors to print.
 struct Told {
-    /// Those that no other beats, and what is not varied.
+    /// Vectors of the Pareto front, and the base vector.
     places: Vec<usize>,
     best: usize,
     base: usize,
@@ -263,7 +263,7 @@ fn told(values: &[Vec<f64>], base: usize, objectives: &[&Measure]) -> Told {
     }
 }
 
-/// Each served again with the quorum as the judge.
+/// Replays each vector again with the rules of the quorum.
 fn points(
     source: &Source,
     vectors: &[Vector],

@@ -10,18 +10,18 @@ use lattice_api::text;
 use lattice_replay::verify::{self, Verdict};
 use std::{path::PathBuf, process::ExitCode};
 
-/// Decide a record of the live system again, and compare with what really happened.
+/// Repeat the decisions of a recorded live system, and compare the results.
 ///
-/// Each plan is made again on what its scheduler knew then; the first one that places otherwise is named with its
-/// cause. Then all plans are made in a row, where what follows from a placement follows from ours: starts, nodes,
-/// makespan and waits are compared. It fails where anything is not as it was.
+/// First each plan is repeated on the inputs that its scheduler had; the first plan with a different placement is
+/// reported with the cause. Then all plans are repeated in sequence, so that each builds on the replayed placements,
+/// and starts, nodes, makespan and waits are compared. The command fails if anything differs.
 #[derive(Args)]
 pub struct VerifyArgs {
-    /// The record, as `lattice replay record` has written it.
+    /// Record, as written by `lattice replay record`.
     file: PathBuf,
 }
 
-/// Runs it.
+/// Runs `lattice replay verify`.
 pub fn run(args: &VerifyArgs, format: Format) -> Result<ExitCode, Failure> {
     let verdict = verify::verify(|| verify::open(&args.file)).map_err(anyhow::Error::from)?;
     print(&verdict, format)?;

@@ -1,4 +1,4 @@
-//! What can be asked for, on the command line and in a script's lines.
+//! Flags of a submit, on the command line and in a script's lines.
 
 use crate::failure::Failure;
 use clap::{ArgMatches, Args, Command, FromArgMatches, ValueEnum, parser::ValueSource};
@@ -12,138 +12,138 @@ pub enum Layout {
     Tight,
     /// As many groups as possible.
     Spread,
-    /// Whatever is free.
+    /// Any free nodes.
     Any,
 }
 
-/// How work is told to write a checkpoint.
+/// How Lattice requests a checkpoint from a job.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub enum Checkpoint {
     /// SIGUSR1 to its first process.
     Signal,
-    /// Numbers in a file that it maps into its memory.
+    /// Numbers in a file that the job maps into its memory.
     #[value(name = "shared_memory", alias = "shared-memory")]
     SharedMemory,
-    /// gRPC over a socket of its own.
+    /// gRPC over a socket of the job.
     Callback,
 }
 
-/// What happens when a node is lost, or others take it.
+/// Policy after the loss or preemption of a node.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub enum Requeue {
-    /// It fails.
+    /// The allocation fails.
     Never,
-    /// It is queued again at most once.
+    /// The allocation is requeued at most once.
     Once,
-    /// It is queued again each time.
+    /// The allocation is requeued each time.
     Always,
 }
 
-/// One value for each flag.
+/// Flags with their values.
 #[derive(Args)]
 pub struct Flags {
-    /// Project whose limits apply; here or in the script.
+    /// Project for limits and usage; here or in the script.
     #[arg(short, long)]
     pub project: Option<String>,
     /// Number of nodes, at least 1.
     #[arg(short = 'N', long, default_value_t = 1)]
     pub nodes: u32,
-    /// The vCluster whose nodes it is given [default: default].
+    /// vCluster that schedules the allocation [default: default].
     #[arg(long, value_name = "NAME")]
     pub vcluster: Option<String>,
-    /// A name for people [default: that of the file SCRIPT].
+    /// Free-text name [default: that of the file SCRIPT].
     #[arg(long)]
     pub name: Option<String>,
-    /// Longest run time: 90s, 1h30m, 01:30:00, 2-12:00 (days, hours and minutes). Without it: unbounded, never
+    /// Longest run time: 90s, 1h30m, 01:30:00, 2-12:00 (days, hours and minutes). Left out: unbounded, never
     /// backfilled.
     #[arg(short = 't', long)]
     pub walltime: Option<String>,
     /// Priority class, 0-10 [default: 5].
     #[arg(long, value_parser = clap::value_parser!(u8).range(0..=10))]
     pub class: Option<u8>,
-    /// All nodes must share one conformance group, which each of them signs for before the start;
-    /// its traces are wiped before a node goes back.
+    /// Run as a sensitive allocation: all nodes must share one conformance group, which each node attests before the
+    /// start. Its traces on a node are wiped before the node is given back.
     #[arg(long)]
     pub sensitive: bool,
-    /// Acceptable GPU models, by the words of their names: H100, 'V100M16|V100M32'; A10 is not A100.
+    /// Acceptable GPU model, by words of its name: H100, 'V100M16|V100M32'; A10 does not match A100. Repeat for
+    /// several.
     #[arg(long = "gpu-model", value_name = "MODEL")]
     pub gpu_models: Vec<String>,
-    /// GPUs each node must have, and the work uses: of more it sees those that hang together best.
+    /// GPUs per node. On a node with more GPUs the allocation sees exactly this number, those that are connected best.
     #[arg(long, value_name = "COUNT")]
     pub gpus_per_node: Option<u32>,
-    /// Memory each node must have at least: 512GiB, 2TB.
+    /// Minimum memory per node: 512GiB, 2TB.
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     pub memory: Option<u64>,
-    /// Feature every node must carry; repeat for several.
+    /// Feature that every node must have; repeat for several.
     #[arg(long = "feature", value_name = "FEATURE")]
     pub features: Vec<String>,
-    /// Only these nodes: gpu[001-004,007].
+    /// Allowed nodes: gpu[001-004,007].
     #[arg(short = 'w', long, value_name = "HOSTLIST")]
     pub nodelist: Option<String>,
-    /// None of these nodes.
+    /// Excluded nodes.
     #[arg(short = 'x', long, value_name = "HOSTLIST")]
     pub exclude: Option<String>,
     /// Layout over dragonfly groups [default: tight].
     #[arg(long, value_enum)]
     pub spread: Option<Layout>,
-    /// What happens when a node is lost, or when others take its nodes and it has written no checkpoint
-    /// [default: never].
+    /// Policy after the loss of a node, or after a preemption without a checkpoint [default: never].
     #[arg(long, value_enum)]
     pub requeue: Option<Requeue>,
-    /// Submit on hold.
+    /// Submit the allocation on hold.
     #[arg(long)]
     pub hold: bool,
-    /// Many pieces of work that differ in their index alone, and how many run at a time: 0-99%10, 1,3,5-7,
-    /// 0-15:4. Each finds its own in LATTICE_ARRAY_INDEX.
+    /// Job array: indices, and how many elements run at a time: 0-99%10, 1,3,5-7, 0-15:4. Each element has its index in
+    /// LATTICE_ARRAY_INDEX.
     #[arg(short, long, value_name = "INDICES")]
     pub array: Option<String>,
-    /// After which allocations: afterok:12:13, afternotok:14, afterany:15, aftercorr:16 (index by index),
-    /// singleton (one of the name at a time); several with commas, elements as 12_7.
+    /// Dependencies: afterok:12:13, afternotok:14, afterany:15, aftercorr:16 (index by index), singleton (one of the
+    /// name at a time); several separated by commas, array elements as 12_7.
     #[arg(short, long, value_name = "CONDITIONS")]
     pub dependency: Option<String>,
-    /// Not before this time: 2026-12-01T08:00, 16:00, tomorrow, now+2hours; UTC where it says no offset.
+    /// Earliest start: 2026-12-01T08:00, 16:00, tomorrow, now+2hours; UTC without an offset.
     #[arg(short, long, value_name = "TIME")]
     pub begin: Option<String>,
-    /// It must have ended by this time; what cannot any more is cancelled.
+    /// Time by which the allocation must have ended; it is cancelled when that is no longer possible.
     #[arg(long, value_name = "TIME")]
     pub deadline: Option<String>,
-    /// Nodes that are reserved under this name, and no others.
+    /// Reservation; only its nodes are used.
     #[arg(long, value_name = "NAME")]
     pub reservation: Option<String>,
-    /// It can write checkpoints, and is told so: it can make room, and goes on from the last one.
+    /// Checkpoint mode of the job. A job with one can be preempted and resumes from its last checkpoint.
     #[arg(long, value_name = "MODE", value_enum)]
     pub checkpoint: Option<Checkpoint>,
-    /// Where they go, a directory from the root [default: where the site says].
+    /// Directory for checkpoints, an absolute path [default: that of the site].
     #[arg(long, value_name = "DIR")]
     pub checkpoint_dir: Option<String>,
-    /// Part of the input data that is on the hot tier, 0 to 1; more of it comes earlier. Without it: not
-    /// known, a half.
+    /// Fraction of the input data that is on the hot tier, 0 to 1; a higher one gives a higher score. Left out:
+    /// unknown, scored as 0.5.
     #[arg(long, value_name = "PART", allow_negative_numbers = true)]
     pub data_ready: Option<f64>,
-    /// How long it takes to write a checkpoint: 90s, 5m [default: as long as the GPUs' memory makes it].
+    /// Time to write a checkpoint: 90s, 5m [default: estimated from the memory of the GPUs].
     #[arg(long, value_name = "TIME")]
     pub checkpoint_time: Option<String>,
-    /// Bandwidth that all of it together needs of a storage system while it runs: scratch=40GB/s,
-    /// home=500MB/s; repeat for several systems.
+    /// Bandwidth that the whole allocation needs of a storage system while it runs: scratch=40GB/s, home=500MB/s;
+    /// repeat for several systems.
     #[arg(long = "storage", value_name = "SYSTEM=RATE", value_parser = storage)]
     storage: Vec<(String, f64)>,
     /// Environment variable for the processes; repeat for several.
     #[arg(short, long = "env", value_name = "NAME=VALUE", value_parser = variable)]
     env: Vec<(String, String)>,
-    /// Working directory on the nodes, from the root [default: your home].
+    /// Working directory on the nodes, an absolute path [default: your home].
     #[arg(long, value_name = "DIR")]
     pub chdir: Option<String>,
-    /// File of your own for standard output, opened as you on each node and appended to; relative
-    /// to the working directory. %j is the allocation, %A its array, %a its index there, %r the
-    /// rank, %n the node, %% a percent sign. Without it the node keeps the output and `lattice logs` shows it.
+    /// File for standard output, opened as your user on each node and appended to; relative to the working directory.
+    /// %j is the allocation, %A the array, %a the index in the array, %r the rank, %n the node, %% a percent sign. Left
+    /// out: the node keeps the output, and `lattice logs` shows it.
     #[arg(long, value_name = "PATH")]
     pub output: Option<String>,
-    /// The same for standard error.
+    /// File for standard error; written like --output.
     #[arg(long, value_name = "PATH")]
     pub error: Option<String>,
 }
 
-/// Units of a size, each with its bytes.
+/// Units of a size, with their bytes.
 const SIZES: [(&str, u64); 6] = [
     ("MiB", 1 << 20),
     ("GiB", 1 << 30),
@@ -169,7 +169,7 @@ fn variable(pair: &str) -> Result<(String, String), String> {
     }
 }
 
-/// A system's name and GB/s.
+/// Reads the name of a storage system, and its bandwidth in GB/s.
 fn storage(pair: &str) -> Result<(String, f64), String> {
     let (system, rate) =
         (pair.split_once('=')).ok_or_else(|| "write SYSTEM=RATE, as scratch=40GB/s".to_owned())?;
@@ -178,7 +178,7 @@ fn storage(pair: &str) -> Result<(String, f64), String> {
 }
 
 impl Flags {
-    /// The flags alone.
+    /// Returns a clap command with these flags alone.
     pub fn command() -> Command {
         let command = Command::new("flags").no_binary_name(true);
         Self::augment_args(command.disable_help_flag(true))
@@ -187,17 +187,17 @@ impl Flags {
     /// Reads words such as those of [`Given::words`].
     ///
     /// # Errors
-    /// What is wrong with them.
+    /// What is wrong with the words.
     pub fn read(words: &[String]) -> Result<Self, clap::Error> {
         Self::from_arg_matches(&Self::command().try_get_matches_from(words)?)
     }
 
-    /// Variables by their names; of one that is given twice the last value.
+    /// Returns the variables by name; for a repeated name the last value.
     pub fn env(&self) -> BTreeMap<String, String> {
         self.env.iter().cloned().collect()
     }
 
-    /// GB/s by the system's name.
+    /// Returns the bandwidths by storage system, GB/s.
     ///
     /// # Errors
     /// A system that is named twice.
@@ -213,17 +213,17 @@ impl Flags {
     }
 }
 
-/// One flag as it was given.
+/// Flag as it was given.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Given {
-    /// Its long name.
+    /// Long name of the flag.
     pub flag: String,
     /// `--flag`, or `--flag=value` for each value.
     pub words: Vec<String>,
 }
 
 impl Given {
-    /// Those that are in `matches`; none that has its default.
+    /// Returns the flags in `matches` that were given explicitly; flags with default values are left out.
     pub fn all(matches: &ArgMatches) -> Vec<Self> {
         let mut all = Vec::new();
         for argument in Flags::command().get_arguments() {
@@ -250,17 +250,17 @@ impl Given {
     }
 }
 
-/// The flags of a command line, which a script's lines give way to.
+/// Flags of the command line, which take precedence over a script's.
 pub struct Said(pub Vec<Given>);
 
 impl Said {
-    /// The words of a flag, if it was given.
+    /// Returns the words of a flag, if it was given.
     pub fn get(&self, flag: &str) -> Option<&[String]> {
         let given = self.0.iter().find(|given| given.flag == flag)?;
         Some(&given.words)
     }
 
-    /// Its last value, if it was given with one.
+    /// Returns the last value of a flag, if it was given with one.
     pub fn value(&self, flag: &str) -> Option<&str> {
         let (_, value) = self.get(flag)?.last()?.split_once('=')?;
         Some(value)

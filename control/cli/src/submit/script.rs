@@ -1,10 +1,10 @@
 //! Job scripts: flags in a script's own lines, before its first command.
 //!
-//! `#LATTICE` lines carry our flags. `#SBATCH` lines carry Slurm's, of which each becomes flags of ours or is
-//! refused by its name: none is passed over, so that nobody waits for what was never asked for. Of one flag the
-//! command line wins over `#LATTICE`, and that over `#SBATCH`.
+//! `#LATTICE` lines contain flags of `lattice submit`. `#SBATCH` lines contain those of Slurm: each is translated, or
+//! rejected by name. None is ignored, so that no job waits with conditions that were not requested. For each flag, the
+//! command line takes precedence over `#LATTICE`, and `#LATTICE` over `#SBATCH`.
 //!
-//! All here is a function of the text; begin with [`read`].
+//! All functions here depend on the text only; begin with [`read`].
 
 mod gpus;
 mod header;
@@ -19,17 +19,17 @@ use header::Line;
 use std::fmt;
 use values::Job;
 
-/// Whose flags a line carries.
+/// Kind of a line with flags.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Ours.
+    /// Line with flags of `lattice submit`.
     Lattice,
-    /// Slurm's.
+    /// Line with flags of Slurm.
     Slurm,
 }
 
 impl Kind {
-    /// What such a line begins with.
+    /// Returns the marker at the start of such a line.
     pub fn marker(self) -> &'static str {
         match self {
             Self::Lattice => "#LATTICE",
@@ -38,23 +38,23 @@ impl Kind {
     }
 }
 
-/// A flag of ours that a script gives.
+/// Flag of `lattice submit` that a script gives.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Directive {
-    /// Its line, from 1.
+    /// Line number, from 1.
     pub line: usize,
-    /// Whose.
+    /// Kind of the line.
     pub kind: Kind,
-    /// The option of that line: `--mem`.
+    /// Option in that line: `--mem`.
     pub option: String,
-    /// Our flag.
+    /// Flag of `lattice submit`.
     pub given: Given,
-    /// It only goes along with this flag: where that one is overruled, so is this.
+    /// Flag that this one accompanies: if that flag is overridden, so is this one.
     pub with: Option<&'static str>,
 }
 
 impl Directive {
-    /// Where it stands, without the file.
+    /// Returns the place in the script, without the file name.
     pub fn place(&self) -> String {
         format!("{}: {} {}", self.line, self.kind.marker(), self.option)
     }
@@ -64,32 +64,32 @@ impl Directive {
     }
 }
 
-/// What is known of a script besides its text.
+/// Context of a script besides its text.
 pub struct Outside<'a> {
-    /// The name of its work where neither command line nor script say one.
+    /// Default name of the allocation, if neither command line nor script give one.
     pub name: Option<&'a str>,
-    /// What the command line says.
+    /// Flags of the command line.
     pub said: &'a Said,
 }
 
-/// One thing that is wrong in a script.
+/// Mistake in a script.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
-    /// Its line, from 1.
+    /// Line number, from 1.
     pub line: usize,
-    /// What of the line.
+    /// Faulty part of the line.
     pub at: String,
-    /// What is wrong with it, and what to do.
+    /// What is wrong, and what to do instead.
     pub reason: String,
 }
 
-/// What a script gives.
+/// Flags of a script.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Header {
-    /// The flags of ours, by lines. Of a flag that both kinds of lines give, those of `#LATTICE` are left; what the
-    /// command line overrules is still there.
+    /// Flags of `lattice submit`, by line. If both kinds of lines give a flag, only that of `#LATTICE` is kept. Flags
+    /// that the command line overrides are still included.
     pub directives: Vec<Directive>,
-    /// All that is wrong in it, by lines. What is wrong is not among the flags.
+    /// Mistakes, by line. Faulty flags are not included in `directives`.
     pub faults: Vec<Fault>,
 }
 
@@ -99,7 +99,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// Reads the lines of a script that carry flags.
+/// Reads the lines of a script that contain flags.
 pub fn read(text: &str, outside: &Outside<'_>) -> Header {
     let header = header::read(text);
     let mut faults = header.faults;
@@ -140,7 +140,7 @@ pub fn read(text: &str, outside: &Outside<'_>) -> Header {
     }
 }
 
-/// The words of both: a script's where the command line does not say the same flag.
+/// Merges the words: a script's flags are kept unless the command line gives the same flag.
 pub fn merged(script: &[Directive], said: &Said) -> Vec<String> {
     let is_left = |directive: &&Directive| {
         !said
@@ -167,7 +167,7 @@ fn fault(line: &Line<'_>, option: &str, reason: impl Into<String>) -> Fault {
     }
 }
 
-/// What clap says is wrong with a line's words, on one line.
+/// Formats an error of clap on one line.
 pub fn in_words(error: &clap::Error) -> String {
     let context = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.as_str()),
@@ -191,7 +191,7 @@ pub fn in_words(error: &clap::Error) -> String {
     line.strip_prefix("error: ").unwrap_or(&line).to_owned()
 }
 
-/// The flags of one of our lines; a flag that may be given once is not given again.
+/// Reads the flags of a `#LATTICE` line. A flag that takes a single value may occur once.
 fn lattice_line(line: &Line<'_>, all: &mut Vec<Directive>) -> Result<(), Fault> {
     let words = words::split(line.text).map_err(|reason| fault(line, "", reason))?;
     let command = Flags::command();
@@ -222,7 +222,7 @@ fn lattice_line(line: &Line<'_>, all: &mut Vec<Directive>) -> Result<(), Fault> 
     Ok(())
 }
 
-/// Some flags of `submit` are no business of a script.
+/// Describes flags of `submit` that are not valid in a script.
 fn lattice_reason(error: &clap::Error) -> String {
     let word = match error.get(ContextKind::InvalidArg) {
         Some(ContextValue::String(word)) if error.kind() == ErrorKind::UnknownArgument => word,
@@ -242,7 +242,7 @@ fn lattice_reason(error: &clap::Error) -> String {
     }
 }
 
-/// The flags of ours that one of Slurm's options is. Two options may say the same.
+/// Translates one option of Slurm. Two options may have the same meaning.
 fn slurm_option(
     said: &slurm::Said<'_>,
     job: &Job<'_>,
@@ -295,7 +295,7 @@ fn slurm_option(
     Ok(kept)
 }
 
-/// Whether there is such a flag, and its value is one.
+/// Checks that the flag exists, and that its value is valid.
 fn known(given: &Given) -> Result<(), String> {
     let command = Flags::command();
     let is_flag = command

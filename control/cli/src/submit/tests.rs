@@ -1,4 +1,4 @@
-//! What a command line asks for, with and without a script.
+//! Requests made from command lines, with and without a script.
 #![expect(clippy::unwrap_used, reason = "tests")]
 use super::*;
 use clap::{Command, FromArgMatches as _, error::ErrorKind};
@@ -8,7 +8,7 @@ fn read(words: &[&str]) -> Result<SubmitArgs, clap::Error> {
     SubmitArgs::from_arg_matches(&command.try_get_matches_from(words)?)
 }
 
-/// A file that is a script, in a folder that is gone with the first of them.
+/// Writes a script into a folder that is removed when the returned value is dropped.
 fn script(text: &str) -> (tempfile::TempDir, String) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("job.sh");
@@ -136,7 +136,7 @@ fn a_mistake_is_told_where_it_was_made() {
     }
 }
 
-/// Those of single lines, and those that only the server's rules find.
+/// Mistakes in single lines, and mistakes that only the server's rules find, are reported together.
 #[test]
 fn all_mistakes_are_told_at_once() {
     let (_folder, file) = script(
@@ -248,7 +248,7 @@ fn where_checkpoints_go_may_stand_on_another_line_than_how() {
     );
 }
 
-/// Those of which the API's rule, or the control's, says that they are wrong.
+/// Fields that the rules of the API or of control can reject.
 #[test]
 fn a_field_is_named_by_a_flag_that_there_is() {
     let command = SubmitArgs::augment_args(Command::new("submit"));

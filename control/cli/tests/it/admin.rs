@@ -1,10 +1,10 @@
-//! What an administrator does, against a cluster that runs: let in, throw out, force, and prove it.
+//! Administration of a running cluster: enrolment, revocation, forced release, audit.
 
 use crate::common::{Demo, Done, Sandbox, wait_until};
 use serde_json::Value;
 use std::{fs, time::Duration};
 
-/// How long a few agents may take to join on a busy machine, and to be missed.
+/// Time limit for a few agents to join, or to become unreachable, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 struct Cluster {
@@ -33,7 +33,7 @@ impl Cluster {
         self.run(&[args, &json[..]].concat()).json()
     }
 
-    /// What is said to somebody when it is done.
+    /// Runs a command that must succeed, and returns its standard error.
     #[track_caller]
     fn said(&self, args: &[&str]) -> String {
         let done = self.run(args);
@@ -130,10 +130,10 @@ fn thrown_out(cluster: &Cluster) {
     let table = cluster.run(&["node", "show", "gpu003"]).stdout;
     assert!(table.contains("revoked by demo: sold"), "{table}");
     let line = table.lines().find(|line| line.starts_with("liveness"));
-    // In words that depend on how long ago that is.
+    // The reason text depends on the time since the last answer, so only parts of it are compared.
     let says_why = |line: &str| line.contains('(') && line.contains("answer");
     assert!(line.is_some_and(says_why), "{table}");
-    // What ran there is not given up by itself.
+    // The allocation on the node keeps holding it.
     assert!(shown()["holder"]["allocation"].is_number());
 }
 

@@ -1,4 +1,4 @@
-//! What is said to wrong input, with which exit code, when no cluster runs.
+//! Errors and exit codes for wrong input, without a running cluster.
 
 use crate::common::Sandbox;
 use std::{fs, net::TcpListener, os::unix::fs::PermissionsExt as _};
@@ -17,7 +17,7 @@ fn refused(sandbox: &Sandbox, args: &[&str], code: i32, words: &[&str]) {
     assert_eq!(done.stdout, "", "{args:?}");
 }
 
-/// A context whose server is never asked: what is wrong is said before.
+/// Returns a context file with a server that is never contacted: the mistakes are reported before.
 fn context(sandbox: &Sandbox) -> String {
     let folder = sandbox.path("https");
     let file = sandbox.path("context.json");
@@ -92,7 +92,7 @@ fn without_a_cluster_it_is_said_how_to_get_one() {
 fn a_context_others_can_read_is_refused_and_a_silent_server_ends_with_3() {
     let sandbox = Sandbox::new();
     let ca = "-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n";
-    // Stays bound and never listens, so that no other test is given its port.
+    // The socket stays bound and never listens, so that no other test gets its port.
     let unused = tokio::net::TcpSocket::new_v4().unwrap();
     unused.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let closed = unused.local_addr().unwrap();
@@ -242,7 +242,7 @@ fn each_flag_of_administrators_names_its_mistakes() {
         args.extend(rest);
         args
     };
-    // All of it is said before any cluster is looked for past its context.
+    // All mistakes are reported before a cluster is contacted; only the context file is read.
     let file = context(&sandbox);
     let cases: Vec<(Vec<&str>, &[&str])> = vec![
         (create(&["--uses", "0"]), &["--uses: ", "at least 1"]),
@@ -416,7 +416,7 @@ fn a_certificate_tells_what_it_is_without_a_cluster() {
         "{words}"
     );
     assert_eq!(show(&ca, "json").json()["pin"], pin);
-    // Without those who vouch for it beside it, its issuer is known by name alone.
+    // Without the issuer's certificate in the same folder, only the name of the issuer is shown.
     let alone = path("alone.pem");
     fs::copy(format!("{member}/identity.pem"), &alone).unwrap();
     assert!(show(&alone, "json").json().get("issuer_pin").is_none());
@@ -486,7 +486,7 @@ fn completions_are_made_for_every_shell() {
     }
 }
 
-/// Each is named by its flag, before anybody is asked.
+/// Each mistake is reported with its flag, before a request is sent.
 #[test]
 fn what_a_request_cannot_ask_for_is_named_by_its_flag() {
     let sandbox = Sandbox::new();
@@ -494,7 +494,7 @@ fn what_a_request_cannot_ask_for_is_named_by_its_flag() {
     for (flags, words) in [
         (&["-N", "0"][..], &["--nodes", "at least 1"][..]),
         (&["-t", "0s"], &["--walltime", "longer than zero"]),
-        // Minutes for some, seconds for others.
+        // Some tools read the number as minutes, others as seconds.
         (&["-t", "60"], &["--walltime", "a number needs a unit"]),
         (&["-w", "n1,n1"], &["--nodelist", "n1 is named twice"]),
         (

@@ -1,4 +1,4 @@
-//! The main job, as its user meets it: the real program, from another terminal too.
+//! The demo as a user runs it: the real program, with commands from another terminal.
 
 use crate::common::{Demo, Sandbox, copy_tree, wait_until};
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use std::{
     collections::BTreeSet, fs, os::unix::fs::PermissionsExt as _, path::Path, time::Duration,
 };
 
-/// How long 24 agents may take to join on a busy machine.
+/// Time limit for 24 agents to join on a busy machine.
 const JOIN: Duration = Duration::from_secs(120);
 
 fn strings<'a>(list: &'a Value, field: &str) -> BTreeSet<&'a str> {
@@ -74,7 +74,7 @@ fn the_scenario_comes_out_as_recorded() {
     );
 }
 
-/// A BMC was flashed: which node, in what, since when, on what occasion, and who is alike since.
+/// Checks the report of the flashed BMC: node, key, time, trigger, and the conformance groups since.
 fn flashed(changed: &Value) {
     let text = |key: &str| changed[key].as_str().unwrap();
     assert_eq!((text("node"), text("key")), ("gpu003", "bmc.firmware"));
@@ -85,7 +85,7 @@ fn flashed(changed: &Value) {
     assert!(nodes.contains("gpu[001-002,004-012]"), "{changed}");
     let drift = &changed["drift"];
     assert_eq!(drift["expected"], "7.10.30.00");
-    // Since it was read so for the second time, by the history: not since it was first seen.
+    // The history dates the drift to the second reading of the value, not to the first observation.
     assert_eq!(drift["since"], changed["at"]);
     assert_ne!(drift["since_or_before"], true);
 }
@@ -152,11 +152,11 @@ fn another_terminal_uses_it_and_a_kept_folder_resumes() {
         let tree = sandbox.lattice(&["project", "tree"]).stdout;
         tree.contains("\n    simulation")
     });
-    // Soon, so that there is something left to submit, on a busy machine too.
+    // The demo is killed early, so that jobs are left to submit on a busy machine too.
     let mine = run_a_job(&sandbox);
     let before = sandbox.lattice(&["status", "--all", "-o", "json"]).json();
     demo.kill();
-    // What a crash leaves behind is not taken for a live demo.
+    // The files of a crashed demo are not taken for a running one.
     let done = sandbox.lattice(&["node", "list"]);
     assert!(done.stderr.contains("no cluster is known"), "{done:?}");
 
@@ -196,11 +196,11 @@ fn another_terminal_uses_it_and_a_kept_folder_resumes() {
     );
 }
 
-/// Reading commands, as tables and as JSON.
+/// Runs the reading commands, as tables and as JSON.
 fn look_around(sandbox: &Sandbox) {
     let nodes = sandbox.lattice(&["node", "list", "-o", "json"]).json();
     assert_eq!(nodes.as_array().unwrap().len(), 8);
-    // What it has is gossiped.
+    // The hardware of the nodes arrives by gossip.
     wait_until("nodes are listed with what they have", JOIN, || {
         let table = sandbox.lattice(&["node", "list"]).stdout;
         assert!(table.starts_with("NODE"), "{table}");
@@ -216,7 +216,7 @@ fn look_around(sandbox: &Sandbox) {
             .json();
         node["power"].clone()
     };
-    // Before that its own meter does, and its limit is not known.
+    // Until then the draw comes from the node's own meter, and the limit is unknown.
     wait_until("its BMC tells what it draws", JOIN, || {
         !power()["read_at"].is_null()
     });
@@ -227,7 +227,7 @@ fn look_around(sandbox: &Sandbox) {
         (&power["limit_watts"], &power["limit_max_watts"]),
         (&json!(8_400), &json!(10_200))
     );
-    // By the documents of all, which are fetched as their digests become known.
+    // Drift needs the inventories of all nodes, which control fetches as their digests become known.
     wait_until("one node drifted, and it is named", JOIN, || {
         let drift = sandbox
             .lattice(&["conformance", "drift", "-o", "json"])
@@ -254,7 +254,7 @@ fn look_around(sandbox: &Sandbox) {
     );
 }
 
-/// Submits a script of one's own and returns the allocation's number.
+/// Submits a script and returns the allocation number.
 fn submit(sandbox: &Sandbox, nodes: &str, script: &str) -> String {
     let args = [
         "submit",
@@ -281,7 +281,7 @@ fn reaches(sandbox: &Sandbox, id: &str, state: &str) {
     });
 }
 
-/// Submits, waits, and reads what the job wrote. Returns its number.
+/// Submits a job, waits for it, and reads its output. Returns the allocation number.
 fn run_a_job(sandbox: &Sandbox) -> String {
     let script = "echo $LATTICE_ALLOCATION_ID $LATTICE_NODE_RANK $LATTICE_NODELIST; id -u";
     let id = submit(sandbox, "2", script);
@@ -294,7 +294,7 @@ fn run_a_job(sandbox: &Sandbox) -> String {
     id
 }
 
-/// Submits what runs for long, asks why it does, and cancels it.
+/// Submits a long job, asks for an explanation, and cancels it.
 fn end_a_job(sandbox: &Sandbox) {
     let sleeper = submit(sandbox, "1", "sleep 600");
     reaches(sandbox, &sleeper, "running");
@@ -308,7 +308,7 @@ fn end_a_job(sandbox: &Sandbox) {
     reaches(sandbox, &sleeper, "cancelled");
 }
 
-/// Work that uses two of eight GPUs sees two, on each of its nodes those of that node.
+/// A job that uses two of eight GPUs sees two, on each node those of that node.
 fn use_some_gpus(sandbox: &Sandbox) {
     let args = [
         "submit",
@@ -339,7 +339,7 @@ fn use_some_gpus(sandbox: &Sandbox) {
     }
 }
 
-/// A dry run says what would become of it, and its exit code whether it would be taken.
+/// A dry run prints the outlook; its exit code shows whether the request would be accepted.
 fn only_ask(sandbox: &Sandbox) {
     let ask = |more: &[&str]| {
         let args = ["submit", "-p", "atlas/physics/simulation", "--dry-run"];
@@ -359,7 +359,7 @@ fn only_ask(sandbox: &Sandbox) {
         (&json!(null), &json!(true))
     );
     assert!(told["outlook"]["summary"].is_string(), "{told}");
-    // Until the last node has told what it is, it may have them.
+    // Until the last node has published its hardware, it might have such GPUs.
     wait_until("nobody has such GPUs", JOIN, || {
         let no = ask(&["--gpu-model", "h200"]);
         assert!(no.stdout.is_empty() || no.code == Some(0), "{no:?}");
@@ -371,7 +371,7 @@ fn only_ask(sandbox: &Sandbox) {
     });
 }
 
-/// A dry run of a graph prints its members as they were understood.
+/// A dry run of a DAG prints its members as they were understood.
 fn only_ask_for_a_graph(sandbox: &Sandbox) {
     let file = sandbox.path("nightly.yaml");
     let ask = |after: &str, more: &[&str]| {
@@ -416,7 +416,7 @@ fn only_ask_for_a_graph(sandbox: &Sandbox) {
     assert_eq!(graphs.json(), json!([]));
 }
 
-/// What is refused, with its exit code, changes nothing.
+/// A refused command has its exit code and changes nothing.
 fn say_no(sandbox: &Sandbox) {
     let count = || {
         sandbox

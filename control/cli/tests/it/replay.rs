@@ -1,4 +1,4 @@
-//! Recorded work served again, and the live system decided again, as their users meet them.
+//! Replays of recorded workloads, and verification of a recorded live system, with the real program.
 
 use crate::common::{Demo, Done, Sandbox};
 use serde_json::Value;
@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-/// Until the demo's workload has ended on a busy machine.
+/// Time limit for the demo's workload to end on a busy machine.
 const PLAYED: Duration = Duration::from_secs(240);
 
 fn trace(name: &str) -> String {
@@ -373,7 +373,7 @@ fn wrong_input_is_named() {
     );
 }
 
-/// A live demo, recorded, is decided again as it was; a record that was changed is not, and says where.
+/// The record of a live demo is verified successfully; a changed record fails at the changed place.
 #[test]
 fn a_recorded_demo_is_decided_again() {
     let sandbox = Sandbox::new();
@@ -416,7 +416,7 @@ fn a_recorded_demo_is_decided_again() {
         (&verdict["refused_submits"], &verdict["first_divergence"]),
         (&1.into(), &Value::Null)
     );
-    // It is work as any other, on the cluster that was recorded, and on the one that is there.
+    // The record is also a workload: it runs on the recorded cluster and on the live one.
     for machine in [&["--procs", "24"][..], &[], &["--from-live"]] {
         let run = [
             &["replay", "run", "--trace", log, "--check", "-o", "json"],
@@ -431,7 +431,7 @@ fn a_recorded_demo_is_decided_again() {
         );
         assert_eq!(served["checked"]["faults"], 0);
     }
-    // What a sweep saves is what a cluster takes.
+    // A cluster accepts the file that a sweep saves.
     let best = written(
         &sandbox,
         "best.yaml",
@@ -467,7 +467,7 @@ fn changed(sandbox: &Sandbox, log: &Path) {
     let mut text = String::new();
     let mut packed = zstd::Decoder::new(fs::File::open(log).unwrap()).unwrap();
     packed.read_to_string(&mut text).unwrap();
-    // The first placement is told to have been elsewhere.
+    // The first placement in the record is changed to another node.
     let first = text
         .lines()
         .position(|line| line.starts_with("{\"cycle\"") && !line.contains("\"placed\":[]"));
@@ -498,7 +498,7 @@ fn changed(sandbox: &Sandbox, log: &Path) {
             "cause: its inputs are those of the record",
         ],
     );
-    // Half a line at its end is none.
+    // Half a line at the end of a record is invalid.
     lines[number] = "{\"cycle\"".to_owned();
     fs::write(&path, lines[..=number].join("\n")).unwrap();
     let done = sandbox.lattice(&["replay", "verify", path.to_str().unwrap()]);

@@ -1,4 +1,4 @@
-//! Backups: written whole or not at all, and checked without a cluster.
+//! Backups: written completely or not at all, and verified without a cluster.
 
 use super::key;
 use crate::{
@@ -23,7 +23,7 @@ fn faulty(file: &Path, fault: &BackupFault) -> Failure {
     Failure::refused(format!("{}: {fault}", file.display()))
 }
 
-/// Writes a backup. The file has its name only once it is whole, verified and on disk.
+/// Writes a backup. The file gets its name only when it is complete, verified and on disk.
 pub async fn make(connection: &Connection, file: &Path) -> Result<(), Failure> {
     let there = || {
         Failure::refused(format!(
@@ -54,7 +54,7 @@ pub async fn make(connection: &Connection, file: &Path) -> Result<(), Failure> {
     told(connection.format, file, &header)
 }
 
-/// Reads a whole file and checks every byte.
+/// Reads a whole file and verifies every byte.
 fn check(file: &Path) -> Result<Header, Failure> {
     let mut reader = File::open(file).with_context(|| file.display().to_string())?;
     let (mut verifier, mut piece) = (Verifier::new(), vec![0; PIECE_BYTES]);
@@ -69,7 +69,7 @@ fn check(file: &Path) -> Result<Header, Failure> {
     verifier.finish().map_err(|fault| faulty(file, &fault))
 }
 
-/// Says whether a file is a whole backup, and what is in it.
+/// Prints whether a file is a complete backup, and its contents.
 pub fn verify(file: &Path, format: Format) -> Result<(), Failure> {
     told(format, file, &check(file)?)
 }
@@ -107,7 +107,7 @@ fn told(format: Format, file: &Path, header: &Header) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Checks a backup, and says how a cluster is restored from it.
+/// Verifies a backup, and prints how to restore a cluster from it.
 pub fn restore(file: &Path) -> Result<(), Failure> {
     let header = check(file)?;
     let (cluster, file) = (&header.cluster, file.display());

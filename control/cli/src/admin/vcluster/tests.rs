@@ -1,4 +1,4 @@
-//! What is asked for by a command line, what is wrong with one, and how a vCluster is shown.
+//! Requests made from command lines, mistakes in them, and the display of a vCluster.
 #![expect(clippy::unwrap_used, reason = "tests")]
 use super::*;
 use clap::{Command, Parser};
@@ -146,7 +146,7 @@ fn what_is_wrong_is_named_by_its_flag() {
     }
 }
 
-/// As by default, but for two.
+/// Default settings, except for two.
 fn movement() -> MovementView {
     serde_json::from_value(json!({
         "preemption": {

@@ -10,7 +10,7 @@ fn pins(site: &Site) -> BTreeSet<String> {
     BTreeSet::from([site.pin()])
 }
 
-/// What is said of these entries by who trusts this site.
+/// Verifies these entries with the CA of this site as the trusted one.
 fn verdict(site: &Site, entries: &[AuditEntry]) -> Result<Report, String> {
     judged(&pins(site), entries)
 }
@@ -81,13 +81,14 @@ fn an_authority_that_came_later_is_trusted_by_the_word_of_the_audit_and_no_other
     old.sign(&mut all, 1);
     new.sign_again(&mut all, 1);
     verdict(&old, &all).unwrap();
-    // Who knows the new one alone: the old one's word is not covered by it before.
+    // A verifier that trusts only the new CA: the signed head of the old CA is not covered by an earlier one of the new
+    // CA.
     let said = verdict(&new, &all).unwrap_err();
     assert!(
         said.starts_with("entry 3 is a checkpoint under authority"),
         "{said}"
     );
-    // The same without the entry that the old one covers.
+    // The same chain without the entry that the old CA covers.
     let mut unknown = chain(2);
     old.sign(&mut unknown, 1);
     unknown.extend(rechained(&unknown, 1));
@@ -97,7 +98,7 @@ fn an_authority_that_came_later_is_trusted_by_the_word_of_the_audit_and_no_other
         said.starts_with("entry 5 is a checkpoint under authority"),
         "{said}"
     );
-    // A retired one signs nothing afterwards.
+    // A retired CA cannot sign afterwards.
     let pin = old.pin();
     adopt(&mut all, AuditAction::AuthorityRetired { pin });
     let before = all.len();
@@ -175,8 +176,8 @@ fn a_member_whose_certificates_were_revoked_signs_nothing_any_more() {
     );
 }
 
-/// Every way to change one entry, with the chain made good again behind it or not: it is found up to
-/// the last checkpoint, and named.
+/// Every change of one entry, with and without recomputed hashes after it, is found and named up to the last signed
+/// head.
 #[test]
 fn every_change_of_one_entry_is_found_and_named() {
     let site = Site::new("site");
@@ -214,7 +215,7 @@ fn every_change_of_one_entry_is_found_and_named() {
                 said.contains(&format!("entry {number}")),
                 "{what} of {number}: {said}"
             );
-            // As whoever holds the data, but no key, would do it: the chain is made good again.
+            // An attacker with access to the data, but without a key, would recompute the hashes.
             if what == "number" || what == "hash" {
                 continue;
             }
@@ -223,7 +224,7 @@ fn every_change_of_one_entry_is_found_and_named() {
             if number <= covered {
                 let said = said.unwrap_err();
                 let first = all.iter().find(|e| covers(e) >= number).unwrap().number;
-                // A changed checkpoint is none itself, or the next one does not fit.
+                // Either the changed signed head itself is invalid, or the next one does not match.
                 let named = said.contains(&format!("entry {first} "))
                     || said.contains(&format!("entry {number} "));
                 assert!(named, "forged {what} of {number}: {said}");
@@ -276,7 +277,7 @@ fn covers(entry: &AuditEntry) -> u64 {
     }
 }
 
-/// The same entries with hashes that follow.
+/// Returns the same entries with recomputed hashes.
 fn forged(entries: &[AuditEntry]) -> Vec<AuditEntry> {
     let mut all: Vec<AuditEntry> = Vec::new();
     for e in entries.iter().cloned() {

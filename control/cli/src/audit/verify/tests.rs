@@ -9,7 +9,7 @@ use lattice_quorum_types::audit::{AuditAction, AuditEntry, Hex};
 use serde_json::Value;
 use std::fs;
 
-/// Nine entries: four, a checkpoint, three, a checkpoint that covers eight.
+/// Nine entries: four, a signed head, three, and a signed head that covers eight.
 fn signed(site: &Site) -> Vec<AuditEntry> {
     let mut all = chain(4);
     site.sign(&mut all, 1);
@@ -18,7 +18,7 @@ fn signed(site: &Site) -> Vec<AuditEntry> {
     all
 }
 
-/// The file as the product writes it.
+/// Returns the file as the product writes it.
 fn exported(site: &Site, before: &[AuditEntry], all: &[AuditEntry]) -> String {
     let start = before.last().map_or((0, [0; 32]), |e| (e.number, e.hash));
     let known = Known {
@@ -46,7 +46,7 @@ fn args(file: &Path, site: &Site) -> VerifyArgs {
     }
 }
 
-/// What `lattice audit verify FILE` says of it.
+/// Returns the result of `lattice audit verify FILE`.
 fn verdict(text: &str, site: &Site) -> Result<(), String> {
     let file = tempfile::NamedTempFile::new().unwrap();
     fs::write(file.path(), text).unwrap();
@@ -104,7 +104,7 @@ fn who_vouches_has_to_be_said() {
     );
 }
 
-/// Paths of all values that are no list and no object.
+/// Collects the paths of all values except lists and objects.
 fn leaves(value: &Value, at: &str, found: &mut Vec<String>) {
     match value {
         Value::Object(map) => map.iter().for_each(|(key, value)| {
@@ -117,7 +117,7 @@ fn leaves(value: &Value, at: &str, found: &mut Vec<String>) {
     }
 }
 
-/// Another value of the same kind.
+/// Returns a different value of the same type.
 fn altered(value: &Value) -> Value {
     match value {
         Value::String(text) => {
@@ -131,8 +131,7 @@ fn altered(value: &Value) -> Value {
     }
 }
 
-/// Each line of a file, changed in each of its values, left out, doubled, moved, or the last one that
-/// is left.
+/// Every line of a file is changed in each of its values, removed, doubled, moved, or made the last one.
 #[test]
 fn every_change_of_a_file_is_found() {
     let site = Site::new("site");
@@ -161,7 +160,7 @@ fn every_change_of_a_file_is_found() {
             let said = verdict(&joined(&all), &site).unwrap_err();
             let named = said.contains(&format!("entry {number} "))
                 || said.contains(&format!("entry {} ", number + 1))
-                // The number itself was changed.
+                // The changed value is the entry number itself.
                 || said.contains(&format!("entry {number} is missing"));
             assert!(named || !is_entry, "{leaf} of line {i}: {said}");
             changes += 1;
@@ -194,7 +193,7 @@ fn every_change_of_a_file_is_found() {
     verdict("", &site).unwrap_err();
 }
 
-/// Whoever writes the file anew, digest and hashes and all, but has no key.
+/// An attacker without a key rewrites the file, including digest and hashes.
 #[test]
 fn a_forger_without_a_key_gets_no_further_than_behind_the_last_checkpoint() {
     let site = Site::new("site");
@@ -226,17 +225,17 @@ fn a_forger_without_a_key_gets_no_further_than_behind_the_last_checkpoint() {
         verdict(&again(&removed), &site).unwrap_err();
         let mut doubled = all.clone();
         doubled.insert(i, all[i].clone());
-        // Behind entry 8 nothing is covered: what is put in there shows with the next checkpoint.
+        // Nothing after entry 8 is covered: an inserted entry is found only with the next signed head.
         assert_eq!(verdict(&again(&doubled), &site).is_ok(), i == 7, "{i}");
     }
-    // A signature that is none.
+    // An invalid signature.
     let mut unsigned = all.clone();
     if let AuditAction::Checkpoint { signature, .. } = &mut unsigned[8].action {
         *signature = Hex(vec![0; 70].into());
     }
     let said = verdict(&again(&unsigned), &site).unwrap_err();
     assert!(said.contains("entry 9 is no checkpoint"), "{said}");
-    // What is cut with its last line made good shows beside an export that goes further.
+    // A shortened file with a valid last line is found by a comparison with a longer export.
     let folder = tempfile::tempdir().unwrap();
     let (whole, cut) = (folder.path().join("whole"), folder.path().join("cut"));
     fs::write(&whole, exported(&site, &[], &all)).unwrap();
@@ -252,7 +251,7 @@ fn a_forger_without_a_key_gets_no_further_than_behind_the_last_checkpoint() {
     let mut asked = args(&whole, &site);
     asked.against = Some(cut.clone());
     offline(&asked, Format::Table).unwrap();
-    // And so does a history that was written anew, by whoever holds the keys too.
+    // The comparison also finds a rewritten history, even if its author holds the keys.
     let mut anew = chain(4);
     anew[2].by.name = "eve".to_owned();
     let mut rewritten: Vec<AuditEntry> = Vec::new();
@@ -314,8 +313,7 @@ fn what_is_found_is_told_in_rows() {
     );
 }
 
-/// The first export there ever was is checked by every later version. `LATTICE_BLESS=1` makes it
-/// where there is none.
+/// Every later version must verify the first export that was written. `LATTICE_BLESS=1` creates it if it is missing.
 #[test]
 fn an_export_of_long_ago_still_holds() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/audit/v1");

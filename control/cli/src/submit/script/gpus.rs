@@ -1,12 +1,12 @@
-//! What Slurm's ways to ask for GPUs mean here, where they are counted by nodes.
+//! GPU options of Slurm, translated to GPUs per node.
 
 use super::values::{Job, Word, Words};
 
-/// A model, if one is named, and how many.
+/// Model, if one is named, and number of GPUs.
 type Gpus<'a> = (Option<&'a str>, u32);
 
 fn words((model, count): Gpus<'_>) -> Vec<Word> {
-    // None are asked for, and none are kept from it.
+    // Zero GPUs: no request, and no GPUs are hidden from the job.
     if count == 0 {
         return Vec::new();
     }
@@ -15,7 +15,7 @@ fn words((model, count): Gpus<'_>) -> Vec<Word> {
     [count].into_iter().chain(model).collect()
 }
 
-/// `4` or `a100:4`.
+/// Reads `4` or `a100:4`.
 fn counted(text: &str) -> Result<Gpus<'_>, String> {
     if text.contains(',') {
         return Err(format!(
@@ -37,7 +37,7 @@ pub(super) fn per_node(_: &Job<'_>, text: &str) -> Words {
     counted(text).map(words)
 }
 
-/// `gpu`, `gpu:4`, `gpu:a100` or `gpu:a100:4`.
+/// Reads `gpu`, `gpu:4`, `gpu:a100` or `gpu:a100:4`.
 pub(super) fn resources(_: &Job<'_>, text: &str) -> Words {
     if text.eq_ignore_ascii_case("none") {
         return Ok(Vec::new());
@@ -64,7 +64,7 @@ pub(super) fn resources(_: &Job<'_>, text: &str) -> Words {
     }
 }
 
-/// Of all nodes together: the same number on each.
+/// Reads the number of GPUs of all nodes together; each node gets the same number.
 pub(super) fn in_all(job: &Job<'_>, text: &str) -> Words {
     let (model, count) = counted(text)?;
     let nodes = job.nodes_in_all;

@@ -1,28 +1,28 @@
-//! Which lines of a script carry flags.
+//! Detection of the lines in a script that contain flags.
 
 use super::{Fault, Kind};
 use strsim::levenshtein;
 
-/// One that does.
+/// Line with flags.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Line<'a> {
-    /// From 1.
+    /// Line number, from 1.
     pub number: usize,
     pub kind: Kind,
-    /// What follows the marker.
+    /// Text after the marker.
     pub text: &'a str,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Header<'a> {
     pub lines: Vec<Line<'a>>,
-    /// Lines that look as if they carried flags, and do not.
+    /// Lines that look like lines with flags but are not valid.
     pub faults: Vec<Fault>,
-    /// Lines of other batch systems, which sbatch reads unless it is told not to.
+    /// Lines of other batch systems, which sbatch reads unless `--ignore-pbs` is given.
     pub others: Vec<Fault>,
 }
 
-/// What a comment turns out to be.
+/// Classification of a comment line.
 enum Comment<'a> {
     Plain,
     Directive(Kind, &'a str),
@@ -32,7 +32,7 @@ enum Comment<'a> {
 
 const MARKERS: [Kind; 2] = [Kind::Lattice, Kind::Slurm];
 
-/// `line` begins with `#`, perhaps behind spaces.
+/// Classifies a comment. `line` begins with `#`, possibly after spaces.
 fn comment(line: &str) -> Comment<'_> {
     let text = line.trim_start();
     let letters = text
@@ -87,7 +87,8 @@ fn comment(line: &str) -> Comment<'_> {
     Comment::Directive(kind, rest)
 }
 
-/// Words that end here-documents which begin on this line. That it is one is certain only when its end is there.
+/// Returns the end words of here-documents that may begin on this line. Only the presence of the end word makes a
+/// here-document certain.
 fn here_documents(line: &str) -> impl Iterator<Item = &str> {
     line.match_indices("<<").filter_map(|(at, _)| {
         let (before, rest) = (&line[..at], &line[at + 2..]);
@@ -102,8 +103,8 @@ fn here_documents(line: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Reads up to the first line that is neither empty nor a comment, and looks for lines behind it that nobody
-/// would read. What a here-document writes is no part of the script.
+/// Reads up to the first line that is neither empty nor a comment, and reports lines with flags after it, which would
+/// be ignored. The contents of a here-document are not part of the script.
 pub(super) fn read(text: &str) -> Header<'_> {
     let mut header = Header::default();
     let mut first_command = None;

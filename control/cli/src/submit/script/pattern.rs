@@ -1,8 +1,8 @@
-//! What the names of Slurm's files for output mean here.
+//! Patterns in output file names of Slurm, translated.
 
 use super::values::{Job, Word, Words};
 
-/// Standard output, and standard error where that has no file of its own, as in sbatch.
+/// Translates `--output`: also for standard error, if that has no file of its own, as in sbatch.
 pub(super) fn output(job: &Job<'_>, text: &str) -> Words {
     let file = pattern(job, text)?;
     let both = (!job.has_error).then(|| Word {
@@ -19,14 +19,14 @@ pub(super) fn error(job: &Job<'_>, text: &str) -> Words {
     Ok(vec![Word::new("error", pattern(job, text)?)])
 }
 
-/// What a letter behind `%` is here.
+/// Meaning of a letter after `%`.
 enum Stands {
     For(&'static str),
     Name,
     Not(&'static str),
 }
 
-/// One rank runs on each node, so a rank and a node's number are the same.
+/// One rank runs on each node, so the rank and the relative node number are equal.
 const PATTERN: [(char, Stands); 11] = [
     ('%', Stands::For("%%")),
     ('j', Stands::For("%j")),
@@ -44,7 +44,7 @@ const PATTERN: [(char, Stands); 11] = [
     ('J', Stands::Not("there are no steps; write %j")),
 ];
 
-/// The same file in our letters.
+/// Translates the letters of a file name.
 fn pattern(job: &Job<'_>, text: &str) -> Result<String, String> {
     let mut file = String::with_capacity(text.len());
     let mut characters = text.chars();

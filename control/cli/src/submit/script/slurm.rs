@@ -1,4 +1,4 @@
-//! What sbatch knows, and what becomes of it here. The options are those of Slurm 22.05 to 24.11.
+//! Options of sbatch and their translation. The options are those of Slurm 22.05 to 24.11.
 
 use super::{
     Fault, Line, fault, gpus, in_words, pattern,
@@ -17,19 +17,19 @@ pub(super) enum Argument {
     Required,
 }
 
-/// What becomes of an option.
+/// Translation of an option.
 pub(super) enum Meaning {
-    /// Our flag, with the value as it is.
+    /// Equivalent flag, with the same value.
     Flag(&'static str),
-    /// What these make of it.
+    /// Function that translates the value.
     Read(fn(&Job<'_>, &str) -> Result<Vec<Word>, String>),
-    /// What it asks for is so anyway.
+    /// The requested behaviour is always in effect.
     Always,
-    /// Why, and what to do.
+    /// Not supported: the reason, and what to do instead.
     Refused(&'static str),
 }
 
-/// One option.
+/// Option of sbatch.
 pub(super) struct SlurmOption {
     pub long: &'static str,
     short: Option<char>,
@@ -50,7 +50,7 @@ const fn row(short: &str, long: &'static str, argument: Argument, meaning: Meani
     }
 }
 
-/// With it, lines of other batch systems are comments.
+/// With this option, lines of other batch systems are comments.
 pub(super) const IGNORE_PBS: &str = "ignore-pbs";
 
 const PROCESSES: Meaning = Refused(
@@ -83,7 +83,7 @@ const GPU_SETTING: Meaning =
 const CONTAINER: Meaning =
     Refused("no container is started; start it in the script, and leave it out");
 
-/// All of them, by their names.
+/// All options, by name.
 pub(super) static OPTIONS: &[SlurmOption] = &[
     row("A", "account", Required, Flag("project")),
     row("", "acctg-freq", Required, SETTING),
@@ -145,7 +145,7 @@ pub(super) static OPTIONS: &[SlurmOption] = &[
         Required,
         Refused("GPUs are counted by nodes; write --gpus-per-node"),
     ),
-    // One process on each node.
+    // One process runs on each node, so this equals the number per node.
     row("", "gpus-per-task", Required, Read(gpus::per_node)),
     row("", "gres", Required, Read(gpus::resources)),
     row("", "gres-flags", Required, GPU_SETTING),
@@ -286,7 +286,7 @@ pub(super) static OPTIONS: &[SlurmOption] = &[
     ),
     row("", "stepmgr", Bare, PROCESSES),
     row("", "switches", Required, GROUPS),
-    // Another name of `ntasks-per-node`.
+    // Alias of `ntasks-per-node`.
     row(
         "",
         "tasks-per-node",
@@ -359,7 +359,7 @@ pub(super) static OPTIONS: &[SlurmOption] = &[
 ];
 
 impl SlurmOption {
-    /// Our flags for it.
+    /// Translates the option to flags of `lattice submit`.
     pub fn read(&self, value: &str, job: &Job<'_>) -> Result<Vec<Word>, String> {
         match self.meaning {
             Flag(flag) => Ok(vec![Word::new(flag, value)]),
@@ -369,7 +369,7 @@ impl SlurmOption {
         }
     }
 
-    /// Whether it has to have one.
+    /// Whether the option requires a value.
     #[cfg(test)]
     pub fn has_value(&self) -> bool {
         self.argument == Required
@@ -402,21 +402,21 @@ impl SlurmOption {
     }
 }
 
-/// An option that a line says.
+/// Option in a line of a script.
 pub(super) struct Said<'a> {
     pub line: &'a Line<'a>,
     pub option: &'static SlurmOption,
-    /// Empty where it has none.
+    /// Value; empty if there is none.
     pub value: String,
 }
 
-/// The value of an option, if it was said.
+/// Returns the value of an option, if it was given.
 pub(super) fn value<'a>(said: &'a [Said<'_>], long: &str) -> Option<&'a str> {
     let found = said.iter().find(|said| said.option.long == long)?;
     Some(&found.value)
 }
 
-/// As sbatch reads its words: also shortened, as far as it is clear what is meant.
+/// Returns the parser for sbatch's options, which accepts unambiguous prefixes of names as sbatch does.
 fn command() -> Command {
     let command = Command::new("#SBATCH")
         .no_binary_name(true)
@@ -425,7 +425,7 @@ fn command() -> Command {
     command.args(OPTIONS.iter().map(SlurmOption::argument))
 }
 
-/// The options of one line.
+/// Reads the options of one line.
 pub(super) fn line<'a>(line: &'a Line<'a>, all: &mut Vec<Said<'a>>) -> Result<(), Fault> {
     let words = words::split(line.text).map_err(|reason| fault(line, "", reason))?;
     if let Some(word @ ("hetjob" | "packjob")) = words.first().map(String::as_str) {

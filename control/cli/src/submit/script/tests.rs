@@ -1,17 +1,17 @@
-//! What becomes of every option, and of every script among the samples.
+//! Translation of every option of sbatch, and of every sample script.
 #![expect(clippy::unwrap_used, reason = "tests")]
 use super::*;
 use clap::{Args as _, Command, FromArgMatches as _};
 use std::{collections::BTreeSet, env, fs, path::Path};
 
-/// The flags of a command line.
+/// Returns the flags of a command line.
 fn said(line: &str) -> Said {
     let command = Said::augment_args(Command::new("submit").no_binary_name(true));
     let words = line.split_whitespace();
     Said::from_arg_matches(&command.try_get_matches_from(words).unwrap()).unwrap()
 }
 
-/// The flags, or all that is wrong, a line each.
+/// Returns the flags, or all mistakes, one per line.
 fn judged(file: &str, text: &str, outside: &Outside<'_>) -> Result<Vec<Directive>, String> {
     let header = super::read(text, outside);
     let told = header.faults.iter();
@@ -27,7 +27,7 @@ fn read(text: &str, said: &Said) -> Result<Vec<Directive>, String> {
     judged(file, text, &Outside { name, said })
 }
 
-/// The words that Slurm's options become, or the first thing that is wrong with them.
+/// Returns the words that Slurm's options translate to, or the first mistake.
 fn slurm(options: &str) -> Result<String, String> {
     let text = format!("#!/bin/sh\n#SBATCH {options}\ntrue\n");
     match read(&text, &said("")) {
@@ -81,7 +81,7 @@ fn common_options_become_flags() {
         ("--open-mode=append", ""),
         ("--kill-on-invalid-dep=yes", ""),
         ("--wait-all-nodes=1", ""),
-        // As sbatch reads what is shortened.
+        // Shortened names, as sbatch reads them.
         ("--job=x --acco=y", "--project=y --name=x"),
         ("", ""),
     ] {
@@ -139,7 +139,7 @@ fn memory_is_that_of_a_node() {
     ] {
         becomes(&format!("--mem={text}"), &format!("--memory={memory}"));
     }
-    // All that a node has.
+    // 0 means all memory of a node.
     becomes("--mem=0", "");
     for text in [
         "16GiB",
@@ -184,7 +184,7 @@ fn gpus_are_counted_by_nodes() {
             "-w n[1-4] -G 4",
             "--gpus-per-node=1 --nodelist=n[1-4] --nodes=4",
         ),
-        // The same, said twice.
+        // The same request, given twice.
         (
             "-N 2 -G 8 --gres=gpu:4 --gpus-per-node=4",
             "--gpus-per-node=4 --nodes=2",
@@ -295,7 +295,7 @@ fn nodes_and_processes_are_as_many_as_they_can_be() {
 fn files_are_named_in_our_letters() {
     for (options, words) in [
         ("-o a-%j -e b-%j", "--error=b-%j --output=a-%j"),
-        // Both go there, as in sbatch.
+        // Both streams go to this file, as in sbatch.
         ("-o a", "--output=a --error=a"),
         ("-e b", "--error=b"),
         (
@@ -329,7 +329,7 @@ fn files_are_named_in_our_letters() {
         error.starts_with("-:1: #SBATCH --output: \"%x\": %x: this has no name"),
         "{error}"
     );
-    // The command line's name is the name.
+    // The name on the command line takes precedence.
     let all = read(text, &said("--name fit")).unwrap();
     assert_eq!(all[0].given.words, ["--output=fit"]);
 }
@@ -416,7 +416,7 @@ fn what_is_not_supported_is_refused_by_its_name() {
     }
 }
 
-/// Until submit has the flag, whoever needs it is told.
+/// An option is rejected until submit has the corresponding flag.
 #[test]
 fn what_has_no_flag_yet_is_refused() {
     let command = Flags::command();
@@ -440,11 +440,11 @@ fn what_has_no_flag_yet_is_refused() {
     }
 }
 
-/// Every option is honoured, or says why not and what to do: with any value it gives words, or a reason.
+/// Every option, with any value, gives either words or a reason with a hint.
 #[test]
 fn no_option_is_passed_over() {
     let mut names = BTreeSet::new();
-    // Those of which it is so anyway, whatever they say.
+    // Options with a behaviour that is always in effect, for any value.
     let mut always = Vec::new();
     for option in slurm::OPTIONS {
         assert!(names.insert(option.long), "{} is there twice", option.long);
@@ -492,7 +492,7 @@ fn the_command_line_wins_over_lattice_and_that_over_sbatch() {
         "--project=a --gpus-per-node=2 --nodelist=n[1-8] --output=job.sh --error=job.sh --nodes=4 --feature=y \
          --feature=z --feature=q"
     );
-    // What follows from another flag goes with it.
+    // Flags that accompany an overridden flag are dropped with it.
     assert_eq!(
         words("-N 2 --feature f --output o --name fit"),
         "--project=a --gpus-per-node=4 --nodelist=n[1-8] --nodes=2 --name=fit --feature=f --output=o"
@@ -504,7 +504,7 @@ fn the_command_line_wins_over_lattice_and_that_over_sbatch() {
     assert_eq!(flags.nodes, 1);
 }
 
-/// The options that a part of the guide lists, in this cell of its tables or in a paragraph.
+/// Returns the options that a part of the guide lists, in this cell of its tables or in a paragraph.
 fn listed(part: &str, cell: usize) -> BTreeSet<&str> {
     let cells = part.lines().map(|line| match line.strip_prefix('|') {
         Some(row) => row.split('|').nth(cell).unwrap_or_default(),
@@ -606,7 +606,7 @@ fn lines_that_nobody_would_read_are_refused() {
     }
 }
 
-/// What is read in a sample, as text.
+/// Returns what was read from a sample, as text.
 fn outcome(file: &str, text: &str) -> String {
     let said = said("");
     let name = Some(file);

@@ -1,15 +1,15 @@
-//! What the values of Slurm's options mean here.
+//! Values of Slurm's options, translated.
 
 use super::{Directive, Outside, slurm};
 use lattice_api::duration;
 use lattice_quorum_types::hostlist;
 
-/// One of our flags, with its value.
+/// Flag of `lattice submit`, with its value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Word {
     pub flag: &'static str,
     pub value: Option<String>,
-    /// It only goes along with this flag.
+    /// Flag that this one accompanies.
     pub with: Option<&'static str>,
 }
 
@@ -23,22 +23,22 @@ impl Word {
     }
 }
 
-/// Our flags for a value, or what is wrong with it.
+/// Translated flags, or what is wrong with the value.
 pub(super) type Words = Result<Vec<Word>, String>;
 
-/// What one option's meaning takes from others.
+/// Values of other options that the translation of an option depends on.
 pub(super) struct Job<'a> {
-    /// `#SBATCH --nodes`, where it is a number.
+    /// `#SBATCH --nodes`, if it is a number.
     pub nodes: Option<u32>,
-    /// Nodes of the script, where it says how many, or names them.
+    /// Number of nodes in the script: given as a number, or by naming nodes.
     pub nodes_here: Option<u32>,
-    /// Nodes of all that was said.
+    /// Number of nodes, with the command line taken into account.
     pub nodes_in_all: u32,
-    /// `#SBATCH --nodes` is there and is no number, which is told already.
+    /// Whether `#SBATCH --nodes` is present but not a number, which is reported elsewhere.
     is_unknown: bool,
-    /// The name it will have.
+    /// Name of the allocation.
     pub name: Option<&'a str>,
-    /// `#SBATCH --error` is there.
+    /// Whether `#SBATCH --error` is present.
     pub has_error: bool,
 }
 
@@ -73,7 +73,7 @@ impl<'a> Job<'a> {
     }
 }
 
-/// Nodes of a list; `None` where it is none.
+/// Returns the number of nodes in a list; `None` for an invalid list.
 fn count(list: &str) -> Option<u32> {
     u32::try_from(hostlist::expand(list).ok()?.len()).ok()
 }
@@ -107,7 +107,7 @@ pub(super) fn nodelist(job: &Job<'_>, text: &str) -> Words {
         Some(_) => Ok(vec![Word::new("nodelist", list)]),
         None => Ok(vec![
             Word::new("nodelist", list),
-            // All of them, as in sbatch.
+            // All of the named nodes are requested, as in sbatch.
             Word {
                 with: Some("nodelist"),
                 ..Word::new("nodes", listed.to_string())
@@ -120,7 +120,7 @@ pub(super) fn exclude(_: &Job<'_>, text: &str) -> Words {
     Ok(vec![Word::new("exclude", hosts(text)?)])
 }
 
-/// A hostlist that is no file.
+/// Checks a hostlist; a file name is rejected.
 fn hosts(text: &str) -> Result<&str, String> {
     if text.contains('/') {
         return Err(format!(
@@ -131,8 +131,8 @@ fn hosts(text: &str) -> Result<&str, String> {
     Ok(text)
 }
 
-/// `minutes`, `minutes:seconds`, `hours:minutes:seconds`, `days-hours`, `days-hours:minutes` and
-/// `days-hours:minutes:seconds`; 0 and UNLIMITED are without limit, as no `--time` is here.
+/// Reads `minutes`, `minutes:seconds`, `hours:minutes:seconds`, `days-hours`, `days-hours:minutes` and
+/// `days-hours:minutes:seconds`. 0 and UNLIMITED mean no limit, as without `--time`.
 pub(super) fn time(_: &Job<'_>, text: &str) -> Words {
     let is_unlimited = ["unlimited", "infinite", "-1"]
         .iter()
@@ -166,7 +166,7 @@ pub(super) fn time(_: &Job<'_>, text: &str) -> Words {
     }
 }
 
-/// Memory of each node: a number and K, M, G or T, of which 1,024 are the next; without one, M.
+/// Reads the memory per node: a number with K, M, G or T (powers of 1,024); without a unit, M.
 pub(super) fn memory(_: &Job<'_>, text: &str) -> Words {
     let wrong = || format!("{text:?} is no size; write it like 512G, 16000M or 1T");
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
@@ -182,13 +182,13 @@ pub(super) fn memory(_: &Job<'_>, text: &str) -> Words {
         _ => None,
     };
     match mib.ok_or_else(wrong)? {
-        // All that a node has, which is given whole.
+        // 0 means all memory of a node, which an allocation always gets.
         0 => Ok(Vec::new()),
         mib => Ok(vec![Word::new("memory", format!("{mib}MiB"))]),
     }
 }
 
-/// `a`, or `a&b`.
+/// Reads `a`, or `a&b`.
 pub(super) fn features(_: &Job<'_>, text: &str) -> Words {
     let refused = |what: &str| {
         Err(format!(
@@ -230,7 +230,7 @@ pub(super) fn folder(_: &Job<'_>, text: &str) -> Words {
     }
 }
 
-/// `NONE`, or `NAME=VALUE` and others behind commas.
+/// Reads `NONE`, or `NAME=VALUE` pairs separated by commas.
 pub(super) fn export(_: &Job<'_>, text: &str) -> Words {
     if text.eq_ignore_ascii_case("none") {
         return Ok(Vec::new());
@@ -279,7 +279,7 @@ pub(super) fn no_requeue(_: &Job<'_>, _: &str) -> Words {
     Ok(vec![Word::new("requeue", "never")])
 }
 
-/// Accepts the one value that is so anyway.
+/// Accepts the one value that is always in effect.
 fn only(text: &str, so: &str, why: &str) -> Words {
     match text.eq_ignore_ascii_case(so) {
         true => Ok(Vec::new()),
@@ -290,7 +290,7 @@ fn only(text: &str, so: &str, why: &str) -> Words {
 const ONE_PROCESS: &str = "one process is started on each node, with all that the node has; start more of them from \
                            the script, and leave it out";
 
-/// As many as nodes.
+/// Accepts only a number of processes equal to the number of nodes.
 pub(super) fn processes(job: &Job<'_>, text: &str) -> Words {
     let nodes = job.nodes_here.unwrap_or(1);
     match job.is_unknown || text.parse() == Ok(nodes) {

@@ -1,11 +1,11 @@
-//! A line as a list of words, by the rules of the shell.
+//! Splitting of a line into words, by the rules of the shell.
 //!
 //! `shlex` is not used: it keeps a `#` within a word, where sbatch drops the rest of the line, and reports a fault
 //! without its cause.
 
-/// Splits at spaces. Quotes keep a word together, a backslash takes the next character as it is, and `#` where a
-/// word would begin makes the rest a comment. Nothing is replaced: `$HOME` stays `$HOME`, as in sbatch. A `#`
-/// within a word is refused: the shell would keep it, and sbatch drops it with what follows.
+/// Splits a line at spaces. Quotes keep a word together, a backslash escapes the next character, and `#` at the start
+/// of a word makes the rest a comment. Variables are not expanded: `$HOME` stays `$HOME`, as in sbatch. A `#` within a
+/// word is rejected: the shell would keep it, and sbatch drops it and the rest of the line.
 ///
 /// # Errors
 /// What is wrong with the line.
@@ -22,7 +22,7 @@ pub fn split(line: &str) -> Result<Vec<String>, &'static str> {
                     .next()
                     .ok_or("it ends with a backslash; write the whole of it on one line")?;
                 let word = word.get_or_insert_default();
-                // Within quotes it keeps its own meaning before all else.
+                // In double quotes a backslash is literal, except before one of these characters.
                 if !is_plain && !matches!(next, '"' | '\\' | '$' | '`') {
                     word.push('\\');
                 }

@@ -1,4 +1,4 @@
-//! Runs the real `lattice` with an environment of its own.
+//! Runs the real `lattice` in a private environment.
 
 use serde_json::Value;
 use std::{
@@ -12,12 +12,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// An environment in which only what a test makes can be found.
+/// Environment that contains only what the test creates.
 pub struct Sandbox {
     pub dir: tempfile::TempDir,
 }
 
-/// What a command ended with.
+/// Result of a command.
 #[derive(Debug)]
 pub struct Done {
     pub code: Option<i32>,
@@ -46,7 +46,7 @@ impl From<Output> for Done {
 impl Sandbox {
     pub fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        // The daemons' data is below it; jobs of another user run from there too.
+        // The daemons' data is below this folder, and jobs of another user run there too.
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
         fs::create_dir(dir.path().join("run")).unwrap();
         fs::create_dir(dir.path().join("home")).unwrap();
@@ -74,7 +74,7 @@ impl Sandbox {
         self.command(args).output().unwrap().into()
     }
 
-    /// Contexts that demos have published.
+    /// Returns the contexts that demos have published.
     pub fn contexts(&self) -> Vec<PathBuf> {
         let Ok(entries) = fs::read_dir(self.path("run/lattice")) else {
             return Vec::new();
@@ -83,7 +83,7 @@ impl Sandbox {
     }
 }
 
-/// A demo that runs beside the test.
+/// Demo that runs concurrently with the test.
 pub struct Demo {
     child: Child,
     said: Arc<Mutex<String>>,
@@ -114,7 +114,7 @@ impl Demo {
         self.said.lock().unwrap().clone()
     }
 
-    /// Waits until the demo has said `words`.
+    /// Waits until the demo has printed `words`.
     #[track_caller]
     pub fn wait_for(&mut self, words: &str, at_most: Duration) {
         wait_until(&format!("the demo says {words:?}"), at_most, || {
@@ -126,13 +126,13 @@ impl Demo {
         });
     }
 
-    /// Ends it as Ctrl-C does.
+    /// Ends the demo as Ctrl-C does.
     pub fn interrupt(mut self) -> Option<i32> {
         self.signal("-INT");
         self.child.wait().unwrap().code()
     }
 
-    /// Ends it as a crash does.
+    /// Ends the demo as a crash does.
     pub fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
