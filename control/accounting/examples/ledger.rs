@@ -1,4 +1,4 @@
-//! What a ledger costs: a year of allocations read and noted, and questions with all of them behind.
+//! Cost of a ledger: a year of allocations read and noted, and queries over all of them.
 //!
 //! `cargo run --profile dist -p lattice-accounting --example ledger -- [ALLOCATIONS]`
 #![expect(clippy::unwrap_used, reason = "an example")]
@@ -26,7 +26,7 @@ fn facts(allocations: u64) -> Vec<Fact> {
         let from = UnixMillis(id * 365 * DAY / allocations);
         let until = from.after(60_000 + random.below(12 * 3_600_000));
         let tenant = random.below(TENANTS);
-        // A user works in few projects.
+        // Each user belongs to few projects.
         let user = tenant * (USERS / TENANTS) + random.below(USERS / TENANTS);
         let work = Work {
             allocation: AllocationId(id),

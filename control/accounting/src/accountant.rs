@@ -1,9 +1,10 @@
-//! What has an accounting system's books follow the cluster's: round after round, each of which may be cut off at any
-//! moment and repeated.
+//! Accountant: synchronises an accounting system with the cluster in rounds. A round may be interrupted at any moment
+//! and repeated.
 //!
-//! A round reads the facts since the last one, puts the events they make into the journal, tells Waldur what each
-//! project used of each vCluster this month, and then tells the quorum how far that reaches. Totals are absolute and
-//! come from the ledger, so nothing that is repeated is counted twice, and no event that is lost is missing in them.
+//! A round reads the usage records since the last one and appends their events to the journal. It reports to Waldur the
+//! usage of each project in each vCluster this month, and then acknowledges the records to the quorum. Totals are
+//! absolute and come from the ledger, so a repeated report counts nothing twice, and a lost event is not missing in the
+//! totals.
 
 mod events;
 mod limits;
@@ -27,38 +28,38 @@ use std::{
     time::Duration,
 };
 
-/// Facts read at once.
+/// Usage records per read.
 const FACTS_A_PAGE: u32 = 1_000;
-/// First wait after Waldur did not answer, milliseconds; doubles.
+/// First pause after Waldur did not answer, in milliseconds; doubled with each failure.
 const FIRST_RETRY_MS: u64 = 1_000;
-/// Longest wait.
+/// Longest pause, in milliseconds.
 const LAST_RETRY_MS: u64 = 300_000;
-/// What Waldur refused is tried again after so long, milliseconds.
+/// Time after which a rejected request is tried again, in milliseconds.
 const PARKED_MS: u64 = 900_000;
 
-/// Why a round did not come to its end. It is repeated.
+/// Reason why a round failed. The round is repeated.
 #[derive(Debug, thiserror::Error)]
 pub enum RoundError {
-    /// The cluster.
+    /// A call to the cluster failed.
     #[error("the quorum: {0}")]
     Site(#[from] SiteError),
-    /// Waldur.
+    /// A call to Waldur failed.
     #[error(transparent)]
     Waldur(#[from] WaldurError),
-    /// The journal.
+    /// The journal cannot be read or written.
     #[error("the journal: {0}")]
     Journal(#[from] JournalError),
 }
 
-/// How far a round came.
+/// Result of a round.
 enum Progress {
-    /// Waldur has everything there is.
+    /// Waldur has all reports.
     Done,
-    /// It is not tried now, or what was used is not read yet.
+    /// A retry is not due yet, or usage is not read yet.
     Waits,
 }
 
-/// See the module.
+/// Synchronises Waldur with the cluster; see the module.
 pub struct Accountant {
     site: Arc<dyn Site>,
     steps: Arc<dyn Steps>,
@@ -66,17 +67,17 @@ pub struct Accountant {
     waldur: Waldur,
     objects: Objects,
     journal: Option<Journal>,
-    /// Number of the last fact that was read.
+    /// Number of the last usage record that was read.
     collected: u64,
-    /// What Waldur has, as it was told or read.
+    /// Amounts that Waldur has, as reported to it or read from it.
     told: BTreeMap<(Place, Month), Amounts>,
-    /// What of that stands with resources of the same places that were ended.
+    /// Part of these amounts that is recorded with terminated resources of the same place.
     elsewhere: BTreeMap<(Place, Month), Amounts>,
-    /// Months that are over and whose last totals were told.
+    /// Ended months with reported final totals.
     closed: BTreeSet<Month>,
-    /// Nodes that Waldur gave a tenant, as they were taken over.
+    /// Node limits of tenants taken over from Waldur.
     taken: BTreeMap<ProjectPath, u64>,
-    /// Single events that were refused, by what they are set aside as.
+    /// Rejected single events, by their key in the status.
     refused: BTreeMap<String, Event>,
     failures: u32,
     retry_at: Option<UnixMillis>,
@@ -84,7 +85,7 @@ pub struct Accountant {
 }
 
 impl Accountant {
-    /// Of a cluster, with this Waldur.
+    /// Creates an accountant for a cluster and a Waldur instance.
     pub fn new(
         site: Arc<dyn Site>,
         waldur: Waldur,
@@ -110,17 +111,17 @@ impl Accountant {
         }
     }
 
-    /// How it stands, for whoever asks.
+    /// Shared status, for display and metrics.
     pub fn status(&self) -> Arc<Mutex<Status>> {
         self.status.clone()
     }
 
-    /// Between two rounds.
+    /// Interval between two rounds.
     pub fn interval(&self) -> Duration {
         self.settings.interval
     }
 
-    /// One round. What keeps Waldur's books from following is in the status, and what is refused is set aside.
+    /// Runs one round. Failures are recorded in the status; rejected requests are set aside.
     pub async fn round(&mut self) {
         let ended = self.go_round().await;
         let now = self.site.now();
@@ -151,7 +152,7 @@ impl Accountant {
         });
     }
 
-    /// Twice as long after each failure, and never all at the same moment.
+    /// Pause after a failure: doubled each time, with jitter, at least the time that Waldur requests.
     fn wait_ms(&self, asked: Option<Duration>) -> u64 {
         let doubled = FIRST_RETRY_MS
             .checked_shl(self.failures.min(16))
@@ -163,7 +164,7 @@ impl Accountant {
     }
 
     async fn go_round(&mut self) -> Result<Progress, RoundError> {
-        // Events are taken down whether Waldur answers or not.
+        // Events are journalled even while Waldur does not answer.
         self.collect().await?;
         let now = self.site.now();
         if self.retry_at.is_some_and(|at| now < at) {
@@ -182,7 +183,7 @@ impl Accountant {
         Ok(Progress::Done)
     }
 
-    /// Reads facts and takes their events down.
+    /// Reads usage records and journals their events.
     async fn collect(&mut self) -> Result<(), RoundError> {
         loop {
             let after = self.collected;
@@ -194,7 +195,7 @@ impl Accountant {
                 }
             }
             if head.last < self.collected {
-                // The cluster was restored from a backup: its facts from there on are others.
+                // The cluster was restored from a backup, so its later usage records differ.
                 tracing::warn!(
                     read = self.collected,
                     last = head.last,
@@ -254,7 +255,7 @@ impl Accountant {
         });
     }
 
-    /// Tells the quorum, then forgets.
+    /// Acknowledges usage records to the quorum, then removes their events from the journal.
     async fn acknowledge(&mut self, through: u64) -> Result<(), RoundError> {
         let known = self.note(|status| status.acknowledged);
         if through <= known {
@@ -275,7 +276,7 @@ impl Accountant {
         Ok(())
     }
 
-    /// Runs what may be refused: then it is set aside under `key`. Gives whether it was done.
+    /// Evaluates a request to Waldur. A rejected request is set aside under `key`; returns its value if it succeeded.
     fn settle<T>(&self, key: &str, done: Result<T, WaldurError>) -> Result<Option<T>, WaldurError> {
         match done {
             Ok(value) => {
@@ -306,7 +307,7 @@ impl Accountant {
         });
     }
 
-    /// Whether it is set aside, and not to be tried again yet.
+    /// Whether a request is set aside and not due for a retry yet.
     fn is_parked(&self, key: &str) -> bool {
         let now = self.site.now();
         self.note(|status| {
@@ -320,7 +321,7 @@ impl Accountant {
     }
 }
 
-/// How objects are made.
+/// Parameters for creating objects in Waldur.
 fn making<'a>(settings: &'a Settings, site: &'a dyn Site) -> Making<'a> {
     Making {
         cluster: site.cluster(),

@@ -1,4 +1,4 @@
-//! The section `accounting` of control's file. Left out, or with `enabled: false`, nothing of it runs.
+//! Section `accounting` of control's configuration file. Without it, or with `enabled: false`, accounting is disabled.
 
 use crate::{
     journal::Bounds,
@@ -11,79 +11,79 @@ use reqwest::Url;
 use serde::Deserialize;
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
-/// Longest time between two pushes, seconds: an hour late is as late as anybody accepts.
+/// Longest interval between two pushes, in seconds: one hour is the longest acceptable delay.
 const MOST_INTERVAL_S: u64 = 3_600;
-/// Most events in memory or on the disk.
+/// Upper limit of the number of events in memory or on disk.
 const MOST_EVENTS: usize = 100_000_000;
 
-/// The section.
+/// Section `accounting` of the configuration file.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub struct AccountingConfig {
-    /// Whether an accounting system is told anything.
+    /// Whether usage is reported to an accounting system.
     pub enabled: bool,
-    /// Which one: `waldur`.
+    /// Name of the accounting system: `waldur`.
     pub provider: Option<String>,
-    /// How it is reached, and what it is told.
+    /// Connection to Waldur, and what is reported.
     pub waldur: Option<WaldurConfig>,
 }
 
-/// Waldur.
+/// Settings of Waldur.
 #[derive(Debug, Clone, Deserialize)]
 pub struct WaldurConfig {
-    /// Its API, with or without `/api/` at the end.
+    /// URL of the Waldur API, with or without `/api/` at the end.
     pub api_url: String,
-    /// Where its token is: `vault://MOUNT/PATH`, `file:///PATH` or `env://NAME`.
+    /// Reference to the API token: `vault://MOUNT/PATH`, `file:///PATH` or `env://NAME`.
     pub token_secret_ref: String,
-    /// Seconds between two pushes.
+    /// Interval between two pushes, in seconds.
     #[serde(default = "one_minute")]
     pub push_interval_seconds: u64,
-    /// Events in memory.
+    /// Maximum number of events in memory.
     #[serde(default = "ten_thousand")]
     pub buffer_size: usize,
-    /// Folder of the events on the disk.
+    /// Folder of the events on disk.
     #[serde(default = "default_folder")]
     pub disk_buffer_path: PathBuf,
-    /// Events on the disk beyond those in memory. The alert is raised when there are so many.
+    /// Maximum number of events on disk beyond those in memory. An alert is raised when the limit is reached.
     #[serde(default = "hundred_thousand")]
     pub disk_buffer_max_events: usize,
-    /// Where Waldur is: `Europe/Tallinn`, or as POSIX writes it. Its months begin there.
+    /// Time zone of Waldur, such as `Europe/Tallinn` or in POSIX format. It defines where Waldur's months begin.
     #[serde(default = "utc")]
     pub timezone: String,
-    /// Authorities to trust besides the system's.
+    /// File with CAs to trust in addition to the system's.
     pub ca_file: Option<PathBuf>,
-    /// Vault, for `vault://`.
+    /// Vault server, for `vault://` references.
     pub vault: Option<VaultConfig>,
-    /// Offerings that are there, by vCluster: their UUIDs. Of other vClusters offerings are made.
+    /// UUIDs of existing offerings, by vCluster. Offerings of other vClusters are created.
     #[serde(default)]
     pub offerings: BTreeMap<String, String>,
-    /// UUID of the customer that provides offerings which are made; without it one is made of the cluster's name.
+    /// UUID of the customer that provides created offerings; without it a customer with the cluster's name is created.
     pub provider_customer: Option<String>,
-    /// Category of offerings that are made.
+    /// Category of created offerings.
     #[serde(default = "hpc")]
     pub category: String,
-    /// Whether limits that Waldur has become the tenants', and what is left of their budgets.
+    /// Whether limits and remaining budgets in Waldur are applied to the tenants.
     #[serde(default = "yes")]
     pub take_limits: bool,
-    /// Where the secret is that Waldur's web hook shows; without it no hook is taken.
+    /// Reference to the secret of Waldur's webhook; without it no webhook is accepted.
     pub hook_secret_ref: Option<String>,
-    /// An order for each allocation, with its own resource and usage, instead of one for each project and vCluster.
+    /// Whether to order one resource per allocation, with its own usage, instead of one per project and vCluster.
     #[serde(default)]
     pub order_per_allocation: bool,
-    /// Tells each event to the paths that `accounting.txt` names and that Waldur itself has not; for deployments that
-    /// have them.
+    /// Whether to send each event to the paths of `accounting.txt`, which Waldur itself does not have; for deployments
+    /// that provide them.
     #[serde(default)]
     pub seed_paths: bool,
 }
 
-/// Vault.
+/// Settings of a Vault server.
 #[derive(Debug, Clone, Deserialize)]
 pub struct VaultConfig {
-    /// Its address: `https://vault.example.com:8200`.
+    /// Address of Vault, such as `https://vault.example.com:8200`.
     pub address: String,
-    /// Where its own token is: a file or a variable.
+    /// Reference to the Vault token: a file or an environment variable.
     pub token_ref: String,
-    /// Its namespace.
+    /// Vault namespace.
     pub namespace: Option<String>,
 }
 
@@ -109,43 +109,43 @@ fn hpc() -> String {
     "HPC".to_owned()
 }
 
-/// What the section comes to.
+/// Checked settings of accounting.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Waldur's API, with `/api/` at the end.
+    /// URL of the Waldur API, with `/api/` at the end.
     pub api: Url,
-    /// Where its token is.
+    /// Reference to the API token.
     pub token: SecretRef,
-    /// Between two pushes.
+    /// Interval between two pushes.
     pub interval: Duration,
-    /// Of the journal.
+    /// Limits of the journal.
     pub bounds: Bounds,
-    /// Of the journal.
+    /// Folder of the journal.
     pub folder: PathBuf,
-    /// Where Waldur is.
+    /// Time zone of Waldur.
     pub zone: TimeZone,
-    /// Authorities to trust besides the system's.
+    /// File with CAs to trust in addition to the system's.
     pub ca_file: Option<PathBuf>,
-    /// Vault.
+    /// Vault server, if configured.
     pub vault: Option<Vault>,
-    /// UUIDs of offerings.
+    /// UUIDs of existing offerings, by vCluster.
     pub offerings: BTreeMap<VclusterName, String>,
-    /// UUID of the customer that provides.
+    /// UUID of the customer that provides created offerings.
     pub provider_customer: Option<String>,
-    /// Title of the category.
+    /// Title of the category of created offerings.
     pub category: String,
-    /// Whether limits are taken.
+    /// Whether limits are taken over from Waldur.
     pub take_limits: bool,
-    /// Where the hook's secret is.
+    /// Reference to the webhook secret.
     pub hook_secret: Option<SecretRef>,
-    /// See [`WaldurConfig`].
+    /// See [`WaldurConfig::order_per_allocation`].
     pub order_per_allocation: bool,
-    /// See [`WaldurConfig`].
+    /// See [`WaldurConfig::seed_paths`].
     pub seed_paths: bool,
 }
 
 impl AccountingConfig {
-    /// Adds what is wrong with it.
+    /// Adds the mistakes of the section to `problems`.
     pub fn check(&self, problems: &mut Problems) {
         if let Some(provider) = &self.provider
             && provider != "waldur"
@@ -161,7 +161,7 @@ impl AccountingConfig {
         }
     }
 
-    /// What it comes to; `None` where nothing is to run. Of a section that was checked.
+    /// Settings of a checked section; `None` if accounting is disabled.
     pub fn settings(&self) -> Option<Settings> {
         let waldur = self.waldur.as_ref().filter(|_| self.enabled)?;
         waldur.settings(&mut Problems::default())
@@ -262,7 +262,7 @@ impl WaldurConfig {
     }
 }
 
-/// Both forms are known: the one that ends in `/api/`, and the server alone.
+/// Accepts both forms: a URL that ends in `/api/`, and the server alone.
 fn api_url(text: &str) -> Result<Url, String> {
     let url = Url::parse(text).map_err(|error| format!("it is no URL: {error}"))?;
     if !matches!(url.scheme(), "http" | "https") || url.cannot_be_a_base() {
@@ -316,7 +316,7 @@ mod tests {
             .map_err(|errors| errors.to_string())
     }
 
-    /// Word for word, with the server of the secret that it names.
+    /// The configuration block of `accounting.txt`, verbatim, with an example server.
     const DOCUMENT: &str = r#"
 accounting:
   enabled: true

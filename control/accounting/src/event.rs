@@ -1,4 +1,4 @@
-//! What an accounting system is told of single things that happened: the events of `accounting.txt`.
+//! Single events reported to an accounting system, as defined in `accounting.txt`.
 
 use crate::site::Site;
 use jiff::Timestamp;
@@ -11,124 +11,125 @@ use lattice_quorum_types::{
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// One event. Its id is the quorum's: revision and ordinal, the same whoever makes it and however often.
+/// One event. The id is assigned by the quorum from revision and ordinal, so it is the same in every control and
+/// repeat.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Event {
-    /// `revision-ordinal`.
+    /// Event id: `revision-ordinal`.
     pub id: String,
-    /// Number of the fact that it was made of.
+    /// Number of the usage record from which the event was made.
     pub number: u64,
-    /// When it happened, RFC 3339.
+    /// Time of the event, RFC 3339.
     pub timestamp: String,
-    /// Of which tenant.
+    /// Tenant that the event concerns.
     pub tenant: String,
-    /// Of which project: its path.
+    /// Path of the project that the event concerns.
     pub project: Option<String>,
-    /// Whose: of sensitive work and claims always who claimed.
+    /// User that the event concerns; for sensitive allocations and claims always the user that claimed the nodes.
     pub user: Option<String>,
-    /// Of which allocation.
+    /// Allocation that the event concerns.
     pub allocation_id: Option<u64>,
-    /// Whether it is about sensitive work or a claim for it.
+    /// Whether the event concerns a sensitive allocation or a claim for one.
     pub sensitive: bool,
-    /// What happened.
+    /// Type and data of the event.
     #[serde(flatten)]
     pub body: Body,
 }
 
-/// What happened.
+/// Type and data of an event.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type")]
 pub enum Body {
     /// An attempt runs on all its nodes.
     #[serde(rename = "allocation.started")]
     Started {
-        /// Its number.
+        /// Attempt number.
         attempt: u32,
-        /// Where.
+        /// vCluster of the allocation.
         vcluster: String,
-        /// Its nodes, as a hostlist.
+        /// Nodes of the attempt, as a hostlist.
         nodes: String,
-        /// How many.
+        /// Number of nodes.
         node_count: u64,
-        /// How many GPUs they have.
+        /// Number of GPUs of these nodes.
         gpus: u64,
-        /// Of which models, and how many; without those of which nobody knows.
+        /// Number of GPUs by model, without GPUs of unknown model.
         gpu_types: BTreeMap<String, u64>,
-        /// How long it may run, seconds; `null`: nobody said.
+        /// Walltime limit in seconds; `null` if none is set.
         estimated_duration_s: Option<f64>,
     },
-    /// It has ended.
+    /// An allocation has ended.
     #[serde(rename = "allocation.completed")]
     Completed {
-        /// Where.
+        /// vCluster of the allocation.
         vcluster: String,
-        /// `completed`, `failed` or `cancelled`.
+        /// Final state: `completed`, `failed` or `cancelled`.
         state: String,
-        /// Why, where it did not end by itself.
+        /// Cause of the end, if the allocation did not end by itself.
         exit_status: Option<String>,
-        /// From the begin of its first attempt to the end, seconds; 0 for what never ran.
+        /// Seconds from the start of the first attempt to the end; 0 for an allocation that never ran.
         duration_s: f64,
-        /// All attempts together.
+        /// Node-hours of all attempts.
         node_hours: f64,
-        /// All attempts together.
+        /// GPU-hours of all attempts.
         gpu_hours: f64,
-        /// Nobody measures it yet.
+        /// Not measured yet.
         storage_bytes_written: Option<u64>,
     },
-    /// It wrote a checkpoint.
+    /// An allocation wrote a checkpoint.
     #[serde(rename = "allocation.checkpointed")]
     Checkpointed {
-        /// Its number.
+        /// Checkpoint number.
         checkpoint: u32,
-        /// `null`: a rank did not say.
+        /// Size in bytes; `null` if a rank did not report its size.
         storage_bytes: Option<u64>,
-        /// Seconds.
+        /// Duration in seconds.
         duration_s: f64,
     },
-    /// Nodes belong to a user.
+    /// A user has claimed nodes.
     #[serde(rename = "node.claimed")]
     Claimed {
-        /// As a hostlist.
+        /// Claimed nodes, as a hostlist.
         nodes: String,
-        /// When.
+        /// Time of the claim, RFC 3339.
         claimed_at: String,
     },
-    /// A node is nobody's any more.
+    /// A node is no longer claimed.
     #[serde(rename = "node.released")]
     Released {
-        /// Which.
+        /// Released node, as a hostlist.
         nodes: String,
-        /// When it was claimed.
+        /// Time of the claim, RFC 3339.
         claimed_at: String,
-        /// When its user gave it back.
+        /// Time of the release by the user, RFC 3339.
         released_at: String,
-        /// Whether it was wiped, by its own word.
+        /// Whether the node reports that it was wiped.
         wiped: bool,
-        /// What became of that, in words.
+        /// Result of the wipe as text.
         wipe_confirmation: String,
     },
-    /// A tenant's limits are others.
+    /// Limits of a tenant changed.
     #[serde(rename = "quota.updated")]
     LimitsChanged {
-        /// `null`: unlimited.
+        /// Maximum number of nodes; `null` for unlimited.
         max_nodes: Option<u64>,
-        /// `null`: unlimited.
+        /// Maximum number of concurrent allocations; `null` for unlimited.
         max_concurrent_allocations: Option<u64>,
-        /// `null`: none.
+        /// GPU-hours budget; `null` for none.
         gpu_hours_budget: Option<f64>,
-        /// `null`: none.
+        /// Node-hours budget; `null` for none.
         node_hours_budget: Option<f64>,
-        /// `null`: none.
+        /// Fair-share target as a fraction; `null` for none.
         fair_share_target: Option<f64>,
-        /// `null`: none.
+        /// Burst allowance as a fraction; `null` for none.
         burst_allowance: Option<f64>,
-        /// Who said so.
+        /// Principal that changed the limits.
         by: String,
     },
 }
 
 impl Event {
-    /// Of a fact; `None` where it is none for an accounting system: it follows from totals.
+    /// The event for a usage record; `None` for records that are reported only in totals.
     pub fn of(fact: &Fact, site: &dyn Site) -> Option<Self> {
         let (about, body) = match &fact.kind {
             FactKind::Started {
@@ -231,7 +232,7 @@ impl Event {
         })
     }
 
-    /// Its type's name.
+    /// Name of the event type.
     pub fn name(&self) -> &'static str {
         match self.body {
             Body::Started { .. } => "allocation.started",
@@ -305,11 +306,11 @@ fn started(work: &Work, nodes: &[NodeId], walltime_ms: Option<u64>, site: &dyn S
     }
 }
 
-/// Node-hours and GPU-hours.
+/// Node-hours and GPU-hours of an ended allocation.
 fn completed(work: &Work, uses: &[Use], node_ms: u64, site: &dyn Site) -> (f64, f64) {
     let used = site.consumed(work.allocation, uses);
     let hours = |ms: u64| ms as f64 / HOUR_MS as f64;
-    // The quorum knows what all attempts used; GPUs are counted as far back as the ledger goes.
+    // Node time comes from the quorum and covers all attempts. GPU time covers the period that the ledger retains.
     (hours(node_ms), hours(used.gpu_ms))
 }
 
@@ -317,7 +318,7 @@ fn seconds(ms: u64) -> f64 {
     ms as f64 / 1e3
 }
 
-/// RFC 3339, to the millisecond.
+/// Formats a time as RFC 3339 with milliseconds.
 fn time(at: UnixMillis) -> String {
     let at = Timestamp::from_millisecond(i64::try_from(at.0).unwrap_or(i64::MAX));
     at.unwrap_or(Timestamp::MAX).to_string()

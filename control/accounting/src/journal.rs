@@ -1,9 +1,9 @@
-//! Events that are not acknowledged yet, on the disk, so that a restart asks nobody for them again. It is a cache: what
-//! is lost with it the quorum has.
+//! Journal of events that are not acknowledged yet. It is stored on disk, so that a restart need not read them from the
+//! quorum again. The journal is a cache: the quorum has every event that is lost with it.
 //!
-//! Files of records, each with its length and checksum. The last one may end in the middle of a record, where the
-//! power went: that part is cut off. The first events are in memory too. When memory and disk are full the newest
-//! events are dropped, and counted.
+//! The journal consists of files of records, each with its length and checksum. The last file may end within a record
+//! after a power failure; the incomplete record is cut off. The first events are also kept in memory. When memory and
+//! disk are full, the newest events are dropped and counted.
 
 mod file;
 #[cfg(test)]
@@ -20,25 +20,25 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// A file is full with the record that reaches this, bytes.
+/// Size in bytes from which a file is full.
 const FILE_BYTES: u64 = 1 << 20;
 
-/// How many events there may be.
+/// Maximum numbers of events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
-    /// In memory.
+    /// Maximum number of events in memory.
     pub memory: usize,
-    /// On the disk alone, besides.
+    /// Maximum number of events on disk beyond those in memory.
     pub disk: usize,
 }
 
-/// The journal cannot be used.
+/// Error of reading or writing the journal.
 #[derive(Debug, thiserror::Error)]
 #[error("{path}: {source}")]
 pub struct JournalError {
-    /// Which file or folder.
+    /// File or folder of the failed operation.
     pub path: PathBuf,
-    /// Why.
+    /// I/O error.
     pub source: io::Error,
 }
 
@@ -49,39 +49,39 @@ impl JournalError {
     }
 }
 
-/// What opening found.
+/// Result of opening a journal.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Recovered {
-    /// Events that are there.
+    /// Number of events in the journal.
     pub events: usize,
-    /// Bytes that were cut off at the end.
+    /// Bytes cut off at the end of the last file.
     pub torn_bytes: u64,
-    /// Files that were damaged in the middle and set aside.
+    /// Files set aside because they follow a damaged file.
     pub damaged: Vec<PathBuf>,
 }
 
-/// See the module.
+/// Journal of unacknowledged events; see the module.
 #[derive(Debug)]
 pub struct Journal {
     folder: PathBuf,
     bounds: Bounds,
-    /// Oldest first; the last is written to.
+    /// Files of the journal, oldest first; the last one is written to.
     segments: VecDeque<Segment>,
-    /// The first events.
+    /// First events of the journal.
     memory: VecDeque<Event>,
-    /// Events in memory and on the disk.
+    /// Number of events in memory and on disk.
     events: usize,
-    /// Number of the last event that was offered and kept.
+    /// Number of the last event that was appended.
     last: u64,
-    /// Numbers of events that were dropped and not passed yet, oldest first.
+    /// Numbers of dropped events that are not acknowledged yet, oldest first.
     dropped: VecDeque<u64>,
 }
 
 impl Journal {
-    /// Opens the journal in `folder`, which is made where it is not there. Events up to `acknowledged` are forgotten.
+    /// Opens the journal in `folder`, which is created if missing. Events up to `acknowledged` are removed.
     ///
     /// # Errors
-    /// When the folder or a file cannot be read or written.
+    /// Returns an error when the folder or a file cannot be read or written.
     pub fn open(
         folder: &Path,
         bounds: Bounds,
@@ -105,7 +105,7 @@ impl Journal {
                 recovered.torn_bytes = found.damaged_bytes;
                 continue;
             }
-            // What follows is not what followed: the quorum has it.
+            // The files after a damaged one no longer continue it; the quorum has their events.
             for behind in file::names(folder)?
                 .into_iter()
                 .filter(|other| *other > path)
@@ -131,36 +131,37 @@ impl Journal {
         Ok((journal, recovered))
     }
 
-    /// Number of the last event that it has or had; 0 before the first.
+    /// Number of the last event that was appended; 0 before the first.
     pub fn last(&self) -> u64 {
         self.last
     }
 
-    /// Events that wait.
+    /// Number of unacknowledged events.
     pub fn len(&self) -> usize {
         self.events
     }
 
-    /// Whether none waits.
+    /// Whether there are no unacknowledged events.
     pub fn is_empty(&self) -> bool {
         self.events == 0
     }
 
-    /// Events in memory.
+    /// Number of events in memory.
     pub fn in_memory(&self) -> usize {
         self.memory.len()
     }
 
-    /// Events on the disk alone.
+    /// Number of events only on disk.
     pub fn on_disk(&self) -> usize {
         self.events - self.memory.len()
     }
 
-    /// Takes events, in the order of their numbers, as far as there is room; the others are dropped. They are on the
-    /// disk when this returns. Gives how many were dropped.
+    /// Appends events in the order of their numbers while there is room, and drops the others. The events are on disk
+    /// when this returns. Returns the number of dropped events.
     ///
     /// # Errors
-    /// When they cannot be written: then none is taken, and they can be offered again.
+    /// Returns an error when events cannot be written. Events are written in chunks of 1,000; a failed chunk is not
+    /// taken and can be appended again.
     pub fn append(&mut self, events: &[Event], steps: &dyn Steps) -> Result<usize, JournalError> {
         let room = (self.bounds.memory + self.bounds.disk).saturating_sub(self.events);
         let kept = &events[..events.len().min(room)];
@@ -197,12 +198,12 @@ impl Journal {
         Ok(())
     }
 
-    /// The first events, `limit` at most.
+    /// The first events, at most `limit`.
     pub fn first(&self, limit: usize) -> Vec<Event> {
         self.memory.iter().take(limit).cloned().collect()
     }
 
-    /// How many events up to this number were dropped and not passed yet.
+    /// Number of dropped events up to this number that are not acknowledged yet.
     pub fn dropped_through(&self, number: u64) -> u64 {
         let passed = self
             .dropped
@@ -211,10 +212,10 @@ impl Journal {
         passed.count() as u64
     }
 
-    /// Events up to this number are acknowledged.
+    /// Removes events up to this number, which are acknowledged.
     ///
     /// # Errors
-    /// When a file cannot be removed or read.
+    /// Returns an error when a file cannot be removed or read.
     pub fn acknowledge(&mut self, number: u64, steps: &dyn Steps) -> Result<(), JournalError> {
         self.forget(number, steps)?;
         while self.dropped.front().is_some_and(|first| *first <= number) {
@@ -250,7 +251,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Brings events from the disk into memory, where there is room.
+    /// Loads events from disk into memory while there is room.
     fn refill(&mut self) -> Result<(), JournalError> {
         if self.memory.len() * 2 > self.bounds.memory || self.on_disk() == 0 {
             return Ok(());

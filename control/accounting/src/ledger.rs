@@ -1,8 +1,8 @@
-//! Node-hours and GPU-hours of any stretch of time, from facts. See `../0001-ledger.md`.
+//! Ledger of node-hours and GPU-hours for any time window, built from usage records. See `../0001-ledger.md`.
 //!
-//! Each account (a user in a project in a vCluster) has a curve: what it had used by each moment at which something
-//! began or ended. What it used between two moments is the difference of two points of it, so every stretch is
-//! clipped to the window exactly, and a question costs two searches, however long the history is.
+//! Each account (a user in a project in a vCluster) has a curve: its cumulative usage at each moment at which a use
+//! began or ended. The usage between two moments is the difference of two points of the curve. So every use is clipped
+//! to the window exactly, and a query costs two binary searches, however long the history is.
 
 mod curve;
 #[cfg(test)]
@@ -15,20 +15,20 @@ use lattice_quorum_types::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// GPUs of a node of which nobody knows how many it has.
+/// Assumed number of GPUs of a node with an unknown GPU count.
 pub const UNKNOWN_GPUS: u32 = 1;
 
-/// What was used.
+/// Amount of usage.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Used {
     /// Node-milliseconds.
     pub node_ms: u64,
-    /// GPU-milliseconds, by how many GPUs the nodes have now.
+    /// GPU-milliseconds, by the present GPU counts of the nodes.
     pub gpu_ms: u64,
 }
 
 impl Used {
-    /// Both together.
+    /// Sum of two amounts.
     #[must_use]
     pub fn with(self, other: Self) -> Self {
         Self {
@@ -38,17 +38,17 @@ impl Used {
     }
 }
 
-/// Work, and claimed nodes that nothing ran on.
+/// Usage by allocations and by idle claimed nodes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Both {
-    /// By work.
+    /// Usage by allocations.
     pub work: Used,
-    /// By claims, while nothing of their user ran there.
+    /// Usage by claimed nodes without an allocation of the claiming user.
     pub idle: Used,
 }
 
 impl Both {
-    /// Both of both together.
+    /// Sum of two usages, by component.
     #[must_use]
     pub fn with(self, other: Self) -> Self {
         Self {
@@ -57,24 +57,24 @@ impl Both {
         }
     }
 
-    /// What is billed: idle claimed time too.
+    /// Billed usage, which includes idle time of claimed nodes.
     pub fn billed(self) -> Used {
         self.work.with(self.idle)
     }
 }
 
-/// Whose use is asked for.
+/// Subject of a usage query.
 #[derive(Debug, Clone, Copy)]
 pub enum Whose<'a> {
-    /// A tenant's, with all its projects.
+    /// A tenant with all its projects.
     Tenant(&'a ProjectPath),
-    /// A project's, without those below it.
+    /// A project without its subprojects.
     Project(&'a ProjectPath),
-    /// A user's.
+    /// A user in all projects.
     User(&'a str),
 }
 
-/// A user in a project in a vCluster: the least thing that has a curve.
+/// A user in a project in a vCluster: the smallest unit with a curve of its own.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Account {
     user: String,
@@ -98,20 +98,20 @@ impl Account {
     }
 }
 
-/// Nodes that were used, or are.
+/// Period of use of a set of nodes.
 #[derive(Debug, Clone)]
 struct Stretch {
     account: u32,
     from: UnixMillis,
-    /// `None`: they are still.
+    /// End of the use; `None` while it continues.
     until: Option<UnixMillis>,
     nodes: Box<[u32]>,
 }
 
-/// Who uses which nodes since when: how the end of a use finds its begin.
+/// User and start of an open use, by which its end is matched.
 type OpenKey = (User, UnixMillis);
 
-/// See the module.
+/// Usage ledger; see the module.
 #[derive(Debug)]
 pub struct Ledger {
     accounts: Vec<Account>,
@@ -120,27 +120,27 @@ pub struct Ledger {
     by_user: BTreeMap<String, Vec<u32>>,
     curves: Vec<Curve>,
     nodes: BTreeMap<NodeId, u32>,
-    /// By number of the node; `None`: not known.
+    /// GPU count by node index; `None` if unknown.
     gpus: Vec<Option<u32>>,
-    /// In no order that matters.
+    /// Periods of use, in arbitrary order.
     stretches: Vec<Stretch>,
-    /// Those that are not over.
+    /// Open uses, with the index of each node's stretch.
     open: BTreeMap<OpenKey, BTreeMap<NodeId, u32>>,
-    /// What allocations used that gave nodes back before they ended: stretches of theirs.
+    /// Stretches of allocations that released nodes before they ended.
     earlier: BTreeMap<AllocationId, Vec<u32>>,
-    /// Number of the last fact.
+    /// Number of the last usage record.
     last: u64,
-    /// State time of what it shows.
+    /// State time up to which the ledger is current.
     at: UnixMillis,
-    /// The moment before which it knows nothing.
+    /// Start of the retained period.
     since: UnixMillis,
-    /// How many GPUs nodes have is another since the curves were drawn.
+    /// Whether GPU counts or stretches changed since the curves were computed.
     stale: bool,
 }
 
 impl Ledger {
-    /// Of what is used at present, which `open` says as it was when the last fact was `last`. What was used since
-    /// `since` and is over is read then ([`Ledger::read`]), and what comes after is noted ([`Ledger::note`]).
+    /// Creates a ledger with the present use `open`, as of the usage record `last`. Use that ended since `since` is
+    /// then added by [`Ledger::read`], and later records by [`Ledger::note`].
     pub fn new(since: UnixMillis, open: Vec<OpenUse>, last: u64, at: UnixMillis) -> Self {
         let mut ledger = Self {
             accounts: Vec::new(),
@@ -164,33 +164,33 @@ impl Ledger {
         ledger
     }
 
-    /// Number of the last fact that it knows.
+    /// Number of the last usage record in the ledger.
     pub fn last(&self) -> u64 {
         self.last
     }
 
-    /// State time of what it shows.
+    /// State time up to which the ledger is current.
     pub fn at(&self) -> UnixMillis {
         self.at
     }
 
-    /// The moment before which it knows nothing.
+    /// Start of the retained period.
     pub fn since(&self) -> UnixMillis {
         self.since
     }
 
-    /// Stretches that it holds.
+    /// Number of stretches in the ledger.
     pub fn len(&self) -> usize {
         self.stretches.len()
     }
 
-    /// Whether nothing was used.
+    /// Whether the ledger has no usage.
     pub fn is_empty(&self) -> bool {
         self.stretches.is_empty()
     }
 
-    /// Takes down a fact from before the last one: of those only what is over counts, for what is not was said at the
-    /// begin. [`Ledger::draw`] comes behind all of them.
+    /// Adds a usage record from before the creation of the ledger. Only ended use counts, because open use was passed
+    /// to [`Ledger::new`]. Call [`Ledger::draw`] after the last of these records.
     pub fn read(&mut self, fact: &Fact) {
         let (by, uses) = match over(&fact.kind) {
             Some(over) => over,
@@ -205,7 +205,7 @@ impl Ledger {
         self.stale = true;
     }
 
-    /// Takes down the next fact.
+    /// Adds the next usage record.
     pub fn note(&mut self, fact: &Fact) {
         if fact.number <= self.last {
             return;
@@ -228,18 +228,18 @@ impl Ledger {
         }
     }
 
-    /// Nothing happened up to this moment.
+    /// Advances the state time without a usage record.
     pub fn advance(&mut self, at: UnixMillis) {
         self.at = self.at.max(at);
     }
 
-    /// How many GPUs a node has; `None`: nobody knows, and it counts one.
+    /// GPU count of a node; `None` if it is unknown and counts as one.
     pub fn gpus(&self, node: &NodeId) -> Option<u32> {
         let number = self.nodes.get(node)?;
         self.gpus[*number as usize]
     }
 
-    /// Says how many GPUs a node has; `None`: nobody knows. The curves are drawn anew by [`Ledger::draw`].
+    /// Sets the GPU count of a node; `None` if unknown. [`Ledger::draw`] then recomputes the curves.
     pub fn set_gpus(&mut self, node: &NodeId, gpus: Option<u32>) {
         let number = self.node(node);
         let known = &mut self.gpus[number as usize];
@@ -250,8 +250,8 @@ impl Ledger {
         }
     }
 
-    /// Draws the curves anew where they have to be: after [`Ledger::read`], and where a node has another number of
-    /// GPUs. Costs as much as there are stretches.
+    /// Recomputes the curves where needed: after [`Ledger::read`], and after a change of a GPU count. The cost is
+    /// proportional to the number of stretches.
     pub fn draw(&mut self) {
         if !std::mem::take(&mut self.stale) {
             return;
@@ -266,13 +266,13 @@ impl Ledger {
         self.curves = steps.into_iter().map(Curve::of).collect();
     }
 
-    /// Forgets what was over before this moment. What it said of later windows it still says.
+    /// Drops use that ended before `since`. Results for later windows do not change.
     pub fn forget_before(&mut self, since: UnixMillis) {
         if since <= self.since {
             return;
         }
         self.since = since;
-        // Numbers of stretches change.
+        // The indices of stretches change.
         let mut kept = Vec::with_capacity(self.stretches.len());
         let mut places = BTreeMap::new();
         for (place, stretch) in (0..).zip(std::mem::take(&mut self.stretches)) {
@@ -296,8 +296,7 @@ impl Ledger {
         self.draw();
     }
 
-    /// What was used from `from` on and before `until`. What is used at present counts up to `until`, also where that
-    /// is later than what is known.
+    /// Usage from `from` until before `until`. Open use counts up to `until`, even beyond the state time of the ledger.
     pub fn used(&self, whose: Whose<'_>, from: UnixMillis, until: UnixMillis) -> Both {
         let none = Vec::new();
         let (numbers, only) = match whose {
@@ -318,7 +317,7 @@ impl Ledger {
         sum
     }
 
-    /// What a user used in each tenant.
+    /// Usage of a user in each tenant.
     pub fn used_by_tenant(
         &self,
         user: &str,
@@ -336,7 +335,7 @@ impl Ledger {
         sums
     }
 
-    /// What each project used in each vCluster.
+    /// Usage of each project in each vCluster.
     pub fn totals(
         &self,
         from: UnixMillis,
@@ -354,7 +353,7 @@ impl Ledger {
         sums
     }
 
-    /// What an allocation used that ended with these uses, earlier attempts included as far as they are known.
+    /// Usage of an allocation that ended with these uses, including retained earlier attempts.
     pub fn consumed(&self, allocation: AllocationId, uses: &[Use]) -> Used {
         let earlier = self.earlier.get(&allocation).into_iter().flatten();
         let earlier = earlier.filter_map(|place| {
@@ -376,7 +375,7 @@ impl Ledger {
         earlier.chain(last).fold(Used::default(), Used::with)
     }
 
-    /// Every user that used something.
+    /// All users with usage.
     pub fn users(&self) -> BTreeSet<&str> {
         self.by_user.keys().map(String::as_str).collect()
     }
@@ -454,7 +453,7 @@ impl Ledger {
         self.stretches.len() as u32 - 1
     }
 
-    /// A stretch that is not over; the curve is drawn later.
+    /// Adds an open stretch; the curve is computed later.
     fn begin(&mut self, by: &User, nodes: &[NodeId], from: UnixMillis) {
         let account = self.account(by);
         let place = self.stretch(account, from, None, nodes);
@@ -462,7 +461,7 @@ impl Ledger {
         open.extend(nodes.iter().map(|node| (node.clone(), place)));
     }
 
-    /// The same, now.
+    /// Adds a stretch that opens now, and updates the curve.
     fn begin_now(&mut self, by: &User, nodes: &[NodeId], at: UnixMillis) {
         self.begin(by, nodes, at);
         let stretch = &self.stretches[self.stretches.len() - 1];
@@ -470,7 +469,7 @@ impl Ledger {
         self.curves[account].add(Step::up(at, rate));
     }
 
-    /// A use is over. Nodes of one begin may go back one after the other.
+    /// Ends a use. Nodes of one open use may be released one after the other.
     fn end(&mut self, by: &User, used: &Use, kind: &FactKind) {
         let account = self.account(by);
         let key = (by.clone(), used.from);
@@ -490,7 +489,7 @@ impl Ledger {
             unknown = true;
         }
         if of_stretch.is_empty() || unknown {
-            // It was over before anybody said that it had begun.
+            // The end was recorded before the start.
             let stretch = self.stretch(account, used.from, Some(used.until), &used.nodes);
             self.remember(kind, stretch);
             let rate = self.rate(&self.stretches[stretch as usize].nodes);
@@ -513,7 +512,7 @@ impl Ledger {
         }
     }
 
-    /// Takes the nodes of `used` out of a stretch, as one of their own that is over.
+    /// Splits the nodes of `used` from a stretch, as a separate stretch that has ended.
     fn split(&mut self, place: u32, used: &Use) -> u32 {
         let gone: BTreeSet<u32> = used.nodes.iter().map(|node| self.node(node)).collect();
         let stretch = &mut self.stretches[place as usize];
@@ -530,7 +529,7 @@ impl Ledger {
         self.stretches.len() as u32 - 1
     }
 
-    /// Work that goes on used this.
+    /// Records a stretch of an allocation that continues.
     fn remember(&mut self, kind: &FactKind, stretch: u32) {
         if let FactKind::Used { work, .. } = kind {
             self.earlier
@@ -541,7 +540,7 @@ impl Ledger {
     }
 }
 
-/// What is over by a fact.
+/// Uses that end with a usage record.
 fn over(kind: &FactKind) -> Option<(User, &[Use])> {
     match kind {
         FactKind::Used { work, uses } | FactKind::Completed { work, uses, .. } => {

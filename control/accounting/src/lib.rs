@@ -1,12 +1,12 @@
-//! The books: what was used, by whom and when, and what an accounting system is told of it.
+//! Usage ledger and accounting: usage by project, user and time, and its reports to an accounting system.
 //!
-//! Everything rests on the facts that the quorum writes down ([`lattice_quorum_types::fact`]). A [`ledger::Ledger`]
-//! folds them and answers for any window of time; an [`accountant::Accountant`] has Waldur's monthly totals follow it,
-//! and its events sent in order. Whatever either keeps can be made anew from the facts.
+//! All data derives from the usage records that the quorum stores ([`lattice_quorum_types::fact`]). A
+//! [`ledger::Ledger`] aggregates the records and answers queries for any time window. An [`accountant::Accountant`]
+//! reports monthly totals and events to Waldur. All state of both can be rebuilt from the usage records.
 //!
-//! The cluster itself is behind [`site::Site`]: this crate knows no quorum and no control.
+//! The cluster is accessed through [`site::Site`]: this crate depends on neither quorum nor control.
 //!
-//! Begin with `README.md` for what an operator sees, then [`accountant`].
+//! Begin with `README.md` for the operator's view, then [`accountant`].
 #![forbid(unsafe_code)]
 
 pub mod accountant;

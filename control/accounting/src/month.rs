@@ -1,21 +1,21 @@
-//! Calendar months of an accounting system, in its own time zone, and hours as it takes them.
+//! Calendar months in the time zone of an accounting system, and hours in its number format.
 
 use jiff::{Timestamp, ToSpan as _, civil::Date, tz::TimeZone};
 use lattice_quorum_types::{UnixMillis, budget::HOUR_MS};
 use std::fmt;
 
-/// Milliseconds of a hundredth of an hour: what can be told at the finest.
+/// Milliseconds per hundredth of an hour, the finest unit that can be reported.
 const HUNDREDTH_MS: u64 = HOUR_MS / 100;
 
-/// A month.
+/// Calendar month.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Month {
-    /// Its first day.
+    /// First day of the month.
     first: Date,
 }
 
 impl Month {
-    /// The month that a moment is in.
+    /// The month that contains a time.
     pub fn of(at: UnixMillis, zone: &TimeZone) -> Self {
         let at = Timestamp::from_millisecond(i64::try_from(at.0).unwrap_or(i64::MAX));
         let at = at.unwrap_or(Timestamp::MAX).to_zoned(zone.clone());
@@ -24,7 +24,7 @@ impl Month {
         }
     }
 
-    /// The one before.
+    /// The previous month.
     #[must_use]
     pub fn before(self) -> Self {
         let first = self.first.checked_sub(1.month());
@@ -33,7 +33,7 @@ impl Month {
         }
     }
 
-    /// The one after.
+    /// The next month.
     #[must_use]
     pub fn after(self) -> Self {
         let first = self.first.checked_add(1.month());
@@ -42,24 +42,24 @@ impl Month {
         }
     }
 
-    /// Its first moment.
+    /// Start of the month.
     pub fn begins(self, zone: &TimeZone) -> UnixMillis {
         let begins = self.first.to_zoned(zone.clone());
         let millis = begins.map_or(0, |begins| begins.timestamp().as_millisecond());
         UnixMillis(u64::try_from(millis).unwrap_or(0))
     }
 
-    /// The first moment of the next one.
+    /// End of the month: the start of the next one.
     pub fn ends(self, zone: &TimeZone) -> UnixMillis {
         self.after().begins(zone)
     }
 
-    /// `2026-11-01`, as Waldur names it.
+    /// First day of the month in Waldur's format, such as `2026-11-01`.
     pub fn first_day(self) -> String {
         self.first.to_string()
     }
 
-    /// A moment of it that is in the same month in every zone.
+    /// A day in the middle of the month, which lies in the same month in every time zone.
     pub fn middle(self) -> String {
         let middle = self.first.checked_add(14.days()).unwrap_or(self.first);
         middle.to_string()
@@ -67,23 +67,23 @@ impl Month {
 }
 
 impl fmt::Display for Month {
-    /// `2026-11`.
+    /// Formats the month as `2026-11`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:04}-{:02}", self.first.year(), self.first.month())
     }
 }
 
-/// Hundredths of an hour, rounded. What grows in milliseconds never falls in these.
+/// Milliseconds in hundredths of an hour, rounded. The result never decreases while `ms` grows.
 pub fn hundredths(ms: u64) -> u64 {
     ms.saturating_add(HUNDREDTH_MS / 2) / HUNDREDTH_MS
 }
 
-/// `12.50`: two decimals, as Waldur wants them.
+/// Text with two decimals, as Waldur requires, such as `12.50`.
 pub fn decimal(hundredths: u64) -> String {
     format!("{}.{:02}", hundredths / 100, hundredths % 100)
 }
 
-/// The hundredths in such a text; of more decimals the first two.
+/// Parses such a text to hundredths; decimals after the second are ignored.
 pub fn read_decimal(text: &str) -> Option<i64> {
     let (sign, digits) = match text.strip_prefix('-') {
         Some(rest) => (-1, rest),
@@ -115,7 +115,7 @@ mod tests {
         assert_eq!(month.to_string(), "2026-12");
         assert_eq!(month.begins(&zone), at("2026-11-30T22:00:00Z"));
         assert_eq!(month.before().ends(&zone), month.begins(&zone));
-        // One of the two has an hour more.
+        // One of the months is an hour longer.
         let summer = Month::of(at("2026-10-05T00:00:00Z"), &zone);
         assert_eq!(summer.begins(&zone), at("2026-09-30T21:00:00Z"));
         assert_eq!(summer.ends(&zone), at("2026-10-31T22:00:00Z"));

@@ -1,29 +1,29 @@
-//! A secret by reference: `vault://`, `file://` or `env://`. It is never in a configuration, and never in a log.
+//! Secrets by reference: `vault://`, `file://` or `env://`. A secret is never in a configuration or log.
 
 use lattice_host::{error_text::with_causes, private_file};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
 use std::{fmt, path::PathBuf, str::FromStr, time::Duration};
 
-/// Vault answers within this time, or does not.
+/// Timeout of a request to Vault.
 const VAULT_DEADLINE: Duration = Duration::from_secs(10);
 
-/// Where a secret is.
+/// Reference to a secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SecretRef {
     /// `vault://mount/path/to/secret#field`: Vault's key-value store, version 2. Without a field: `token`, `value`, or
-    /// the only one there is.
+    /// the only field of the secret.
     Vault {
-        /// The mount: the first part.
+        /// Mount: the first part of the path.
         mount: String,
-        /// The rest.
+        /// Path of the secret below the mount.
         path: String,
-        /// Which field.
+        /// Field of the secret.
         field: Option<String>,
     },
-    /// `file:///run/secrets/token`: a file that nobody else can read.
+    /// `file:///run/secrets/token`: a file that other users cannot read.
     File(PathBuf),
-    /// `env://NAME`.
+    /// `env://NAME`: an environment variable.
     Env(String),
 }
 
@@ -73,28 +73,28 @@ impl fmt::Display for SecretRef {
     }
 }
 
-/// How Vault is reached.
+/// Connection to a Vault server.
 #[derive(Debug, Clone)]
 pub struct Vault {
-    /// Its address, without `/v1`.
+    /// Address of the server, without `/v1`.
     pub address: String,
-    /// Where its own token is: a file or a variable.
+    /// Reference to the Vault token: a file or an environment variable.
     pub token: SecretRef,
-    /// Its namespace, where it has some.
+    /// Vault namespace, if any.
     pub namespace: Option<String>,
 }
 
-/// Why a secret cannot be had. Nothing of it is ever in the text.
+/// Failure to read a secret. The text never contains any part of the secret.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{from}: {reason}")]
 pub struct SecretError {
-    /// The reference.
+    /// Reference to the secret.
     pub from: String,
-    /// Why.
+    /// Why the secret cannot be read.
     pub reason: String,
 }
 
-/// Vault's answer for a secret of version 2.
+/// Reply of Vault's key-value store, version 2.
 #[derive(Deserialize)]
 struct Answer {
     data: Data,
@@ -105,20 +105,20 @@ struct Data {
     data: serde_json::Map<String, serde_json::Value>,
 }
 
-/// Reads secrets, each time anew: a token that was rotated is the next one that is read.
+/// Reader of secrets. Every call reads the secret again, so a rotated secret takes effect at the next read.
 #[derive(Debug, Clone)]
 pub struct Secrets {
-    /// For Vault.
+    /// HTTP client for Vault.
     pub http: reqwest::Client,
-    /// Needed for `vault://`.
+    /// Vault server; required for `vault://`.
     pub vault: Option<Vault>,
 }
 
 impl Secrets {
-    /// The secret as it is now.
+    /// Reads the present value of the secret.
     ///
     /// # Errors
-    /// When it is not there, or others can read it.
+    /// Returns an error when the secret is missing, or other users can read its file.
     pub async fn read(&self, from: &SecretRef) -> Result<SecretString, SecretError> {
         let failed = |reason: String| SecretError {
             from: from.to_string(),
@@ -166,7 +166,7 @@ impl Secrets {
                 other => format!("Vault answered with status {other}"),
             });
         }
-        // What is wrong with the answer is told without the answer.
+        // The error does not quote the reply, which may contain the secret.
         let answer: Answer = answer
             .json()
             .await
@@ -183,7 +183,7 @@ impl Secrets {
     }
 }
 
-/// What is on this machine.
+/// Reads a secret from a file or an environment variable.
 fn at_hand(from: &SecretRef) -> Result<SecretString, String> {
     let secret = match from {
         SecretRef::File(path) => {

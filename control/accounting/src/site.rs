@@ -1,4 +1,4 @@
-//! What an accountant needs to know of the cluster, and what it may do to it.
+//! Interface of an accountant to the cluster.
 
 use crate::ledger::{Both, Used};
 use async_trait::async_trait;
@@ -10,16 +10,16 @@ use lattice_quorum_types::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Why the cluster did not do it.
+/// Error of an operation on the cluster.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SiteError {
-    /// The quorum does not answer, or the lease is somebody else's by now.
+    /// The quorum does not answer, or another control holds the lease.
     #[error("{reason}")]
     Unavailable {
-        /// Why.
+        /// Cause of the failure.
         reason: String,
     },
-    /// It said no.
+    /// The quorum refused the command.
     #[error("{text}")]
     Refused {
         /// The whole refusal, one violated level per line.
@@ -27,84 +27,85 @@ pub enum SiteError {
     },
 }
 
-/// How much was used, and what that rests on.
+/// Usage totals, and the records that they include.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// By project and vCluster.
+    /// Usage by project and vCluster.
     pub used: BTreeMap<(ProjectPath, VclusterName), Both>,
-    /// Every fact up to this number is in it.
+    /// Number of the usage record up to which the totals are complete.
     pub through: u64,
 }
 
-/// What a node has.
+/// Hardware of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Machine {
-    /// GPUs: one where nobody knows.
+    /// GPU count; 1 if unknown.
     pub gpus: u32,
-    /// Their model, where somebody does.
+    /// GPU model, if known.
     pub gpu_model: Option<String>,
 }
 
-/// The cluster, as an accountant sees it. Everything that changes it is done under the lease `accounting`.
+/// Interface of an accountant to the cluster. Every change is made under the lease `accounting`.
 #[async_trait]
 pub trait Site: Send + Sync {
-    /// The cluster's name.
+    /// Cluster name.
     fn cluster(&self) -> &str;
-    /// Now.
+    /// Current time.
     fn now(&self) -> UnixMillis;
-    /// Facts behind this number, oldest first, and where they stand; none: there are no more. Those before `since` may
-    /// be left out.
+    /// Usage records after this number, oldest first, with their present head; empty if there are no more. Records
+    /// before `since` may be left out.
     async fn facts(
         &self,
         after: u64,
         limit: u32,
         since: UnixMillis,
     ) -> Result<(Vec<Fact>, FactsHead), SiteError>;
-    /// The accounting system has the facts up to this one, or never will have so many of them.
+    /// Acknowledges that the accounting system has the usage records up to `through`. `dropped` events of them will
+    /// never reach it.
     async fn acknowledge(&self, through: u64, dropped: u64) -> Result<(), SiteError>;
-    /// What was used from `from` on and before `until`; `None` while that is still being read.
+    /// Usage from `from` until before `until`; `None` while usage is still being read.
     fn totals(&self, from: UnixMillis, until: UnixMillis) -> Option<Totals>;
-    /// What an allocation used that ended with these uses.
+    /// Usage of an allocation that ended with these uses.
     fn consumed(&self, allocation: AllocationId, uses: &[Use]) -> Used;
-    /// What a node has.
+    /// Hardware of a node.
     fn machine(&self, node: &NodeId) -> Machine;
-    /// Every project, tenants too.
+    /// All projects, including tenants.
     fn projects(&self) -> BTreeSet<ProjectPath>;
-    /// A tenant's own limits; `None`: there is none of that name.
+    /// A tenant's own limits; `None` if the tenant does not exist.
     fn limits(&self, tenant: &ProjectPath) -> Option<Limits>;
-    /// Takes down what the accounting system says of tenants.
+    /// Stores the credits of tenants from the accounting system.
     async fn note_credits(&self, credits: BTreeMap<ProjectPath, Credit>) -> Result<(), SiteError>;
-    /// Sets a tenant's hard limits, as the accounting system has them.
+    /// Sets a tenant's hard limits to those of the accounting system.
     async fn set_limits(&self, tenant: &ProjectPath, limits: LimitPatch) -> Result<(), SiteError>;
 }
 
-/// Where an accountant is in its work. Tests stop it there; nothing else does anything.
+/// Point in an accountant's round at which tests can stop it; without effect otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Step {
     /// Before events are written to the journal.
     BeforeJournal,
-    /// When some bytes of them are.
+    /// After a part of the events' bytes is written.
     InJournal,
-    /// When they are on the disk.
+    /// After the events are on disk.
     AfterJournal,
-    /// Before a new file of the journal is begun.
+    /// Before a new journal file is created.
     BeforeRotate,
-    /// When it is.
+    /// After a new journal file is created.
     AfterRotate,
-    /// Before something is sent.
+    /// Before a request is sent.
     BeforeSend,
-    /// When it was, and nothing was written down of that.
+    /// After a request was sent, and before its result is stored.
     AfterSend,
-    /// Before the quorum is told.
+    /// Before usage records are acknowledged to the quorum.
     BeforeAcknowledge,
-    /// When it was told, and the journal still has it.
+    /// After usage records are acknowledged, while the journal still has their events.
     AfterAcknowledge,
-    /// Between two files of the journal that go.
+    /// Before an acknowledged journal file is removed.
     InForget,
 }
 
 impl Step {
-    /// All of them, in the order of a round.
+    /// All steps, in the order of a round.
     pub const ALL: [Step; 10] = [
         Step::BeforeJournal,
         Step::InJournal,
@@ -119,13 +120,13 @@ impl Step {
     ];
 }
 
-/// Told of every step.
+/// Observer of the steps of an accountant.
 pub trait Steps: Send + Sync {
-    /// It is here.
+    /// Called when the accountant reaches a step.
     fn at(&self, _step: Step) {}
 }
 
-/// Nobody is.
+/// Observer without effect.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Unwatched;
 

@@ -1,79 +1,79 @@
-//! How an accountant stands.
+//! Status of an accountant.
 
 use lattice_quorum_types::{ProjectPath, UnixMillis, VclusterName};
 use std::collections::BTreeMap;
 
-/// See the module.
+/// Status of an accountant, for display and metrics.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Status {
-    /// When the accounting system last took everything that there was; `None`: not yet.
+    /// Time when the accounting system last accepted all reports; `None` before the first time.
     pub pushed_at: Option<UnixMillis>,
-    /// Why it did not when it was last tried; `None`: it did, or was not tried yet.
+    /// Error of the last attempt; `None` if it succeeded, or before the first attempt.
     pub failure: Option<String>,
-    /// When it is tried again.
+    /// Time of the next attempt after a failure.
     pub retry_at: Option<UnixMillis>,
-    /// Number of the last fact there is.
+    /// Number of the last usage record in the quorum.
     pub last: u64,
-    /// Up to which it has them.
+    /// Number of the usage record up to which the accounting system has them.
     pub acknowledged: u64,
-    /// Events in memory.
+    /// Number of events in memory.
     pub in_memory: u64,
-    /// Events on the disk alone.
+    /// Number of events only on disk.
     pub on_disk: u64,
-    /// Events that were dropped since this control began.
+    /// Number of events dropped since this control started.
     pub dropped: u64,
-    /// Whether as many events are on the disk as may be.
+    /// Whether the maximum number of events on disk is reached.
     pub is_full: bool,
-    /// Events that were sent since this control began.
+    /// Number of events sent since this control started.
     pub sent: u64,
-    /// Reports of usage that were sent since this control began.
+    /// Number of usage reports sent since this control started.
     pub reported: u64,
-    /// What the accounting system refuses, by what it is about.
+    /// Requests rejected by the accounting system, by their subject.
     pub parked: BTreeMap<String, Parked>,
-    /// Of which version it is.
+    /// Version of the accounting system.
     pub version: Option<String>,
 }
 
-/// Something that the accounting system refuses. It is tried again now and then, and nothing waits for it.
+/// A request rejected by the accounting system. It is retried at intervals and blocks no other request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Parked {
-    /// Since when.
+    /// Time of the first rejection.
     pub since: UnixMillis,
-    /// When it was last tried.
+    /// Time of the last attempt.
     pub tried_at: UnixMillis,
-    /// What it says.
+    /// Reason given by the accounting system.
     pub reason: String,
 }
 
-/// One total that is not what it should be.
+/// One total that differs between the accounting system and the ledger.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Difference {
-    /// Of which project.
+    /// Project of the total.
     pub project: ProjectPath,
-    /// In which vCluster.
+    /// vCluster of the total.
     pub vcluster: VclusterName,
-    /// Of which month: `2026-11`.
+    /// Month of the total, such as `2026-11`.
     pub month: String,
-    /// Of what: `gpu_hours`, `node_hours`.
+    /// Component of the total: `gpu_hours` or `node_hours`.
     pub component: String,
-    /// What the accounting system has, hundredths.
+    /// Amount in the accounting system, in hundredths.
     pub has: u64,
-    /// What was used, hundredths.
+    /// Amount used, in hundredths.
     pub used: u64,
-    /// What became of it.
+    /// Result of the reconciliation.
     pub outcome: Outcome,
 }
 
-/// What became of a difference.
+/// Result of the reconciliation of a difference.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// It was only looked for.
+    /// The difference was found and not corrected.
     Found,
-    /// It is put right.
+    /// The difference was corrected.
     Corrected,
-    /// It cannot be.
+    /// The difference cannot be corrected.
     NotBookable {
-        /// Why.
+        /// Why it cannot be corrected.
         reason: String,
     },
 }

@@ -1,8 +1,8 @@
-//! Waldur's REST API, as far as accounting needs it.
+//! Client of the parts of Waldur's REST API that accounting needs.
 //!
-//! What is recorded of a real one decides the design: usage is told as absolute totals of a month, so a repeat changes
-//! nothing; a second object with the same `backend_id` is made without a word, so everything is looked up before it
-//! is made; what it answers besides JSON is an outage.
+//! The recorded behaviour of a real Waldur determines the design. Usage is reported as absolute totals of a month, so a
+//! repeat changes nothing. Waldur creates a second object with the same `backend_id` without an error, so every object
+//! is looked up before it is created. A reply other than JSON counts as an outage.
 
 mod credit;
 mod objects;
@@ -26,60 +26,61 @@ use serde_json::Value;
 use std::{sync::Arc, time::Duration};
 use tokio::sync::Mutex;
 
-/// Waldur answers within this time, or does not: a call takes a sixth of a second on a small server.
+/// Timeout of a request. A request takes a sixth of a second on a small server.
 const DEADLINE: Duration = Duration::from_secs(30);
-/// Most of an answer that is read, bytes.
+/// Largest reply that is read, in bytes.
 const MOST_BYTES: usize = 32 << 20;
-/// Objects asked for at once; 8.x gives no more.
+/// Objects per page; Waldur 8.x returns no more.
 const PAGE: usize = 100;
-/// Longest part of an answer in an error text.
+/// Longest part of a reply in an error text, in bytes.
 const MAX_SHOWN_BYTES: usize = 400;
 
-/// Why Waldur did not do it.
+/// Error of a request to Waldur.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WaldurError {
-    /// No connection, it broke, or what came is no answer of Waldur's. Whether it was done is not known.
+    /// The connection failed or broke, or the reply is not one of Waldur's. The outcome of the request is unknown.
     #[error("no answer from Waldur: {reason}")]
     Unreached {
-        /// The first cause.
+        /// Innermost cause.
         reason: String,
     },
-    /// It cannot now.
+    /// Waldur cannot handle the request now.
     #[error("Waldur answered with status {status}")]
     Busy {
-        /// 429, or 500 and more.
+        /// HTTP status: 429, or 500 and above.
         status: u16,
-        /// When to come again, if it says.
+        /// Time to wait before a retry, if the reply contains it.
         retry_after: Option<Duration>,
     },
-    /// It does not take the token.
+    /// Waldur rejects the token.
     #[error("Waldur does not take the token: {reason}")]
     Denied {
-        /// As it says.
+        /// Reason from the reply.
         reason: String,
     },
-    /// The token cannot be had.
+    /// The token cannot be read.
     #[error("{0}")]
     Secret(#[from] SecretError),
-    /// It refuses.
+    /// Waldur rejects the request.
     #[error("Waldur answered {what} with status {status}: {reason}")]
     Refused {
-        /// What was asked.
+        /// Path of the request.
         what: String,
-        /// 400, 403, 404, 409, …
+        /// HTTP status: 400, 403, 404, 409, …
         status: u16,
-        /// As it says.
+        /// Reason from the reply.
         reason: String,
     },
 }
 
 impl WaldurError {
-    /// Whether the same may be done by and by: then everything waits. What is refused is set aside, and nothing waits.
+    /// Whether a retry may succeed. A transient error stops the round; a rejected request is set aside and blocks
+    /// nothing.
     pub fn is_transient(&self) -> bool {
         !matches!(self, Self::Refused { .. })
     }
 
-    /// When to come again, if it says.
+    /// Time to wait before a retry, if the reply contained it.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Busy { retry_after, .. } => *retry_after,
@@ -88,24 +89,24 @@ impl WaldurError {
     }
 }
 
-/// A client cannot be set up.
+/// Failure to create an HTTP client.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// TLS.
+    /// TLS cannot be set up.
     #[error("TLS cannot be set up: {0}")]
     Tls(#[from] rustls::Error),
-    /// The authorities.
+    /// The CA file cannot be parsed.
     #[error("the authorities cannot be read: {0}")]
     Pem(#[from] rustls_pki_types::pem::Error),
-    /// The client itself.
+    /// The HTTP client cannot be created.
     #[error("the HTTP client cannot be set up: {0}")]
     Http(#[from] reqwest::Error),
 }
 
-/// A client that trusts the system's authorities and those in `pem`.
+/// Creates a client that trusts the system's CAs and those in `pem`.
 ///
 /// # Errors
-/// Where either cannot be read.
+/// Returns an error when either set of CAs cannot be read.
 pub fn client(pem: &[u8]) -> Result<Client, ClientError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let more = CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>()?;
@@ -126,7 +127,7 @@ pub fn client(pem: &[u8]) -> Result<Client, ClientError> {
     Ok(client.build()?)
 }
 
-/// See the module.
+/// Client of one Waldur instance; see the module.
 #[derive(Debug)]
 pub struct Waldur {
     http: Client,
@@ -136,7 +137,7 @@ pub struct Waldur {
     token: Mutex<Option<SecretString>>,
 }
 
-/// What an answer is.
+/// Reply of Waldur.
 struct Answer {
     status: StatusCode,
     body: Value,
@@ -144,7 +145,7 @@ struct Answer {
 }
 
 impl Waldur {
-    /// The one whose API is at `api`, which ends in `/api/`.
+    /// Creates a client for the API at `api`, which ends in `/api/`.
     pub fn new(http: Client, api: Url, secrets: Secrets, token_ref: SecretRef) -> Self {
         let token = Mutex::new(None);
         Self {
@@ -156,10 +157,10 @@ impl Waldur {
         }
     }
 
-    /// Its version: `7.0.7+2.g1ea6cb820`.
+    /// Version of Waldur, such as `7.0.7+2.g1ea6cb820`.
     ///
     /// # Errors
-    /// See [`WaldurError`].
+    /// Returns a [`WaldurError`].
     pub async fn version(&self) -> Result<String, WaldurError> {
         let answer = self.get("version/", &[]).await?;
         Ok(answer["version"].as_str().unwrap_or("unknown").to_owned())
@@ -180,7 +181,7 @@ impl Waldur {
         Ok(self.ask(path, ask).await?.body)
     }
 
-    /// All pages of a list.
+    /// Fetches all pages of a list.
     async fn list(&self, path: &str, query: &[(&str, &str)]) -> Result<Vec<Value>, WaldurError> {
         let mut all = Vec::new();
         for page in 1.. {
@@ -200,7 +201,7 @@ impl Waldur {
         Ok(all)
     }
 
-    /// Asks with the token, and once more with the one that is there by then where that is another.
+    /// Sends a request with the token. If the token is rejected, reads it again and repeats the request once.
     async fn ask(&self, what: &str, ask: RequestBuilder) -> Result<Answer, WaldurError> {
         let again = ask.try_clone();
         let (token, is_new) = self.token().await?;
@@ -220,7 +221,7 @@ impl Waldur {
         }
     }
 
-    /// The token, and whether it was read just now.
+    /// The token, and whether it was read by this call.
     async fn token(&self) -> Result<(SecretString, bool), WaldurError> {
         let mut known = self.token.lock().await;
         if let Some(token) = &*known {
@@ -272,7 +273,7 @@ impl Waldur {
             true => Value::Null,
             false => match serde_json::from_slice(&bytes) {
                 Ok(body) => body,
-                // Unknown routes are answered with a page.
+                // Waldur replies to unknown routes with an HTML page.
                 Err(_) if status == StatusCode::NOT_FOUND => Value::Null,
                 Err(_) => return Err(unreached("its answer is no JSON".to_owned())),
             },
@@ -295,7 +296,7 @@ impl Waldur {
         })
     }
 
-    /// A call that may be told that its state is not the right one: then it was done before.
+    /// Sends a request that Waldur rejects with 409 if it was done before, which counts as success.
     async fn post_once(&self, path: &str, body: &Value) -> Result<(), WaldurError> {
         match self.post(path, body).await {
             Ok(_) | Err(WaldurError::Refused { status: 409, .. }) => Ok(()),
@@ -303,10 +304,10 @@ impl Waldur {
         }
     }
 
-    /// Writes an event as a line of an invoice, on the path that the document names. A repeat changes nothing.
+    /// Adds an event as an item of an invoice, at the path of `accounting.txt`. A repeat changes nothing.
     ///
     /// # Errors
-    /// See [`WaldurError`].
+    /// Returns a [`WaldurError`].
     pub async fn add_item(
         &self,
         invoice: &str,
@@ -322,7 +323,7 @@ impl Waldur {
     }
 }
 
-/// What an answer says is wrong, in one line.
+/// Error text of a reply, in one line.
 fn said(body: &Value) -> String {
     let text = match body {
         Value::Null => return "nothing more is said".to_owned(),

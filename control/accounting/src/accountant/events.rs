@@ -1,4 +1,4 @@
-//! Single events, for deployments that want them: an order for each allocation, or the paths that the document names.
+//! Single events, for deployments that use them: an order per allocation, or the paths of `accounting.txt`.
 
 use super::{Accountant, RoundError, making};
 use crate::{
@@ -9,17 +9,18 @@ use crate::{
 use lattice_quorum_types::{ProjectPath, VclusterName};
 use serde_json::{Value, json};
 
-/// Events sent between two looks at the journal.
+/// Number of events sent before they are acknowledged.
 const EVENTS_A_TIME: usize = 100;
-/// Refused events that are kept, to be tried again. What is beyond only `reconcile` tells, as it does after another
+/// Maximum number of rejected events kept for a retry. Further ones are reported only by `reconcile`, as after another
 /// control took over.
 const MOST_REFUSED: usize = 1_000;
 
 impl Accountant {
-    /// Sends the events up to this fact, in order, where anybody wants them. Gives how far Waldur has them.
+    /// Sends the events up to record `through`, in order, if the settings require events. Returns the number up to
+    /// which Waldur has them.
     pub(super) async fn tell_events(&mut self, through: u64) -> Result<u64, RoundError> {
         if !(self.settings.seed_paths || self.settings.order_per_allocation) {
-            // They are summed into totals, which were told.
+            // The events are contained in the totals, which were reported.
             return Ok(through);
         }
         self.tell_refused().await?;
@@ -41,12 +42,12 @@ impl Accountant {
                     None => {}
                 }
             }
-            // Each hundred is acknowledged, so that an outage that follows repeats few.
+            // Acknowledged after each hundred, so that an outage repeats only few events.
             self.acknowledge(last).await?;
         }
     }
 
-    /// Tries those again that were refused, each after its time.
+    /// Retries rejected events, each when its retry is due.
     async fn tell_refused(&mut self) -> Result<(), RoundError> {
         let is_due = |(name, _): &(&String, &Event)| !self.is_parked(name);
         let due: Vec<_> = self.refused.iter().filter(is_due).collect();
@@ -76,7 +77,7 @@ impl Accountant {
         Ok(())
     }
 
-    /// A line of the tenant's invoice, under the event's id.
+    /// Adds an item with the event's id to the tenant's invoice.
     async fn add_item(&mut self, event: &Event) -> Result<(), WaldurError> {
         let tenant = ProjectPath::new(&event.tenant).map_err(|_| unnamed(event))?;
         let invoice = self.waldur.invoice(&mut self.objects, &tenant).await?;
@@ -84,7 +85,7 @@ impl Accountant {
         self.waldur.add_item(&invoice, &event.id, &item).await
     }
 
-    /// An allocation's own resource: ordered when it starts, told what it used and ended when it does.
+    /// Handles the resource of an allocation: ordered at its start; usage reported and resource terminated at its end.
     async fn order(&mut self, event: &Event) -> Result<(), WaldurError> {
         let (vcluster, used) = match &event.body {
             Body::Started { vcluster, .. } => (vcluster, None),
@@ -104,7 +105,7 @@ impl Accountant {
             _ => return Ok(()),
         };
         if used == Some(Amounts::default()) {
-            // It never ran: nothing was ordered.
+            // The allocation never ran, so nothing was ordered.
             return Ok(());
         }
         let (Some(project), Some(id)) = (&event.project, event.allocation_id) else {
@@ -115,7 +116,7 @@ impl Accountant {
         let place = Place::Allocation(project, vcluster, id);
         let making = making(&self.settings, &*self.site);
         let resource = match used {
-            // One that was ended is not ordered again by a repeat.
+            // A repeated event must not order a terminated resource again.
             Some(_) if self.waldur.is_ended(&place).await? => return Ok(()),
             _ => {
                 self.waldur
@@ -131,7 +132,7 @@ impl Accountant {
     }
 }
 
-/// An event of this build names what it is about; one that was read from a journal may not.
+/// Events of this build name a billable object; an event read from a journal may not.
 fn unnamed(event: &Event) -> WaldurError {
     WaldurError::Refused {
         what: format!("event {}", event.id),

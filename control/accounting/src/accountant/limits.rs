@@ -1,4 +1,5 @@
-//! The way back: what was bought becomes what tenants may use, and projects that are gone are ended.
+//! Limits and credits from Waldur: purchased limits become tenant limits, and resources of deleted projects are
+//! terminated.
 
 use super::{Accountant, RoundError};
 use crate::{
@@ -12,11 +13,11 @@ use lattice_quorum_types::{
 };
 use std::collections::BTreeMap;
 
-/// What Waldur says holds for at least so long, milliseconds.
+/// Minimum validity of values read from Waldur, in milliseconds.
 const LEAST_VALID_MS: u64 = 900_000;
 
 impl Accountant {
-    /// Reads what Waldur says of resources, and follows it.
+    /// Reads resources and credits from Waldur and applies them.
     pub(super) async fn follow_limits(&mut self, now: UnixMillis) -> Result<(), RoundError> {
         let known = self.waldur.known(&self.objects).await?;
         self.end_those_that_are_gone(&known).await?;
@@ -25,7 +26,7 @@ impl Accountant {
         }
         let month = Month::of(now, &self.settings.zone);
         let bought = self.waldur.bought(&known, month).await?;
-        // A few rounds may fail before the ledger steps in.
+        // Several rounds may fail before the credits expire and the ledger applies.
         let valid_ms = (self.settings.interval.as_millis() as u64 * 10).max(LEAST_VALID_MS);
         let credits: BTreeMap<_, _> = bought
             .iter()
@@ -40,7 +41,7 @@ impl Accountant {
                 continue;
             };
             let name = format!("limits of {tenant}");
-            // What an administrator changed since is theirs, until Waldur has another number.
+            // A later change by an administrator stays in force until the number in Waldur changes.
             if self.taken.get(tenant) == Some(&nodes) || self.is_parked(&name) {
                 continue;
             }
@@ -66,7 +67,7 @@ impl Accountant {
         Ok(())
     }
 
-    /// Ends the resources of projects that are no more. Their last usage was told in this round.
+    /// Terminates the resources of deleted projects. Their final usage was reported in this round.
     async fn end_those_that_are_gone(&mut self, known: &[Known]) -> Result<(), RoundError> {
         let projects = self.site.projects();
         for Known { place, uuid, .. } in known {

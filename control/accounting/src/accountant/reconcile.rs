@@ -1,5 +1,5 @@
-//! Putting right what Waldur has, when a person asks for it: events were dropped, a month could not be booked in time,
-//! or somebody changed a total by hand.
+//! Reconciliation on an operator's request: corrects amounts in Waldur after events were dropped, a month could not be
+//! booked in time, or a total was changed manually.
 
 use super::{Accountant, FACTS_A_PAGE, RoundError, making, totals::Booked};
 use crate::{
@@ -13,11 +13,12 @@ use lattice_quorum_types::UnixMillis;
 use std::collections::BTreeMap;
 
 impl Accountant {
-    /// Compares the totals of every month of which a part lies in the window with what Waldur has, and, unless it is only
-    /// looked, sets them: lower ones too. Single events of the window are told again, where anybody wants them.
+    /// Compares the totals of every month that overlaps the window with the amounts in Waldur. Unless `only_look` is
+    /// set, corrects them, also to lower values, and sends the single events of the window again if the settings
+    /// require events.
     ///
     /// # Errors
-    /// When the quorum or Waldur does not answer.
+    /// Returns an error when the quorum or Waldur does not answer.
     pub async fn reconcile(
         &mut self,
         since: UnixMillis,
@@ -71,7 +72,7 @@ impl Accountant {
         let name = format!("usage {} {month}", place.backend_id());
         let making = making(&self.settings, &*self.site);
         let resource = match only_look {
-            // Nothing is made by looking.
+            // A comparison creates no resource.
             true => self.waldur.find(place).await?,
             false => {
                 let made = self
@@ -128,7 +129,7 @@ impl Accountant {
         Ok(others.into_iter().map(difference).collect())
     }
 
-    /// Each under its id, so that what Waldur has is not there twice.
+    /// Each event keeps its id, so that Waldur stores no event twice.
     async fn tell_again(&mut self, since: UnixMillis, until: UnixMillis) -> Result<(), RoundError> {
         let mut after = 0;
         loop {

@@ -1,4 +1,4 @@
-//! What each project used of each vCluster in a month.
+//! Monthly totals of each project in each vCluster.
 
 use super::{Accountant, RoundError, making};
 use crate::{
@@ -10,12 +10,12 @@ use crate::{
 use lattice_quorum_types::{ProjectPath, UnixMillis, VclusterName};
 use std::collections::BTreeMap;
 
-/// A month is closed when it is over for so long, milliseconds: what ended in its last moments is known by then.
+/// Time after the end of a month before it is closed, in milliseconds: usage of its last moments is known by then.
 const SETTLED_MS: u64 = 60_000;
 
 impl Accountant {
-    /// Tells this month's totals, and once those of the month before. Gives the number of the fact up to which they
-    /// reach; `None` while what was used is not read yet.
+    /// Reports the totals of this month, and once those of the month before. Returns the number of the usage record up
+    /// to which the totals reach; `None` while usage is not read yet.
     pub(super) async fn tell_totals(&mut self, now: UnixMillis) -> Result<Option<u64>, RoundError> {
         let month = Month::of(now, &self.settings.zone);
         let begins = month.begins(&self.settings.zone);
@@ -31,7 +31,7 @@ impl Accountant {
         Ok(Some(totals.through))
     }
 
-    /// The last totals of a month that is over. Gives whether they are known.
+    /// Reports the final totals of an ended month. Returns whether they are known.
     async fn close(&mut self, month: Month) -> Result<bool, RoundError> {
         if self.closed.contains(&month) {
             return Ok(true);
@@ -44,7 +44,7 @@ impl Accountant {
             self.tell(&place, month, amounts, Booked::Then).await?;
         }
         self.closed.insert(month);
-        // Of months before nothing is told again but by a person.
+        // Earlier months change only by reconciliation.
         self.told.retain(|(_, told), _| *told >= month);
         Ok(true)
     }
@@ -55,7 +55,7 @@ impl Accountant {
     ) -> Vec<(Place, Amounts)> {
         let by_allocation = self.settings.order_per_allocation;
         let place = |((project, vcluster), used): (_, Both)| {
-            // Each allocation has a resource of its own then; what is left is idle.
+            // Each allocation then has a resource of its own, so only idle usage of claimed nodes remains.
             let used = match by_allocation {
                 true => used.idle,
                 false => used.billed(),
@@ -72,7 +72,7 @@ impl Accountant {
             .collect()
     }
 
-    /// Has one resource's totals of a month be so, unless they are, or Waldur has more.
+    /// Sets the totals of one resource and month, unless Waldur has the same or higher amounts.
     async fn tell(
         &mut self,
         place: &Place,
@@ -87,7 +87,7 @@ impl Accountant {
         }
         let told = self.tell_now(place, month, amounts, booked).await;
         if let Err(WaldurError::Refused { .. }) = &told {
-            // It may have been ended by somebody: it is looked up anew.
+            // The resource may have been terminated externally, so it is looked up again.
             self.objects.forget();
             self.told.remove(&key);
             self.elsewhere.remove(&key);
@@ -128,7 +128,7 @@ impl Accountant {
         Ok(())
     }
 
-    /// What Waldur has of a place in a month: with its resource, and with those it had before, which were ended.
+    /// Amounts in Waldur for a place and month: with its present resource, and with its earlier, terminated resources.
     pub(super) async fn has(
         &self,
         place: &Place,
@@ -144,7 +144,7 @@ impl Accountant {
         Ok((here, elsewhere))
     }
 
-    /// Tells a resource's totals, whatever it has.
+    /// Reports the totals of a resource, whatever Waldur has.
     pub(super) async fn send(
         &mut self,
         resource: &str,
@@ -169,7 +169,7 @@ impl Accountant {
         Ok(())
     }
 
-    /// Before 8 a report with a date is booked into the present month: that would be wrong in both.
+    /// Waldur before version 8 books a dated report into the present month, which would be wrong in both months.
     fn check_books_then(&self, month: Month) -> Result<(), WaldurError> {
         let version = self
             .note(|status| status.version.clone())
@@ -189,16 +189,17 @@ impl Accountant {
     }
 }
 
-/// Into which month.
+/// Month into which a report is booked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Booked {
-    /// The present one.
+    /// The present month.
     Now,
-    /// One that is over.
+    /// An ended month.
     Then,
 }
 
-/// Waldur has more than was used: GPUs are counted otherwise now, or somebody corrected it. A person decides.
+/// Error: Waldur has more than was used, because GPUs are counted differently now or the amount was corrected manually.
+/// An operator must decide.
 fn lower(has: Amounts, used: Amounts) -> WaldurError {
     let told = |amounts: Amounts| {
         let (node, gpu) = (decimal(amounts.node), decimal(amounts.gpu));

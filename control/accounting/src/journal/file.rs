@@ -1,4 +1,4 @@
-//! One file of a journal: `magic`, then records of `length`, `crc32` (both little-endian), `JSON`.
+//! File of a journal: `magic`, then records of `length`, `crc32` (both little-endian), `JSON`.
 
 use super::JournalError;
 use crate::{
@@ -13,33 +13,33 @@ use std::{
 
 const MAGIC: &[u8; 8] = b"LATACCT1";
 const HEADER: usize = 8;
-/// Longest record: a claim of every node of a large cluster is not longer.
+/// Longest record in bytes; a claim of every node of a large cluster is shorter.
 const MOST_BYTES: usize = 16 << 20;
 
-/// See the module.
+/// One file of the journal; see the module.
 #[derive(Debug)]
 pub(super) struct Segment {
     path: PathBuf,
     file: File,
     pub(super) bytes: u64,
-    /// Number of its first event, or less.
+    /// Number of the first event in the file, or a lower number.
     first: u64,
-    /// Events in it that are not acknowledged.
+    /// Number of events in the file that are not acknowledged.
     pub(super) events: usize,
-    /// Number of its last event, or the one before its first.
+    /// Number of the last event in the file, or of the one before its first.
     pub(super) last: u64,
-    /// Up to this number its events are acknowledged.
+    /// Number up to which the events of the file are acknowledged.
     pub(super) passed: u64,
 }
 
-/// A file as it was found.
+/// Result of opening a file.
 pub(super) struct Found {
     pub(super) segment: Segment,
-    /// Behind the last whole record.
+    /// Number of bytes after the last complete record.
     pub(super) damaged_bytes: u64,
 }
 
-/// The files of a journal, oldest first.
+/// Files of a journal, oldest first.
 pub(super) fn names(folder: &Path) -> Result<Vec<PathBuf>, JournalError> {
     let mut names = Vec::new();
     for entry in fs::read_dir(folder).map_err(JournalError::at(folder))? {
@@ -66,7 +66,7 @@ impl Segment {
                 .open(&path)?;
             file.write_all(MAGIC)?;
             file.sync_all()?;
-            // The folder's entry too.
+            // The folder entry is synchronised as well.
             File::open(folder)?.sync_all()?;
             Ok(file)
         };
@@ -82,7 +82,7 @@ impl Segment {
         })
     }
 
-    /// Reads a file and cuts off what is behind its last whole record, or behind an event that is not above `after`.
+    /// Opens a file and truncates it after its last complete record, or before a record that is not above `after`.
     pub(super) fn open(path: &Path, after: u64) -> Result<Found, JournalError> {
         let text = fs::read(path).map_err(JournalError::at(path))?;
         let (events, whole) = records(&text, after);
@@ -115,7 +115,7 @@ impl Segment {
         })
     }
 
-    /// Behind what it has; on the disk when this returns. A write that fails is taken back.
+    /// Appends events; they are on disk when this returns. A failed write is undone.
     pub(super) fn append(
         &mut self,
         events: &[Event],
@@ -149,7 +149,7 @@ impl Segment {
         Ok(())
     }
 
-    /// Its events up to this number are acknowledged; how many are left.
+    /// Marks events up to this number as acknowledged, and returns the number of the remaining ones.
     pub(super) fn pass(&mut self, number: u64) -> Result<usize, JournalError> {
         if number >= self.first && number > self.passed && self.events > 0 {
             let left = self
@@ -172,7 +172,7 @@ impl Segment {
     }
 }
 
-/// The whole records of a file in ascending numbers above `after`, and where the last of them ends.
+/// Complete records of a file with ascending numbers above `after`, and the end of the last one in bytes.
 fn records(text: &[u8], after: u64) -> (Vec<Event>, usize) {
     let Some(mut rest) = text.strip_prefix(MAGIC) else {
         return (Vec::new(), 0);

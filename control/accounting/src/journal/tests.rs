@@ -67,7 +67,7 @@ fn events_come_back_in_order_after_a_restart_and_those_that_are_acknowledged_do_
         (8..=25).chain([30, 31]).collect::<Vec<_>>()
     );
     assert!(journal.is_empty());
-    // Nothing is left on the disk, and what comes then is kept.
+    // Nothing is left on disk, and later events are kept.
     assert_eq!(file::names(folder.path()).unwrap().len(), 0);
     journal.append(&events([40]), &Unwatched).unwrap();
     assert_eq!(open(&folder, 31).0.last(), 40);
@@ -94,7 +94,8 @@ fn what_has_no_room_is_dropped_newest_first_and_counted_where_it_stood() {
     assert_eq!(journal.dropped_through(100), 0);
 }
 
-/// Cut off anywhere, as a power cut may leave it: whole records stay, the torn one goes, and what comes is appended.
+/// A power failure may cut the file anywhere: complete records stay, the incomplete one is removed, and new events are
+/// appended.
 #[test]
 fn a_torn_tail_is_cut_off_wherever_it_is_torn() {
     let folder = tempfile::tempdir().unwrap();
@@ -148,7 +149,7 @@ fn a_file_that_is_damaged_in_the_middle_is_trusted_up_to_there_and_no_further() 
     let (journal, recovered) = open(&folder, 0);
     assert_eq!(recovered.damaged.len(), names.len() - 2, "{recovered:?}");
     assert!(journal.last() > 0 && journal.last() < 20_000);
-    // The quorum is asked for what is behind.
+    // The later events are read from the quorum.
     assert_eq!(journal.len() as u64, journal.last());
 }
 
@@ -167,7 +168,8 @@ fn what_is_no_journal_is_begun_anew() {
 }
 
 proptest! {
-    /// Whatever is appended, acknowledged and restarted: what waits is what was kept and not acknowledged.
+    /// For any sequence of appends, acknowledgements and restarts, the journal holds the events that were kept and not
+    /// acknowledged.
     #[test]
     fn a_journal_is_a_queue_on_the_disk(
         steps in prop::collection::vec((0..3_u8, 1..15_u64), 1..40),

@@ -1,19 +1,19 @@
-//! What was used by each moment: a line that bends where something begins or ends.
+//! Cumulative usage curve: a piecewise linear function with a bend at each start or end of a use.
 
 use super::Used;
 use lattice_quorum_types::UnixMillis;
 
-/// What is used at once.
+/// Resources in use at one time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Rate {
-    /// Nodes.
+    /// Number of nodes.
     pub(super) nodes: u64,
-    /// GPUs.
+    /// Number of GPUs.
     pub(super) gpus: u64,
 }
 
 impl Rate {
-    /// What comes of it in so many milliseconds.
+    /// Usage during `ms` milliseconds.
     pub(super) fn over(self, ms: u64) -> Used {
         Used {
             node_ms: self.nodes.saturating_mul(ms),
@@ -24,7 +24,7 @@ impl Rate {
     fn with(self, step: Step) -> Self {
         let change = |rate: u64, by: u64| match step.up {
             true => rate + by,
-            // What ends began before.
+            // A use that ends has begun before.
             false => rate.saturating_sub(by),
         };
         Self {
@@ -34,7 +34,7 @@ impl Rate {
     }
 }
 
-/// Something begins or ends.
+/// Start or end of a use.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Step {
     at: UnixMillis,
@@ -52,13 +52,13 @@ impl Step {
     }
 }
 
-/// Where the line bends.
+/// Point at which the rate changes.
 #[derive(Debug, Clone, Copy)]
 struct Bend {
     at: UnixMillis,
-    /// What was used by then.
+    /// Cumulative usage at this time.
     used: Used,
-    /// What is used from then on.
+    /// Rate from this time on.
     rate: Rate,
 }
 
@@ -68,21 +68,21 @@ impl Bend {
     }
 }
 
-/// One account's.
+/// Usage curve of one account.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Curve(Vec<Bend>);
 
 impl Curve {
-    /// Of these steps, in any order.
+    /// Builds a curve from steps in any order.
     pub(super) fn of(mut steps: Vec<Step>) -> Self {
-        // Of one moment what begins is first, so that nothing ends before it has begun.
+        // At equal times, starts come first, so that no use ends before it begins.
         steps.sort_by_key(|step| (step.at, !step.up));
         let mut curve = Self(Vec::with_capacity(steps.len()));
         steps.into_iter().for_each(|step| curve.add(step));
         curve
     }
 
-    /// The next step. Time never goes back here: it is the quorum's.
+    /// Adds the next step. Times never decrease, because they come from the quorum.
     pub(super) fn add(&mut self, step: Step) {
         let Some(last) = self.0.last_mut() else {
             self.0.push(Bend {
@@ -104,7 +104,7 @@ impl Curve {
         self.0.push(bend);
     }
 
-    /// Something that began a while ago and is over, and of which neither was known. Costs as much as happened since.
+    /// Inserts a use that began and ended in the past. The cost is proportional to the number of later bends.
     pub(super) fn insert(&mut self, from: UnixMillis, until: UnixMillis, rate: Rate) {
         self.bend(from);
         self.bend(until);
@@ -117,7 +117,7 @@ impl Curve {
         }
     }
 
-    /// Makes sure that there is a bend at this moment.
+    /// Ensures that there is a bend at this time.
     fn bend(&mut self, at: UnixMillis) {
         let place = self.0.partition_point(|bend| bend.at < at);
         if self.0.get(place).is_some_and(|bend| bend.at == at) {
@@ -128,7 +128,7 @@ impl Curve {
         self.0.insert(place, Bend { at, used, rate });
     }
 
-    /// What was used from `from` on and before `until`.
+    /// Usage from `from` until before `until`.
     pub(super) fn between(&self, from: UnixMillis, until: UnixMillis) -> Used {
         let (before, by) = (self.by(from), self.by(until));
         Used {

@@ -33,7 +33,7 @@ fn names(nodes: &[u32]) -> Vec<NodeId> {
     nodes.iter().copied().map(node).collect()
 }
 
-/// Facts in the order of their numbers.
+/// Usage records in the order of their numbers.
 #[derive(Default)]
 struct Log(Vec<Fact>);
 
@@ -96,7 +96,7 @@ fn noted(log: &Log) -> Ledger {
 
 const HOUR: u64 = 3_600_000;
 
-/// The window is 90 days; what lies before its edge does not count, what began before it counts from there.
+/// Usage before the start of the window does not count; use that began earlier counts from the start of the window.
 #[test]
 fn each_stretch_is_clipped_to_the_window() {
     let mut log = Log::default();
@@ -112,7 +112,7 @@ fn each_stretch_is_clipped_to_the_window() {
             .node_ms
             / HOUR
     };
-    // A service that has run for 100 hours is not free of charge.
+    // A service that has run for 100 hours counts for the whole window.
     assert_eq!(used(10, 100), 2 * 90 + 10);
     assert_eq!(used(55, 100), 2 * 45 + 5);
     assert_eq!(used(70, 71), 2);
@@ -138,14 +138,14 @@ fn gpu_hours_are_by_what_nodes_have_now() {
         let used = ledger.used(Whose::Tenant(&path("physics")), at(0), at(4_000 * HOUR));
         used.work.gpu_ms / HOUR
     };
-    // Nobody knows any of them: one GPU each.
+    // No GPU count is known: one GPU for each node.
     assert_eq!(gpu_hours(&ledger), 3 * 3_500);
     ledger.set_gpus(&node(1), Some(8));
     ledger.set_gpus(&node(2), Some(16));
     ledger.draw();
     assert_eq!(gpu_hours(&ledger), (8 + 16 + 1) * 3_500);
     assert_eq!((8 + 16 + 1) * 3_500, 87_500);
-    // One without GPUs counts none, which is not the same as not to know.
+    // A node without GPUs counts none, unlike a node with an unknown GPU count.
     ledger.set_gpus(&node(3), Some(0));
     ledger.draw();
     assert_eq!(gpu_hours(&ledger), 24 * 3_500);
@@ -225,7 +225,7 @@ fn what_ended_before_anybody_knew_of_it_is_put_in_its_place() {
     assert_eq!(used(15, 25), 5 + 10);
 }
 
-/// One thing that happens to the world of the property.
+/// One event in the world of the property test.
 #[derive(Debug, Clone)]
 enum Move {
     Wait(u64),
@@ -233,13 +233,13 @@ enum Move {
         who: usize,
         nodes: usize,
     },
-    /// Gives one node back, or as many as there are.
+    /// Releases one node, or all nodes.
     Leave {
         of: usize,
         all: bool,
         ends: bool,
     },
-    /// Over before it was known to run.
+    /// A use that ended before its start was recorded.
     Missed {
         who: usize,
         ms: u64,
@@ -263,7 +263,7 @@ fn moves() -> impl Strategy<Value = Move> {
 
 const WHO: [(&str, &str); 4] = [("ann", "t"), ("ann", "t/a"), ("bob", "t/a"), ("ann", "u")];
 
-/// Everything that was used, one node at a time.
+/// All usage, recorded node by node.
 #[derive(Default)]
 struct World {
     now: u64,
@@ -387,7 +387,8 @@ impl World {
 }
 
 proptest! {
-    /// Noted as it happened, read later, forgotten in part: always what a count of every node by itself gives.
+    /// A ledger built from live records, or read later, or partly dropped, always equals a separate count of every
+    /// node.
     #[test]
     fn a_ledger_says_what_every_node_by_itself_comes_to(
         before in prop::collection::vec(moves(), 0..60),
@@ -397,7 +398,7 @@ proptest! {
     ) {
         let mut world = World::default();
         before.iter().for_each(|one| world.take(one));
-        // One that was there all the time, and one that begins here.
+        // One ledger exists all the time, the other is created here.
         let mut always = noted(&world.log);
         let read = world.log.0.len();
         let mut late = Ledger::new(at(since), world.open(), read as u64, at(world.now));

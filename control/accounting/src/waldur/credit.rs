@@ -1,4 +1,4 @@
-//! What was bought, and where Waldur asks that nothing begins.
+//! Purchased limits and credits of tenants, and pauses requested by Waldur.
 
 use super::{
     Objects, Place, Waldur, WaldurError,
@@ -12,35 +12,35 @@ use lattice_quorum_types::{
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Most that is read of a limit, hours: beyond it is none.
+/// Largest limit that is read, in hours; a larger value counts as no limit.
 const MOST_HOURS: f64 = 1e9;
 
-/// What all resources of a tenant come to.
+/// Sum of all resources of a tenant.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Bought {
-    /// Nodes at the same time; `None`: a resource has no such limit.
+    /// Maximum number of nodes in use at the same time; `None` if a resource has no such limit.
     pub max_nodes: Option<u64>,
-    /// Hours of GPUs, and what is left of them; `None`: a resource has no such limit.
+    /// Purchased and used GPU-hours; `None` if a resource has no such limit.
     pub gpu: Option<Limited>,
-    /// Hours of nodes, likewise.
+    /// Purchased and used node-hours; `None` if a resource has no such limit.
     pub node: Option<Limited>,
-    /// Waldur asked that its work be put behind.
+    /// Whether Waldur requests a lower priority for the tenant's allocations.
     pub downscaled: bool,
-    /// Where it asked that nothing begins.
+    /// Projects and vClusters in which Waldur requests that no allocation starts.
     pub paused: Vec<Paused>,
 }
 
-/// Hours that are limited, milliseconds.
+/// Limited hours, in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limited {
-    /// How many there are.
+    /// Purchased time, in milliseconds.
     pub limit_ms: u64,
-    /// How many were used.
+    /// Used time, in milliseconds.
     pub used_ms: u64,
 }
 
 impl Bought {
-    /// As the quorum keeps it.
+    /// Credit in the form that the quorum stores.
     pub fn credit(&self, asked_at: UnixMillis, valid_ms: u64) -> Credit {
         let left = |limited: Option<Limited>| {
             limited.map(|limited| Left {
@@ -59,21 +59,21 @@ impl Bought {
     }
 }
 
-/// A resource of an offering that is known, and what it is for.
+/// Resource of a known offering.
 #[derive(Debug, Clone)]
 pub struct Known {
-    /// What for.
+    /// Project, vCluster and allocation of the resource.
     pub place: Place,
-    /// Its UUID.
+    /// UUID of the resource.
     pub uuid: String,
     fields: Value,
 }
 
 impl Waldur {
-    /// The resources that can take usage, of the offerings that are known.
+    /// Resources of the known offerings that accept usage.
     ///
     /// # Errors
-    /// See [`WaldurError`].
+    /// Returns a [`WaldurError`].
     pub async fn known(&self, objects: &Objects) -> Result<Vec<Known>, WaldurError> {
         let mut known = Vec::new();
         for (_, offering) in objects.offerings() {
@@ -102,10 +102,10 @@ impl Waldur {
         Ok(known)
     }
 
-    /// By tenant what the resources of its projects come to.
+    /// Sum of the resources of each tenant's projects.
     ///
     /// # Errors
-    /// See [`WaldurError`].
+    /// Returns a [`WaldurError`].
     pub async fn bought(
         &self,
         known: &[Known],
@@ -159,7 +159,7 @@ fn limited(resource: &Value, kind: &str, used: &BTreeMap<String, i64>) -> Option
     })
 }
 
-/// A limit, as a number or as a text with one.
+/// A limit, given as a number or as a string with a number.
 fn number(value: &Value) -> Option<f64> {
     let number = match value {
         Value::String(text) => text.parse().ok()?,
@@ -186,7 +186,7 @@ fn together(one: Bought, other: Bought) -> Bought {
 }
 
 impl Bought {
-    /// In words, for a log.
+    /// Description for the log.
     pub fn words(&self) -> String {
         let hours = |limited: Option<Limited>| match limited {
             None => "no limit".to_owned(),

@@ -1,4 +1,4 @@
-//! Customers, projects, offerings and resources: found by their `backend_id`, made where there is none.
+//! Customers, projects, offerings and resources: looked up by their `backend_id`, and created if missing.
 
 use super::{
     Waldur, WaldurError,
@@ -8,36 +8,36 @@ use lattice_quorum_types::{ProjectPath, VclusterName};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// How often an order is looked at before it is left for the next round.
+/// Maximum number of checks of an order in one round.
 const LOOKS: u32 = 5;
-/// Longest name that Waldur takes, characters.
+/// Longest name that Waldur accepts, in characters.
 const MAX_NAME: usize = 150;
 
-/// What a resource is for.
+/// Subject of a resource.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Place {
     /// A project in a vCluster.
     Project(ProjectPath, VclusterName),
-    /// One allocation of it.
+    /// One allocation of a project in a vCluster.
     Allocation(ProjectPath, VclusterName, u64),
 }
 
 impl Place {
-    /// The project.
+    /// Project of the place.
     pub fn project(&self) -> &ProjectPath {
         match self {
             Self::Project(project, _) | Self::Allocation(project, _, _) => project,
         }
     }
 
-    /// The vCluster.
+    /// vCluster of the place.
     pub fn vcluster(&self) -> &VclusterName {
         match self {
             Self::Project(_, vcluster) | Self::Allocation(_, vcluster, _) => vcluster,
         }
     }
 
-    /// As Waldur keeps it: `lattice:physics/higgs@batch`.
+    /// Id that Waldur stores, such as `lattice:physics/higgs@batch`.
     pub fn backend_id(&self) -> String {
         match self {
             Self::Project(project, vcluster) => format!("lattice:{project}@{vcluster}"),
@@ -45,7 +45,7 @@ impl Place {
         }
     }
 
-    /// The project and vCluster of such an id; `None` for anything else.
+    /// Parses such an id; `None` for any other text.
     pub fn of_backend_id(text: &str) -> Option<Self> {
         let (project, vcluster) = text.strip_prefix("lattice:")?.split_once('@')?;
         let project = ProjectPath::new(project).ok()?;
@@ -61,15 +61,15 @@ impl Place {
     }
 }
 
-/// An offering, as far as it is needed to order something of it.
+/// An offering, with the data needed for an order.
 #[derive(Debug, Clone)]
 struct Offering {
     uuid: String,
-    /// Address of the plan.
+    /// URL of the plan.
     plan: Option<String>,
 }
 
-/// What is known to be there.
+/// Cache of known objects.
 #[derive(Debug, Default)]
 pub struct Objects {
     customers: BTreeMap<ProjectPath, (String, String)>,
@@ -78,26 +78,26 @@ pub struct Objects {
     resources: BTreeMap<Place, String>,
 }
 
-/// How objects are made.
+/// Parameters for creating objects.
 #[derive(Debug, Clone)]
 pub struct Making<'a> {
-    /// The cluster's name.
+    /// Cluster name.
     pub cluster: &'a str,
-    /// UUIDs of offerings that are there.
+    /// UUIDs of existing offerings, by vCluster.
     pub offerings: &'a BTreeMap<VclusterName, String>,
-    /// UUID of the customer that provides; `None`: one is made.
+    /// UUID of the customer that provides offerings; `None` creates one.
     pub provider: Option<&'a str>,
     /// Title of the category.
     pub category: &'a str,
 }
 
 impl Objects {
-    /// Forgets what is known, so that it is looked up anew.
+    /// Clears the cache, so that objects are looked up again.
     pub fn forget(&mut self) {
         *self = Self::default();
     }
 
-    /// UUIDs of the offerings that are known.
+    /// UUIDs of the known offerings, by vCluster.
     pub fn offerings(&self) -> impl Iterator<Item = (&VclusterName, &str)> {
         self.offerings
             .iter()
@@ -106,10 +106,10 @@ impl Objects {
 }
 
 impl Waldur {
-    /// UUID of the customer of a tenant; it is made where it is not there.
+    /// UUID and URL of a tenant's customer, which is created if missing.
     ///
     /// # Errors
-    /// See [`WaldurError`].
+    /// Returns a [`WaldurError`].
     pub async fn customer(
         &self,
         objects: &mut Objects,
@@ -147,7 +147,7 @@ impl Waldur {
         Ok(made)
     }
 
-    /// UUID and address of the object with this `backend_id`.
+    /// UUID and URL of the object with this `backend_id`, which is created if missing.
     async fn found_or_made(
         &self,
         path: &str,
@@ -235,7 +235,7 @@ impl Waldur {
         if known.is_empty() {
             match self.post(providers, &json!({"customer": customer})).await {
                 Ok(_) => {}
-                // Somebody else made it meanwhile, or the answer to our own was lost.
+                // Another client created it in the meantime, or the reply to an earlier request was lost.
                 Err(WaldurError::Refused { status: 400, .. }) => {
                     let known = self
                         .list(providers, &[("customer_uuid", &customer_uuid)])
@@ -289,10 +289,10 @@ impl Waldur {
         self.post("marketplace-provider-offerings/", &body).await
     }
 
-    /// UUID of the resource of a place; it is ordered where it is not there.
+    /// UUID of the resource of a place, which is ordered if missing.
     ///
     /// # Errors
-    /// See [`WaldurError`].
+    /// Returns a [`WaldurError`].
     pub async fn resource(
         &self,
         objects: &mut Objects,
@@ -319,7 +319,7 @@ impl Waldur {
             objects.resources.insert(place.clone(), uuid.clone());
             return Ok(uuid);
         }
-        // One that was ordered and not named yet.
+        // A resource that was ordered and has no `backend_id` yet.
         let name = short(&backend_id);
         let query = [
             of_offering,
@@ -362,10 +362,10 @@ impl Waldur {
         Ok(uuid)
     }
 
-    /// UUID of a place's resource, if there is one that takes usage. Nothing is made.
+    /// UUID of the resource of a place that accepts usage, if there is one. Creates nothing.
     ///
     /// # Errors
-    /// See [`WaldurError`].
+    /// Returns a [`WaldurError`].
     pub async fn find(&self, place: &Place) -> Result<Option<String>, WaldurError> {
         let path = "marketplace-provider-resources/";
         let found = self.of_place(path, place).await?;
@@ -373,10 +373,10 @@ impl Waldur {
         found.map(|found| Ok(address(path, &found)?.0)).transpose()
     }
 
-    /// The other resources that a place has, or had.
+    /// Other present and former resources of a place.
     ///
     /// # Errors
-    /// See [`WaldurError`].
+    /// Returns a [`WaldurError`].
     pub async fn others(&self, place: &Place, resource: &str) -> Result<Vec<String>, WaldurError> {
         let path = "marketplace-provider-resources/";
         let found = self.of_place(path, place).await?.into_iter();
@@ -384,10 +384,10 @@ impl Waldur {
         others.map(|one| Ok(address(path, &one)?.0)).collect()
     }
 
-    /// Whether a place had a resource that is over.
+    /// Whether a place had resources and all of them are terminated.
     ///
     /// # Errors
-    /// See [`WaldurError`].
+    /// Returns a [`WaldurError`].
     pub async fn is_ended(&self, place: &Place) -> Result<bool, WaldurError> {
         let found = self
             .of_place("marketplace-provider-resources/", place)
@@ -403,7 +403,7 @@ impl Waldur {
         Ok(found)
     }
 
-    /// Approves what waits for the provider of a resource, and ends what it executes.
+    /// Approves pending orders of a resource, and completes executing ones.
     async fn see_through(&self, resource: &str) -> Result<(), WaldurError> {
         for _ in 0..LOOKS {
             let orders = self
@@ -429,14 +429,14 @@ impl Waldur {
         Ok(())
     }
 
-    /// Ends a resource, whose last usage was told before: afterwards none is taken.
+    /// Terminates a resource. Its final usage must be reported before, because a terminated resource accepts none.
     ///
     /// # Errors
-    /// See [`WaldurError`].
+    /// Returns a [`WaldurError`].
     pub async fn terminate(&self, objects: &mut Objects, uuid: &str) -> Result<(), WaldurError> {
         let path = format!("marketplace-resources/{uuid}/terminate/");
         match self.post(&path, &json!({})).await {
-            // An order is under way, or it is over.
+            // An order is pending, or the resource is terminated already.
             Ok(_)
             | Err(WaldurError::Refused {
                 status: 400 | 409, ..
@@ -448,10 +448,10 @@ impl Waldur {
         Ok(())
     }
 
-    /// The invoice of a tenant of this month.
+    /// UUID of a tenant's newest pending invoice.
     ///
     /// # Errors
-    /// See [`WaldurError`].
+    /// Returns a [`WaldurError`].
     pub async fn invoice(
         &self,
         objects: &mut Objects,
@@ -473,7 +473,7 @@ impl Waldur {
     }
 }
 
-/// Whether it can take usage, or will.
+/// Whether the resource accepts usage, or will do so.
 fn is_used(resource: &Value) -> bool {
     !matches!(
         resource["state"].as_str(),
@@ -481,7 +481,7 @@ fn is_used(resource: &Value) -> bool {
     )
 }
 
-/// Of several with one id the first that was made: all who look find the same.
+/// The first created of several objects with one id, so that every client selects the same.
 fn oldest(all: impl Iterator<Item = Value>) -> Option<Value> {
     let key = |one: &Value| {
         let text = |name: &str| one[name].as_str().unwrap_or_default().to_owned();
@@ -490,7 +490,7 @@ fn oldest(all: impl Iterator<Item = Value>) -> Option<Value> {
     all.min_by_key(key)
 }
 
-/// UUID and address of an object.
+/// UUID and URL of an object.
 fn address(path: &str, object: &Value) -> Result<(String, String), WaldurError> {
     let text = |name: &str| object[name].as_str().map(str::to_owned);
     match text("uuid") {

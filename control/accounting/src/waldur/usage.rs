@@ -1,25 +1,25 @@
-//! Usage: absolute totals of a calendar month.
+//! Usage reports: absolute totals of a calendar month.
 
 use super::{Waldur, WaldurError};
 use crate::month::{Month, decimal, read_decimal};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// Components with a total each, hundredths of an hour.
+/// Total of each component, in hundredths of an hour.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Amounts {
-    /// `node_hours`.
+    /// Total of `node_hours`.
     pub node: u64,
-    /// `gpu_hours`.
+    /// Total of `gpu_hours`.
     pub gpu: u64,
 }
 
-/// The components, as offerings have them.
+/// Names of the components in offerings.
 pub(super) const NODE_HOURS: &str = "node_hours";
 pub(super) const GPU_HOURS: &str = "gpu_hours";
 
 impl Amounts {
-    /// Those of rows, by component.
+    /// Amounts from rows by component; negative totals count as 0.
     pub fn of(rows: &BTreeMap<String, i64>) -> Self {
         let of = |kind: &str| u64::try_from(rows.get(kind).copied().unwrap_or(0)).unwrap_or(0);
         Self {
@@ -28,7 +28,7 @@ impl Amounts {
         }
     }
 
-    /// Both together.
+    /// Sum of two amounts.
     #[must_use]
     pub fn with(self, other: Self) -> Self {
         Self {
@@ -37,7 +37,7 @@ impl Amounts {
         }
     }
 
-    /// What is left of it; nothing where the other is more.
+    /// Difference of two amounts; 0 where the other is larger.
     #[must_use]
     pub fn without(self, other: Self) -> Self {
         Self {
@@ -46,17 +46,17 @@ impl Amounts {
         }
     }
 
-    /// Each with its component.
+    /// Amounts with the names of their components.
     pub fn named(self) -> [(&'static str, u64); 2] {
         [(GPU_HOURS, self.gpu), (NODE_HOURS, self.node)]
     }
 }
 
 impl Waldur {
-    /// What it has of a resource in a month, hundredths by component; nothing of a component that was never told.
+    /// Usage of a resource in a month, in hundredths by component. A component without a report is left out.
     ///
     /// # Errors
-    /// See [`WaldurError`].
+    /// Returns a [`WaldurError`].
     pub async fn usages(
         &self,
         resource: &str,
@@ -71,7 +71,7 @@ impl Waldur {
             .await?;
         let mut usages = BTreeMap::new();
         for row in &rows {
-            // Not every version filters by the period.
+            // Some versions ignore the filter by period.
             if row["billing_period"].as_str() != Some(period.as_str()) {
                 continue;
             }
@@ -86,11 +86,11 @@ impl Waldur {
         Ok(usages)
     }
 
-    /// Tells all components of a resource at once, since it forgets those that are not in the last report. Without a
-    /// `month` it books into the present one.
+    /// Reports all components of a resource at once, because Waldur removes components that are not in the last report.
+    /// Without a `month` the report is booked into the present month.
     ///
     /// # Errors
-    /// See [`WaldurError`].
+    /// Returns a [`WaldurError`].
     pub async fn set_usage(
         &self,
         resource: &str,

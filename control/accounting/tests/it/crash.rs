@@ -1,8 +1,8 @@
-//! SIGKILL at every step: a process of its own does the rounds and is killed in them, again and again, while work goes on
-//! and answers are lost; now and then its journal is destroyed too. In the end Waldur has what was used: nothing twice
-//! and nothing missing.
+//! Crash tests with SIGKILL at every step. A child process runs rounds and is killed in them repeatedly, while
+//! allocations run and replies are lost; in some runs its journal is deleted too. In the end Waldur has exactly the
+//! usage: nothing counted twice and nothing missing.
 //!
-//! `LATTICE_CRASHES` says how many clusters (`just crash-matrix`).
+//! `LATTICE_CRASHES` sets the number of clusters (`just crash-matrix`).
 
 use crate::common::{self, BEGIN, HOUR, World};
 use async_trait::async_trait;
@@ -35,20 +35,20 @@ use std::{
     time::Duration,
 };
 
-/// What the process that is killed is told.
+/// Parameters of the child process that is killed.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Orders {
     quorum: String,
     waldur: String,
     folder: String,
     seed_paths: bool,
-    /// Where it stops and waits to be killed: the step, and how many times it passes there first.
+    /// Step at which the process stops and waits to be killed, and how many times it passes that step before.
     stops_at: Option<(usize, u32)>,
 }
 
 const ORDERS: &str = "LATTICE_ACCOUNTING_ORDERS";
 
-/// What it asks of the cluster, which lives on.
+/// Requests of the child process to the cluster, which is not killed.
 #[derive(Debug, Serialize, Deserialize)]
 enum Ask {
     Facts {
@@ -98,7 +98,7 @@ async fn answer(State(world): State<Arc<World>>, ask: Bytes) -> Vec<u8> {
     postcard::to_stdvec(&answer).unwrap()
 }
 
-/// The cluster, from another process. Its ledger is made of the facts, as a control's is.
+/// The cluster as seen from the child process. Its ledger is built from the usage records, as in a control.
 struct Remote {
     http: reqwest::Client,
     url: String,
@@ -234,7 +234,7 @@ impl Site for Remote {
     }
 }
 
-/// Stops where it was told to, says so, and waits for the end.
+/// Stops at the given step, reports it, and waits to be killed.
 struct Stops(Option<(Step, Mutex<u32>)>);
 
 impl Steps for Stops {
@@ -258,7 +258,7 @@ impl Steps for Stops {
     }
 }
 
-/// The process that is killed: nothing, unless it is told otherwise.
+/// The child process. Does nothing without orders in the environment.
 #[tokio::test]
 async fn one_that_is_killed() {
     let Ok(orders) = std::env::var(ORDERS) else {
@@ -305,7 +305,7 @@ async fn one_that_is_killed() {
     println!("ended {}", failure.unwrap_or_default());
 }
 
-/// Runs it until it stops where it was told to, and kills it there, or until it has done its round.
+/// Runs the child until it stops at its step and kills it there, or until it completes a round.
 fn run(orders: &Orders) -> Option<String> {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args([
@@ -415,7 +415,7 @@ async fn one_cluster(seed: u64, tally: &mut Tally) {
         }
     }
     waldur.heal();
-    // The first may find a fault's end; then it is over.
+    // The first round may still meet the end of a fault; the later ones succeed.
     for _ in 0..3 {
         let orders = orders(None);
         tokio::task::spawn_blocking(move || run(&orders))

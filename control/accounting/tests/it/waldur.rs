@@ -1,4 +1,4 @@
-//! An accountant and a Waldur that answers as a real one did.
+//! Tests of an accountant with a simulated Waldur that replies as a real one did.
 
 use crate::common::{BEGIN, HOUR, World, path};
 use jiff::{Timestamp, tz::TimeZone};
@@ -77,7 +77,7 @@ impl AccountantFixture {
         }
     }
 
-    /// Another control takes over; with `journal`, on the same machine.
+    /// Another control takes over; with `has_journal` on the same machine.
     fn succeeded(&mut self, has_journal: bool) {
         if !has_journal {
             let _ = fs::remove_dir_all(&self.settings.folder);
@@ -100,7 +100,7 @@ impl AccountantFixture {
         self.accountant.status().lock().clone()
     }
 
-    /// Hundredths by resource and component, of this month.
+    /// Amounts of one month in hundredths, by resource and component.
     fn totals(&self, month: &str) -> BTreeMap<(String, String), i128> {
         let totals = self.waldur.totals().into_iter();
         let of_month = totals.filter(|((_, _, of), _)| of == month);
@@ -144,7 +144,7 @@ async fn what_a_project_used_stands_in_waldur_and_everything_behind_it_is_made_o
         let head = fixture.world.head();
         assert_eq!(head.acknowledged, head.last);
 
-        // What runs grows; what is over is not told again.
+        // Usage of running allocations grows; final usage is not reported again.
         let running = fixture.world.start("bio", "batch", 3);
         fixture.wait(HOUR);
         let before = fixture.waldur.set_usage_calls().received;
@@ -156,12 +156,12 @@ async fn what_a_project_used_stands_in_waldur_and_everything_behind_it_is_made_o
         assert_eq!(fixture.waldur.set_usage_calls().received, before + 1);
         fixture.wait(HOUR);
         fixture.world.end(running);
-        // Another control, without the journal, goes on.
+        // Another control without the journal continues.
         fixture.succeeded(false);
         fixture.round().await;
         fixture.assert_equal("2026-11", BEGIN, fixture.world.now());
         let made = fixture.waldur.snapshot();
-        // The cluster itself, physics and bio; three projects; three resources.
+        // Customers: the cluster itself, physics and bio; three projects; three resources.
         let count = (
             made.customers.len(),
             made.projects.len(),
@@ -183,7 +183,7 @@ async fn each_vcluster_is_an_offering_and_each_project_in_it_a_resource() {
     fixture.assert_equal("2026-11", BEGIN, fixture.world.now());
 }
 
-/// Done, and the answer lost: at every call once. Nothing is there twice.
+/// Each request succeeds once while its reply is lost. Nothing exists twice.
 #[tokio::test]
 async fn an_answer_that_is_lost_makes_nothing_twice() {
     for path in [
@@ -233,7 +233,7 @@ async fn outages_are_waited_out_and_refusals_hold_nobody_up() {
     fixture.world.ran("physics", "batch", 1, HOUR);
     fixture.world.ran("bio", "batch", 1, HOUR);
     fixture.round().await;
-    // A refusal of one resource: the other's total is told, and the facts are acknowledged.
+    // One resource is rejected: the total of the other is reported, and the usage records are acknowledged.
     let made = fixture.waldur.snapshot();
     let bio = made
         .resources
@@ -265,7 +265,7 @@ async fn outages_are_waited_out_and_refusals_hold_nobody_up() {
     );
     let head = fixture.world.head();
     assert_eq!(head.acknowledged, head.last);
-    // It is tried again a quarter of an hour later.
+    // The rejected request is retried a quarter of an hour later.
     fixture.round().await;
     assert_eq!(
         fixture.totals("2026-11")[&id("bio@batch", "node_hours")],
@@ -276,7 +276,7 @@ async fn outages_are_waited_out_and_refusals_hold_nobody_up() {
     assert_eq!(status.parked.len(), 0, "{status:?}");
     fixture.assert_equal("2026-11", BEGIN, fixture.world.now());
 
-    // 429 says when.
+    // Status 429 gives the time of the retry.
     fixture.world.ran("bio", "batch", 1, HOUR);
     fixture.waldur.fault(
         Rule::new(
@@ -300,7 +300,7 @@ async fn outages_are_waited_out_and_refusals_hold_nobody_up() {
     assert_eq!(fixture.round().await.failure, None);
     fixture.assert_equal("2026-11", BEGIN, fixture.world.now());
 
-    // Ended by somebody: it is not known any more, and what comes is ordered anew.
+    // A resource terminated externally is no longer used, and a new one is ordered for later usage.
     fixture.waldur.set_auto_approve(true);
     let end = format!("/api/marketplace-resources/{uuid}/terminate/");
     let (status, _) = fixture.waldur.ask("POST", &end, &serde_json::json!({}));
@@ -316,7 +316,7 @@ async fn outages_are_waited_out_and_refusals_hold_nobody_up() {
         .iter()
         .filter(|r| r["backend_id"] == "lattice:bio@batch");
     assert_eq!(of_bio.count(), 2);
-    // What the first one has is not billed again.
+    // The amounts of the first resource are not billed again.
     fixture.assert_equal("2026-11", BEGIN, fixture.world.now());
     fixture.world.ran("bio", "batch", 1, HOUR);
     fixture.succeeded(false);
@@ -339,7 +339,7 @@ async fn a_token_that_was_rotated_is_read_anew() {
     fixture.wait(60_000);
     assert_eq!(fixture.round().await.failure, None);
     fixture.assert_equal("2026-11", BEGIN, fixture.world.now());
-    // Rotated while it is in use: nobody notices.
+    // A rotation during operation has no effect on the reports.
     let newer = fixture.waldur.issue_token("admin", None);
     fs::write(fixture.folder.path().join("token"), &newer).unwrap();
     fixture.waldur.revoke_token(&new);
@@ -347,7 +347,7 @@ async fn a_token_that_was_rotated_is_read_anew() {
     assert_eq!(fixture.round().await.failure, None);
 }
 
-/// The end of November, in Waldur's own time zone, while work runs across it.
+/// The end of November in Waldur's time zone, with an allocation that runs across it.
 #[tokio::test]
 async fn a_month_ends_where_waldur_is_and_work_that_runs_is_split_there() {
     let zone = TimeZone::posix("EET-2EEST,M3.5.0/3,M10.5.0/4").unwrap();
@@ -379,7 +379,7 @@ async fn a_month_ends_where_waldur_is_and_work_that_runs_is_split_there() {
             200
         );
         match version {
-            // What was used in the last hour cannot be booked any more: it is told, and nothing waits for it.
+            // Usage of the last hour cannot be booked any more: this is reported, and nothing waits for it.
             Version::V7 => {
                 assert_eq!(
                     fixture.totals("2026-11")[&id("physics@batch", "node_hours")],
@@ -413,7 +413,7 @@ async fn a_total_is_never_lowered_but_by_a_person() {
         .as_str()
         .unwrap()
         .to_owned();
-    // Somebody booked more by hand.
+    // A higher amount was booked manually.
     let body = serde_json::json!({"resource": resource, "usages": [
         {"type": "gpu_hours", "amount": "99.00"}, {"type": "node_hours", "amount": "2.00"}]});
     let (status, _) = fixture.waldur.ask(
@@ -465,7 +465,7 @@ async fn a_total_is_never_lowered_but_by_a_person() {
     assert_eq!(fixture.round().await.parked.len(), 0);
 }
 
-/// Exhaustion, and a purchase that lets work go on.
+/// Exhausted credit, and a purchase that lets allocations start again.
 #[tokio::test]
 async fn what_waldur_gives_a_tenant_is_what_it_may_use() {
     let mut fixture =
@@ -480,7 +480,7 @@ async fn what_waldur_gives_a_tenant_is_what_it_may_use() {
     assert!(fixture.waldur.set_limits(&resource, limit(7)));
     fixture.round().await;
     assert_eq!(fixture.world.max_nodes("bio"), Some(7));
-    // An administrator's own change stands until Waldur has another number.
+    // An administrator's change stays in force until the number in Waldur changes.
     fixture
         .world
         .propose(
@@ -515,7 +515,8 @@ async fn what_waldur_gives_a_tenant_is_what_it_may_use() {
     assert_eq!((credit.paused.len(), credit.downscaled), (0, true));
 }
 
-/// Below the sum of its projects' limits a tenant is not lowered: nothing is applied, and it is told.
+/// A tenant's limit is not lowered below the sum of its projects' limits: nothing is applied, and the refusal is
+/// reported.
 #[tokio::test]
 async fn limits_that_contradict_the_projects_are_refused_and_told() {
     let mut fixture = AccountantFixture::new(Version::V8).await;
@@ -554,21 +555,21 @@ async fn the_resource_of_a_project_that_is_gone_is_ended_after_its_last_usage() 
         fixture.totals("2026-11")[&id("physics/short@batch", "node_hours")],
         200
     );
-    // It stays so.
+    // Later rounds change nothing.
     fixture.wait(HOUR);
     let status = fixture.round().await;
     assert_eq!((status.failure, status.parked.len()), (None, 0));
     assert_eq!(fixture.waldur.snapshot().resources.len(), 1);
 }
 
-/// For deployments that have what the document names.
+/// For deployments with the paths of the document.
 #[tokio::test]
 async fn single_events_are_told_in_order_once_each_on_the_paths_of_the_document() {
     let mut fixture =
         AccountantFixture::with(Version::V7, |settings| settings.seed_paths = true).await;
     fixture.waldur.set_seed_paths(true);
     fixture.world.ran("physics", "batch", 2, HOUR);
-    // Its invoice begins with the first usage.
+    // The invoice of a tenant begins with its first usage.
     fixture.round().await;
     fixture.waldur.fault(
         Rule::new("/api/invoices/*/items/", Fault::lost_answer())
@@ -661,7 +662,7 @@ async fn each_allocation_is_an_order_where_a_site_wants_that() {
     assert_eq!(gpu, 1_200);
 }
 
-/// Memory and disk are full: the newest events are dropped and counted, and no total is another.
+/// With memory and disk full, the newest events are dropped and counted, and all totals stay correct.
 #[tokio::test]
 async fn when_everything_is_full_the_newest_events_are_dropped_and_totals_stay_true() {
     let small = Bounds { memory: 4, disk: 6 };
@@ -689,7 +690,7 @@ async fn when_everything_is_full_the_newest_events_are_dropped_and_totals_stay_t
     fixture.assert_equal("2026-11", BEGIN, fixture.world.now());
 }
 
-/// Two hours at a hundred events a minute, with the buffers of the document; then Waldur is back.
+/// An outage of two hours at a hundred events per minute, with the buffers of the document; then Waldur is back.
 #[tokio::test]
 async fn an_outage_of_two_hours_loses_nothing_and_keeps_the_order() {
     let mut fixture =

@@ -1,5 +1,5 @@
-//! A cluster for an accountant: the real state machine, its facts, and a ledger that follows them. Time stands still
-//! until it is moved.
+//! Test cluster for an accountant: the real state machine, its usage records, and a ledger that follows them. Time
+//! advances only on request.
 
 use async_trait::async_trait;
 use lattice_accounting::{
@@ -25,7 +25,7 @@ use std::{
     sync::{Mutex, MutexGuard},
 };
 
-/// GPUs of each node.
+/// Number of GPUs of each node.
 pub const GPUS: u32 = 4;
 /// 2026-11-10T00:00:00Z
 pub const BEGIN: UnixMillis = UnixMillis(1_794_268_800_000);
@@ -47,7 +47,7 @@ struct Inner {
     nodes: usize,
 }
 
-/// See the module.
+/// Test cluster; see the module.
 pub struct World(Mutex<Inner>);
 
 impl Default for World {
@@ -67,7 +67,7 @@ impl World {
             index: 0,
             nodes: 0,
         }));
-        // State time goes forward by so much at most with one command.
+        // State time advances only by a limited step with each command.
         world.project("seed", 0);
         world
     }
@@ -76,14 +76,14 @@ impl World {
         self.0.lock().unwrap()
     }
 
-    /// Moves time; the quorum hears of it, as it does of a cluster that is alive.
+    /// Advances time, with commands to the quorum as in a live cluster.
     pub fn wait(&self, ms: u64) {
         let end = {
             let mut inner = self.inner();
             inner.now = inner.now.after(ms);
             inner.now
         };
-        // Its clock follows jumps by and by.
+        // The state clock follows a jump in limited steps.
         while self.inner().state.now() < end {
             let before = self.inner().state.now();
             let lease = LeaseName::new("clock").unwrap();
@@ -215,10 +215,10 @@ impl World {
         find()
     }
 
-    /// Work that runs from now on.
+    /// Starts an allocation that runs from now on.
     pub fn start(&self, project: &str, vc: &str, nodes: u32) -> AllocationId {
         let vc = vcluster(vc);
-        // A vCluster is there when it has nodes.
+        // A vCluster exists once it has nodes.
         let _ = self.free(nodes as usize, &vc);
         let spec = AllocationSpec {
             name: None,
@@ -280,7 +280,7 @@ impl World {
         }
     }
 
-    /// Work of so many nodes that ran for so long.
+    /// Runs an allocation on `nodes` nodes for `ms` milliseconds.
     pub fn ran(&self, project: &str, vc: &str, nodes: u32, ms: u64) {
         let id = self.start(project, vc, nodes);
         self.wait(ms);
@@ -295,7 +295,7 @@ impl World {
         self.inner().state.project(&path(tenant))?.limits.max_nodes
     }
 
-    /// What each project used of each vCluster, hundredths of hours by component, by the records.
+    /// Usage of each project in each vCluster by the records, in hundredths of hours by component.
     pub fn truth(&self, from: UnixMillis, until: UnixMillis) -> BTreeMap<(String, String), i128> {
         let inner = self.inner();
         let totals = inner.ledger.totals(from, until);
