@@ -1,4 +1,4 @@
-//! Calls to agents: whom to dial for a node, and until when to wait.
+//! Calls to agents: address lookup for a node, deadlines and answer limits.
 
 use crate::{error::AgentError, preimages::MOST_PREIMAGE_BYTES, view::View};
 use bytes::Bytes;
@@ -16,39 +16,39 @@ mod wire;
 #[cfg(test)]
 pub(crate) use wire::Wire;
 
-/// A fresh probe may have to wait for a slow driver's own deadline.
+/// Deadline for a new reading, which may have to wait for a slow driver's own timeout.
 const FRESH_TIMEOUT: Duration = Duration::from_secs(30);
-/// The last reading is at hand.
+/// Deadline for the last reading, which the agent holds already.
 const LAST_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Longest answer to a question that is asked of many, bytes: they say yes, no, and why.
+/// Largest reply to a request that is sent to many agents, in bytes. Such a reply holds a result and a reason.
 const MAX_ANSWER_BYTES: usize = 128 << 10;
-/// What an answer has beside the bytes in it.
+/// Overhead of a reply frame beyond its payload, in bytes.
 const FRAME_BYTES: usize = 64;
-/// Longest list of attempts, bytes. A node runs a few and forgets what was acknowledged.
+/// Largest list of attempts, in bytes. A node runs few attempts, and drops an attempt once its end is acknowledged.
 const MAX_LIST_BYTES: usize = 1 << 20;
-/// Most attempts in such a list.
+/// Maximum number of attempts in one agent's list.
 pub(crate) const MAX_ATTEMPTS: usize = 10_000;
-/// How long an agent may take to list its attempts.
+/// Deadline for an agent to list its attempts.
 const LIST_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Which reading of a node is wanted.
+/// Which reading of a node is requested.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Look {
-    /// The last one.
+    /// The last reading.
     Last,
-    /// One that is made now.
+    /// A new reading, made on request.
     Fresh {
-        /// The person who asks: a change it finds is put down to them in the node's history. None
-        /// for a check of our own.
+        /// Principal that requested the reading. A change that the reading finds is attributed to this principal in the
+        /// node's history. `None` for a check started by control.
         by: Option<String>,
     },
 }
 
-/// Output of a rank as it comes.
+/// Output stream of a rank, chunk by chunk.
 pub type LogChunks = BoxStream<'static, Result<Bytes, AgentError>>;
 
-/// The way to every agent.
+/// RPC client for the agents of all nodes.
 #[derive(Debug, Clone)]
 pub(crate) struct Agents {
     mesh: Mesh,
@@ -65,19 +65,19 @@ impl Agents {
         }
     }
 
-    /// From now on questions with short answers are answered here, and not by the network.
+    /// Answers requests with short replies from this test double instead of the network, from now on.
     #[cfg(test)]
     pub(crate) fn wire(&self) -> &Wire {
         &self.wire
     }
 
-    /// The endpoint all calls go through.
+    /// Mesh endpoint that all calls use.
     pub(crate) fn mesh(&self) -> &Mesh {
         &self.mesh
     }
 
-    /// The agent of a node, where it last answered or gossips to be, with exactly its name in the
-    /// certificate: a forged address reaches nobody.
+    /// The agent of a node, at its last known address. The peer's certificate must carry exactly the node's name, so a
+    /// forged address reaches no other node.
     pub(crate) fn peer(&self, view: &View, node: &NodeId) -> Result<Peer, AgentError> {
         let entry = view
             .node(node)
@@ -91,7 +91,7 @@ impl Agents {
         self.mesh.peer(addr, expect)
     }
 
-    /// As [`Agents::call`], at an address of the caller's choice.
+    /// Same as [`Agents::call`], at an address that the caller gives.
     pub(crate) async fn call_at<R: Rpc>(
         &self,
         addr: SocketAddr,
@@ -103,7 +103,7 @@ impl Agents {
         asked(node, peer.call(request, deadline).await)
     }
 
-    /// A question with a short answer.
+    /// Sends a request with a short reply.
     pub(crate) async fn call<R: Rpc>(
         &self,
         view: &View,
@@ -119,7 +119,7 @@ impl Agents {
         asked(node, peer.call(request, deadline).await)
     }
 
-    /// A question whose answer may be as long as any agent's.
+    /// Sends a request with a reply of any size that an agent may send.
     pub(crate) async fn fetch<R: Rpc>(
         &self,
         view: &View,
@@ -130,7 +130,7 @@ impl Agents {
         asked(node, self.peer(view, node)?.call(request, deadline).await)
     }
 
-    /// The bytes that a node has behind a digest, if it has any. Not verified.
+    /// Fetches the bytes that a node holds for a digest, if it holds any. The bytes are not verified.
     pub(crate) async fn preimage(
         &self,
         view: &View,
@@ -144,7 +144,7 @@ impl Agents {
         asked(node, peer.call(&request, deadline).await)
     }
 
-    /// All attempts an agent knows whose end is not acknowledged.
+    /// All attempts that an agent holds until their end is acknowledged.
     pub(crate) async fn attempts(
         &self,
         view: &View,
@@ -218,17 +218,17 @@ pub(crate) fn asked<T>(node: &NodeId, called: Result<T, CallError>) -> Result<T,
     })
 }
 
-/// Before an output is asked for again on another connection.
+/// Pause before an output is requested again on a new connection.
 const REOPEN_PAUSE: Duration = Duration::from_millis(200);
 
-/// An output as it comes, from one connection after the other: each ends with the certificates it
-/// was made under, however long the output is followed.
+/// Log output of a rank, read over successive connections. Each connection ends with the certificates under which it
+/// was opened, however long the output is followed.
 struct Reading {
     peer: Peer,
     node: NodeId,
-    /// What is still wanted.
+    /// What remains to be read; the offset advances with each chunk.
     request: ReadLog,
-    /// `None` after the last.
+    /// `None` after the last chunk.
     items: Option<Items<Result<Bytes, String>>>,
 }
 

@@ -1,5 +1,5 @@
-//! One control: bound first, started once the quorum's addresses are known, stopped within a
-//! bound.
+//! Control daemon: binds its sockets, starts once the quorum's addresses are available, and stops within a bounded
+//! time.
 
 use crate::{
     bmc::{self, BmcPlan},
@@ -63,11 +63,11 @@ use std::{
 use tokio::time::timeout;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-/// Longest each step of a stop may take.
+/// Timeout of each step of a stop.
 const STOP_STEP: Duration = Duration::from_secs(3);
 
-/// One control in this process. It must be stopped with [`App::stop`]; dropping it leaves its
-/// tasks running until the runtime ends.
+/// One control in this process. The caller must stop it with [`App::stop`]; dropping it leaves its tasks running until
+/// the runtime ends.
 pub struct App {
     settings: Settings,
     clock: Arc<dyn Clock>,
@@ -81,7 +81,7 @@ pub struct App {
     authority: Pin,
     history: History,
     bmcs: Option<Arc<BmcPlan>>,
-    /// Where the accountant is met; `None`: nothing of accounting runs.
+    /// Connection to the accounting system; `None` disables accounting.
     accounting: Option<Arc<Desk>>,
     sources: Sources,
     running: Option<Running>,
@@ -93,7 +93,7 @@ struct Running {
     schedulers: Arc<Schedulers>,
     cells: Vec<Cell>,
     cancel: CancellationToken,
-    /// Cancelled when the interfaces are no longer served though nobody stopped them.
+    /// Cancelled when the interfaces stop serving without a call of [`App::stop`].
     unserved: CancellationToken,
     tasks: TaskTracker,
 }
@@ -105,11 +105,10 @@ impl fmt::Debug for App {
 }
 
 impl App {
-    /// Opens both sockets. Nothing is served before [`App::start`]. Must run inside a tokio
-    /// runtime.
+    /// Opens both sockets. Nothing is served before [`App::start`]. Must run inside a tokio runtime.
     ///
     /// # Errors
-    /// When a port, the credentials or the tokens cannot be used.
+    /// Returns an error when a port, the credentials or the tokens cannot be used.
     #[expect(
         clippy::unused_async,
         reason = "binding may come to wait; callers stay as they are"
@@ -152,12 +151,12 @@ impl App {
         })
     }
 
-    /// Mesh address (UDP), with the real port: gossip seed and control of agents.
+    /// Mesh address (UDP), with the real port. Agents use it as gossip seed and to reach this control.
     pub fn addr(&self) -> SocketAddr {
         self.mesh.local_addr()
     }
 
-    /// The same as [`App::addr`], beside [`App::https_addr`].
+    /// Same as [`App::addr`]; the name pairs with [`App::https_addr`].
     pub fn mesh_addr(&self) -> SocketAddr {
         self.addr()
     }
@@ -167,30 +166,30 @@ impl App {
         self.https
     }
 
-    /// Its mesh endpoint, for new credentials and for looking at connections.
+    /// Mesh endpoint of this control, for new credentials and for inspecting connections.
     pub fn mesh(&self) -> &Mesh {
         &self.mesh
     }
 
-    /// Puts other tokens in force, without a restart. Event streams and logs that are open go on.
+    /// Replaces the tokens without a restart. Open event streams and logs continue.
     ///
     /// # Errors
-    /// When the text is no list of tokens. The old ones stay.
+    /// Returns an error when the text is not a valid list of tokens. The old tokens stay in force.
     pub fn renew_tokens(&self, tokens: &SecretString) -> Result<(), StartError> {
         self.auth.replace(Auth::parse(tokens.expose_secret())?);
         Ok(())
     }
 
-    /// The core, once started.
+    /// Shared core of this control; `None` before [`App::start`].
     pub fn core(&self) -> Option<Arc<Core>> {
         Some(self.running.as_ref()?.core.clone())
     }
 
-    /// Serves, joins its cells and begins to act as soon as it holds the leases. `quorum` are the
+    /// Serves the interfaces, joins the gossip cells, and acts as soon as it holds the leases. `quorum` lists the
     /// members' mesh addresses; an empty list stands for [`Settings::quorum`].
     ///
     /// # Errors
-    /// When a cell cannot be joined or the interfaces cannot be served.
+    /// Returns an error when a cell cannot be joined or the interfaces cannot be served.
     pub async fn start(&mut self, quorum: Vec<SocketAddr>) -> Result<(), StartError> {
         let members = if quorum.is_empty() {
             self.settings.quorum.clone()
@@ -253,7 +252,7 @@ impl App {
             tasks: TaskTracker::new(),
         };
         self.spawn_tasks(&running);
-        // It ends by itself within a grace of its own.
+        // This task ends by itself within its own grace period, so it is not cancelled here.
         let unserved = running.unserved.clone();
         running
             .tasks
@@ -279,8 +278,8 @@ impl App {
         })
     }
 
-    /// Resolves when the interfaces are no longer served though [`App::stop`] was not called: the
-    /// process has to end, and say that it failed.
+    /// Resolves when the interfaces stop serving without a call of [`App::stop`]. The process must then exit with an
+    /// error.
     pub async fn unserved(&self) {
         match &self.running {
             Some(running) => running.unserved.cancelled().await,
@@ -288,7 +287,7 @@ impl App {
         }
     }
 
-    /// Keeps the certificate and the trust of the day, asking the quorum's members for both.
+    /// Starts renewal of the certificate and the trust roots, both requested from the quorum members.
     fn renew(&self, members: Vec<SocketAddr>, told: Addresses) -> Result<Renewal, StartError> {
         let folder = self.settings.credentials.clone();
         if let Some(folder) = &folder {
@@ -299,7 +298,7 @@ impl App {
             ..RenewalSettings::new(folder, rand::random())
         };
         let mesh = self.mesh.downgrade();
-        // Who the members are may change while this runs.
+        // The set of members may change while this runs.
         let source = AskMembers::new(move || {
             let Some(mesh) = mesh.upgrade() else {
                 return Vec::new();
@@ -401,7 +400,7 @@ impl App {
                 },
                 stop: running.cancel.clone(),
             };
-            // It ends by itself once its sessions are closed.
+            // This task ends by itself once its BMC sessions are closed.
             let reading = bmc::run(plan.clone(), edges);
             running.tasks.spawn(reading);
             running.keep("named", {
@@ -450,7 +449,7 @@ impl App {
         }
     }
 
-    /// Ends everything, within about ten seconds. Work on the nodes goes on.
+    /// Stops all tasks, within about ten seconds. Jobs on the nodes continue.
     pub async fn stop(self) {
         if let Some(running) = self.running {
             running.cancel.cancel();
@@ -467,7 +466,8 @@ impl App {
 }
 
 impl Running {
-    /// Runs what `make` makes under this lease, for as long as [`Running::keep`] runs anything.
+    /// Runs the reconciler that `make` returns while this control holds the lease. Restarts it as [`Running::keep`]
+    /// does.
     fn reconcile<R: Reconciler>(
         &self,
         lease: &Arc<Lease>,
@@ -479,7 +479,7 @@ impl Running {
         });
     }
 
-    /// Runs `work` until the control stops, anew whenever it ends.
+    /// Runs `work` until the control stops, and restarts it whenever it ends.
     fn keep<F>(&self, name: &'static str, work: impl Fn() -> F + Send + 'static)
     where
         F: Future<Output = ()> + Send + 'static,
@@ -492,7 +492,7 @@ impl Running {
     }
 }
 
-/// Where the accountant is met, and how it reaches whom it tells.
+/// Builds the connection to the accounting system, with the configured CA certificates.
 fn desk(settings: lattice_accounting::config::Settings) -> Result<Arc<Desk>, StartError> {
     let pem = match &settings.ca_file {
         None => Vec::new(),
@@ -512,7 +512,7 @@ fn lease(name: &str, holder: &str) -> Result<Arc<Lease>, StartError> {
     Ok(Lease::new(name, holder.to_owned()))
 }
 
-/// The history in its folder; without one it ends with the process, and says so.
+/// Opens the node history in its folder. Without a folder the history ends with the process, and a warning is logged.
 fn open_history(folder: Option<&Path>) -> Result<History, StartError> {
     match folder {
         Some(folder) => std::fs::create_dir_all(folder).map_err(|source| StartError::File {

@@ -1,8 +1,8 @@
-//! Baselines as this control reads them: which one speaks for a class of a node, and what it asks.
+//! Baselines in force: selection of the baseline for each class of a node, and its expectation.
 //!
-//! The most specific one speaks: one that names the node before one of its cohort, and of those the
-//! one whose selector gives more parts. Where two of one rank meet in a node neither speaks, and
-//! the class is unknown there: a person has to say which is meant.
+//! The most specific baseline applies. A baseline that lists the node comes before one that selects its cohort; among
+//! cohort selectors the one with more parts comes first. Where two baselines of equal rank match a node, neither
+//! applies and the class is unknown there: an operator must resolve the conflict.
 
 pub(crate) mod form;
 #[cfg(test)]
@@ -26,50 +26,50 @@ use std::{
     sync::Arc,
 };
 
-/// Every baseline in force.
+/// All baselines in force.
 #[derive(Debug, Clone, Default)]
 pub struct Baselines {
     by_name: BTreeMap<BaselineName, Arc<Kept>>,
-    /// Grows with each change: what was judged under another number is judged anew.
+    /// Revision, incremented with each change. A verdict made under another revision is computed again.
     pub(crate) number: u64,
 }
 
-/// One baseline, read.
+/// One baseline, parsed.
 #[derive(Debug)]
 pub struct Kept {
-    /// As the quorum keeps it.
+    /// The record as the quorum stores it.
     pub record: Baseline,
     named: BTreeSet<NodeId>,
     classes: BTreeMap<Class, ClassBaseline>,
-    /// Classes that this build does not know: nobody is judged by them here.
+    /// Classes unknown to this build. This control does not check them.
     pub(crate) unknown_classes: Vec<String>,
 }
 
-/// What a baseline says of one class.
+/// Rule of a baseline for one class.
 #[derive(Debug)]
 pub struct ClassBaseline {
-    /// What follows where a node differs.
+    /// Policy applied when a node drifts.
     pub policy: Policy,
-    /// What that means to sensitive work.
+    /// Effect of drift on sensitive allocations.
     pub sensitive: Sensitive,
-    /// What is asked, or why that cannot be read here.
+    /// Expected content of the class, or why this build cannot read the rule.
     pub expectation: Result<Expectation, String>,
 }
 
-/// Which baseline speaks for one class of one node.
+/// Outcome of the selection of a baseline for one class of one node.
 #[derive(Debug, Clone)]
 pub(crate) enum Chosen {
-    /// This one.
+    /// This baseline applies.
     One(Arc<Kept>),
-    /// None, for these are equally specific.
+    /// No baseline applies, because these are equally specific.
     Ambiguous(Vec<Arc<Kept>>),
 }
 
 impl Kept {
-    /// Reads what the quorum keeps.
+    /// Parses the record that the quorum stores.
     pub(crate) fn new(record: Baseline) -> Self {
         let definition = &record.definition;
-        // The quorum took no other; an empty text names nobody.
+        // The quorum accepts only valid host lists. An empty text selects no node.
         let named = hostlist::expand(&definition.nodes).unwrap_or_default();
         let mut classes = BTreeMap::new();
         let mut unknown_classes = Vec::new();
@@ -89,7 +89,7 @@ impl Kept {
         }
     }
 
-    /// What it asks, class by class.
+    /// Rules of this baseline, by class.
     pub fn classes(&self) -> &BTreeMap<Class, ClassBaseline> {
         &self.classes
     }
@@ -99,12 +99,12 @@ impl Kept {
         self.record.definition.rank(is_named, cohort)
     }
 
-    /// Whether its selector is for this node. A more specific one may speak before it.
+    /// Whether the selector matches this node. A more specific baseline may still take precedence.
     pub(crate) fn is_for(&self, node: &NodeId, key: Option<&CohortKey>) -> bool {
         self.rank(node, key.map(cohort).as_ref()).is_some()
     }
 
-    /// `h100 v3`, as reports name it.
+    /// Name and version as reports show them, such as `h100 v3`.
     pub(crate) fn label(&self) -> String {
         format!("{} v{}", self.record.name, self.record.version)
     }
@@ -120,10 +120,10 @@ impl ClassBaseline {
     }
 }
 
-/// What a rule asks of a class.
+/// Converts a rule into the expectation for a class.
 ///
 /// # Errors
-/// Why it cannot be read: its record is damaged, of another class, or a key is none.
+/// Returns the reason when the rule cannot be read: its record is damaged or of another class, or a key is invalid.
 pub(crate) fn expectation(class: Class, rule: &Rule) -> Result<Expectation, String> {
     match rule {
         Rule::Exact {
@@ -153,7 +153,7 @@ pub(crate) fn expectation(class: Class, rule: &Rule) -> Result<Expectation, Stri
     }
 }
 
-/// A value as probes write it.
+/// Converts a scalar into a value as probes write it.
 pub(crate) fn value(scalar: &Scalar) -> Value {
     match scalar {
         Scalar::Flag(flag) => Value::Flag(*flag),
@@ -163,7 +163,7 @@ pub(crate) fn value(scalar: &Scalar) -> Value {
     }
 }
 
-/// What a node is by construction, as the quorum reads it.
+/// Converts a cohort key of a node into the quorum's cohort type.
 pub(crate) fn cohort(key: &CohortKey) -> Cohort {
     Cohort {
         vendor: key.vendor.clone(),
@@ -174,7 +174,7 @@ pub(crate) fn cohort(key: &CohortKey) -> Cohort {
 }
 
 impl Baselines {
-    /// Everything anew.
+    /// Replaces all baselines.
     pub(crate) fn replace(&mut self, records: Vec<Baseline>) {
         let kept = records
             .into_iter()
@@ -183,35 +183,35 @@ impl Baselines {
         self.number += 1;
     }
 
-    /// Puts the newest version in place.
+    /// Stores the newest version of a baseline.
     pub(crate) fn set(&mut self, record: Baseline) {
         let name = record.name.clone();
         self.by_name.insert(name, Arc::new(Kept::new(record)));
         self.number += 1;
     }
 
-    /// It is gone.
+    /// Removes a baseline.
     pub(crate) fn remove(&mut self, name: &BaselineName) {
         self.by_name.remove(name);
         self.number += 1;
     }
 
-    /// One of them.
+    /// The baseline with this name.
     pub fn get(&self, name: &BaselineName) -> Option<&Arc<Kept>> {
         self.by_name.get(name)
     }
 
-    /// All of them, by name.
+    /// All baselines, ordered by name.
     pub fn all(&self) -> impl Iterator<Item = &Arc<Kept>> {
         self.by_name.values()
     }
 
-    /// Whether nobody has one.
+    /// Whether there are no baselines.
     pub fn is_empty(&self) -> bool {
         self.by_name.is_empty()
     }
 
-    /// Which one speaks for each class of a node. Without a cohort only those that name it may.
+    /// Selects the baseline for each class of a node. Without a cohort only baselines that list the node can match.
     pub(crate) fn of(&self, node: &NodeId, cohort: Option<&CohortKey>) -> BTreeMap<Class, Chosen> {
         let cohort = cohort.map(self::cohort);
         let mut by_class: BTreeMap<Class, Vec<(Rank, Arc<Kept>)>> = BTreeMap::new();
@@ -238,15 +238,15 @@ impl Baselines {
         chosen.collect()
     }
 
-    /// Whether a node whose cohort is not known might have one that says to drain it.
+    /// Whether a node of unknown cohort might match a cohort baseline with policy drain.
     pub(crate) fn might_drain(&self) -> bool {
         let of_cohorts = self.by_name.values();
         let mut of_cohorts = of_cohorts.filter(|kept| kept.record.definition.cohort.is_some());
         of_cohorts.any(|kept| kept.classes.values().any(|c| c.policy == Policy::Drain))
     }
 
-    /// Whether a node whose cohort is not known might have one that matters to sensitive work, in a
-    /// class for which none is `speaking` that names it.
+    /// Whether a node of unknown cohort might match a cohort baseline that is strict for sensitive allocations, in a
+    /// class that no entry of `speaking` covers.
     pub(crate) fn might_concern_sensitive(&self, speaking: &BTreeMap<Class, Chosen>) -> bool {
         let of_cohorts = self.by_name.values();
         let mut of_cohorts = of_cohorts.filter(|kept| kept.record.definition.cohort.is_some());

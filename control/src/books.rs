@@ -1,5 +1,5 @@
-//! What tenants and users have used, for scheduling, for who asks, and for accounting. Every control keeps a ledger of
-//! its own, made of the quorum's facts; see `accounting/0001-ledger.md`.
+//! Usage of tenants and users, for scheduling, for queries and for accounting. Every control keeps its own ledger,
+//! built from the quorum's usage records; see `accounting/0001-ledger.md`.
 
 mod follow;
 mod gpus;
@@ -17,19 +17,19 @@ use std::{
     sync::OnceLock,
 };
 
-/// Days of the window in which budgets are used, unless the site says otherwise.
+/// Default length of the budget window, in days.
 pub(crate) const PERIOD_DAYS: u64 = 90;
-/// Days of which somebody can ask, and so the longest period.
+/// Days of usage that the ledger keeps, and so the longest budget window.
 pub(crate) const KEPT_DAYS: u64 = 366;
-/// Milliseconds of a day.
+/// Milliseconds per day.
 pub(crate) const DAY_MS: u64 = 24 * 3_600_000;
 
-/// The ledger; `None` until it was read.
+/// Usage ledger; `None` until it is read.
 #[derive(Debug)]
 pub(crate) struct Books {
     ledger: RwLock<Option<Ledger>>,
     period_days: OnceLock<u64>,
-    /// Where what nodes had last is kept.
+    /// Folder that stores the last known GPU counts of nodes.
     folder: OnceLock<PathBuf>,
 }
 
@@ -44,12 +44,13 @@ impl Default for Books {
 }
 
 impl Books {
-    /// From now on budgets are of so many days. Once.
+    /// Sets the length of the budget window, in days. Only the first call has an effect.
     pub(crate) fn count_days(&self, days: u64) {
         let _ = self.period_days.set(days);
     }
 
-    /// From now on what nodes had last is kept here. Once, and before [`follow`].
+    /// Sets the folder for the last known GPU counts of nodes. Only the first call has an effect; call it before
+    /// [`follow`].
     pub(crate) fn keep_in(&self, folder: &Path) {
         let _ = self.folder.set(folder.to_owned());
     }
@@ -58,12 +59,12 @@ impl Books {
         self.folder.get().map(PathBuf::as_path)
     }
 
-    /// Days of the window in which budgets are used.
+    /// Length of the budget window, in days.
     pub(crate) fn period_days(&self) -> u64 {
         self.period_days.get().copied().unwrap_or(PERIOD_DAYS)
     }
 
-    /// What `ask` finds out; `None` while the ledger is not read yet.
+    /// Result of `ask` on the ledger; `None` while the ledger is not read yet.
     pub(crate) fn ask<T>(&self, ask: impl FnOnce(&Ledger) -> T) -> Option<T> {
         let ledger = self.ledger.read();
         ledger.as_ref().map(ask)

@@ -1,5 +1,5 @@
-//! Control's place in the gossip cells: it joins every configured one, says next to nothing, and
-//! takes over what agents say.
+//! Gossip membership of control: it joins every configured cell, publishes only its version, and takes over what agents
+//! publish.
 
 use crate::{core::Core, observe, view::Seen};
 use lattice_gossip::{
@@ -28,7 +28,7 @@ pub(crate) async fn join(
     Ok(joined)
 }
 
-/// Takes over every snapshot of one cell, until it is left.
+/// Takes over every snapshot of one cell until control leaves the cell.
 pub(crate) async fn follow(core: Arc<Core>, cell: Cell) {
     let mut changes = cell.changes();
     loop {
@@ -53,7 +53,7 @@ fn members(snapshot: &Snapshot) -> BTreeMap<NodeId, Seen> {
         .collect()
 }
 
-/// What cannot be read was not said.
+/// Converts the values that a member publishes. A value that cannot be parsed counts as not published.
 fn seen(cell: &str, member: &Member) -> Seen {
     let said = &member.published;
     let mark = |(class, mark): (&String, &String)| {
@@ -71,7 +71,7 @@ fn seen(cell: &str, member: &Member) -> Seen {
     Seen {
         cell: cell.to_owned(),
         addr: member.addr,
-        // In the order of the keys: of several for one class, one.
+        // Ordered by key: of several earlier marks for one class, the last is kept.
         earlier: beside.collect(),
         marks,
         document: said.identity.as_ref().and_then(|text| text.parse().ok()),
@@ -103,13 +103,13 @@ mod tests {
         let text = |schema: u16, byte: u8| format!("{schema}:{}", Digest([byte; 32]));
         let said = [
             ("gpu", text(3, 1)),
-            // Of the mark's own schema, of a later one, and of the one before.
+            // Of the mark's own schema, of a later schema, and of the schema before.
             ("gpu.3", text(3, 2)),
             ("gpu.4", text(4, 3)),
             ("gpu.2", text(2, 4)),
             ("nic", "incomplete".to_owned()),
             ("nic.1", text(1, 5)),
-            // Of a class of which nothing is said.
+            // Of a class without a published mark.
             ("cpu.1", text(1, 6)),
         ];
         let fingerprints = said.map(|(key, text)| (key.to_owned(), text));

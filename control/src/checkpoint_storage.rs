@@ -1,33 +1,34 @@
-//! Where checkpoints cannot be written now: what agents said of the places they go to, and vClusters whose
-//! storage writes nothing.
+//! Outages of checkpoint storage: places where checkpoints cannot be written now, as agents report them, and vClusters
+//! with settings that give checkpoint storage no bandwidth.
 //!
-//! A place is paused for a user once a checkpoint of the user's failed there for the storage's sake, for a while
-//! that doubles with each failure in a row: it may be the user's quota that is used up, or a folder that is somebody
-//! else's. It is paused for everybody once that happened to two. Meanwhile none is asked for there because it would
-//! pay, and work that must make room is stopped without one, as if it had none. After the pause one may be asked for
-//! again; one that is whole ends the user's outage, and that of all where it was one of all. Known to the control
-//! that dispatches, which hears it from the agents; another one finds out anew.
+//! A place is paused for a user once one of the user's checkpoints fails there because of the storage. The pause
+//! doubles with each failure in a row. A failure for one user may be caused by the user's quota or by a folder of
+//! another user. So the place is paused for all users only after checkpoints of two users have failed. During a pause
+//! the scheduler requests no optional checkpoints there, and a victim is preempted without one, as if it could not
+//! write any. After the pause a checkpoint may be requested again. A complete checkpoint ends the user's outage; if the
+//! outage counted for all users, it ends for all. Only the control that dispatches holds this state, from the agents'
+//! reports; another control starts without it.
 
 use crate::{core::Core, exposition::Exposition, view::View};
 use lattice_quorum_types::{Allocation, UnixMillis, VclusterName, vcluster::DEFAULT_VCLUSTER};
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How long a place is left alone after a first failure, milliseconds.
+/// Pause after the first failure, in milliseconds.
 const FIRST_MS: u64 = 30_000;
-/// And at most.
+/// Longest pause, in milliseconds.
 const LONGEST_MS: u64 = 600_000;
 
-/// A place that checkpoints go to: a directory that work names itself, or the site's template.
+/// Place that checkpoints go to: a directory named by the job, or the site's template.
 pub(crate) type Place = String;
 
-/// So many users for whom it fails at a time are no matter of theirs.
+/// Number of users with a failure at the same time from which the outage counts for all users.
 const ALL: usize = 2;
 
-/// By place, the users for whom the last checkpoint failed there.
+/// By place, the users with a last checkpoint there that failed.
 type Outages = BTreeMap<Place, BTreeMap<String, Outage>>;
 
-/// See the module.
+/// Current outages; see the module.
 #[derive(Debug, Default)]
 pub(crate) struct CheckpointStorage(Mutex<Outages>);
 
@@ -42,7 +43,8 @@ impl CheckpointStorage {
         self.0.lock()
     }
 
-    /// A user's checkpoint failed there for the storage's sake. What fails while it is paused was asked for before.
+    /// Records that a user's checkpoint failed there because of the storage. A failure during a pause is ignored: that
+    /// checkpoint was requested before the pause.
     pub(crate) fn failed(&self, place: &Place, user: &str, now: UnixMillis, reason: &str) {
         let mut outages = self.outages();
         let of_place = outages.entry(place.clone()).or_default();
@@ -56,7 +58,7 @@ impl CheckpointStorage {
         of_place.insert(user.to_owned(), Outage { until, pause_ms });
     }
 
-    /// One of the user's is whole there.
+    /// Records that a checkpoint of the user is complete there.
     pub(crate) fn works(&self, place: &Place, user: &str) {
         let mut outages = self.outages();
         let Some(of_place) = outages.get_mut(place) else {
@@ -66,13 +68,13 @@ impl CheckpointStorage {
             return;
         }
         tracing::info!(%place, user, "checkpoints can be written again");
-        // It was one of all before, and is one of none now.
+        // The outage counted for all users and now ends for all, or no user is left in it.
         if of_place.len() + 1 >= ALL || of_place.is_empty() {
             outages.remove(place);
         }
     }
 
-    /// Nothing of this is known any more.
+    /// Drops all outages.
     pub(crate) fn forget(&self) {
         self.outages().clear();
     }
@@ -87,8 +89,8 @@ impl CheckpointStorage {
         paused >= ALL || of_place.get(user).is_some_and(is_paused)
     }
 
-    /// Whether the last checkpoint that the user, or two others, wrote there failed: it is paused, or to be tried
-    /// again.
+    /// Whether the last checkpoint there of the user, or of two other users, failed. The place is paused or due for a
+    /// retry.
     fn is_out(&self, place: &Place, user: &str) -> bool {
         let outages = self.outages();
         outages
@@ -97,13 +99,13 @@ impl CheckpointStorage {
     }
 }
 
-/// Whether the checkpoints of a vCluster's work are written nowhere, by its own settings.
+/// Whether the vCluster's settings allow no checkpoint to be written (bandwidth 0).
 fn writes_nothing(view: &View, vcluster: &VclusterName) -> bool {
     view.policy_of(vcluster).checkpoint_bytes_s == Some(0)
 }
 
 impl Core {
-    /// Whether an allocation can write no checkpoint now, for the storage's sake.
+    /// Whether an allocation can write no checkpoint now because of the storage.
     pub(crate) fn is_storage_out(&self, view: &View, held: &Allocation) -> bool {
         let place = self.checkpoint_place(held);
         writes_nothing(view, &held.spec.vcluster)
@@ -112,14 +114,14 @@ impl Core {
             })
     }
 
-    /// Where an allocation would write a checkpoint now. `None` where it writes none: nobody says where to, the
-    /// storage is out, or a rank has ended, without which none would be whole.
+    /// Directory for a checkpoint of an allocation now. `None` when the allocation writes none: no directory is set,
+    /// the storage is out, or a rank has ended, without which no checkpoint is complete.
     pub(crate) fn writable_directory(&self, view: &View, held: &Allocation) -> Option<String> {
         let writes_none = held.has_ended_rank() || self.is_storage_out(view, held);
         self.checkpoint_directory(held).filter(|_| !writes_none)
     }
 
-    /// For each vCluster whether checkpoints of its work, or of some of it, cannot be written.
+    /// Exports for each vCluster whether some or all checkpoints of its allocations cannot be written.
     pub(crate) fn expose_storage(&self, view: &View, to: &mut Exposition) {
         let savers = view.savers.iter().filter_map(|id| view.allocation(*id));
         let hit = savers.filter(|held| {
@@ -154,7 +156,7 @@ mod tests {
         let failed = |at| storage.failed(&here, "alice", AT(at), "read-only");
         let is_paused = |at| storage.is_paused(&here, "alice", AT(at));
         failed(0);
-        // Of the same outage.
+        // Same outage: ignored.
         failed(10);
         assert!(is_paused(FIRST_MS - 1));
         assert!(!storage.is_paused(&there, "alice", AT(1)));
@@ -190,7 +192,7 @@ mod tests {
         failed("bob", 10);
         assert_eq!(paused(11), [true; 3], "it is the place");
         assert!(storage.is_out(&place, "carol"));
-        // Alice's may be tried again: where it works, it works for all.
+        // The pause for alice is over. A complete checkpoint of hers ends the outage for all.
         assert_eq!(paused(FIRST_MS), [false, true, false]);
         storage.works(&place, "alice");
         assert_eq!(paused(FIRST_MS + 1), [false; 3]);

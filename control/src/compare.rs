@@ -1,4 +1,4 @@
-//! Two nodes side by side: what differs between them, key by key.
+//! Comparison of two nodes: differences key by key.
 
 use crate::{
     agents::Look,
@@ -14,11 +14,11 @@ use lattice_hwprobe::{
 use lattice_quorum_types::NodeId;
 
 impl Core {
-    /// What differs between two nodes, class by class, key by key. A class that is equal by digest
-    /// costs nothing; one whose record cannot be had is unknown in every key.
+    /// Differences between two nodes, class by class and key by key. Classes with equal digests are skipped without a
+    /// fetch; a class without a fetchable record is unknown in every key.
     ///
     /// # Errors
-    /// A node that is not known or was never seen.
+    /// Returns an error for a node that is unknown or was never seen.
     pub async fn diff(&self, left: &NodeId, right: &NodeId) -> Result<Vec<Difference>, AgentError> {
         let view = self.view();
         let (left, right) = (seen(&view, left)?, seen(&view, right)?);
@@ -50,8 +50,8 @@ impl Core {
         Ok(differences)
     }
 
-    /// What differs between two records of different schemas: in the newest schema that both nodes
-    /// say, key by key; what a record has beyond that is not in the other's schema.
+    /// Differences between two records of different schemas: key by key in the newest schema that both nodes publish.
+    /// Entries beyond that schema are reported as not part of the other node's schema.
     async fn diff_in_common(
         &self,
         view: &View,
@@ -111,8 +111,8 @@ impl Core {
         found
     }
 
-    /// A node's record as it reads in the schema of one of its marks: told here, where this build
-    /// knows how, and then it must be what the node says; else by the node itself.
+    /// A node's record in the schema of one of its marks. This build converts the record where it can, and the result
+    /// must have the digest that the node publishes. Otherwise the record is fetched from the node.
     async fn record_in(
         &self,
         view: &View,
@@ -134,11 +134,11 @@ impl Core {
         Some(ClassRecord::clone(&fetched))
     }
 
-    /// These classes of a node, each with its record as completely as it can be had now: of one that
-    /// is down, as it was last announced.
+    /// Records of these classes of a node, as complete as they can be read now. For a node that is down, the records
+    /// are the last announced ones.
     ///
     /// # Errors
-    /// A node that is not known or was never seen.
+    /// Returns an error for a node that is unknown or was never seen.
     pub async fn records(
         &self,
         node: &NodeId,
@@ -154,8 +154,8 @@ impl Core {
         Ok(futures::future::join_all(records).await)
     }
 
-    /// Only the node itself knows which of its keys are missing and why: asked once for all of
-    /// them.
+    /// Fetches the inventory once if any of these classes is incomplete: only the node holds which keys are missing and
+    /// why.
     async fn inventory_if_incomplete(
         &self,
         view: &View,
@@ -172,7 +172,7 @@ impl Core {
         self.agents.inventory(view, &node.id, Look::Last).await.ok()
     }
 
-    /// The record of one class of one node, as completely as it can be had now.
+    /// The record of one class of one node, as complete as it can be read now.
     pub(crate) async fn record_of(
         &self,
         view: &View,
@@ -198,7 +198,7 @@ impl Core {
             }
             Some(ClassMark::Incomplete) | None => {
                 let record = told.and_then(|inventory| inventory.records.get(&class));
-                // What its BMC tells, or why it tells nothing, is a part of it.
+                // The readings of the node's BMC, or the reason they are missing, are part of the record.
                 let parts = self.bmc.parts(&node.id);
                 let part = parts.as_ref().and_then(|parts| parts.records.get(&class));
                 let is_its_bmcs = part.is_some() && is_its_bmcs(node, class);
@@ -222,8 +222,8 @@ impl Core {
     }
 }
 
-/// A node's record of a class, as it counts: what was read of one that the node itself announces as
-/// incomplete is one reading of several that differ, or the first since, and no knowledge.
+/// A node's record of a class, as far as it counts. When the node announces the class as incomplete, a complete record
+/// is only one of several differing readings, or the first since, and counts as unsettled.
 pub(crate) fn as_said(node: &NodeEntry, record: ClassRecord) -> ClassRecord {
     let is_unknown = node.said(record.class) == Some(ClassMark::Incomplete);
     match is_unknown && record.state().digest().is_some() {
@@ -232,19 +232,20 @@ pub(crate) fn as_said(node: &NodeEntry, record: ClassRecord) -> ClassRecord {
     }
 }
 
-/// The record of a class that has one, which cannot be had now: nothing is known of it but why.
+/// Record of a class with content that cannot be fetched now; the record holds only the reason.
 fn not_had(class: Class, why: &NotHad) -> ClassRecord {
     unknown(class, &why.to_string())
 }
 
-/// Without anything required a record would be complete, and equal to another one that nobody told.
+/// Record of unknown content. One required failed entry keeps it incomplete: without it the record would equal any
+/// other empty record.
 fn unknown(class: Class, why: &str) -> ClassRecord {
     let mut record = ClassRecord::new(class);
     record.require("class", Reading::<Value>::failed(why));
     record
 }
 
-/// Whether a node's agent has no part in a class.
+/// Whether a node's agent contributes nothing to a class.
 fn is_its_bmcs(node: &NodeEntry, class: Class) -> bool {
     matches!(node.said(class), None | Some(ClassMark::Disabled))
 }

@@ -1,4 +1,4 @@
-//! The daemon's configuration as a file has it, and the checked settings it becomes.
+//! Configuration file of control, and the checked settings derived from it.
 
 mod oidc;
 pub(crate) mod scheduling;
@@ -14,77 +14,77 @@ pub use scheduling::SchedulingConfig;
 use serde::Deserialize;
 use std::{collections::BTreeSet, net::SocketAddr, path::PathBuf, time::Duration};
 
-/// The hot state of a large cluster is one reply of a quorum member. Agents are held to much less
+/// Maximum reply size. The hot state of a large cluster is one reply of a quorum member. Agents have a much lower limit
 /// ([`MeshConfig::max_agent_reply_bytes`]).
 const MAX_REPLY_BYTES: usize = 256 << 20;
 
-/// The configuration file.
+/// Configuration file of control.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Config {
-    /// The cluster's name, as in every certificate.
+    /// Cluster name, as in every certificate.
     pub cluster: String,
     /// UDP address of the mesh.
     pub listen: String,
-    /// Where agents reach this control, when it is not `listen`.
+    /// Address at which agents reach this control, when it differs from `listen`.
     pub advertise: Option<String>,
     /// Folder with `identity.pem`, `identity.key` and `roots.pem`; the certificate is
     /// `spiffe://<cluster>/control/<name>`.
     pub credentials: PathBuf,
-    /// How to become a member, while `credentials` holds no certificate.
+    /// How to enrol while `credentials` holds no certificate.
     pub join: Option<JoinConfig>,
-    /// Folder for what this control keeps of the nodes' history. Without one it is kept in memory,
-    /// and read anew from the agents after a restart.
+    /// Folder for data that this control keeps, such as the nodes' history. Without it the history is kept in memory
+    /// and read again from the agents after a restart.
     pub data_dir: Option<PathBuf>,
-    /// What is kept of what schedulers were told and decided.
+    /// Retention of the schedulers' inputs and decisions.
     #[serde(default)]
     pub decisions: DecisionsConfig,
     /// Mesh addresses of the quorum members.
     pub quorum: Vec<String>,
     /// Gossip cells to join.
     pub cells: Vec<CellConfig>,
-    /// The interfaces for people and programs.
+    /// HTTPS interfaces for users and programs.
     pub https: HttpsConfig,
-    /// File with tokens of principals.
+    /// File with the tokens of principals.
     pub tokens: PathBuf,
-    /// File that names the nodes' BMCs; without one none is read.
+    /// File that lists the nodes' BMCs; without it no BMC is read.
     pub bmcs: Option<PathBuf>,
-    /// Whether an agent that was enrolled and gossips a whole reading becomes a node by itself.
+    /// Whether an enrolled agent that publishes a complete reading is registered as a node automatically.
     #[serde(default)]
     pub auto_register: bool,
-    /// The vCluster of nodes that register by themselves.
+    /// vCluster of automatically registered nodes.
     #[serde(default = "default_vcluster")]
     pub vcluster: String,
-    /// What becomes of work on nodes that are gone.
+    /// Handling of allocations on lost nodes.
     #[serde(default)]
     pub node_loss: NodeLossConfig,
-    /// Where placement learns what neither the quorum nor the nodes tell.
+    /// Sources of scheduling input that neither the quorum nor the nodes provide.
     #[serde(default)]
     pub scheduling: SchedulingConfig,
-    /// Which accounting system is told what was used; none when left out.
+    /// Accounting system that receives usage; none when left out.
     #[serde(default)]
     pub accounting: AccountingConfig,
-    /// What is logged, e.g. `info` or `info,lattice_mesh=debug`.
+    /// Log filter, such as `info` or `info,lattice_mesh=debug`.
     #[serde(default = "default_log")]
     pub log: String,
 }
 
-/// How to enrol.
+/// Enrolment settings.
 #[derive(Debug, Clone, Deserialize)]
 pub struct JoinConfig {
-    /// This control's name.
+    /// Name of this control.
     pub name: String,
     /// File with a join token for the role `control`.
     pub token: PathBuf,
-    /// Take over a name that is enrolled already.
+    /// Take over a name that is already enrolled.
     #[serde(default)]
     pub replace: bool,
 }
 
-/// What is kept of what schedulers were told and decided, in `data_dir`.
+/// Retention of the schedulers' inputs and decisions in `data_dir`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(default)]
 pub struct DecisionsConfig {
-    /// The oldest goes when all together takes more MiB than this. 0: nothing is kept.
+    /// Maximum total size in MiB; the oldest records are deleted beyond it. 0 keeps nothing.
     pub keep_mib: u64,
 }
 
@@ -99,33 +99,33 @@ impl Default for DecisionsConfig {
 /// One gossip cell.
 #[derive(Debug, Clone, Deserialize)]
 pub struct CellConfig {
-    /// Its name.
+    /// Cell name.
     pub name: String,
-    /// Mesh addresses of some of its agents. None is needed where agents name this control.
+    /// Mesh addresses of some agents of the cell. None is needed where agents list this control as their seed.
     #[serde(default)]
     pub seeds: Vec<String>,
 }
 
-/// The interfaces for people and programs: one TLS port.
+/// HTTPS interfaces for users and programs: one TLS port.
 #[derive(Debug, Clone, Deserialize)]
 pub struct HttpsConfig {
     /// TCP address.
     pub listen: String,
     /// Certificate chain, PEM.
     pub certificate: PathBuf,
-    /// Its private key, PEM.
+    /// Private key of the certificate, PEM.
     pub key: PathBuf,
-    /// Who signs tokens that are taken beside those of the file.
+    /// OIDC issuer of tokens that are accepted in addition to those of the file.
     pub oidc: Option<OidcConfig>,
 }
 
-/// What becomes of work on nodes that are gone.
+/// Handling of allocations on lost nodes.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(default)]
 pub struct NodeLossConfig {
-    /// Seconds for which a node is unreachable before the allocation that holds it is stopped: its
-    /// other ranks are ended, and it waits again or fails, as it says itself, once the processes on
-    /// the lost node are known to be gone. 0: never.
+    /// Seconds for which a node is unreachable before its allocation is stopped. The other ranks are ended. Once the
+    /// processes on the lost node are confirmed gone, the allocation is requeued or fails, as its own setting requires.
+    /// 0: never.
     pub stop_after_s: u64,
 }
 
@@ -207,7 +207,7 @@ impl Check for Config {
 }
 
 impl Config {
-    /// The settings of a configuration that was checked.
+    /// Settings of a checked configuration; `None` if a value is invalid.
     pub fn settings(&self) -> Option<Settings> {
         let mut settings = Settings::new(
             &self.cluster,
@@ -254,53 +254,52 @@ impl CellConfig {
 /// Checked settings of one control.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// The cluster's name.
+    /// Cluster name.
     pub cluster: String,
-    /// UDP address of the mesh; port 0 takes any.
+    /// UDP address of the mesh; port 0 selects a free port.
     pub listen: SocketAddr,
-    /// Where agents reach this control; `None` is where it listens.
+    /// Address at which agents reach this control; `None`: `listen`.
     pub advertise: Option<SocketAddr>,
-    /// TCP address of the interfaces; port 0 takes any.
+    /// TCP address of the interfaces; port 0 selects a free port.
     pub https: SocketAddr,
-    /// Who signs tokens, beside those of the file; `None`: nobody.
+    /// OIDC issuer of tokens that are accepted in addition to those of the file; `None`: no issuer.
     pub oidc: Option<OidcConfig>,
-    /// Folder of the identity, where renewed certificates and trust are kept; `None` keeps them in
-    /// memory alone.
+    /// Folder of the identity, where renewed certificates and trust roots are stored; `None` keeps them in memory only.
     pub credentials: Option<PathBuf>,
     /// Folder of the nodes' history; `None` keeps it in memory.
     pub data_dir: Option<PathBuf>,
-    /// How much is kept of what schedulers were told and decided; 0: nothing.
+    /// Maximum size of recorded scheduler inputs and decisions, in bytes; 0 keeps nothing.
     pub decisions_keep_bytes: u64,
-    /// File that names the nodes' BMCs; `None`: none is read.
+    /// File that lists the nodes' BMCs; `None`: no BMC is read.
     pub bmcs: Option<PathBuf>,
     /// Mesh addresses of the quorum members.
     pub quorum: Vec<SocketAddr>,
     /// Gossip cells to join.
     pub cells: Vec<CellSettings>,
-    /// Whether agents register by themselves.
+    /// Whether agents are registered as nodes automatically.
     pub auto_register: bool,
-    /// The vCluster of nodes that do.
+    /// vCluster of automatically registered nodes.
     pub vcluster: VclusterName,
-    /// Between two rounds of gossip; `None` is the usual pace.
+    /// Interval between two rounds of gossip; `None`: the default interval.
     pub gossip_interval: Option<Duration>,
-    /// How long a node is unreachable before what it runs is stopped; `None`: for ever.
+    /// Time for which a node is unreachable before its allocation is stopped; `None`: never.
     pub stop_lost_after: Option<Duration>,
-    /// Where placement learns what neither the quorum nor the nodes tell.
+    /// Sources of scheduling input that neither the quorum nor the nodes provide.
     pub scheduling: SchedulingConfig,
-    /// Which accounting system is told what was used; `None`: nothing of accounting runs.
+    /// Accounting system that receives usage; `None` disables accounting.
     pub accounting: Option<lattice_accounting::config::Settings>,
-    /// How often control looks, and how long it waits before it believes.
+    /// Poll intervals and settling times of control.
     pub timings: Timings,
-    /// Limits and deadlines of the mesh endpoint. Its clock is replaced by that of the edges.
+    /// Limits and deadlines of the mesh endpoint. Its clock is replaced by the clock of [`crate::Edges`].
     pub mesh: MeshConfig,
 }
 
 /// One gossip cell to join.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CellSettings {
-    /// Its name.
+    /// Cell name.
     pub name: CellName,
-    /// Members known beforehand.
+    /// Seed members of the cell.
     pub seeds: Vec<Seed>,
 }
 

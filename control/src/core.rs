@@ -1,23 +1,22 @@
-//! The core: everything the interfaces (REST, gRPC, page) may ask and do, and nothing about how
-//! it is served.
+//! Core of control: every read and command of the interfaces (REST, gRPC, web page), independent of how they are
+//! served.
 //!
-//! For whoever serves it:
-//! * [`Core::view`] is an immutable snapshot; take one per request and answer from it. `version`
-//!   grows with each, so a page can be cached on it.
-//! * [`Core::subscribe`] gives every change in order; the view shows a change before its
-//!   subscriber gets it. `since` is a revision as in `events?since=`.
-//! * [`Core::propose`] carries a principal established by authentication, never a request field.
-//!   Without a key it makes one, so that a lost answer is repeated and never applied twice.
-//! * What is terminal is not in the view: [`Core::read`] with [`Query::Allocation`],
-//!   [`Query::Allocations`] or [`Query::Counts`].
-//! * Calls to agents have deadlines of their own; none of them blocks the core.
+//! For code that serves it:
+//! * [`Core::view`] is an immutable snapshot; take one per request and answer from it. `version` grows with each
+//!   snapshot, so a page can be cached on it.
+//! * [`Core::subscribe`] returns every change in order; the view shows a change before its subscriber receives it.
+//!   `since` is a revision as in `events?since=`.
+//! * [`Core::propose`] carries a principal established by authentication, never a request field. Without a key it
+//!   generates one, so that a command can be repeated after a lost answer and is never applied twice.
+//! * Terminal allocations are not in the view: use [`Core::read`] with [`Query::Allocation`], [`Query::Allocations`] or
+//!   [`Query::Counts`].
+//! * Calls to agents have deadlines of their own; no call blocks the core.
 //!
-//! The server is started by [`crate::App`], which calls
-//! `http::Auth::parse(&str) -> Result<Auth, impl Display>` with the text of the tokens file while
-//! it binds, and spawns what `http::serve(core: Arc<Core>, port: http::Port, stop:
-//! CancellationToken)` returns when it starts; when that ends by itself, the process does. The
-//! listener is bound and non-blocking, so that a port in use is known before anything runs; TLS
-//! offers HTTP/2 and HTTP/1.1.
+//! [`crate::App`] starts the server. While it binds, it calls `http::Auth::parse(&str) -> Result<Auth, impl Display>`
+//! with the text of the tokens file. When it starts, it spawns the future returned by `http::serve(core: Arc<Core>,
+//! port: http::Port, stop: CancellationToken)`; when that future ends by itself, the process exits. The listener is
+//! bound early and non-blocking, so that a port in use is reported before any task runs. TLS offers HTTP/2 and
+//! HTTP/1.1.
 
 use crate::{
     agents::{Agents, LogChunks},
@@ -59,10 +58,10 @@ use std::{
 };
 use tokio::sync::{Semaphore, watch};
 
-/// How long the view may take to show what a read has shown.
+/// Time that the view may take to show a revision that a read has returned.
 const FOLLOW_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What the core is made of. All of it comes from outside.
+/// Dependencies of the core, all supplied by the caller.
 pub(crate) struct Parts {
     pub(crate) cluster: String,
     pub(crate) name: String,
@@ -74,7 +73,7 @@ pub(crate) struct Parts {
     pub(crate) decisions: Decisions,
 }
 
-/// See the module. Shared as `Arc<Core>`.
+/// State and services of one control; see the module. Shared as `Arc<Core>`.
 pub struct Core {
     cluster: String,
     name: String,
@@ -84,37 +83,37 @@ pub struct Core {
     pub(crate) preimages: Preimages,
     pub(crate) timings: Timings,
     pub(crate) history: History,
-    /// What schedulers were told and decided.
+    /// Recorded inputs and decisions of the schedulers.
     pub(crate) decisions: Decisions,
-    /// What was used.
+    /// Usage ledger.
     pub(crate) books: Books,
-    /// What the BMCs say.
+    /// Latest readings of the BMCs.
     pub(crate) bmc: Readings,
-    /// Plans that were asked for.
+    /// Plans requested by operators.
     pub(crate) asked: Asked,
-    /// What services follow, for operators.
+    /// Autoscaling state of services, for operators.
     pub(crate) scaling: Scaling,
-    /// What moving work came to, for operators.
+    /// Preemption metrics, for operators.
     pub(crate) moved: Moved,
-    /// How long scheduling takes, for operators.
+    /// Durations of scheduling cycles, for operators.
     pub(crate) cycles: Cycles,
-    /// Where checkpoints cannot be written now.
+    /// Places where checkpoints cannot be written now.
     pub(crate) checkpoint_storage: CheckpointStorage,
-    /// Schedulers that plan at the same time: the other half of the cores is for everything else.
+    /// Limits how many schedulers plan at the same time; half of the cores stay free for other tasks.
     pub(crate) planning: Arc<Semaphore>,
     view: ArcSwap<View>,
-    /// One writer at a time; readers never wait for it.
+    /// Serialises writers; readers never wait for it.
     writer: Mutex<()>,
     feed: Arc<Feed>,
     version: watch::Sender<u64>,
     inputs: watch::Sender<u64>,
     heard_at: AtomicU64,
     renewal: OnceLock<Renewal>,
-    /// Where checkpoints go of work that does not say.
+    /// Checkpoint directory template for jobs that set no directory.
     checkpoints: OnceLock<String>,
-    /// The site's Prometheus.
+    /// Client of the site's Prometheus.
     metrics: OnceLock<Metrics>,
-    /// Where the accountant is met; none where nothing of accounting runs.
+    /// Connection to the accounting system; empty when accounting is disabled.
     accounting: OnceLock<Arc<Desk>>,
     trust_news: watch::Sender<TrustNews>,
     trust_contradicts: AtomicBool,
@@ -161,34 +160,34 @@ impl Core {
         })
     }
 
-    /// The cluster's name.
+    /// Cluster name.
     pub fn cluster(&self) -> &str {
         &self.cluster
     }
 
-    /// This control's name: the id in its certificate.
+    /// Name of this control: the id in its certificate.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Now, by this control's clock.
+    /// Current time by this control's clock.
     pub fn now(&self) -> UnixMillis {
         self.clock.now()
     }
 
-    /// From now on checkpoints of work that does not say go there. `{tenant}`, `{project}` and
-    /// `{allocation}` stand for the work's own.
+    /// Sets the checkpoint directory for jobs that set none. `{tenant}`, `{project}` and `{allocation}` are replaced by
+    /// the values of the allocation. Only the first call has an effect.
     pub(crate) fn checkpoints_go(&self, template: String) {
         let _ = self.checkpoints.set(template);
     }
 
-    /// Whether the site says where checkpoints go of work that does not say it itself.
+    /// Whether the site sets a checkpoint directory for jobs that set none.
     pub(crate) fn has_checkpoint_directory(&self) -> bool {
         self.checkpoints.get().is_some()
     }
 
-    /// Where an allocation's checkpoints go; `None` where neither it nor the site says. What it says itself
-    /// is of many allocations, each of which has a folder of its own there.
+    /// Checkpoint directory of an allocation; `None` where neither the job nor the site sets one. A directory set by
+    /// the job may serve many allocations, so each allocation gets its own folder there.
     pub(crate) fn checkpoint_directory(&self, allocation: &Allocation) -> Option<String> {
         let own = allocation
             .spec
@@ -209,7 +208,7 @@ impl Core {
         Some(filled)
     }
 
-    /// What an allocation's checkpoints share with those of others: the directory that it names, or the site's
+    /// Checkpoint place of an allocation, shared with other allocations: the directory set by the job, or the site's
     /// template.
     pub(crate) fn checkpoint_place(&self, allocation: &Allocation) -> Option<String> {
         let terms = allocation.spec.terms.checkpoint.as_ref()?;
@@ -217,32 +216,32 @@ impl Core {
         own.or_else(|| self.checkpoints.get()).cloned()
     }
 
-    /// From now on services may follow what this one says.
+    /// Sets the metrics source that services may scale by. Only the first call has an effect.
     pub(crate) fn reads_metrics_from(&self, metrics: Metrics) {
         let _ = self.metrics.set(metrics);
     }
 
-    /// From now on an accounting system is told.
+    /// Sets the accounting system. Only the first call has an effect.
     pub(crate) fn accounts_at(&self, desk: Arc<Desk>) {
         let _ = self.accounting.set(desk);
     }
 
-    /// Where the accountant is met, where there is one.
+    /// The accounting connection, if accounting is enabled.
     pub(crate) fn accounting(&self) -> Option<&Arc<Desk>> {
         self.accounting.get()
     }
 
-    /// The site's Prometheus, where there is one.
+    /// Client of the site's Prometheus, if there is one.
     pub(crate) fn metrics(&self) -> Option<&Metrics> {
         self.metrics.get()
     }
 
-    /// The cluster as it is known now.
+    /// Current view of the cluster.
     pub fn view(&self) -> Arc<View> {
         self.view.load_full()
     }
 
-    /// Milliseconds since the quorum was last heard; `None` before the first time.
+    /// Milliseconds since the last message from the quorum; `None` before the first message.
     pub fn view_age_ms(&self) -> Option<u64> {
         match self.heard_at.load(Ordering::Relaxed) {
             0 => None,
@@ -250,31 +249,31 @@ impl Core {
         }
     }
 
-    /// How things stand with this control's own certificate; `None` before it is started.
+    /// State of this control's own certificate; `None` before the control is started.
     pub fn certificate(&self) -> Option<RenewalState> {
         Some(self.renewal.get()?.state())
     }
 
-    /// What is wrong with this control's own certificate, as a health reason: it ends soon, has
-    /// ended, or is trusted no more. Then it is about to reach nobody, or reaches nobody already.
+    /// Problem of this control's own certificate, as a health reason: the certificate expires soon, has expired, or is
+    /// no longer trusted. Control is then about to lose contact with other components, or has lost it.
     pub fn certificate_problem(&self) -> Option<&'static str> {
         self.certificate()?.health_reason(self.now())
     }
 
-    /// Whether the quorum's state demands an older, or another, trust bundle than is in force here:
-    /// it was founded anew or restored, and what it revokes is not in force.
+    /// Whether the quorum's state demands an older or a different trust bundle than the one in force here. This happens
+    /// after the quorum was initialised again or restored; its revocations are then not in force here.
     pub fn trust_contradicts(&self) -> bool {
         self.trust_contradicts.load(Ordering::Relaxed)
     }
 
-    /// Every change from now on, or after a revision. What is no longer kept is told as
+    /// Subscribes to every change from now on, or after a revision. A gap in the retained changes is reported as
     /// [`Change::Compacted`].
     pub fn subscribe(&self, since: Option<Revision>) -> Subscription {
         self.feed.subscribe(since)
     }
 
-    /// Resolves once the view shows `revision`; at once when it does already. For a reader that
-    /// wants to see its own write; bound it with a timeout.
+    /// Resolves once the view shows `revision`, at once if it already does. For a reader that must see its own write;
+    /// bound it with a timeout.
     pub async fn reached(&self, revision: Revision) {
         let mut version = self.version.subscribe();
         while self.view.load().revision < revision {
@@ -284,8 +283,7 @@ impl Core {
         }
     }
 
-    /// Resolves once every node is judged by the baselines that the view shows now; bound it with a
-    /// timeout.
+    /// Resolves once every node is compared with the baselines that the view shows now; bound it with a timeout.
     pub(crate) async fn judged(&self) {
         let mut version = self.version.subscribe();
         let number = self.view.load().baselines.number;
@@ -296,7 +294,7 @@ impl Core {
         }
     }
 
-    /// Resolves once the view shows baselines by which nobody is judged yet.
+    /// Resolves once the view shows baselines that no comparison has used yet.
     pub(crate) async fn unjudged(&self) {
         let mut version = self.version.subscribe();
         loop {
@@ -304,15 +302,15 @@ impl Core {
             if view.judged.number < view.baselines.number {
                 return;
             }
-            // The sender lives as long as this.
+            // The sender lives as long as the core.
             let _ = version.changed().await;
         }
     }
 
-    /// Proposes a command in the name of a principal. Without a `key` one is made.
+    /// Proposes a command on behalf of a principal. Without a `key` one is generated.
     ///
     /// # Errors
-    /// The refusal, or that the quorum did not answer.
+    /// Returns the refusal, or an error when the quorum did not answer.
     pub async fn propose(
         &self,
         principal: Principal,
@@ -332,18 +330,18 @@ impl Core {
         Ok(answer?)
     }
 
-    /// A linearizable read.
+    /// Performs a linearizable read.
     ///
     /// # Errors
-    /// When no majority answers in time.
+    /// Returns an error when no majority answers in time.
     pub async fn read(&self, query: Query) -> Result<Answer, Unavailable> {
         self.store.read(query).await
     }
 
-    /// A view that shows everything that was committed before this was called.
+    /// Returns a view that shows everything committed before the call.
     ///
     /// # Errors
-    /// When no majority answers in time, or the watch does not follow.
+    /// Returns an error when no majority answers in time, or the view does not catch up within the timeout.
     pub(crate) async fn present_view(&self) -> Result<Arc<View>, Unavailable> {
         let Answer::Revision(revision) = self.read(Query::Revision).await? else {
             return Err(Unavailable::NoMajority);
@@ -358,17 +356,18 @@ impl Core {
         groups(&self.view().conformance(), &scope)
     }
 
-    /// Who differs from the majority of its cohort, as of the last comparison.
+    /// Nodes that differ from the majority of their cohort, as of the last comparison.
     pub fn drift(&self) -> Arc<DriftReport> {
         self.view().drift.clone()
     }
 
-    /// The captured output of one rank from `offset` on; with `follow`, until the rank ends. It
-    /// does not wait for the rank to begin: before that, there may be none.
-    /// Terminal allocations' output is read as long as the node keeps it.
+    /// Captured output of one rank from `offset` on; with `follow`, until the rank ends. The call does not wait for the
+    /// rank to begin: before that, the output may be empty. The output of a terminal allocation is readable as long as
+    /// the node keeps it.
     ///
     /// # Errors
-    /// No such allocation or rank, nothing started yet, or a node that does not answer.
+    /// Returns an error for an unknown allocation or rank, an allocation that has not started, or a node that does not
+    /// answer.
     pub async fn read_log(
         &self,
         id: AllocationId,
@@ -407,18 +406,18 @@ impl Core {
         if has_begun {
             return Ok(chunks);
         }
-        // An agent that has not taken the attempt yet does not know it: there is no output.
+        // An agent that has not accepted the attempt yet returns a refusal: there is no output.
         let is_output = |chunk: &Result<_, _>| !matches!(chunk, Err(AgentError::Refused { .. }));
         Ok(chunks
             .take_while(move |chunk| std::future::ready(is_output(chunk)))
             .boxed())
     }
 
-    /// Waits until a rank is known to run or to have run, and says where. `None` is an allocation
-    /// that ended without it.
+    /// Waits until a rank is known to run or to have run, and returns its node. `None`: the allocation ended before the
+    /// rank began.
     ///
     /// # Errors
-    /// No such allocation, or a quorum that does not answer.
+    /// Returns an error for an unknown allocation, or when the quorum does not answer.
     pub(crate) async fn rank_begins(
         &self,
         id: AllocationId,
@@ -426,7 +425,7 @@ impl Core {
     ) -> Result<Option<NodeId>, LogError> {
         let mut changes = self.inputs();
         loop {
-            // Before looking: what comes after the look wakes again.
+            // Marked as seen before the check, so that a later change wakes the loop again.
             changes.borrow_and_update();
             let allocation = match self.view().allocation(id) {
                 Some(allocation) => allocation.clone(),
@@ -445,7 +444,7 @@ impl Core {
     }
 }
 
-/// Where a rank runs or ran, once that is known.
+/// Node on which a rank runs or ran, once that is known.
 pub(crate) fn begun(allocation: &Allocation, rank: u32) -> Option<&NodeId> {
     let place = allocation.ranks.get(rank as usize)?;
     has_begun(&place.phase).then_some(&place.node)
@@ -458,9 +457,9 @@ fn has_begun(phase: &RankPhase) -> bool {
     )
 }
 
-/// What the reconcilers use.
+/// Functions for the reconcilers.
 impl Core {
-    /// The principal of what this control does by itself.
+    /// Principal of commands that this control issues by itself.
     pub(crate) fn service(&self) -> Principal {
         Principal {
             name: format!("service:control/{}", self.name),
@@ -493,7 +492,7 @@ impl Core {
         answers.pop().ok_or(Unavailable::OutcomeUnknown)
     }
 
-    /// Proposes in this control's own name.
+    /// Proposes a command as this control's own principal.
     pub(crate) async fn propose_as_service(
         &self,
         fence: Option<Fence>,
@@ -503,46 +502,46 @@ impl Core {
         Ok(self.propose_one(envelope).await??)
     }
 
-    /// Takes over the renewal of this control's certificate. Once.
+    /// Stores the renewal of this control's certificate.
     pub(crate) fn renews_with(&self, renewal: Renewal) {
-        // The first one goes on; there is no second.
+        // Only the first call has an effect; there is no second.
         let _ = self.renewal.set(renewal);
     }
 
-    /// Has the trust bundle asked for now.
+    /// Requests the trust bundle now.
     pub(crate) fn asks_for_trust(&self) {
         if let Some(renewal) = self.renewal.get() {
             renewal.look_now();
         }
     }
 
-    /// Who is trusted changed, or may have while nothing was heard.
+    /// Publishes that the trust bundle changed, or may have changed during an interruption of the watch.
     pub(crate) fn hears_of_trust(&self, news: TrustNews) {
         self.trust_news.send_replace(news);
     }
 
-    /// Notes whether what is in force contradicts the quorum's state.
+    /// Records whether the trust bundle in force contradicts the quorum's state.
     pub(crate) fn finds_trust_contradicting(&self, contradicts: bool) {
         self.trust_contradicts.store(contradicts, Ordering::Relaxed);
     }
 
-    /// The last that was heard of trust.
+    /// Receiver of the latest trust news.
     pub(crate) fn trust_news(&self) -> watch::Receiver<TrustNews> {
         self.trust_news.subscribe()
     }
 
-    /// Notes that the quorum was heard just now.
+    /// Records that a message from the quorum arrived just now.
     pub(crate) fn heard(&self) {
         self.heard_at.store(self.now().0, Ordering::Relaxed);
     }
 
-    /// Wakes with every view in which something changed that reconcilers act on.
+    /// Receiver that wakes with every view that contains a change reconcilers act on.
     pub(crate) fn inputs(&self) -> watch::Receiver<u64> {
         self.inputs.subscribe()
     }
 
-    /// Makes a new view from the present one. What `edit` returns reaches subscribers after the
-    /// view does; when it returns `None` nothing has changed and nothing is published.
+    /// Builds a new view from the present one. Subscribers receive the changes returned by `edit` after the view is
+    /// stored. When `edit` returns `None`, the view is unchanged and nothing is published.
     pub(crate) fn publish(
         &self,
         wakes: Wakes,
@@ -571,7 +570,7 @@ impl Core {
         }
     }
 
-    /// As [`Core::publish`], when the replicated half was read anew.
+    /// Same as [`Core::publish`], after the replicated state was read again.
     pub(crate) fn restart(&self, edit: impl FnOnce(&mut View)) {
         let _one_at_a_time = self.writer.lock();
         let mut next = View::clone(&self.view.load());
@@ -588,20 +587,20 @@ fn half_the_cores() -> usize {
     cores.map_or(1, |cores| cores.get().div_ceil(2))
 }
 
-/// What was heard of who is trusted.
+/// Latest information on the trust bundle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TrustNews {
-    /// It may be anything: the watch began, or began anew.
+    /// The current bundle is unknown: the watch began, or began again.
     Unknown,
-    /// The quorum's state demands the bundle of this number.
+    /// The quorum's state demands the bundle with this number.
     Number(Revision),
 }
 
-/// Who must look at a new view.
+/// Readers to wake for a new view.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wakes {
-    /// Something changed that reconcilers act on.
+    /// Reconcilers and readers: the change may require action.
     Reconcilers,
-    /// Only what a reconciler itself found out; readers see it, nothing follows from it.
+    /// Readers only: the change is a result of a reconciler and requires no action.
     Readers,
 }

@@ -1,16 +1,16 @@
-//! How long scheduling cycles took, for operators.
+//! Durations of scheduling cycles, for operators.
 
 use crate::exposition::{Exposition, histogram};
 use lattice_quorum_types::VclusterName;
 use prometheus::HistogramVec;
 use std::time::Duration;
 
-/// Upper bounds, seconds: from an update of a warm plan to a cold one of the largest cluster.
+/// Upper bucket bounds in seconds, from an update of a warm plan to a cold plan of the largest cluster.
 const BOUNDS: [f64; 12] = [
     0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0,
 ];
 
-/// Durations by vCluster, since this control began.
+/// Durations by vCluster, since this control started.
 #[derive(Debug)]
 pub(crate) struct Cycles(HistogramVec);
 
@@ -26,7 +26,7 @@ impl Default for Cycles {
 }
 
 impl Cycles {
-    /// A cycle that planned took so long, until what it decided was answered.
+    /// Records the duration of a planning cycle, up to the answers to its decisions.
     pub(crate) fn note(&self, vcluster: &VclusterName, took: Duration) {
         let of = self.0.with_label_values(&[vcluster.as_str()]);
         of.observe(took.as_secs_f64());

@@ -1,10 +1,9 @@
-//! What this control's schedulers were told and what they decided, kept for a while: what `lattice replay record`
-//! fetches, to be decided again elsewhere.
+//! Recorder of the schedulers' inputs and decisions. `lattice replay record` fetches the records for replay elsewhere.
 //!
-//! Lines ([`lattice_placement::record`]) go to files in `data_dir/decisions`. The present one is plain text; when it
-//! is large enough the next one begins, and it is packed. The oldest go once all together take more than they may.
-//! Each file can be read by itself: in a new one every scheduler begins with all that it knows. That a line cannot
-//! be written is told once and hinders nobody.
+//! Lines ([`lattice_placement::record`]) go to files in `data_dir/decisions`. The present file is plain text; once it
+//! is large enough, the next file begins and the finished one is compressed. The oldest files are deleted once the
+//! total exceeds its limit. Each file can be read by itself: in a new file every scheduler begins with its full view. A
+//! failure to write a line is logged once and blocks no scheduler.
 
 mod book;
 #[cfg(test)]
@@ -26,39 +25,39 @@ use std::{
     path::Path,
 };
 
-/// How many bytes are kept where the configuration does not say, packed.
+/// Default limit of the recorded files, in bytes, compressed.
 pub(crate) const KEEP_BYTES: u64 = 256 << 20;
 
-/// See the module.
+/// Recorder of scheduler decisions; see the module.
 #[derive(Debug, Default)]
 pub(crate) struct Decisions(Option<Mutex<State>>);
 
 #[derive(Debug)]
 struct State {
     book: Book,
-    /// Schedulers whose view stands in the present file.
+    /// Schedulers with their full view in the present file.
     known: BTreeSet<VclusterName>,
-    /// The newest revision of which is told what became of allocations.
+    /// Newest revision with recorded allocation events.
     told: Revision,
 }
 
-/// A plan that is about to be written down.
+/// A plan to be recorded.
 #[derive(Debug)]
 pub(crate) struct Planned<'a> {
     pub(crate) vcluster: &'a VclusterName,
     pub(crate) at: UnixMillis,
     pub(crate) epoch: u64,
     pub(crate) policy: Policy,
-    /// What was heard since the last plan; `None`: the planner is new.
+    /// Changes since the last plan; `None` for a new planner.
     pub(crate) delta: Option<Delta>,
     pub(crate) promised: BTreeMap<AllocationId, PendingView>,
 }
 
 impl Decisions {
-    /// In a folder; `keep_bytes` of 0 keeps nothing.
+    /// Opens the recorder in a folder; `keep_bytes` of 0 records nothing.
     ///
     /// # Errors
-    /// When the folder cannot be used.
+    /// Returns an error when the folder cannot be used.
     pub(crate) fn open(
         folder: Option<&Path>,
         keep_bytes: u64,
@@ -75,7 +74,7 @@ impl Decisions {
         }))))
     }
 
-    /// Whether anything is kept.
+    /// Whether the recorder keeps anything.
     pub(crate) fn is_kept(&self) -> bool {
         self.0.is_some()
     }
@@ -85,7 +84,7 @@ impl Decisions {
         Some(state.lock())
     }
 
-    /// A plan was made on `view`, which shows the delta already.
+    /// Records a plan. `view` already includes the plan's delta.
     pub(crate) fn planned(&self, planned: Planned<'_>, view: &ClusterView, plan: &Plan) {
         let Some(mut state) = self.state() else {
             return;
@@ -119,7 +118,7 @@ impl Decisions {
         book.write(&Line::Cycle(Box::new(cycle)));
     }
 
-    /// What became of a placement.
+    /// Records the outcome of a placement.
     pub(crate) fn outcome(
         &self,
         vcluster: &VclusterName,
@@ -137,7 +136,7 @@ impl Decisions {
         }
     }
 
-    /// A submit was refused.
+    /// Records a refused submission.
     pub(crate) fn refused_submit(&self, at: UnixMillis, user: &str, refusal: String) {
         if let Some(mut state) = self.state() {
             state.book.write(&Line::RefusedSubmit {
@@ -148,13 +147,13 @@ impl Decisions {
         }
     }
 
-    /// What was committed.
+    /// Records committed allocation events.
     pub(crate) fn heard(&self, events: &[Event]) {
         let Some(mut state) = self.state() else {
             return;
         };
         for event in events {
-            // After a lost watch the same may come again.
+            // After an interrupted watch the same events may arrive again.
             if event.revision < state.told {
                 continue;
             }
@@ -166,10 +165,10 @@ impl Decisions {
         }
     }
 
-    /// What is kept from the file on in which `since` lies, oldest first; see [`Since`].
+    /// The recorded files from the one that contains `since` on, oldest first; see [`Since`].
     ///
     /// # Errors
-    /// When nothing is kept, or a file cannot be read.
+    /// Returns an error when nothing is recorded, or a file cannot be read.
     pub(crate) fn since(&self, since: UnixMillis) -> Result<Since, DecisionsError> {
         match self.state() {
             None => Err(DecisionsError::NotKept),

@@ -1,5 +1,5 @@
-//! Who is not what it is meant to be: judged by a baseline where there is one, else by the majority
-//! of its cohort. A function of the view and the records at hand.
+//! Drift detection: each node is compared with its baseline, or without one with the majority of its cohort. A pure
+//! function of the view and the available records.
 
 #[cfg(test)]
 mod tests;
@@ -23,95 +23,95 @@ use std::{
     sync::Arc,
 };
 
-/// Why nothing is said of a class whose record is still to come.
+/// Reason reported for a class while its record is not fetched yet.
 const NOT_AT_HAND: &str = "preimage not at hand";
 
-/// What a node was judged by.
+/// Reference that a node is compared with.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum By {
     /// A baseline.
     Baseline {
-        /// Its name.
+        /// Baseline name.
         name: BaselineName,
-        /// Its version.
+        /// Baseline version.
         version: u32,
-        /// What follows.
+        /// Policy applied on drift.
         policy: Policy,
-        /// What it means to sensitive work.
+        /// Effect of drift on sensitive allocations.
         sensitive: Sensitive,
     },
     /// The majority of its cohort.
     Cohort {
-        /// Like nodes whose value is known, this one too.
+        /// Number of comparable nodes with a known value, including this node.
         of: usize,
-        /// Those that have the majority's.
+        /// Number of nodes that have the majority's value.
         like: usize,
     },
 }
 
-/// A node that differs in one key.
+/// A node that differs from its reference in one key.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Drifted {
-    /// The node.
+    /// Node that drifted.
     pub node: NodeId,
-    /// The class.
+    /// Conformance class of the key.
     pub class: Class,
-    /// The key.
+    /// Key that differs.
     pub key: String,
-    /// What it is meant to be.
+    /// Expected value.
     pub expected: String,
-    /// What it is.
+    /// Value found on the node.
     pub found: String,
-    /// By what.
+    /// Reference of the comparison.
     pub by: By,
-    /// Since when the node is known to have this record of the class.
+    /// Time since which the node is known to have this record of the class.
     pub since: Option<UnixMillis>,
 }
 
-/// A class of a node of which nothing can be said.
+/// A class of a node that cannot be compared.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Unknown {
-    /// The node.
+    /// Node with the unknown class.
     pub node: NodeId,
-    /// The class.
+    /// Class that is unknown.
     pub class: Class,
-    /// Why.
+    /// Reason why the class is unknown.
     pub why: String,
-    /// The baseline it would be judged by.
+    /// Baseline that would apply to the class, if one is selected.
     pub baseline: Option<BaselineName>,
 }
 
-/// Everything there is to say.
+/// Complete drift report.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Report {
-    /// By node, class, key.
+    /// Drift, ordered by node, class and key.
     pub drifted: Vec<Drifted>,
     /// Keys on which a cohort has no majority.
     pub no_majority: Vec<NoMajority>,
-    /// What is not known, by node.
+    /// Unknown classes, ordered by node.
     pub unknown: Vec<Unknown>,
-    /// Nodes judged by nothing: without a baseline, and without a cohort large enough.
+    /// Nodes without a reference: no baseline applies, and the cohort is too small.
     pub alone: Vec<String>,
-    /// Nodes that were held against something.
+    /// Nodes that were compared with a reference.
     pub compared: BTreeSet<NodeId>,
-    /// Nodes of which something that was announced is not at hand yet.
+    /// Nodes with an announced document or record that is not fetched yet, and nodes that were never seen.
     pub pending: BTreeSet<NodeId>,
-    /// Nodes each baseline speaks for, in one class at least.
+    /// Nodes to which each baseline applies, in one class at least.
     pub judged: BTreeMap<BaselineName, BTreeSet<NodeId>>,
-    /// Of the baselines with this number.
+    /// Revision of the baselines used for this report.
     pub(crate) number: u64,
 }
 
-/// What follows for one node from the baselines that speak for it, and what that was judged on.
+/// Consequences for one node of the baselines that apply to it, and the marks they were computed from.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Effect {
-    /// Why it gets no sensitive work.
+    /// Reason why the node receives no sensitive allocations.
     pub no_sensitive: Option<String>,
-    /// It gets new work where no other node will do.
+    /// The node receives new allocations only if no other node fits.
     pub deprioritised: bool,
-    /// How it differs from baselines that say to drain it.
+    /// Differences from baselines with policy drain.
     pub drain: Option<String>,
-    /// Classes of those of which nothing can be said.
+    /// A class under a baseline with policy drain is unknown, or such a baseline might apply.
     pub(crate) drain_unknown: bool,
     pub(crate) marks: BTreeMap<Class, ClassMark>,
     pub(crate) earlier: BTreeMap<Class, Earlier>,
@@ -119,18 +119,18 @@ pub struct Effect {
     pub(crate) number: u64,
 }
 
-/// What one comparison came to.
+/// Result of one comparison of all nodes.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Judged {
     pub(crate) report: Report,
-    /// Without baselines.
+    /// Cohort drift, without baselines.
     pub(crate) cohorts: DriftReport,
-    /// Of every node that gossips, while there are baselines.
+    /// Effects for every node that gossips, while there are baselines.
     pub(crate) effects: BTreeMap<NodeId, Arc<Effect>>,
 }
 
 impl Effect {
-    /// Whether it was judged on what is known of the node now.
+    /// Whether the effect was computed from the present marks of the node and the present baselines.
     pub(crate) fn is_of(&self, entry: &NodeEntry, baselines: &Baselines) -> bool {
         self.number == baselines.number
             && self.marks == *entry.marks()
@@ -167,7 +167,7 @@ impl Effect {
     }
 }
 
-/// `nic.0.firmware is 28.39, not 28.41, and 2 keys more`.
+/// Text for deviations, such as `nic.0.firmware is 28.39, not 28.41, and 2 keys more`.
 pub(crate) fn differs(found: &[Deviation]) -> String {
     let mut differ = found.iter().filter(|d| d.verdict == Verdict::Differs);
     let Some(first) = differ.next() else {
@@ -181,7 +181,7 @@ pub(crate) fn differs(found: &[Deviation]) -> String {
     }
 }
 
-/// Judges every node that gossips, and as they were those that do no more: of these nothing follows.
+/// Compares every known node. A node that no longer gossips is compared by its last known state; it gets no effect.
 pub(crate) fn judge(view: &View, preimages: &impl Preimages) -> Judged {
     let compared: Vec<_> = view.as_known_all().map(NodeEntry::conformance).collect();
     let cohorts = drift(&compared, preimages);
@@ -213,7 +213,7 @@ pub(crate) fn judge(view: &View, preimages: &impl Preimages) -> Judged {
     judged
 }
 
-/// Who was held against anything, and of whom something is still to come.
+/// Fills in the nodes that were compared, and the nodes with data still to be fetched.
 fn note_compared(view: &View, report: &mut Report) {
     let lacks_document = |entry: &NodeEntry| {
         let announced = entry.seen.as_ref().and_then(|seen| seen.document);
@@ -224,7 +224,7 @@ fn note_compared(view: &View, report: &mut Report) {
     report.pending = waits.map(|entry| entry.id.clone()).collect();
     let not_at_hand = report.unknown.iter().filter(|u| u.why == NOT_AT_HAND);
     report.pending.extend(not_at_hand.map(|u| u.node.clone()));
-    // Nothing is known of who was never heard of.
+    // A node that was never seen has no known data.
     let unheard = view.nodes.keys().filter(|id| view.as_known(id).is_none());
     report.pending.extend(unheard.cloned());
     let alone: BTreeSet<&str> = report.alone.iter().map(String::as_str).collect();
@@ -234,12 +234,12 @@ fn note_compared(view: &View, report: &mut Report) {
     report.alone.retain(|name| !pending.contains(name.as_str()));
 }
 
-/// The rule that speaks for a class of a node, or that something does and cannot be read.
+/// Baseline that applies to a class of a node; `None` where baselines conflict.
 #[derive(Default)]
 struct SpokenFor(BTreeMap<(NodeId, Class), Option<Arc<Kept>>>);
 
 impl SpokenFor {
-    /// Whether a baseline speaks of this key, so that the cohort has no say.
+    /// Whether a baseline covers this key, so that the cohort is not used for it.
     fn covers(&self, node: &NodeId, class: Class, key: &str) -> bool {
         match self.0.get(&(node.clone(), class)) {
             None => false,
@@ -256,8 +256,7 @@ impl SpokenFor {
     }
 }
 
-/// Everything that a standing depends on: two nodes that differ in any of it are judged each by its
-/// own word.
+/// All inputs of a standing. Two nodes that differ in any of them are compared separately.
 type Asked = (BaselineName, Class, ClassMark, Option<Earlier>);
 
 fn judge_node(
@@ -272,7 +271,7 @@ fn judge_node(
     let mut effect = Effect {
         marks: entry.marks().clone(),
         earlier: entry.earlier().clone(),
-        // Then no baseline of a cohort speaks below, which does not mean that none is for it.
+        // Without a cohort no cohort baseline matches below, although one might apply to the node.
         drain_unknown: cohort.is_none() && view.baselines.might_drain(),
         has_cohort: cohort.is_some(),
         number: view.baselines.number,
@@ -307,7 +306,7 @@ fn judge_node(
             (Err(why), _) => Standing::Unknown {
                 why: format!("the baseline cannot be read: {why}"),
             },
-            // Ten thousand equal nodes are compared once.
+            // Equal nodes, possibly ten thousand, are compared once.
             (Ok(expectation), Some(said)) => seen
                 .entry((name.clone(), class, *said, earlier.copied()))
                 .or_insert_with(|| expectation.judge(mark, earlier, preimages))
@@ -386,7 +385,7 @@ fn tell(
     }
 }
 
-/// What cohorts say of those, and of those keys, for which no baseline speaks.
+/// Adds cohort drift for the classes and keys that no baseline covers.
 fn add_cohorts(view: &View, cohorts: &DriftReport, spoken_for: &SpokenFor, report: &mut Report) {
     let id = |name: &str| NodeId::new(name).ok();
     for drift in &cohorts.drifts {

@@ -1,4 +1,4 @@
-//! What a control takes from outside; tests and the demonstration replace it.
+//! External dependencies of a control; tests and the demo replace them.
 
 use crate::{
     bmc::BmcPlan,
@@ -15,23 +15,23 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use secrecy::{ExposeSecret, SecretString};
 use std::{fmt, sync::Arc};
 
-/// What a control takes from outside; tests and the demonstration replace it.
+/// External dependencies of a control; tests and the demo replace them.
 pub struct Edges {
     /// Certificate `spiffe://<cluster>/control/<name>` and its key.
     pub credentials: Credentials,
-    /// What time it is.
+    /// Clock of this control.
     pub clock: Arc<dyn Clock>,
-    /// What the interfaces show.
+    /// Certificate and key of the HTTPS interfaces.
     pub https: HttpsIdentity,
-    /// The text of the file of tokens.
+    /// Content of the tokens file.
     pub tokens: SecretString,
 }
 
 /// Certificate and key of the TLS port.
 pub struct HttpsIdentity {
-    /// Leaf first.
+    /// Certificate chain, leaf first.
     pub chain: Vec<CertificateDer<'static>>,
-    /// Its key.
+    /// Private key of the leaf certificate.
     pub key: PrivateKeyDer<'static>,
 }
 
@@ -42,10 +42,10 @@ impl fmt::Debug for Edges {
 }
 
 impl HttpsIdentity {
-    /// From certificates and key in PEM.
+    /// Parses certificates and key from PEM.
     ///
     /// # Errors
-    /// Texts that hold none.
+    /// Returns an error for text without a certificate or key.
     pub fn from_pem(chain: &str, key: &str) -> Result<Self, StartError> {
         tls::from_pem(chain, key)
     }
@@ -58,10 +58,10 @@ impl fmt::Debug for HttpsIdentity {
 }
 
 impl Edges {
-    /// What the configuration names, and the host's clock.
+    /// Loads the files named by the configuration, with the host's clock.
     ///
     /// # Errors
-    /// When a file is missing or cannot be used.
+    /// Returns an error when a file is missing or cannot be used.
     pub fn from_config(config: &Config) -> Result<Self, StartError> {
         Ok(Self {
             credentials: Credentials::load(&config.credentials)?,
@@ -71,7 +71,7 @@ impl Edges {
         })
     }
 
-    /// The authority that newcomers are told to trust: the one that issued our own certificate.
+    /// CA that join tokens pin for new components: the CA that issued this control's own certificate.
     pub(crate) fn authority(&self) -> Result<Pin, StartError> {
         let roots = self.credentials.roots();
         let own = roots
@@ -85,7 +85,7 @@ impl Edges {
 /// Reads every file that the configuration names, and changes nothing.
 ///
 /// # Errors
-/// The first file that is missing or cannot be used, or a certificate of another process.
+/// Returns an error for the first file that is missing or cannot be used, or for a certificate of another component.
 pub fn check_files(config: &Config, settings: &Settings) -> Result<(), StartError> {
     match join::is_due(config) {
         Some(join) => drop(join::read_token(&join.token)?),
@@ -102,7 +102,7 @@ pub fn check_files(config: &Config, settings: &Settings) -> Result<(), StartErro
     Ok(())
 }
 
-/// The certificate must be that of a control of this cluster.
+/// Checks that the certificate belongs to a control of this cluster.
 pub(crate) fn check_identity(settings: &Settings, found: &Identity) -> Result<(), StartError> {
     if found.cluster() == settings.cluster && found.role() == Role::Control {
         return Ok(());
@@ -113,10 +113,10 @@ pub(crate) fn check_identity(settings: &Settings, found: &Identity) -> Result<()
     })
 }
 
-/// The text of the file of tokens, which was found good.
+/// Reads and validates the tokens file, and returns its text.
 ///
 /// # Errors
-/// A file that is missing, that others can read, or that is no list of tokens.
+/// Returns an error for a file that is missing, readable by others, or not a valid list of tokens.
 pub fn read_tokens(config: &Config) -> Result<SecretString, StartError> {
     let path = &config.tokens;
     let text = private_file::read(path).map_err(|error| match error {

@@ -1,4 +1,4 @@
-//! Why something asked of the core has no answer.
+//! Errors of requests to the core.
 
 use lattice_mesh::CallError;
 use lattice_quorum_types::{AllocationId, NodeId, Refusal, wire::Unavailable};
@@ -6,7 +6,7 @@ use lattice_quorum_types::{AllocationId, NodeId, Refusal, wire::Unavailable};
 /// A command that was not applied.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ProposeError {
-    /// It was judged and refused.
+    /// The quorum refused the command.
     #[error(transparent)]
     Refused(#[from] Refusal),
     /// The quorum did not answer with a result.
@@ -14,41 +14,41 @@ pub enum ProposeError {
     Unavailable(#[from] Unavailable),
 }
 
-/// A node that could not be asked, or could not answer.
+/// A call to a node's agent that failed.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum AgentError {
-    /// No such node is registered or gossips.
+    /// The node is not registered and does not gossip.
     #[error("unknown node \"{node}\"; `lattice node list` shows the nodes there are")]
     UnknownNode {
-        /// As asked for.
+        /// Requested node.
         node: NodeId,
     },
-    /// It is registered, but its agent has not been seen since this control started.
+    /// The node is registered, but its agent has not been seen since this control started.
     #[error("the agent of node {node} has not been seen; check that it runs and gossips")]
     NotSeen {
-        /// The node.
+        /// Requested node.
         node: NodeId,
     },
     /// The call failed.
     #[error("node {node}: {source}")]
     Call {
-        /// The node.
+        /// Requested node.
         node: NodeId,
-        /// How.
+        /// Transport or protocol error.
         source: CallError,
     },
-    /// The agent answered that it cannot, or what cannot be read.
+    /// The agent returned an error, or a reply that cannot be parsed.
     #[error("node {node}: {reason}")]
     Refused {
-        /// The node.
+        /// Requested node.
         node: NodeId,
-        /// In its words.
+        /// Reason from the agent's reply, or why the reply is invalid.
         reason: String,
     },
 }
 
 impl AgentError {
-    /// What went wrong, without whom it is about.
+    /// Error text without the node name.
     pub(crate) fn cause(&self) -> String {
         match self {
             Self::UnknownNode { .. } => "there is no such node".to_owned(),
@@ -58,7 +58,7 @@ impl AgentError {
         }
     }
 
-    /// Whether the answer was longer than any honest one.
+    /// Whether the reply exceeded the size limit, which no correct reply does.
     pub(crate) const fn is_too_long(&self) -> bool {
         let Self::Call { source, .. } = self else {
             return false;
@@ -67,35 +67,35 @@ impl AgentError {
     }
 }
 
-/// Output that cannot be read.
+/// Failure to read the output of a rank.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum LogError {
-    /// No such allocation.
+    /// The allocation does not exist.
     #[error("unknown allocation {id}; `lattice status` shows the allocations there are")]
     UnknownAllocation {
-        /// As asked for.
+        /// Requested allocation.
         id: AllocationId,
     },
-    /// It has had no nodes yet.
+    /// The allocation has not started on any node yet.
     #[error("allocation {id} has not started yet, so there is no output")]
     NotStarted {
-        /// The allocation.
+        /// Requested allocation.
         id: AllocationId,
     },
-    /// It has fewer ranks.
+    /// The allocation has fewer ranks than the requested rank needs.
     #[error("allocation {id} has {ranks} ranks, counted from 0; there is no rank {rank}")]
     NoSuchRank {
-        /// The allocation.
+        /// Requested allocation.
         id: AllocationId,
-        /// As asked for.
+        /// Requested rank, starting at 0.
         rank: u32,
-        /// How many there are.
+        /// Number of ranks of the allocation.
         ranks: u32,
     },
     /// The quorum did not answer.
     #[error(transparent)]
     Unavailable(#[from] Unavailable),
-    /// The node did not answer.
+    /// The agent of the rank's node did not answer.
     #[error(transparent)]
     Agent(#[from] AgentError),
 }

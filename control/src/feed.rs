@@ -1,5 +1,5 @@
-//! What changed, for readers that each keep their own place. Bounded: nobody waits for a reader,
-//! and one that falls behind is told so and starts over from a view.
+//! Change feed for readers that each keep their own position. The feed is bounded and never waits for a reader. A
+//! reader that falls behind receives [`Change::Compacted`] and starts over from a view.
 
 use lattice_quorum_types::{AllocationId, Event, NodeId, ProjectPath, Revision};
 use parking_lot::{Mutex, MutexGuard};
@@ -11,37 +11,37 @@ use tokio::sync::watch;
 
 mod weight;
 
-/// Changes kept for readers that resume: at a hundred a second, more than a minute.
+/// Number of changes kept for readers that resume: more than a minute at a hundred changes per second.
 const KEPT_CHANGES: usize = 8_192;
-/// And no more than this, about: the record of an allocation on ten thousand nodes has a megabyte.
+/// Approximate limit of the kept changes in bytes. The record of an allocation on ten thousand nodes has about a
+/// megabyte.
 const KEPT_BYTES: usize = 64 << 20;
 
-/// One step of what changed. The view already shows it when a reader gets it.
+/// One change. The view already shows a change when a reader receives it.
 #[derive(Debug, Clone)]
 pub enum Change {
-    /// Everything one revision changed, in order; never empty. The records of allocations come
-    /// without their workload, which never changes and may be large: [`crate::View::allocation`]
-    /// has it.
+    /// All events of one revision, in order; never empty. Allocation records come without their workload, which never
+    /// changes and may be large; [`crate::View::allocation`] has it.
     Events(Arc<[Event]>),
-    /// What is not replicated: nodes and waiting allocations now seen to be different.
+    /// Changes that are not replicated: nodes and pending allocations that now appear different.
     Observed(Arc<Observed>),
-    /// The reader fell out of what is kept. Read the view again; this subscription goes on from
-    /// `oldest`, after which nothing is missing.
+    /// The reader fell behind the kept changes. Read the view again; this subscription continues after `oldest` without
+    /// a gap.
     Compacted {
-        /// Everything after this revision follows.
+        /// Revision after which every change follows.
         oldest: Revision,
     },
 }
 
-/// What changed without a revision. Both sets are empty when it was something else in the view,
-/// such as whether this control acts.
+/// Changes without a revision. Both sets are empty when something else in the view changed, such as whether this
+/// control holds the dispatch lease.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Observed {
-    /// Nodes whose liveness, health, facts, marks or drift changed.
+    /// Nodes with changed liveness, health, facts, marks or drift.
     pub nodes: BTreeSet<NodeId>,
-    /// Allocations whose reason to wait changed.
+    /// Allocations with a changed pending reason.
     pub waiting: BTreeSet<AllocationId>,
-    /// Tenants that have used all of a budget since.
+    /// Tenants that have used up a budget since.
     pub exhausted: BTreeSet<ProjectPath>,
 }
 
@@ -55,16 +55,16 @@ impl Observed {
 
 #[derive(Debug)]
 struct Ring {
-    /// Each with its weight.
+    /// Kept changes, each with its weight in bytes.
     changes: VecDeque<(Change, usize)>,
     /// Position of the first of `changes`.
     first: u64,
-    /// What `changes` weigh.
+    /// Total weight of `changes`, in bytes.
     bytes: usize,
-    /// Everything after this revision is kept.
+    /// Every change after this revision is kept.
     oldest: Revision,
-    /// What was seen between `oldest` and the first of `changes`: a quiet state must not make
-    /// its readers start over because nodes are busy.
+    /// Observations between `oldest` and the first of `changes`. With them, frequent node observations do not force
+    /// readers to start over while the replicated state is quiet.
     between: Observed,
     /// The last revision published.
     newest: Revision,
@@ -93,7 +93,7 @@ impl Ring {
         }
     }
 
-    /// Where a reader goes on that has everything up to `since`, and what it missed before there.
+    /// Position at which a reader of everything up to `since` continues, and the observations that it missed.
     fn after(&self, since: Revision) -> (u64, Observed) {
         let is_read = |(change, _): &(Change, usize)| match change {
             Change::Events(events) => events.last().is_some_and(|e| e.revision <= since),
@@ -106,7 +106,7 @@ impl Ring {
     }
 }
 
-/// How much is kept.
+/// Limits of the kept changes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bounds {
     pub(crate) changes: usize,
@@ -173,11 +173,11 @@ impl Feed {
         self.end.send_replace(end);
     }
 
-    /// Starts over at `revision`: the replicated half was read anew, what came between is unknown.
+    /// Starts over at `revision`: the replicated state was read again, and the events in between are unknown.
     pub(crate) fn reset(&self, revision: Revision) {
         let end = {
             let mut ring = self.ring();
-            // A reader standing at the end must notice as well.
+            // A reader at the end must notice the reset as well.
             ring.first = ring.end() + 1;
             ring.changes.clear();
             ring.bytes = 0;
@@ -188,7 +188,7 @@ impl Feed {
         self.end.send_replace(end);
     }
 
-    /// A reader after `since`; `None` starts at the present.
+    /// Creates a reader after `since`; `None` starts at the present.
     pub(crate) fn subscribe(self: &Arc<Self>, since: Option<Revision>) -> Subscription {
         let ring = self.ring();
         let (place, missed) = match since {
@@ -206,12 +206,12 @@ impl Feed {
     }
 }
 
-/// One reader's place.
+/// One reader's position in the feed.
 #[derive(Debug)]
 pub struct Subscription {
     feed: Arc<Feed>,
     place: u64,
-    /// Seen since the revision it asked for, and kept only as a sum.
+    /// Observations since the requested revision that are kept only in merged form.
     missed: Option<Arc<Observed>>,
     compacted: bool,
     after: Revision,
@@ -219,26 +219,26 @@ pub struct Subscription {
 }
 
 impl Subscription {
-    /// The revision it began after: everything later is told.
+    /// Revision after which this subscription began: it receives every later change.
     pub fn after(&self) -> Revision {
         self.after
     }
 
-    /// The next change, as soon as there is one. Cancel safe.
+    /// Waits for the next change. Cancel safe.
     pub async fn next(&mut self) -> Change {
         loop {
             if let Some(change) = self.try_next() {
                 return change;
             }
-            // The sender lives in the feed, which this holds.
+            // The sender lives in the feed, which this subscription keeps alive.
             if self.end.changed().await.is_err() {
                 std::future::pending::<()>().await;
             }
         }
     }
 
-    /// The next change if there is one. What was seen in a row comes as one: it is shown as it is
-    /// now, not as it was.
+    /// Returns the next change if there is one. Successive observations are merged into one, because readers show the
+    /// present state and not each step.
     pub fn try_next(&mut self) -> Option<Change> {
         self.end.borrow_and_update();
         let mut seen: Vec<Arc<Observed>> = Vec::new();

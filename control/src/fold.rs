@@ -1,5 +1,5 @@
-//! The replicated half of the view: read once, then folded from the watch. An event carries the
-//! record as it now is, or what of it is another, so folding is replacing.
+//! Replicated half of the view: read once, then updated from the watch. An event carries the present record, or the
+//! changed part of it, so applying an event is replacing.
 
 use crate::{
     core::{Core, TrustNews, Wakes},
@@ -18,10 +18,10 @@ use lattice_quorum_types::{
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-/// Wait after a read that had no answer.
+/// Pause after a read without an answer.
 const READ_PAUSE: Duration = Duration::from_millis(200);
 
-/// Graphs that are read at once: one has up to a thousand members.
+/// DAGs per read; one DAG has up to a thousand members.
 const DAGS_A_PAGE: u32 = 64;
 
 /// Follows the quorum for ever.
@@ -50,15 +50,15 @@ pub(crate) async fn follow(core: Arc<Core>) {
     }
 }
 
-/// Reads the hot state, for as long as it takes, and publishes it.
+/// Reads the hot state, retrying until it succeeds, and publishes it.
 async fn read_hot(core: &Core) -> Revision {
     loop {
         match core.store.read(Query::Hot).await {
             Ok(Answer::Hot(hot)) => {
                 let revision = hot.revision;
                 core.heard();
-                // Read behind the hot state, so never older than it: what was decided in between is
-                // told again by the watch, and replaces what is the same.
+                // Read after the hot state, so never older than it. The watch delivers changes in between again, and
+                // replaces records with equal ones.
                 let baselines = read(core, Query::Baselines, |answer| match answer {
                     Answer::Baselines(found) => Some(*found),
                     _ => None,
@@ -97,7 +97,7 @@ async fn read_hot(core: &Core) -> Revision {
                     let named = budgets.into_iter().map(|b| (b.tenant.clone(), Arc::new(b)));
                     view.budgets = Arc::new(named.collect());
                 });
-                // What was missed may have been about that.
+                // A change of trust may have been missed.
                 core.hears_of_trust(TrustNews::Unknown);
                 return revision;
             }
@@ -108,7 +108,7 @@ async fn read_hot(core: &Core) -> Revision {
     }
 }
 
-/// Graphs that run, and some that have ended, page by page.
+/// Reads all DAGs that run, and some that have ended, page by page.
 async fn read_dags(core: &Core) -> Vec<Dag> {
     let mut all: Vec<Dag> = Vec::new();
     loop {
@@ -130,7 +130,7 @@ async fn read_dags(core: &Core) -> Vec<Dag> {
     }
 }
 
-/// Asks for as long as it takes.
+/// Reads from the quorum, retrying until it answers.
 async fn read<T: Default>(core: &Core, query: Query, of: fn(Answer) -> Option<T>) -> T {
     loop {
         match core.store.read(query.clone()).await {
@@ -189,7 +189,7 @@ fn with_record(id: NodeId, record: Node) -> NodeEntry {
     }
 }
 
-/// Folds whole revisions.
+/// Applies the events of complete revisions to the view.
 pub(crate) fn fold(core: &Core, events: &[Event]) {
     core.publish(Wakes::Reconcilers, |view| {
         let newer = events.iter().filter(|event| event.revision > view.revision);
@@ -211,7 +211,7 @@ pub(crate) fn fold(core: &Core, events: &[Event]) {
     });
 }
 
-/// A revision without events we are told of.
+/// Advances the view to a revision that has no events for this watch.
 fn advance(core: &Core, revision: Revision) {
     if core.view().revision < revision {
         core.publish(Wakes::Readers, |view| {

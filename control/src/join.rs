@@ -1,4 +1,4 @@
-//! How a control comes to its credentials, where nobody put them there.
+//! Enrolment of a control that has no valid certificate yet.
 
 use crate::{
     config::{Config, JoinConfig},
@@ -7,19 +7,19 @@ use crate::{
 use lattice_mesh::{Clock, Credentials, JoinToken, MeshConfig, SystemClock, enrol_at_any};
 use std::path::Path;
 
-/// Whether enrolment is still to come, or to come again: with a certificate that has ended nobody
-/// renews it. One that was revoked stays: to come back after that is for a person to decide.
+/// Returns the join settings when enrolment is due: without a certificate, or with an expired one, which cannot be
+/// renewed. A revoked certificate stays in place: an operator decides whether the control may return.
 pub(crate) fn is_due(config: &Config) -> Option<&JoinConfig> {
     let join = config.join.as_ref()?;
     if !Credentials::are_in(&config.credentials) {
         return Some(join);
     }
-    // One that cannot be read is told as what it is, later.
+    // Credentials that cannot be read are reported later, when they are loaded.
     let found = Credentials::load(&config.credentials).ok()?;
     (found.expires_at() <= SystemClock.now()).then_some(join)
 }
 
-/// The token in its file.
+/// Reads the join token from its file.
 pub(crate) fn read_token(path: &Path) -> Result<JoinToken, StartError> {
     let failed = |reason: String| StartError::File {
         key: "join.token",
@@ -32,11 +32,11 @@ pub(crate) fn read_token(path: &Path) -> Result<JoinToken, StartError> {
         .map_err(|e: lattice_mesh::InvalidToken| failed(e.to_string()))
 }
 
-/// Enrols with the quorum where [`Config::join`] is given and `credentials` holds no certificate, or
-/// one that has ended, and puts what it gets there. Returns whether it did.
+/// Enrols with the quorum if [`Config::join`] is set and `credentials` holds no certificate or an expired one. Saves
+/// the new credentials there. Returns whether it enrolled.
 ///
 /// # Errors
-/// A token that cannot be read or is refused, or no member that answers.
+/// Returns an error when the token cannot be read or is refused, or no member answers.
 pub async fn enrol(config: &Config) -> Result<bool, StartError> {
     let Some(join) = is_due(config) else {
         return Ok(false);
@@ -60,7 +60,7 @@ mod tests {
 
     const DAY: Duration = Duration::from_secs(86_400);
 
-    /// A configuration whose certificate, of a day, was issued so many days ago.
+    /// Whether enrolment is due with a certificate of one day that was issued this number of days ago.
     fn is_due_after(days: Option<u64>) -> bool {
         let folder = tempfile::tempdir().unwrap();
         if let Some(days) = days {

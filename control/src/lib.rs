@@ -1,11 +1,10 @@
-//! The control service: it folds what the quorum commits and what nodes gossip into one view,
-//! decides placement, dispatches work to agents, and serves people and programs.
+//! Control service: scheduling, dispatch, and the interfaces for users and programs. It merges the committed state of
+//! the quorum and the gossip of the nodes into one view.
 //!
-//! Authority lies elsewhere: the quorum judges every command again, agents refuse stale epochs.
-//! Losing every control loses nothing but time. What it serves is in `http/` and `grpc/`; what it
-//! decides by itself is in `tasks/`, one reconciler per file.
+//! Control holds no authority: the quorum checks every command again, and agents reject stale epochs. If every control
+//! fails, only time is lost. The interfaces are in `http/` and `grpc/`; the reconcilers are in `tasks/`, one per file.
 //!
-//! Begin with [`Core`] (what can be asked and done) and [`View`] (what is known).
+//! Begin with [`Core`] (reads and commands) and [`View`] (cluster state).
 #![forbid(unsafe_code)]
 
 mod agents;

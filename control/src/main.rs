@@ -1,4 +1,4 @@
-//! `lattice-control`: one control as a process.
+//! `lattice-control`: daemon process of one control.
 #![forbid(unsafe_code)]
 
 use anyhow::Context as _;
@@ -8,19 +8,19 @@ use lattice_control::{App, Config, Edges, Settings, check_files, enrol, read_tok
 use std::{io::Write, path::PathBuf, process::ExitCode};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Places work, dispatches it to agents, and serves people and programs.
+/// Schedule allocations, dispatch them to agents, and serve the REST and gRPC interfaces.
 ///
-/// SIGTERM ends it in order; SIGHUP reads the file of tokens again. A bad one changes nothing.
+/// SIGTERM stops the daemon in order. SIGHUP reloads the tokens file; an invalid file changes nothing.
 ///
-/// Every key of the configuration can be overridden by the environment: LATTICE_LISTEN,
-/// LATTICE_HTTPS__LISTEN, and so on.
+/// Every configuration key can be overridden by an environment variable: LATTICE_LISTEN, LATTICE_HTTPS__LISTEN, and so
+/// on.
 #[derive(Debug, Parser)]
 #[command(name = "lattice-control", version)]
 struct Args {
     /// Configuration file (YAML).
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
-    /// Check the configuration and what it names, print every mistake, and exit.
+    /// Check the configuration and the files that it names, print every mistake, and exit.
     #[arg(long)]
     check_config: bool,
 }
@@ -64,7 +64,7 @@ async fn serve(config: &Config, settings: Settings) -> anyhow::Result<()> {
     let edges = Edges::from_config(config)?;
     let mut app = App::bind(settings, edges).await?;
     app.start(Vec::new()).await?;
-    // Nobody need read it, and its disk may be full.
+    // Writing may fail, for example on a full disk. The line is informational only.
     let _ = writeln!(
         std::io::stdout(),
         "lattice-control: control of {cluster} listens on UDP {} and https://{}",
@@ -87,7 +87,7 @@ async fn serve(config: &Config, settings: Settings) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Puts the tokens that are in their file now in force. A bad file changes nothing.
+/// Reloads the tokens file. An invalid file changes nothing.
 fn renew_tokens(app: &App, config: &Config) {
     match read_tokens(config).and_then(|tokens| app.renew_tokens(&tokens)) {
         Ok(()) => tracing::info!("tokens renewed"),

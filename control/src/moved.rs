@@ -1,9 +1,9 @@
-//! What moving work came to, counted for operators.
+//! Preemption metrics for operators.
 //!
-//! Every control follows the same committed changes. Each is counted by the control that dispatched when it was
-//! committed: from the revision on at which it was granted that lease, until it stops. So the sum over all
-//! controls has each of them once. What is committed while none dispatches is counted by none, nor is what a
-//! control missed that had to read the state anew.
+//! Every control follows the same committed changes. A change is counted only by the control that held the dispatch
+//! lease when the change was committed: from the revision at which the lease was granted until that control stops
+//! dispatching. So the sum over all controls counts each change once. Not counted are changes committed while no
+//! control dispatches, and changes that a control missed before it read the state again.
 
 #[cfg(test)]
 mod tests;
@@ -21,25 +21,25 @@ use parking_lot::{Mutex, MutexGuard};
 use prometheus::HistogramVec;
 use std::collections::{BTreeMap, VecDeque};
 
-/// Upper bounds of how long checkpoints took, seconds: from small ones to the longest that is usual, the timeout
-/// of sensitive work with its extension.
+/// Upper bucket bounds of checkpoint durations in seconds, up to the longest usual one: the timeout for sensitive
+/// allocations with its extension.
 const BOUNDS: [f64; 12] = [
     0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1800.0,
 ];
-/// Changes that are remembered for a lease that was granted before them, and not known here yet: its answer takes
-/// milliseconds.
+/// Number of recent changes kept while no lease is held. The answer to a lease request takes milliseconds, so the lease
+/// may have been granted before changes that arrive first.
 const RECENT: usize = 256;
 const UNLABELLED: &[&str] = &[];
 
-/// See the module.
+/// Preemption counters; see the module.
 #[derive(Debug, Default)]
 pub(crate) struct Moved(Mutex<Counts>);
 
 #[derive(Debug)]
 struct Counts {
-    /// What is committed later is counted; `None` while another control counts, or none.
+    /// Changes after this revision are counted; `None` while this control does not dispatch.
     since: Option<Revision>,
-    /// The last ones that were not counted.
+    /// Latest changes that were not counted, newest first.
     recent: VecDeque<(Revision, Change)>,
     preemptions: BTreeMap<(VclusterName, &'static str), u64>,
     checkpoints: HistogramVec,
@@ -47,21 +47,21 @@ struct Counts {
     failed_checkpoints: u64,
 }
 
-/// What is counted.
+/// A change that is counted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Change {
-    /// Work began to make room.
+    /// An allocation became a victim of preemption or reclaim.
     Preempted {
-        /// Of this vCluster.
+        /// vCluster of the victim.
         vcluster: VclusterName,
-        /// Why, as in the label.
+        /// Reason, as in the metric label.
         reason: &'static str,
     },
-    /// Its checkpoint is whole, after so many milliseconds.
+    /// The victim's checkpoint is complete; `took_ms` is its duration in milliseconds.
     Saved { took_ms: u64 },
-    /// Its checkpoint came to nothing.
+    /// The victim's checkpoint failed.
     Unsaved,
-    /// It waits for nodes again.
+    /// The victim is pending again.
     Requeued,
 }
 
@@ -73,7 +73,7 @@ impl Default for Counts {
             UNLABELLED,
             &BOUNDS,
         );
-        // Its one series exists before the first checkpoint.
+        // The only series exists before the first checkpoint.
         checkpoints.with_label_values(UNLABELLED);
         Self {
             since: None,
@@ -91,7 +91,7 @@ impl Moved {
         self.0.lock()
     }
 
-    /// From now on what is committed after `since` is counted here; with `None` nothing is.
+    /// Counts changes committed after `since` from now on; `None` stops counting.
     pub(crate) fn counts_since(&self, since: Option<Revision>) {
         let mut counts = self.counts();
         counts.since = since;
@@ -103,7 +103,7 @@ impl Moved {
         }
     }
 
-    /// An allocation is about to become another in the view.
+    /// Compares an allocation in the view with its next record, before the view is updated.
     pub(crate) fn follow(&self, view: &View, revision: Revision, after: &Allocation) {
         let Some(before) = view.allocation(after.id) else {
             return;
@@ -191,7 +191,8 @@ fn changes(view: &View, before: &Allocation, after: &Allocation) -> Vec<Change> 
     changes
 }
 
-/// For whom it makes room, or did last. What a person suspended made room for nobody.
+/// Reason of the preemption that an allocation is a victim of, now or last. `None` for a suspension requested by a user
+/// or operator, which frees nodes for no particular allocation.
 fn for_others(held: &Allocation) -> Option<&MoveReason> {
     let reason = match (&held.course.writing, &held.stop) {
         (Some(writing), _) => match &writing.then {
@@ -204,12 +205,12 @@ fn for_others(held: &Allocation) -> Option<&MoveReason> {
     (!matches!(reason, MoveReason::Asked { .. })).then_some(reason)
 }
 
-/// The same while it still has its nodes.
+/// Same as [`for_others`], while the allocation still holds its nodes.
 fn making_room(held: &Allocation) -> Option<&MoveReason> {
     for_others(held).filter(|_| held.state.holds())
 }
 
-/// The checkpoint that it writes in order to make room.
+/// Checkpoint that a victim writes before it releases its nodes.
 fn saving(held: &Allocation) -> Option<&Writing> {
     held.course
         .writing
@@ -224,7 +225,7 @@ fn label(view: &View, reason: &MoveReason) -> &'static str {
             _ => "higher_class",
         },
         MoveReason::Reclaimed { .. } => "reclaim",
-        // Not counted.
+        // Excluded by [`for_others`].
         MoveReason::Asked { .. } => "asked",
     }
 }

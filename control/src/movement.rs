@@ -1,4 +1,4 @@
-//! Movement settings of a vCluster in the API: shown, changed, and checked before they are stored.
+//! Movement settings of a vCluster in the API: conversion, changes, and validation before they are stored.
 
 #[cfg(test)]
 mod tests;
@@ -21,7 +21,7 @@ use lattice_view::movement::{
     LENDING_LIMIT, Misfit, check_lending, damping_of, in_force, misfits, movement_of,
 };
 
-/// What is asked for, in milliseconds of one GPU. A node whose number of GPUs is not given counts as one.
+/// Requested GPU time, in GPU-milliseconds. A node without a requested number of GPUs counts as one GPU.
 pub(crate) fn asked_gpu_ms(
     nodes: u32,
     gpus_per_node: Option<u32>,
@@ -32,7 +32,7 @@ pub(crate) fn asked_gpu_ms(
     u128::from(nodes) * gpus * walltime
 }
 
-/// The settings in force.
+/// API view of the settings in force.
 pub(crate) fn shown(settings: &SchedulerSettings) -> MovementView {
     let Movement {
         room,
@@ -92,7 +92,7 @@ fn seconds(millis: u64) -> f64 {
 /// Adds the movement settings that a request changes.
 ///
 /// # Errors
-/// The first invalid field.
+/// Returns the first invalid field.
 pub(crate) fn patch(change: &MovementChange, patch: &mut SchedulerPatch) -> Result<(), FieldError> {
     change.check()?;
     let MovementChange {
@@ -150,14 +150,14 @@ pub(crate) fn patch(change: &MovementChange, patch: &mut SchedulerPatch) -> Resu
     Ok(())
 }
 
-/// Seconds in range as milliseconds.
+/// Converts seconds, already checked for range, to milliseconds.
 fn millis(seconds: Option<Option<f64>>) -> Setting<u64> {
     let millis = |seconds: f64| (seconds * 1000.0).round() as u64;
     seconds.map(|seconds| seconds.map(millis)).into()
 }
 
 /// # Errors
-/// The threshold is negative.
+/// Returns an error when the threshold is negative.
 fn threshold(part: Option<Option<f64>>) -> Result<Setting<PartsPerMillion>, FieldError> {
     let Some(Some(part)) = part else {
         return Ok(part.map(|_| None).into());
@@ -169,10 +169,10 @@ fn threshold(part: Option<Option<f64>>) -> Result<Setting<PartsPerMillion>, Fiel
     Ok(Setting::Set(parts))
 }
 
-/// Checks the settings of a vCluster with so many nodes of its own: each value, and whether they fit together.
+/// Checks the settings of a vCluster with `owned` nodes of its own: each value, and whether the values fit together.
 ///
 /// # Errors
-/// The first invalid field.
+/// Returns the first invalid field.
 pub(crate) fn check(settings: &SchedulerSettings, owned: u32) -> Result<(), FieldError> {
     settings.check().map_err(invalid)?;
     if let Some(found) = misfits(settings).first() {
@@ -182,10 +182,10 @@ pub(crate) fn check(settings: &SchedulerSettings, owned: u32) -> Result<(), Fiel
     lent.map_err(|error| wrong(LENDING_LIMIT, error.to_string()))
 }
 
-/// Checks whether a vCluster may lend its nodes, if it is set to.
+/// Checks whether a vCluster that is set to lend its nodes may lend them.
 ///
 /// # Errors
-/// It is for sensitive work.
+/// Returns an error when the vCluster is set to lend and is for sensitive allocations.
 pub(crate) fn check_kind(settings: &SchedulerSettings) -> Result<(), FieldError> {
     check_lending(settings).map_err(|found| misfit(&found))
 }

@@ -1,4 +1,4 @@
-//! What is wrong with a node in its agent's own words: asked for and read in this one place.
+//! Node health reports: request to an agent, and parsing of its reply.
 
 use crate::{
     agents::{Agents, asked},
@@ -10,31 +10,31 @@ use lattice_quorum_types::{NodeId, wire::GetHealth};
 use serde::Deserialize;
 use std::time::Duration;
 
-/// A fresh pass waits for a driver's own deadline.
+/// Deadline for a new pass of the health checks, which may wait for a driver's own timeout.
 const FRESH_TIMEOUT: Duration = Duration::from_secs(50);
-/// The last pass is at hand.
+/// Deadline for the last pass, which the agent holds already.
 const LAST_TIMEOUT: Duration = Duration::from_secs(5);
-/// Longest answer, bytes. Agents leave out the mildest reasons above half of that.
+/// Largest reply in bytes. Agents leave out the mildest reasons above half of it.
 const MAX_BYTES: usize = 512 << 10;
-/// Longest code, entity or evidence that goes into a text of ours, characters.
+/// Longest code, entity or evidence that is included in a text of control, in characters.
 const MAX_WORDS: usize = 200;
 
-/// An agent's answer, as far as it is used here.
+/// An agent's reply, limited to the fields that control uses.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub(crate) struct NodeHealth {
-    /// By its table of checks, with every reason.
+    /// Result of the agent's table of checks, with every reason.
     #[serde(flatten)]
     pub(crate) report: Report,
-    /// Whether anything is looked at there (`health.disabled` is not set).
+    /// Whether health checks are enabled on the node (`health.disabled` is not set).
     #[serde(default = "yes")]
     pub(crate) enabled: bool,
-    /// How long before the answer the node was last read, in this run of its agent.
+    /// Age of the last reading when the agent replied, in milliseconds, within this run of the agent.
     #[serde(default)]
     pub(crate) read_age_ms: Option<u64>,
-    /// Probes that gave nothing though the checks need them.
+    /// Probes without a result that the checks need.
     #[serde(default)]
     pub(crate) blind: Vec<String>,
-    /// Reasons that the call ended.
+    /// Number of reasons cleared by this request.
     #[serde(default)]
     pub(crate) cleared: u32,
 }
@@ -44,13 +44,13 @@ const fn yes() -> bool {
 }
 
 impl NodeHealth {
-    /// What asks for a node without work, worst first, in a few words for a person.
+    /// Reasons that require a drained node, worst first, as a short text for operators.
     pub(crate) fn drains(&self) -> Option<String> {
         named(self.report.reasons.iter().filter(|reason| reason.drains()))
     }
 }
 
-/// Reasons, worst first, in a few words for a person; none of none.
+/// Short text for operators: the worst reason and the number of others. `None` without reasons.
 pub(crate) fn named<'r>(mut reasons: impl Iterator<Item = &'r Reason>) -> Option<String> {
     let worst = words(reasons.next()?);
     Some(match reasons.count() {
@@ -59,21 +59,21 @@ pub(crate) fn named<'r>(mut reasons: impl Iterator<Item = &'r Reason>) -> Option
     })
 }
 
-/// `gpu.xid.79 on gpu.1: GPU has fallen off the bus; reboot the node`.
+/// Text of one reason, such as `gpu.xid.79 on gpu.1: GPU has fallen off the bus; reboot the node`.
 fn words(reason: &Reason) -> String {
     let told = [&reason.code, &reason.entity, &reason.evidence];
     let [code, entity, seen] = told.map(|text| plain(text));
     format!("{code} on {entity}: {seen}; {}", reason.action)
 }
 
-/// As much of what a machine says as a person is shown in one line.
+/// Text from a node without control characters, cut to [`MAX_WORDS`] characters for display in one line.
 pub(crate) fn plain(text: &str) -> String {
     let plain = text.chars().filter(|c| !c.is_control());
     plain.take(MAX_WORDS).collect()
 }
 
 impl Agents {
-    /// What is wrong with a node by its own checks.
+    /// Requests a node's health report from its agent.
     pub(crate) async fn health(
         &self,
         view: &View,

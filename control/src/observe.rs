@@ -1,5 +1,4 @@
-//! The other half of the view: what nodes gossip, and how they answer. Never replicated, never an
-//! authority.
+//! Observed half of the view: gossip of the nodes and results of pings. It is never replicated and has no authority.
 
 use crate::{
     core::{Core, Wakes},
@@ -17,8 +16,7 @@ use std::{
 };
 use tokio::time::Instant;
 
-/// Takes over everything one cell shows now. Members that left it keep their registration, if
-/// they have one.
+/// Takes over the present members of one gossip cell. A node that left the cell keeps its registration, if it has one.
 pub(crate) fn cell(core: &Core, cell: &str, members: BTreeMap<NodeId, Seen>) {
     let now = core.now();
     core.publish(Wakes::Reconcilers, |view| {
@@ -64,7 +62,7 @@ pub(crate) fn cell(core: &Core, cell: &str, members: BTreeMap<NodeId, Seen>) {
     });
 }
 
-/// Puts nodes' documents beside them.
+/// Stores fetched node documents in the view.
 pub(crate) fn documents(core: &Core, documents: BTreeMap<NodeId, (Digest, Arc<NodeDocument>)>) {
     core.publish(Wakes::Reconcilers, |view| {
         let mut changed = BTreeSet::new();
@@ -82,7 +80,7 @@ pub(crate) fn documents(core: &Core, documents: BTreeMap<NodeId, (Digest, Arc<No
     });
 }
 
-/// Puts beside nodes that gossip nothing what they were by what is kept of them.
+/// Stores the last known state of nodes that do not gossip, recalled from the node history.
 pub(crate) fn recalled(core: &Core, found: Vec<NodeEntry>) {
     core.publish(Wakes::Readers, |view| {
         let mut changed = BTreeSet::new();
@@ -99,7 +97,7 @@ pub(crate) fn recalled(core: &Core, found: Vec<NodeEntry>) {
     });
 }
 
-/// Puts beside nodes what their BMCs say of their classes.
+/// Stores class marks that include BMC readings.
 pub(crate) fn united(core: &Core, found: BTreeMap<NodeId, BTreeMap<Class, United>>) {
     let now = core.now();
     core.publish(Wakes::Reconcilers, |view| {
@@ -119,7 +117,7 @@ pub(crate) fn united(core: &Core, found: BTreeMap<NodeId, BTreeMap<Class, United
     });
 }
 
-/// Puts beside nodes what their BMCs name. How many had named something else.
+/// Stores the faults reported by BMCs. Returns the number of nodes that changed.
 pub(crate) fn named(core: &Core, found: BTreeMap<NodeId, Named>) -> usize {
     let mut count = 0;
     core.publish(Wakes::Reconcilers, |view| {
@@ -136,18 +134,18 @@ pub(crate) fn named(core: &Core, found: BTreeMap<NodeId, Named>) -> usize {
     count
 }
 
-/// What pings of a node found.
+/// Result of pinging a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Found {
     pub(crate) liveness: Liveness,
     pub(crate) reason: Option<String>,
-    /// The boot it named when it last answered, and when that was.
+    /// Boot id in the node's last reply, and the time of that reply.
     pub(crate) boot: Option<(String, Instant)>,
-    /// Where it last answered.
+    /// Address of the node's last reply.
     pub(crate) reached_at: Option<SocketAddr>,
 }
 
-/// Puts news of liveness checks beside the nodes. Returns how many there were.
+/// Stores changed liveness results. Returns the number of nodes that changed.
 pub(crate) fn liveness(core: &Core, found: &BTreeMap<NodeId, Found>) -> usize {
     let mut count = 0;
     core.publish(Wakes::Reconcilers, |view| {
@@ -171,7 +169,7 @@ pub(crate) fn liveness(core: &Core, found: &BTreeMap<NodeId, Found>) -> usize {
     count
 }
 
-/// Puts the boot beside a node that its agent just named in another answer than a ping's.
+/// Stores the boot id that an agent returned in a reply other than a ping's.
 pub(crate) fn boot(core: &Core, id: &NodeId, boot: &str, heard_at: Instant) {
     core.publish(Wakes::Reconcilers, |view| {
         let known = view.node(id)?;
@@ -183,7 +181,7 @@ pub(crate) fn boot(core: &Core, id: &NodeId, boot: &str, heard_at: Instant) {
     });
 }
 
-/// Answers may be taken down in another order than they came in.
+/// Replies may be processed in another order than they arrived: an older reply does not replace a newer boot id.
 fn name_boot(node: &mut NodeEntry, boot: &str, heard_at: Instant) {
     if node.boot_heard_at.is_none_or(|known| known <= heard_at) {
         node.boot = Some(boot.to_owned());
@@ -191,7 +189,7 @@ fn name_boot(node: &mut NodeEntry, boot: &str, heard_at: Instant) {
     }
 }
 
-/// Puts beside nodes what their own claims said against what they gossip, or that nothing does.
+/// Stores for each node how its attestation contradicts its gossip; `None` if it does not.
 pub(crate) fn claims(core: &Core, found: &BTreeMap<NodeId, Option<String>>) {
     core.publish(Wakes::Reconcilers, |view| {
         let mut changed = BTreeSet::new();
@@ -208,8 +206,8 @@ pub(crate) fn claims(core: &Core, found: &BTreeMap<NodeId, Option<String>>) {
     });
 }
 
-/// Puts a new comparison in place of the last one, and what follows from it beside the nodes.
-/// Placement looks again where something does.
+/// Replaces the last drift comparison, and stores the resulting effects on the nodes. The reconcilers wake only if an
+/// effect changes.
 pub(crate) fn judged(core: &Core, judged: Judged) {
     let before = core.view();
     let follows = |entry: &NodeEntry| entry.effect.as_ref() != judged.effects.get(&entry.id);

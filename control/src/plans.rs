@@ -1,6 +1,5 @@
-//! vClusters' plans: what their schedulers said last, and what is planned because somebody asks.
-//! Planning is a function of the view, so any control can say what the one that schedules says, as far
-//! as their views are the same.
+//! Plans of vClusters: the last plan of each scheduler, and plans made on request. Planning is a function of the view,
+//! so any control can compute the plan of the scheduling control, as far as their views are equal.
 
 mod asked;
 #[cfg(test)]
@@ -19,9 +18,9 @@ use std::{
     sync::Arc,
 };
 
-/// What one cycle over a vCluster would decide at `now`, `extra` being in its queue beside those that
-/// wait; its start is estimated though it gets no reservation. `age_ms`: how old the view is. It takes as
-/// long as a cold cycle; call it where that may block. What a scheduler of this control set aside is not
+/// Computes the decisions of one scheduling cycle of a vCluster at `now`, with `extra` added to its queue. The start of
+/// `extra` is estimated although it gets no reservation. `age_ms` is the age of the view. The call takes as long as a
+/// cold cycle; call it where blocking is allowed. Allocations that a scheduler of this control has set aside are not
 /// planned here either.
 pub(crate) fn plan_of(
     view: &View,
@@ -42,33 +41,32 @@ pub(crate) fn plan_of(
     Planner::with_policy(given, view.policy_of(vcluster)).plan_estimating(now, asked)
 }
 
-/// What one cycle over a vCluster said.
+/// Result of one scheduling cycle of a vCluster.
 #[derive(Debug, Clone)]
 pub struct Planned {
-    /// When it ran.
+    /// Time of the cycle.
     pub made_at: UnixMillis,
-    /// What it said.
+    /// Plan of the cycle.
     pub plan: Arc<Plan>,
-    /// What was placed by this plan, or before, and is not assigned. Empty where another control
-    /// schedules.
+    /// Allocations placed by this plan or an earlier one and not assigned. Empty where another control schedules.
     pub not_assigned: BTreeMap<AllocationId, Arc<NotAssigned>>,
-    /// This control assigns what is placed.
+    /// Whether this control assigns the placed allocations.
     pub is_own: bool,
 }
 
-/// One that was placed and is not assigned, or is not planned at all while it would be refused.
+/// An allocation that was placed and is not assigned, or that is set aside because its assignment would be refused.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NotAssigned {
-    /// When it was placed last.
+    /// Time of the last placement.
     pub planned_at: UnixMillis,
-    /// Why it is not assigned; the score is that of its nodes.
+    /// Reason why the allocation is not assigned; the score is the score of its nodes.
     pub explanation: Explanation,
-    /// For now others may have its nodes: it is not planned.
+    /// Whether the allocation is set aside: it is not planned, and its nodes are free for others.
     pub is_aside: bool,
 }
 
 impl NotAssigned {
-    /// Whether people are told the same; how the score grew does not matter.
+    /// Whether users see the same explanation; changes of the score do not count.
     fn is_told_as(&self, other: &Self) -> bool {
         let (a, b) = (&self.explanation, &other.explanation);
         let numbers = (a.needed, a.total) == (b.needed, b.total);
@@ -77,7 +75,7 @@ impl NotAssigned {
 }
 
 impl Planned {
-    /// Why an allocation of its queue does not run; `None` of one that was not in it.
+    /// Reason why an allocation in this queue does not run; `None` for an allocation outside the queue.
     pub fn explanation(&self, id: AllocationId) -> Option<Explanation> {
         if let Some(known) = self.not_assigned.get(&id) {
             return Some(known.explanation.clone());
@@ -86,7 +84,7 @@ impl Planned {
         waits.or_else(|| self.on_its_way(id))
     }
 
-    /// Of what was placed, and is not known to be held back.
+    /// Explanation for an allocation that is placed and not known to be held back.
     fn on_its_way(&self, id: AllocationId) -> Option<Explanation> {
         let placed = self.plan.placements.iter().find(|placed| placed.id == id)?;
         let why = match self.is_own {
@@ -103,25 +101,25 @@ impl Planned {
         self.plan.waiting.of_placed(placed, blocker)
     }
 
-    /// When that was found out.
+    /// Time at which the explanation was computed.
     pub fn explained_at(&self, id: AllocationId) -> UnixMillis {
         let known = self.not_assigned.get(&id);
         known.map_or(self.made_at, |known| known.planned_at)
     }
 
-    /// What is held back for an allocation.
+    /// Reservation planned for an allocation.
     pub fn reservation(&self, id: AllocationId) -> Option<&Reservation> {
         let mut all = self.plan.reservations.iter();
         all.find(|reservation| reservation.id == id)
     }
 
-    /// Everybody who waits.
+    /// All allocations that wait.
     pub fn waiting(&self) -> impl Iterator<Item = AllocationId> {
         let not_assigned = self.not_assigned.keys().copied();
         self.plan.waiting.ids().chain(not_assigned)
     }
 
-    /// Who waits for another reason than in `before`.
+    /// Allocations that wait for another reason than in `before`.
     pub fn news(&self, before: Option<&Planned>) -> BTreeSet<AllocationId> {
         let (no_one, nothing) = (Waiting::default(), BTreeMap::new());
         let (waiting, not_assigned) = before.map_or((&no_one, &nothing), |before| {
@@ -136,22 +134,22 @@ impl Planned {
     }
 }
 
-/// The last cycles' words for those who ask why: of the vClusters that this control schedules.
+/// Last plans of the vClusters that this control schedules, for explanations.
 #[derive(Debug, Clone, Default)]
 pub struct LastPlan(BTreeMap<VclusterName, Arc<Planned>>);
 
 impl LastPlan {
-    /// Of one vCluster; `None` where this control does not schedule it, or has not yet.
+    /// Last plan of one vCluster; `None` where this control does not schedule it, or has not planned it yet.
     pub fn of(&self, vcluster: &VclusterName) -> Option<&Planned> {
         self.0.get(vcluster).map(|planned| &**planned)
     }
 
-    /// Why an allocation waits; `None` of one that does not.
+    /// Reason why an allocation waits; `None` if it does not wait.
     pub fn explanation(&self, of: &Allocation) -> Option<Explanation> {
         self.of(&of.spec.vcluster)?.explanation(of.id)
     }
 
-    /// The weights that a vCluster's queue was ordered by.
+    /// Weights that ordered the queue of a vCluster; the defaults without a plan.
     pub fn weights(&self, vcluster: &VclusterName) -> Weights {
         let planned = self.of(vcluster);
         planned.map_or_else(Weights::default, |planned| planned.plan.weights)

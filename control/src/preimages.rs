@@ -1,9 +1,8 @@
-//! Records and documents behind gossiped digests: fetched once per distinct digest, from whichever
-//! node has it, verified, and kept. Ten thousand equal nodes cost one fetch per class.
+//! Preimages of gossiped digests: records and documents, fetched once per distinct digest, verified and cached. Any
+//! node that publishes the digest may serve it, so ten thousand equal nodes cost one fetch per class.
 //!
-//! Gossip is a hint: a node may name a digest and not have it, or answer with something else.
-//! [`turns`] sees to it that no number of those keeps a record from being had, [`kept`] that none of
-//! them makes this process hold whatever it likes.
+//! Gossip is a hint: a node may publish a digest without holding its preimage, or return other bytes. [`turns`] ensures
+//! that such nodes, however many, cannot prevent a fetch. [`kept`] bounds what they can make this process store.
 
 mod kept;
 #[cfg(test)]
@@ -22,26 +21,26 @@ use lattice_placement::Liveness;
 use lattice_quorum_types::NodeId;
 use std::{fmt, sync::Arc, time::Duration};
 
-/// Longest wait for one node before the next is asked.
+/// Deadline for one node before the next node is tried.
 const ASK_TIMEOUT: Duration = Duration::from_secs(2);
-/// Most bytes of a record or a document: those of large nodes are tens of kilobytes. A longer one is
-/// not read.
+/// Maximum size of a record or document in bytes. Those of large nodes have tens of kilobytes; a longer one is not
+/// read.
 pub(crate) const MOST_PREIMAGE_BYTES: usize = 512 << 10;
 
-/// Verified preimages by digest.
+/// Cache of verified preimages by digest.
 #[derive(Debug)]
 pub(crate) struct Preimages {
     records: Kept<ClassRecord>,
     documents: Kept<NodeDocument>,
 }
 
-/// Why what a digest names is not at hand.
+/// Error of a fetch: why the preimage of a digest is not available.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NotHad {
     digest: Digest,
-    /// Who was asked, and what came of it.
+    /// Nodes tried by this call, each with the reason of its failure.
     asked: Vec<(NodeId, String)>,
-    /// How many name it.
+    /// Number of nodes that publish the digest.
     holders: usize,
 }
 
@@ -70,25 +69,25 @@ impl Preimages {
         }
     }
 
-    /// The record of a class digest, if at hand.
+    /// The cached record of a class digest, if any.
     pub(crate) fn record(&self, digest: &Digest) -> Option<Arc<ClassRecord>> {
         self.records.get(digest)
     }
 
-    /// Keeps a record of a node that was put together here; no node has it.
+    /// Caches a record that control composed for a node; no node holds this record.
     pub(crate) fn put_record(&self, node: &NodeId, digest: Digest, record: Arc<ClassRecord>) {
         let slot = self.records.slot(digest);
         let bytes = record.encode().len();
-        // Whoever was first put the same.
+        // An earlier caller stored the same record.
         let _ = slot.value.set(record);
         self.records.came(digest, &slot, node, bytes);
     }
 
-    /// The record of a digest that `node` names, fetched when it is not at hand: from the node, or
-    /// from another that says it as well.
+    /// The record of a digest that `node` publishes. A record that is not cached is fetched from the node, or from
+    /// another node that publishes the digest.
     ///
     /// # Errors
-    /// None of those asked now gave it. Others are asked by the next call.
+    /// Returns an error when no node tried by this call returned the record. The next call tries other nodes.
     pub(crate) async fn fetch_record(
         &self,
         agents: &Agents,
@@ -107,10 +106,10 @@ impl Preimages {
         fetch(&self.records, agents, view, wanted).await
     }
 
-    /// A node's document, fetched from it when it is not at hand.
+    /// A node's document, fetched from the node when it is not cached.
     ///
     /// # Errors
-    /// It did not give it.
+    /// Returns an error when the node did not return the document.
     pub(crate) async fn fetch_document(
         &self,
         agents: &Agents,
@@ -129,9 +128,8 @@ impl Preimages {
     }
 }
 
-/// Living nodes beside `first` that say they have a record: each whose own agent says that digest of
-/// any class, under its mark or beside it. Who names a digest need not have it, so it must not be the
-/// only one that is asked.
+/// Alive nodes other than `first` with an agent that publishes this digest for any class, as mark or as earlier mark. A
+/// node that publishes a digest need not hold its preimage, so `first` must not be the only node tried.
 fn others<'a>(view: &'a View, digest: Digest, first: &NodeEntry) -> Vec<&'a NodeId> {
     let says = |node: &NodeEntry| {
         node.seen.as_ref().is_some_and(|seen| {
@@ -148,14 +146,14 @@ fn others<'a>(view: &'a View, digest: Digest, first: &NodeEntry) -> Vec<&'a Node
     others.map(|node| &node.id).collect()
 }
 
-/// What is asked for.
+/// A fetch of one preimage.
 struct Wanted<'a, O, R> {
     digest: Digest,
-    /// The node that it is asked for.
+    /// Node for which the preimage is fetched; tried first.
     first: &'a NodeId,
-    /// Who else names it.
+    /// Returns the other nodes that publish the digest.
     others: O,
-    /// What the bytes are, if they are what the digest names.
+    /// Verifies the bytes against the digest and parses them.
     read: R,
 }
 

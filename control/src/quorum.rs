@@ -1,4 +1,4 @@
-//! The replicated state behind [`Store`]: the quorum, over the mesh.
+//! Implementation of [`Store`] on the quorum, over the mesh.
 
 use crate::store::Store;
 use futures::{StreamExt, stream::BoxStream};
@@ -50,7 +50,7 @@ impl Store for QuorumClient {
     }
 }
 
-/// Callers decide on three cases; the words go to the log.
+/// Maps a client error to the cases that callers distinguish. The error text goes to the log.
 fn unavailable(error: &ClientError) -> Unavailable {
     tracing::warn!(%error, "the quorum did not answer");
     match error {

@@ -1,4 +1,4 @@
-//! Scheduler settings of a vCluster in the API: shown, and changed.
+//! Scheduler settings of a vCluster in the API: conversion and changes.
 
 use lattice_api::{
     problem::FieldError,
@@ -19,7 +19,7 @@ mod tests;
 
 const GB: f64 = 1e9;
 
-/// The settings in force.
+/// API view of the settings in force.
 pub(crate) fn shown(settings: &SchedulerSettings) -> SchedulerView {
     let policy = policy(settings);
     let w = policy.weights.get();
@@ -36,7 +36,7 @@ pub(crate) fn shown(settings: &SchedulerSettings) -> SchedulerView {
             checkpoint: w.checkpoint,
             conformance: w.conformance,
         },
-        // As people add them up: nine times 0.1 is 0.9.
+        // Rounded to nine decimal places: nine times 0.1 is shown as 0.9.
         weights_sum: (policy.weights.to_array().iter().sum::<f64>() * 1e9).round() / 1e9,
         reference_wait_s: policy.reference_wait_ms as f64 / 1000.0,
         reservations: match policy.reservations {
@@ -47,10 +47,10 @@ pub(crate) fn shown(settings: &SchedulerSettings) -> SchedulerView {
     }
 }
 
-/// The settings that a request changes.
+/// Converts a request into a patch of the settings.
 ///
 /// # Errors
-/// The first invalid field.
+/// Returns the first invalid field.
 pub(crate) fn patch(change: &SchedulerChange) -> Result<SchedulerPatch, FieldError> {
     change.check()?;
     let mut patch = SchedulerPatch::default();
@@ -75,7 +75,7 @@ pub(crate) fn patch(change: &SchedulerChange) -> Result<SchedulerPatch, FieldErr
     Ok(patch)
 }
 
-/// All weights of a kind of work.
+/// All weights of a workload kind.
 fn all_of(kind: WorkloadKind) -> WeightsChange {
     let weights = Weights::from(kind);
     let w = weights.get();

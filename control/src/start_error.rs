@@ -1,4 +1,4 @@
-//! Why a control does not start.
+//! Errors of starting a control.
 
 use crate::{
     bmc::BmcFileError,
@@ -11,7 +11,7 @@ use lattice_host::private_file::ExposedFile;
 use lattice_mesh::{CredentialsError, EnrolError, MeshError};
 use std::{net::SocketAddr, path::PathBuf};
 
-/// Why a control does not start.
+/// Reason why a control does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The UDP port is taken, or the socket cannot be opened.
@@ -23,80 +23,80 @@ pub enum StartError {
          another port"
     )]
     AddressInUse {
-        /// The address asked for.
+        /// Configured address.
         addr: SocketAddr,
     },
     /// The TCP socket cannot be opened.
     #[error("cannot listen on TCP {addr}: {reason}")]
     Listen {
-        /// The address asked for.
+        /// Configured address.
         addr: SocketAddr,
-        /// What the system said.
+        /// Error text of the operating system.
         reason: String,
     },
-    /// Others on this host can read the file of tokens.
+    /// Other users of this host can read the tokens file.
     #[error("tokens: {0}, because each reader of this file can act with its tokens")]
     TokensExposed(ExposedFile),
-    /// The file of BMCs cannot be used.
+    /// The BMC file cannot be used.
     #[error(transparent)]
     Bmcs(#[from] BmcFileError),
-    /// A source of scheduling cannot be asked.
+    /// A source of scheduling input cannot be used.
     #[error(transparent)]
     Source(#[from] SourceError),
-    /// An accounting system cannot be told.
+    /// The client of the accounting system cannot be created.
     #[error("accounting: {0}")]
     Accounting(#[from] lattice_accounting::waldur::ClientError),
-    /// The issuer of tokens cannot be asked.
+    /// The client of the OIDC issuer cannot be created.
     #[error(transparent)]
     Issuer(#[from] IssuerError),
-    /// The history of the nodes cannot be opened.
+    /// The node history cannot be opened.
     #[error(transparent)]
     History(#[from] HistoryError),
     /// The credentials cannot be used.
     #[error(transparent)]
     Credentials(#[from] CredentialsError),
-    /// This control could not become a member.
+    /// Enrolment failed.
     #[error("not enrolled")]
     Enrol(#[from] EnrolError),
-    /// There is nobody to enrol with.
+    /// Enrolment is not possible: no quorum member is configured.
     #[error("not enrolled: no quorum member is configured")]
     NoQuorum,
-    /// The certificate is another process's.
+    /// The certificate belongs to another component.
     #[error(
         "the certificate is that of {found}, but a control of this cluster is {expected}; correct \
          `credentials` or `cluster`"
     )]
     WrongIdentity {
-        /// As in the certificate.
+        /// Identity in the certificate.
         found: String,
-        /// As configured.
+        /// Identity required by the configuration.
         expected: String,
     },
-    /// A file that the configuration names.
+    /// A file named by the configuration cannot be used.
     #[error("{key}: {}: {reason}", .path.display())]
     File {
-        /// The configuration key.
+        /// Configuration key.
         key: &'static str,
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Why the file cannot be used.
         reason: String,
     },
-    /// Certificate and key of the TLS port do not make a server.
+    /// Certificate and key of the TLS port cannot be used.
     #[error("https: certificate and key cannot be used: {reason}")]
     Tls {
-        /// What rustls said.
+        /// Error text of rustls.
         reason: String,
     },
     /// The tokens cannot be used.
     #[error("the tokens cannot be used")]
     Tokens(#[from] AuthError),
-    /// The file of tokens cannot be used.
+    /// The tokens file cannot be used.
     #[error("tokens: {}", .path.display())]
     TokensFile {
-        /// The file.
+        /// Path of the tokens file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Why its content is invalid.
         source: AuthError,
     },
     /// [`crate::App::start`] was called before.
@@ -105,16 +105,16 @@ pub enum StartError {
     /// A gossip cell cannot be joined.
     #[error(transparent)]
     Gossip(#[from] JoinError),
-    /// A name made from the configuration is not one.
+    /// A name derived from the configuration is invalid.
     #[error("{reason}")]
     Name {
-        /// What is wrong.
+        /// Why the name is invalid.
         reason: String,
     },
 }
 
 impl StartError {
-    /// Whether another socket holds an address that was to be bound.
+    /// Whether another socket holds an address that this control was to bind.
     pub fn is_address_in_use(&self) -> bool {
         matches!(
             self,

@@ -1,5 +1,5 @@
-//! The replicated state as control uses it. One implementation speaks to the quorum over the
-//! mesh; tests may put the state machine itself behind it. Nothing here judges.
+//! Replicated state as control uses it. One implementation calls the quorum over the mesh; tests may use the state
+//! machine directly. This layer checks no commands.
 
 use futures::stream::BoxStream;
 use lattice_quorum_client::QuorumClient;
@@ -13,44 +13,43 @@ use lattice_quorum_types::{
 /// Proposals, linearizable reads, and the watch.
 #[async_trait::async_trait]
 pub trait Store: Send + Sync + 'static {
-    /// Proposes commands in order; each gets its own answer. Repeats what is safe to repeat within
-    /// a bound of its own.
+    /// Proposes commands in order; each command gets its own answer. Commands that are safe to repeat are retried for a
+    /// bounded time.
     ///
     /// # Errors
-    /// [`Unavailable`] when nothing is known to have been committed, or the outcome is not known.
+    /// Returns [`Unavailable`] when no command is known to be committed, or the outcome is unknown.
     async fn propose(
         &self,
         envelopes: Vec<Envelope>,
     ) -> Result<Vec<Result<Applied, Refusal>>, Unavailable>;
 
-    /// A linearizable read.
+    /// Performs a linearizable read.
     ///
     /// # Errors
-    /// [`Unavailable`] when no majority answers in time.
+    /// Returns [`Unavailable`] when no majority answers in time.
     async fn read(&self, query: Query) -> Result<Answer, Unavailable>;
 
-    /// Everything after `since`. Reconnects by itself; ends only after
-    /// [`WatchItem::Compacted`].
+    /// Watches everything after `since`. Reconnects by itself; ends only after [`WatchItem::Compacted`].
     fn watch(&self, since: Revision) -> BoxStream<'static, WatchItem>;
 
-    /// Has the audit signed as far as it reaches, where that is not done yet. Returns where it ends
-    /// then; the inner error says why it is not signed.
+    /// Signs the audit up to its present end, unless that is signed already. Returns the signed head; the inner error
+    /// is the reason why the audit is not signed.
     ///
     /// # Errors
-    /// [`Unavailable`] when no majority answers in time.
+    /// Returns [`Unavailable`] when no majority answers in time.
     async fn sign_audit(&self) -> Result<Result<AuditHead, String>, Unavailable> {
         Ok(Err(
             "there is no quorum whose members could sign it".to_owned()
         ))
     }
 
-    /// The quorum itself, where there is one: its members, changes of them, backups.
+    /// The client of the quorum, where there is one: for membership, membership changes and backups.
     fn quorum(&self) -> Option<&QuorumClient> {
         None
     }
 
-    /// Who replicates it, as whoever of them answers says; empty when nobody does, or it is no
-    /// quorum at all.
+    /// Members that replicate the state, as the most up-to-date answering member reports them. Empty when no member
+    /// answers, or the store is not a quorum.
     async fn members(&self) -> Vec<VoterId> {
         Vec::new()
     }

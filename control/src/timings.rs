@@ -1,30 +1,30 @@
-//! How often control looks, and how long it waits before it believes. Tests shorten them.
+//! Intervals and grace periods of control. Tests shorten them.
 
 use std::time::Duration;
 
-/// Between looks, and before conclusions.
+/// Intervals and grace periods of control.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timings {
-    /// Between two pings of one node; one without an answer after this long is given up.
+    /// Interval between two pings of one node, and timeout of each ping.
     pub ping_every: Duration,
-    /// Silence after which a node is suspect. With the ping's interval and the tick it is noticed
-    /// within 3 s.
+    /// Time without a reply after which a node is suspect. Including the ping interval and the tick, detection takes at
+    /// most 3 s.
     pub suspect_after: Duration,
-    /// Silence after which a node may be unreachable, if other agents cannot reach it either.
+    /// Time without a reply after which a node may be unreachable, if other agents cannot reach it either.
     pub unreachable_after: Duration,
-    /// Between two rounds of asking other agents about a silent node.
+    /// Interval between two rounds of requests to other agents about a silent node.
     pub witness_every: Duration,
-    /// Between two comparisons of what an agent runs with what it should run.
+    /// Interval between two comparisons of an agent's running attempts with its assigned ones.
     pub attempts_every: Duration,
-    /// How long an agent that came back under another boot may take to report its ends itself.
+    /// Time that an agent may take after a reboot of its node to report the ended attempts itself.
     pub reboot_grace: Duration,
-    /// How long a node that could not run work is kept out at least, by state time.
+    /// Minimum time that a node is excluded after it could not run an allocation, by state time.
     pub kept_out: Duration,
-    /// Between two health gates of one node.
+    /// Interval between two health gates of one node.
     pub gate_every: Duration,
-    /// Between two looks whether checkpoints pay.
+    /// Interval between two checks whether a checkpoint is worth its cost.
     pub checkpoints_every: Duration,
-    /// Between two looks at who is trusted, when nothing says that it changed.
+    /// Interval between two requests for the trust bundle while no change is reported.
     pub trust_every: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! The TLS port: its certificate, and its socket.
+//! TLS port: certificate and socket.
 
 use crate::{config::HttpsConfig, edges::HttpsIdentity, start_error::StartError};
 use rustls::{
@@ -12,7 +12,7 @@ use std::{
     sync::Arc,
 };
 
-/// Reads the files that the configuration names.
+/// Reads the certificate and key files that the configuration names.
 pub(crate) fn load(config: &HttpsConfig) -> Result<HttpsIdentity, StartError> {
     let failed = |key: &'static str, path: &Path, reason: String| StartError::File {
         key,
@@ -27,7 +27,7 @@ pub(crate) fn load(config: &HttpsConfig) -> Result<HttpsIdentity, StartError> {
     Ok(HttpsIdentity { chain, key })
 }
 
-/// Reads texts.
+/// Parses certificate chain and key from PEM text.
 pub(crate) fn from_pem(chain: &str, key: &str) -> Result<HttpsIdentity, StartError> {
     let unusable = |e: rustls::pki_types::pem::Error| StartError::Tls {
         reason: e.to_string(),
@@ -39,7 +39,7 @@ pub(crate) fn from_pem(chain: &str, key: &str) -> Result<HttpsIdentity, StartErr
     Ok(HttpsIdentity { chain, key })
 }
 
-/// What the port speaks: TLS 1.2 and 1.3, HTTP/2 (gRPC needs it) and HTTP/1.1.
+/// Server configuration: TLS 1.2 and 1.3, HTTP/2 (required by gRPC) and HTTP/1.1.
 pub(crate) fn server_config(identity: HttpsIdentity) -> Result<Arc<ServerConfig>, StartError> {
     let unusable = |e: rustls::Error| StartError::Tls {
         reason: e.to_string(),
@@ -55,7 +55,7 @@ pub(crate) fn server_config(identity: HttpsIdentity) -> Result<Arc<ServerConfig>
     Ok(Arc::new(config))
 }
 
-/// Opens the port. The listener is non-blocking, as tokio wants it.
+/// Opens the port. The listener is non-blocking, as tokio requires.
 pub(crate) fn listen(addr: SocketAddr) -> Result<(TcpListener, SocketAddr), StartError> {
     let failed = |e: io::Error| match e.kind() {
         io::ErrorKind::AddrInUse => StartError::AddressInUse { addr },

@@ -1,5 +1,5 @@
-//! What this control knows of the cluster, as one immutable value: the replicated half, folded
-//! from the quorum's watch, joined with what nodes gossip and how they answer.
+//! Cluster state of this control as one immutable value: the replicated half, updated from the quorum's watch, joined
+//! with the gossip of the nodes and the results of pings.
 
 mod node;
 #[cfg(test)]
@@ -23,37 +23,37 @@ use std::{
     sync::Arc,
 };
 
-/// The cluster at one moment. A reader holds it as long as it likes; a change makes a new one.
-/// Parts that did not change are shared.
+/// The cluster at one moment. A reader may hold a view for any time; a change creates a new view. Unchanged parts are
+/// shared.
 #[derive(Debug, Clone, Default)]
 pub struct View {
-    /// Committed records and site inputs: what scheduling depends on. Its fields are read as the view's own.
+    /// Committed records and site inputs, the inputs of scheduling. Available as fields of the view through `Deref`.
     pub base: BaseView<NodeEntry>,
-    /// Grows with every published view, also when only gossip changed.
+    /// Incremented with every published view, also when only gossip changed.
     pub version: u64,
-    /// Grows when a node's marks or its document change: what conformance compares.
+    /// Incremented when a node's marks or document change, the inputs of conformance comparison.
     pub(crate) conformance_version: u64,
-    /// What the last cycles said of those that wait for vClusters that this control schedules.
+    /// Last plans of the vClusters that this control schedules, with the reasons why allocations wait.
     pub plan: Arc<LastPlan>,
-    /// Who differs from the majority of its cohort, by the preimages at hand.
+    /// Nodes that differ from the majority of their cohort, by the preimages available.
     pub drift: Arc<DriftReport>,
-    /// Who is not what it is meant to be, by its baseline or else by its cohort.
+    /// Nodes that differ from their baseline, or without one from their cohort.
     pub judged: Arc<Report>,
-    /// Number of the last usage fact that this control has received; 0 before the first.
+    /// Number of the last usage record that this control has received; 0 before the first.
     pub(crate) facts: u64,
-    /// What nodes are meant to be.
+    /// Baselines in force.
     pub baselines: Arc<Baselines>,
-    /// Set while automatic draining waits for a person.
+    /// Set while automatic draining is stopped and waits for an operator.
     pub brake: Option<Arc<Brake>>,
-    /// When a person last released it, where this control saw that.
+    /// Time of the last release of the brake by an operator, if this control received that event.
     pub(crate) brake_released_at: Option<UnixMillis>,
-    /// Gossip cells this control joined, with how many agents it sees in each.
+    /// Gossip cells that this control has joined, with the number of agents seen in each.
     pub cells: Arc<BTreeMap<String, u64>>,
     /// Whether this control acts: it dispatches, or schedules a vCluster.
     pub acting: bool,
-    /// Whether it dispatches (holds that lease).
+    /// Whether this control holds the dispatch lease.
     pub dispatches: bool,
-    /// The vClusters that it schedules, with the epochs of their leases.
+    /// vClusters that this control schedules, with the epochs of their leases.
     pub schedules: Arc<BTreeMap<VclusterName, u64>>,
 }
 
@@ -90,18 +90,18 @@ impl ViewNode for NodeEntry {
 }
 
 impl View {
-    /// Says whether this control acts, by the leases it has.
+    /// Sets `acting` from the leases held.
     pub(crate) fn acts(&mut self) {
         self.acting = self.dispatches || !self.schedules.is_empty();
     }
 
-    /// Every node that gossips, as drift and groups see it.
+    /// Every node that gossips, in the form used for drift and conformance groups.
     pub fn conformance(&self) -> Vec<NodeView> {
         let seen = self.nodes.values().filter(|node| node.seen.is_some());
         seen.map(|node| node.conformance()).collect()
     }
 
-    /// A node as it is, or as it was known last while it gossips nothing.
+    /// A node in its present state, or in its last known state while it does not gossip.
     pub(crate) fn as_known(&self, id: &NodeId) -> Option<&NodeEntry> {
         let entry = self.nodes.get(id)?;
         match &entry.seen {
@@ -110,7 +110,7 @@ impl View {
         }
     }
 
-    /// Everybody who is judged: a node that is down is what it was, until it is retired.
+    /// All nodes to compare. A node that is down counts with its last known state until it is retired.
     pub(crate) fn as_known_all(&self) -> impl Iterator<Item = &NodeEntry> {
         let is_retired = |entry: &NodeEntry| {
             let record = entry.record.as_ref();
@@ -121,7 +121,7 @@ impl View {
             .filter_map(|(id, _)| self.as_known(id))
     }
 
-    /// Finds anew in which schema each class is compared, and what every node's marks are there.
+    /// Determines again in which schema each class is compared, and every node's marks in it.
     pub(crate) fn settle_levels(&mut self) {
         let settles = |node: &&Arc<NodeEntry>| node.common.is_some() || !node.earlier().is_empty();
         if !self.nodes.values().any(|node| settles(&node)) {
@@ -130,7 +130,7 @@ impl View {
         let seen = self.nodes.values().filter(|node| node.seen.is_some());
         let levels = Levels::of(seen.map(|node| (node.marks(), node.earlier())));
         let common = |node: &NodeEntry| {
-            // Who says nothing beside its marks has no others.
+            // A node without earlier marks has no other form.
             let common = (node.seen.is_some() && !node.earlier().is_empty())
                 .then(|| levels.marks(node.marks(), node.earlier()));
             common.filter(|common| common != node.marks())
@@ -154,15 +154,15 @@ impl View {
         }
     }
 
-    /// Whether what follows from baselines for this node was found on what is known now.
+    /// Whether the effects of baselines on this node were computed from the present data.
     pub(crate) fn is_judged(&self, entry: &NodeEntry) -> bool {
         let effect = entry.effect.as_ref();
         self.baselines.is_empty()
             || effect.is_some_and(|effect| effect.is_of(entry, &self.baselines))
     }
 
-    /// Keys in which a node differs from its baseline, or else from the majority of its cohort; `None`
-    /// where it was held against neither, or none differs and not all that it is held to is known.
+    /// Number of keys in which a node differs from its baseline, or without one from the majority of its cohort. `None`
+    /// where the node was compared with neither, or where no key differs but some data is unknown.
     pub fn drifted_keys(&self, id: &NodeId) -> Option<u32> {
         let judged = &self.judged;
         let first = judged.drifted.partition_point(|d| d.node < *id);

@@ -1,5 +1,5 @@
-//! A whole node: what its agent reads, and what this control reads of its BMC, put together as the
-//! digests are that everybody is told.
+//! Complete node inventory: readings of the agent merged with the readings of the node's BMC, in the form of the
+//! published digests.
 
 #[cfg(test)]
 mod tests;
@@ -21,17 +21,17 @@ use lattice_redfish::contradictions;
 use std::collections::BTreeMap;
 
 impl Core {
-    /// A node's whole inventory: read from its agent, with what its BMC told last. Of the last reading
-    /// each class is the one that is announced; of a new one it is what was read.
+    /// Reads a node's complete inventory from its agent, with the last readings of its BMC. With [`Look::Last`] each
+    /// class is the one that the node announces; with a new reading it is the result of that reading.
     ///
     /// # Errors
-    /// An unknown node, or one that does not answer in time.
+    /// Returns an error for an unknown node, or one that does not answer in time.
     pub async fn inventory(&self, node: &NodeId, look: Look) -> Result<Inventory, AgentError> {
         let is_last = look == Look::Last;
         let view = self.view();
         let mut inventory = self.agents.inventory(&view, node, look).await?;
         self.unite_inventory(node, &mut inventory);
-        // The view of now: what was announced while the node was asked counts.
+        // The present view, which includes announcements that arrived during the call.
         let view = self.view();
         if is_last && let Some(entry) = view.node(node) {
             self.as_announced(&view, entry, &mut inventory).await;
@@ -39,7 +39,7 @@ impl Core {
         Ok(inventory)
     }
 
-    /// Adds what the node's BMC told last.
+    /// Adds the last readings of the node's BMC.
     pub(crate) fn unite_inventory(&self, node: &NodeId, inventory: &mut Inventory) {
         if let Some(parts) = self.bmc.parts(node) {
             for (class, part) in &parts.records {
@@ -49,7 +49,7 @@ impl Core {
                 inventory.records.insert(*class, whole);
             }
             inventory.findings.extend(parts.findings.iter().cloned());
-            // What either says alone contradicts nothing.
+            // Contradictions show only in the merged record of agent and BMC.
             let record = |class| inventory.records.get(&class);
             let found = contradictions(record(Class::Bios), record(Class::Bmc));
             inventory.findings.extend(found);
@@ -61,8 +61,8 @@ impl Core {
         }
     }
 
-    /// A change that was read once is not announced yet: until then the class is what it was, and one
-    /// that is announced as incomplete is not known.
+    /// Replaces readings that are not announced. A change that was read only once is not announced yet, so the
+    /// announced record is used; a class that is announced as incomplete is unknown.
     async fn as_announced(&self, view: &View, entry: &NodeEntry, inventory: &mut Inventory) {
         for (class, mark) in entry.marks() {
             let read = inventory.records.get(class).map(|r| r.state().mark());
@@ -78,8 +78,8 @@ impl Core {
     }
 }
 
-/// What a node's own meter says of the whole node, whose BMC was not read yet: that it knows no limit
-/// does not mean that there is none, for the BMC may keep one.
+/// Power readings of a node's own meter while its BMC is not read yet. The node may report no limit although the BMC
+/// enforces one, so the limit is unknown.
 fn by_own_meter(measured: Power) -> Power {
     match measured.limit_state {
         LimitState::Absent | LimitState::Uncapped => Power {
@@ -91,7 +91,7 @@ fn by_own_meter(measured: Power) -> Power {
     }
 }
 
-/// Of two schemas that have nothing in common nothing can be made.
+/// Unknown record for a class where agent and BMC use schemas without a common version.
 fn apart(class: Class) -> ClassRecord {
     let mut record = ClassRecord::new(class);
     let why = "agent and BMC speak schemas that have nothing in common";
@@ -100,7 +100,7 @@ fn apart(class: Class) -> ClassRecord {
 }
 
 impl View {
-    /// The fingerprint of a node that is this, by which it would be compared with all the others.
+    /// Fingerprint of a node with this inventory, as used for comparison with all other nodes.
     pub(crate) fn fingerprint_of(&self, inventory: &Inventory) -> Option<Digest> {
         let says = |node: &NodeEntry| (node.marks().clone(), node.earlier().clone());
         let seen = self.nodes.values().filter(|node| node.seen.is_some());

@@ -1,5 +1,4 @@
-//! What agents say, before control believes it or writes it into the state: bounded, whatever it
-//! is.
+//! Sanitization of agent reports: texts are bounded before control uses them or writes them into the state.
 
 use lattice_quorum_types::{
     allocation::RankExit,
@@ -9,10 +8,10 @@ use lattice_quorum_types::{
     text::{MAX_FREE_TEXT_BYTES, with_length_note},
 };
 
-/// Longest boot id: those of Linux have 36 characters.
+/// Longest boot id; those of Linux have 36 characters.
 const MAX_BOOT: usize = 64;
 
-/// The text of an agent, with a note if it is longer than the state accepts.
+/// An agent's text, cut with a note if it is longer than the state accepts.
 pub(crate) fn shortened(text: String) -> String {
     with_length_note(text, MAX_FREE_TEXT_BYTES)
 }
@@ -27,7 +26,7 @@ pub(crate) fn shortened_report(report: RankReport) -> RankReport {
                 RankExit::SpawnFailed { reason } => RankExit::SpawnFailed {
                     reason: shortened(reason),
                 },
-                // No agent says the second, for none can know it: it means that nothing is left of it.
+                // Reported as `Lost`: an agent cannot know that no process is left, as `NeverStarted` means.
                 RankExit::Lost { evidence } | RankExit::NeverStarted { evidence } => {
                     RankExit::Lost {
                         evidence: shortened(evidence),
@@ -57,8 +56,8 @@ pub(crate) fn shortened_report(report: RankReport) -> RankReport {
     }
 }
 
-/// Whether this may be a host's boot id. Anything else is not believed: it would be kept with every
-/// rank, and compared.
+/// Whether a text is a valid boot id. Any other text is rejected, because boot ids are stored with every rank and
+/// compared.
 pub(crate) fn is_boot_id(text: &str) -> bool {
     let allowed = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f' | b'-');
     (1..=MAX_BOOT).contains(&text.len()) && text.bytes().all(allowed)

@@ -1,4 +1,4 @@
-//! Agents that answer in this process: tests that have a clock of their own cannot wait for a network.
+//! In-process test double for agents, for tests with their own clock, which cannot wait for a network.
 
 use crate::error::AgentError;
 use lattice_mesh::Rpc;
@@ -9,10 +9,10 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-/// What an agent answers; `None`: nothing comes.
+/// Reply of an agent; `None`: no reply arrives.
 type Answers = dyn Fn(&NodeId, &dyn Any) -> Option<Box<dyn Any>> + Send + Sync;
 
-/// See the module. Until somebody answers, calls go over the network.
+/// Test double for agents; see the module. Until it is set, calls use the network.
 #[derive(Clone, Default)]
 pub(crate) struct Wire(Arc<OnceLock<Box<Answers>>>);
 
@@ -23,7 +23,7 @@ impl fmt::Debug for Wire {
 }
 
 impl Wire {
-    /// Who answers all calls from now on.
+    /// Sets the function that answers all calls from now on.
     pub(crate) fn is_answered_by(
         &self,
         answers: impl Fn(&NodeId, &dyn Any) -> Option<Box<dyn Any>> + Send + Sync + 'static,

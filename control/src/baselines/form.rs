@@ -1,5 +1,4 @@
-//! What people write as a baseline, read as a whole: every mistake is told at once, each by its
-//! field.
+//! Baseline requests: parsing and validation. All mistakes are reported at once, each with its field.
 
 #![expect(
     clippy::result_large_err,
@@ -19,12 +18,12 @@ use lattice_quorum_types::{
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// What a class is to be like.
+/// Expected content of one class.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Want {
-    /// What was asked for as the model.
+    /// Copy the class from the request's model.
     Model,
-    /// These keys.
+    /// Constraints on these keys.
     Keys(Vec<Constraint>),
 }
 
@@ -36,26 +35,26 @@ pub(crate) struct ClassWant {
     pub(crate) want: Want,
 }
 
-/// Whom to ask what the others are to be like.
+/// Source that the baseline is copied from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Model {
     Node(String),
     Group(String),
 }
 
-/// A request that can be meant.
+/// A valid request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Wanted {
     pub(crate) model: Option<Model>,
     pub(crate) classes: BTreeMap<Class, ClassWant>,
-    /// Of classes that are not named.
+    /// Policy of classes that the request does not list.
     pub(crate) policy: Policy,
     pub(crate) sensitive: Sensitive,
 }
 
-/// Mistakes that are told; a request may have as many as fit into it.
+/// Maximum number of mistakes reported; a request may have any number.
 const MAX_FAULTS: usize = 32;
-/// Longest name of a field, and longest reason, bytes: both may have what was written in them.
+/// Longest field name and longest reason in bytes, since both may quote the request.
 const MAX_SHOWN_BYTES: usize = 512;
 
 #[derive(Default)]
@@ -69,7 +68,7 @@ impl Faults {
         });
     }
 
-    /// The value, or its fault noted and the usual value.
+    /// Returns the value; on an error records the fault and returns the default.
     fn take<T: Default>(&mut self, field: &str, read: Result<T, String>) -> T {
         read.unwrap_or_else(|reason| {
             self.add(field, reason);
@@ -78,7 +77,7 @@ impl Faults {
     }
 }
 
-/// The faults, as one problem about the first of them.
+/// Combines the faults into one problem with the field of the first fault.
 fn problem(faults: &[FieldError]) -> Problem {
     let told = faults.iter().take(MAX_FAULTS);
     let mut told: Vec<String> = told.map(ToString::to_string).collect();
@@ -95,10 +94,10 @@ fn problem(faults: &[FieldError]) -> Problem {
     problem
 }
 
-/// Reads a request for the baseline of this name.
+/// Parses a request for the baseline with this name.
 ///
 /// # Errors
-/// Every field that cannot be read or means nothing, in one problem.
+/// Returns one problem that lists every invalid field.
 pub(crate) fn read(name: &str, request: &BaselineRequest) -> Result<Wanted, Problem> {
     let mut faults = Faults::default();
     if let Some(inside) = request.name.as_deref().filter(|inside| *inside != name) {
@@ -225,7 +224,7 @@ fn class_want(
     }
 }
 
-/// A value, a list of them under `any_of`, or that there is none.
+/// Parses a value, a list of values under `any_of`, or the statement that the key is absent.
 fn constraint(key: &str, value: &Value) -> Result<Constraint, String> {
     let mut any_of = Vec::new();
     let mut or_absent = false;

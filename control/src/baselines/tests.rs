@@ -1,4 +1,4 @@
-//! Which baseline speaks.
+//! Selection of the baseline that applies.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use super::*;

@@ -1,4 +1,4 @@
-//! Somebody wants a BMC looked at now.
+//! Requests for an immediate BMC reading.
 
 use super::readings::Parts;
 use lattice_hwprobe::Class;
@@ -10,63 +10,62 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-/// Asks that may wait for one worker; who comes after them waits to ask.
+/// Capacity of one worker's request queue. Further requests wait until the queue has room.
 pub(super) const MOST_WAITING: usize = 16;
 
-/// One who asks.
+/// A request for an immediate reading.
 #[derive(Debug)]
 pub(super) struct Ask {
-    /// About which of the BMC's nodes.
+    /// Node of the BMC that the request concerns.
     pub(super) node: NodeId,
-    /// Who.
+    /// Principal that sent the request.
     pub(super) who: String,
-    /// Where the answer goes.
+    /// Receiver of the result.
     pub(super) answer: oneshot::Sender<Looked>,
 }
 
-/// Why it tells nothing for a moment; a bug of ours.
+/// Reason reported while a worker restarts after a panic, which is a bug in control.
 pub(crate) const BROKE_DOWN: &str = "what reads it broke down, and is started again";
 
-/// What came of a look that somebody asked for.
+/// Result of a requested reading.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Looked {
-    /// It answered.
+    /// The BMC answered.
     Read {
-        /// Classes that it tells otherwise than before; they count once read twice.
+        /// Classes that differ from the previous reading; a change counts once it is read twice.
         differs: Vec<Class>,
     },
-    /// It told nothing of the node.
+    /// The BMC returned no data for the node.
     Silent {
-        /// Why.
+        /// Reason why no data is available.
         why: String,
     },
-    /// The look goes on.
+    /// The reading is not finished in time and continues.
     Late {
-        /// How long it was waited for.
+        /// Time waited, from the start of the request.
         within: Duration,
     },
 }
 
-/// What the BMC of the node that is asked about has told by now.
+/// Returns the latest data from the BMC of the requested node.
 type Told<'a> = &'a (dyn Fn() -> Option<Arc<Parts>> + Sync);
 
-/// A look that went on without who asked for it is theirs for this long, when they ask again.
+/// Time for which a reading that outlasted its request answers a repeated request of the same principal.
 const LATE_WITHIN: Duration = Duration::from_secs(120);
 
-/// A look that was asked for, and is not over.
+/// A requested reading that is not finished.
 #[derive(Debug)]
 struct Underway {
     answered: oneshot::Receiver<Looked>,
-    /// What the BMC had told when it was asked for.
+    /// Data from the BMC when the reading was requested.
     before: Option<Arc<Parts>>,
-    /// Since when nobody waits for it.
+    /// Time since which no request waits for this reading.
     left_at: Option<Instant>,
 }
 
 impl Underway {
-    /// What it tells may be the answer to a question of now, before which the BMC told this. What was
-    /// not suspected when it was asked for, and is by now, was seen by this very look, and must not be
-    /// confirmed by it.
+    /// Whether this reading may answer a request made now; `now` is the present BMC data. A fault that this reading
+    /// itself discovered since it was requested must not be confirmed by the same reading.
     fn is_of_use(&self, now: Option<&Parts>) -> bool {
         let drains = |parts: Option<&Parts>| parts.is_some_and(|p| p.drains_now().next().is_some());
         let is_suspected_by_it = drains(now) && !drains(self.before.as_deref());
@@ -78,8 +77,8 @@ impl Underway {
     }
 }
 
-/// Waits for a look. Who stops waiting, for whatever reason, leaves it where their next question finds
-/// it.
+/// Waits for a reading. When the wait ends early for any reason, drop stores the reading for the principal's next
+/// request.
 struct Waiting<'a> {
     asks: &'a Asks,
     key: (NodeId, String),
@@ -87,7 +86,7 @@ struct Waiting<'a> {
 }
 
 impl Waiting<'_> {
-    /// None where who reads the BMC broke down.
+    /// Waits for the result. `None` if the worker of the BMC failed.
     async fn look(mut self, told: Told<'_>) -> Option<Looked> {
         let underway = self.underway.as_mut()?;
         let looked = (&mut underway.answered).await;
@@ -99,7 +98,7 @@ impl Waiting<'_> {
             && left_at.is_some()
             && let Some((before, now)) = before.zip(told())
         {
-            // What that look has confirmed counts by now, before this question.
+            // A change that this reading confirmed counts already and is not reported as a difference again.
             differs.retain(|class| before.records.get(class) == now.records.get(class));
         }
         Some(looked)
@@ -118,12 +117,12 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// Whom to ask, and the looks that outlasted who asked for them.
+/// Request queues of the workers, and the readings that outlasted their requests.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Asks {
-    /// The worker of each node's BMC.
+    /// Request queue of the worker for each node's BMC.
     workers: Arc<Mutex<BTreeMap<NodeId, mpsc::Sender<Ask>>>>,
-    /// By node, and by who asked.
+    /// Unfinished readings by node and requesting principal.
     late: Arc<Mutex<BTreeMap<(NodeId, String), Underway>>>,
 }
 
@@ -160,7 +159,7 @@ impl Asks {
                         left_at: None,
                     },
                     Ok(Err(_)) => return Some(broke_down()),
-                    // So many wait for it that the question was not taken.
+                    // The queue stayed full, so the request was not accepted.
                     Err(_) => return Some(Looked::Late { within }),
                 }
             }

@@ -1,4 +1,4 @@
-//! The file that names the BMCs.
+//! BMC file: list of BMCs and polling settings.
 
 use lattice_host::{error_text::with_causes, private_file};
 use lattice_hwprobe::health::Table;
@@ -16,28 +16,28 @@ use std::{
     time::Duration,
 };
 
-/// Stands for the node's name in a URL.
+/// Placeholder for the node name in a URL.
 const NODE: &str = "{node}";
 
-/// As the file has it.
+/// Content of the BMC file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
-    /// Seconds between two readings of a node's draw and limit.
+    /// Seconds between two readings of a node's power draw and power limit.
     #[serde(default = "default_power_interval")]
     power_interval_s: u64,
-    /// Seconds between two readings of everything.
+    /// Seconds between two complete readings.
     #[serde(default = "default_interval")]
     interval_s: u64,
-    /// Seconds after which a firmware or setting that changed is read a second time.
+    /// Seconds after which changed firmware or settings are read a second time.
     #[serde(default = "default_confirm")]
     confirm_after_s: u64,
-    /// BMCs asked at a time.
+    /// Maximum number of BMCs read at the same time.
     #[serde(default = "default_at_a_time")]
     at_a_time: usize,
-    /// What the site changes in the shipped table of checks, for what BMCs tell.
+    /// File with the site's changes to the shipped table of checks, for readings of BMCs.
     table: Option<PathBuf>,
-    /// The BMCs.
+    /// List of BMCs.
     bmcs: Vec<Entry>,
 }
 
@@ -54,24 +54,24 @@ fn default_at_a_time() -> usize {
     256
 }
 
-/// One BMC, or many alike.
+/// One BMC, or many BMCs with equal settings.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Entry {
-    /// `https://HOST`; with `{node}` one BMC for each node.
+    /// `https://HOST`; with `{node}`, one BMC for each node.
     url: String,
-    /// The account: one that can only read.
+    /// Account name; the account needs read access only.
     user: String,
-    /// File with its password; nobody else may read it.
+    /// File with the password of the account; other users must not be able to read it.
     password_file: PathBuf,
-    /// SHA-256 of its certificate.
+    /// SHA-256 of the BMC's certificate.
     certificate: Option<String>,
-    /// Authorities that sign certificates of BMCs, PEM.
+    /// CAs that sign certificates of BMCs, PEM.
     ca_file: Option<PathBuf>,
-    /// Take any certificate.
+    /// Accept any certificate.
     #[serde(default)]
     insecure: bool,
-    /// Its nodes as a hostlist, or each with the id of its system.
+    /// Nodes as a hostlist, or as a map from node to system id.
     nodes: Nodes,
 }
 
@@ -82,69 +82,68 @@ enum Nodes {
     Systems(BTreeMap<String, String>),
 }
 
-/// Which BMCs are read, and how often.
+/// BMCs to read, and the polling settings.
 #[derive(Debug, Clone)]
 pub struct BmcPlan {
-    /// Between two readings of draw and limit.
+    /// Interval between two readings of power draw and limit.
     pub power_interval: Duration,
-    /// Between two readings of everything; jitter is added.
+    /// Interval between two complete readings; jitter is added.
     pub interval: Duration,
-    /// After this long what changed is read again, with a fresh session: some BMCs tell garbage for
-    /// a while.
+    /// Delay after which a changed value is read again with a new session. Some BMCs return invalid data for a while.
     pub confirm_after: Duration,
-    /// BMCs asked at a time.
+    /// Maximum number of BMCs read at the same time.
     pub at_a_time: usize,
-    /// What they tell is judged by it.
+    /// Table of checks applied to BMC readings.
     pub table: Table,
-    /// The BMCs.
+    /// BMCs to read.
     pub targets: Vec<BmcTarget>,
 }
 
 /// One BMC and its nodes.
 #[derive(Debug, Clone)]
 pub struct BmcTarget {
-    /// Where it is and who asks.
+    /// Address and account of the BMC.
     pub endpoint: ReadOnly,
-    /// Where its password is, also after it was changed.
+    /// File with the password, read again after a change.
     pub password_file: PathBuf,
-    /// Its nodes, each with its system.
+    /// Nodes of this BMC, each with its Redfish system.
     pub nodes: Vec<(NodeId, Selector)>,
 }
 
-/// What is wrong with the file.
+/// Errors of the BMC file.
 #[derive(Debug, thiserror::Error)]
 pub enum BmcFileError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("bmcs: {path} cannot be read", path = .path.display())]
     Unreadable {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// I/O error.
         source: std::io::Error,
     },
-    /// It is no YAML of this shape.
+    /// The file is not YAML of the expected structure.
     #[error("bmcs: {path} is no list of BMCs", path = .path.display())]
     Shape {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why, with line and column.
+        /// Parse error with line and column.
         source: serde_yaml_ng::Error,
     },
-    /// Lines that cannot be, all of them.
+    /// The file has invalid entries; all of them are listed.
     #[error("bmcs: {path}: {}", .wrong.join("; "), path = .path.display())]
     Wrong {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Invalid entries, each with its reason.
         wrong: Vec<String>,
     },
 }
 
 impl BmcPlan {
-    /// Reads and checks the whole file, and the files it names.
+    /// Reads and validates the BMC file and the files that it names.
     ///
     /// # Errors
-    /// A file that cannot be read, and every line that cannot be.
+    /// Returns an error for an unreadable file, or all invalid entries.
     pub fn load(path: &Path) -> Result<Self, BmcFileError> {
         let text = fs::read_to_string(path).map_err(|source| BmcFileError::Unreadable {
             path: path.to_owned(),
@@ -196,7 +195,7 @@ impl BmcPlan {
     }
 }
 
-/// The shipped table with what the site's file changes in it.
+/// The shipped table of checks with the changes from the site's file.
 fn table(site: Option<&Path>) -> Result<Table, String> {
     let shipped = Table::shipped().map_err(|error| format!("table: {error}"))?;
     let Some(path) = site else {
@@ -214,7 +213,7 @@ impl Entry {
         let (password, trust) = (password(&self.password_file)?, self.trust()?);
         let nodes = self.nodes()?;
         let targets = self.at_each(password, trust, nodes)?;
-        // They are all of one trust: what it rests on is read once.
+        // All targets of an entry share one trust setting, so its CA file is read only once.
         if let Some(target) = targets.first() {
             let made = client(&target.endpoint);
             made.map_err(|error| format!("{}: {}", self.trust_key(), with_causes(&error)))?;
@@ -282,7 +281,7 @@ impl Entry {
         }
     }
 
-    /// What of the entry its trust rests on.
+    /// Key of the entry that sets its trust.
     const fn trust_key(&self) -> &'static str {
         match self.ca_file {
             Some(_) => "ca_file",
@@ -306,17 +305,17 @@ impl Entry {
     }
 }
 
-/// A client that is not connected yet.
+/// Creates a client that is not connected yet.
 ///
 /// # Errors
-/// Where trust cannot be set up: the file with authorities is read, and that may have changed since
-/// the plan was checked.
+/// Returns an error when trust cannot be set up: the CA file is read here and may have changed since the plan was
+/// checked.
 pub(super) fn client(endpoint: &ReadOnly) -> Result<Bmc, EndpointError> {
     let environment = Environment::system();
     Bmc::new(endpoint.clone(), None, Settings::default(), environment)
 }
 
-/// Reads the password in a private file.
+/// Reads the password from a private file.
 pub(super) fn password(path: &Path) -> Result<SecretString, String> {
     private_file::read_secret(path)
         .map_err(|error| format!("password_file: {}", with_causes(&error)))

@@ -1,9 +1,8 @@
-//! What a BMC did: its tasks and logs, read after everything else of a look.
+//! BMC events: tasks and logs of a BMC, read at the end of each reading.
 //!
-//! A look in which nothing is other costs one or two requests more: the list of tasks, and one of
-//! the logs in turn. All of them are read the first time, when something changed, and when somebody
-//! asks. A list that does not answer rests for ever longer, so that it neither delays the looks nor
-//! opens the breaker.
+//! An unchanged BMC costs one or two more requests per reading: the task list, and one of the logs in turn. All lists
+//! are read the first time, when a value changed, and on request. A list that does not answer is skipped for a number
+//! of readings that doubles each time. So it neither delays the readings nor opens the circuit breaker.
 
 use lattice_hwprobe::Reading;
 use lattice_redfish::{
@@ -11,40 +10,41 @@ use lattice_redfish::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Where they are listed is looked for again after so many looks: 24 days at the usual six hours
-/// between two. A list that is gone has it looked for at the next one.
+/// Readings after which the lists are discovered again: 24 days at the default interval of six hours. A list that is
+/// gone triggers discovery at the next reading.
 const FOUND_FOR: u32 = 96;
-/// The same where not everything on the way answered.
+/// Readings until the next discovery when some resources did not answer during the last one.
 const DOUBTED_FOR: u32 = 4;
-/// The most looks that a list rests.
+/// Maximum number of readings for which a list is skipped.
 const LONGEST_REST: u32 = 64;
 
-/// One BMC's lists.
+/// Task and log lists of one BMC.
 #[derive(Debug, Default)]
 pub(super) struct Deeds {
     route: DeedRoute,
-    /// Looks until the route is looked for again.
+    /// Readings until the lists are discovered again.
     found_for: u32,
     seen: DeedsSeen,
-    /// Everything was read once.
+    /// Whether all lists were read once.
     is_begun: bool,
     turn: usize,
-    /// By the number of the list.
+    /// Skipped lists, by list number.
     rests: BTreeMap<usize, Rest>,
 }
 
-/// A list that did not answer.
+/// Skip state of a list that did not answer.
 #[derive(Debug, Clone, Copy)]
 struct Rest {
-    /// Looks until it is asked again.
+    /// Readings until the list is requested again.
     left: u32,
-    /// How long that was at first.
+    /// Initial number of readings to skip.
     whole: u32,
 }
 
 impl Deeds {
-    /// What the BMC lists, told before or not, and which lists were read, beside the documents of a
-    /// look. `is_quiet`: nothing changed, and nobody asked.
+    /// Reads the events that the BMC lists, whether reported before or not, and returns them with the lists that were
+    /// read. `documents` are those of the same reading. `is_quiet`: no value changed, and the reading was not
+    /// requested.
     pub(super) async fn read(
         &mut self,
         bmc: &Bmc,
@@ -73,7 +73,7 @@ impl Deeds {
                 Some((list, why)) => {
                     tracing::debug!(bmc = bmc.address(), %list, ?why, "what it did is not read");
                     self.rest(number);
-                    // The others are asked the next time: who is slow is slow everywhere.
+                    // The other lists are read at the next reading, because a slow BMC is slow for every list.
                     break;
                 }
             }
@@ -82,7 +82,7 @@ impl Deeds {
         (lists, deeds)
     }
 
-    /// Reads everything anew at the next look: what was read is not written down.
+    /// Reads all events again at the next reading, because the last ones were not stored.
     pub(super) fn forget(&mut self) {
         self.seen = DeedsSeen::default();
         self.is_begun = false;
@@ -99,13 +99,13 @@ impl Deeds {
             true => FOUND_FOR,
             false => DOUBTED_FOR,
         };
-        // What is not found for a moment is not gone.
+        // A list that is missing after an incomplete discovery is kept.
         if found.is_whole || self.route.is_empty() {
             self.route = found.route;
         }
     }
 
-    /// The numbers of the lists that are read now.
+    /// Numbers of the lists to read now.
     fn due(&mut self, documents: &Documents, is_quiet: bool) -> Vec<usize> {
         let reads_all = !is_quiet || !self.is_begun;
         let (mut due, mut others) = (Vec::new(), Vec::new());

@@ -1,4 +1,4 @@
-//! What a BMC says is wrong with its node, by the same table of checks as agents judge by.
+//! BMC health: faults of a node reported by its BMC, found by the same table of checks that agents use.
 
 use super::{whose::Whose, worker::Host};
 use lattice_hwprobe::{
@@ -9,35 +9,35 @@ use lattice_quorum_types::UnixMillis;
 use lattice_redfish::{NodeReport, contradictions};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// That a BMC tells nothing of its node.
+/// Health code: the BMC returns no data for its node.
 pub(crate) const SILENT: &str = "bmc.silent";
 
-/// That it tells of another machine; an agent that is shown a BMC finds the same by this name.
+/// Health code: the BMC belongs to another machine. An agent that has access to a BMC reports the same code.
 pub(super) const WRONG_SYSTEM: &str = "bmc.wrong_system";
-/// That nothing tells whether it does.
+/// Health code: the data does not show whether the BMC belongs to the node.
 const UNVERIFIED: &str = "bmc.unverified";
 
-/// What is wrong with one node, look after look.
+/// Health state of one node by its BMC, updated with each reading.
 #[derive(Debug)]
 pub(super) struct Wrong {
     engine: Engine,
-    /// The same of what its host says otherwise.
+    /// Engine for contradictions between host and BMC.
     of_both: Engine,
     findings: Vec<Finding>,
     silent: Option<Reason>,
-    /// That the BMC is not known to be the node's own.
+    /// Reason if the BMC is not known to belong to the node.
     whose: Option<Reason>,
     was_asked: bool,
-    /// The checks that drain by what it may tell.
+    /// Checks on BMC data that may drain the node.
     draining: BTreeMap<String, Check>,
-    /// Since when what each of them looks at was told, Unix milliseconds.
+    /// By check code, the time since which the BMC provides the checked values, in Unix milliseconds.
     told_since: BTreeMap<String, u64>,
-    /// Those of which the last look that was answered does not tell whether anything is wrong.
+    /// Codes of draining checks that the last answered reading could not evaluate.
     untold: BTreeSet<String>,
 }
 
 impl Wrong {
-    /// Of a node that was not looked at yet.
+    /// Health state of a node that was not read yet.
     pub(super) fn new(table: Table) -> Self {
         let checks = table.checks.iter().filter(|check| may_drain(*check));
         let draining: BTreeMap<String, Check> = checks
@@ -56,8 +56,8 @@ impl Wrong {
         }
     }
 
-    /// It answered: what it says is judged. `is_doubted`: it tells something otherwise than before,
-    /// which may be garbage until it is read twice. Such a look ends nothing that drains.
+    /// Evaluates a reading that the BMC answered. `is_doubted`: a value differs from the previous reading and may be
+    /// invalid until it is read twice. Such a reading clears no reason that drains.
     pub(super) fn answered(&mut self, at: UnixMillis, found: &NodeReport, is_doubted: bool) {
         let records = [&found.bmc, &found.bios];
         let seen = Inventory {
@@ -82,7 +82,7 @@ impl Wrong {
                 untold.insert(code.clone());
                 continue;
             }
-            // One look does not tell whether a counter grows, nor whether a value is bad for long.
+            // One reading cannot show that a counter rises, nor that a value is bad for the required time.
             let since = *self.told_since.entry(code.clone()).or_insert(at.0);
             let is_first = check.when.rises.is_some() && since == at.0;
             if is_first || at.0.saturating_sub(since) < check.for_s.saturating_mul(1000) {
@@ -95,7 +95,7 @@ impl Wrong {
         self.was_asked = true;
     }
 
-    /// It told nothing, since `since`. What it told before neither ends nor is seen again.
+    /// Records that the BMC has returned no data since `since`. Earlier reasons are neither cleared nor counted again.
     pub(super) fn silent(&mut self, at: UnixMillis, since: UnixMillis, why: &str) {
         self.was_asked = true;
         let before = self.silent.take();
@@ -112,7 +112,7 @@ impl Wrong {
         });
     }
 
-    /// Whose it is. Whether that is news.
+    /// Records whether the BMC belongs to the node. Returns whether the result changed.
     pub(super) fn belongs(&mut self, at: UnixMillis, whose: Option<Whose>) -> bool {
         let (code, severity, evidence) = match whose {
             None | Some(Whose::Own) => return self.whose.take().is_some(),
@@ -142,13 +142,13 @@ impl Wrong {
         is_news
     }
 
-    /// What host and BMC say of one class together is judged: neither alone shows that they
-    /// contradict each other. Whether something came or went.
+    /// Compares the class records of host and BMC, because contradictions show only in both together. Returns whether a
+    /// reason appeared or cleared.
     pub(super) fn contradicts(&mut self, at: UnixMillis, host: &Host) -> bool {
         let (bios, bmc) = (host.bios.as_deref(), host.bmc.as_deref());
         let known = [bios, bmc].into_iter().flatten();
         let seen = Inventory {
-            // Of a class that is not known nothing ends.
+            // Only known classes are listed, so that no reason of an unknown class is cleared.
             records: known
                 .map(|record| (record.class, ClassRecord::new(record.class)))
                 .collect(),
@@ -164,27 +164,27 @@ impl Wrong {
         before != told(&self.of_both)
     }
 
-    /// Contradictions, as the last look that was answered found them.
+    /// Contradictions found by the last answered reading.
     pub(super) fn findings(&self) -> &[Finding] {
         &self.findings
     }
 
-    /// Whether it was asked, whatever came of it.
+    /// Whether the BMC was read at least once, successfully or not.
     pub(super) const fn was_asked(&self) -> bool {
         self.was_asked
     }
 
-    /// Whether anything that it may tell drains its node.
+    /// Whether any BMC value may drain the node.
     pub(super) fn may_drain(&self) -> bool {
         !self.draining.is_empty()
     }
 
-    /// The checks that drain of which it does not tell now whether anything is wrong.
+    /// Codes of draining checks that the BMC data does not decide at present.
     pub(super) const fn untold(&self) -> &BTreeSet<String> {
         &self.untold
     }
 
-    /// Worst first.
+    /// Reasons, worst first.
     pub(super) fn reasons(&self) -> Vec<Reason> {
         let mut reasons = self.engine.report().reasons;
         let of_both = self.of_both.report().reasons.into_iter();
@@ -198,7 +198,7 @@ impl Wrong {
     }
 }
 
-/// The checks of what host and BMC say otherwise of one thing.
+/// The checks for contradictions between host and BMC.
 fn of_both(table: &Table) -> Table {
     let codes = [
         FindingCode::BiosVersionMismatch,
@@ -212,8 +212,8 @@ fn of_both(table: &Table) -> Table {
     table
 }
 
-/// Whether a check drains by what a BMC tells: a live value of its own, or a contradiction of a class
-/// that it has a part of. A check on a contradiction is named after its class.
+/// Whether a check may drain a node by BMC data: a live value of the BMC, or a contradiction in a class that the BMC
+/// contributes to. The code of a contradiction check begins with the name of its class.
 fn may_drain((code, check): (&String, &Check)) -> bool {
     let drains = check.severity == Severity::Faulty && check.action.needs_drain();
     let class = code.split('.').next();
@@ -226,15 +226,15 @@ fn may_drain((code, check): (&String, &Check)) -> bool {
     drains && !check.observe_only && is_told
 }
 
-/// Code and part of everything that drains.
+/// Code and entity of every reason that drains.
 fn drains_of(engine: &Engine) -> BTreeSet<(String, String)> {
     let reasons = engine.report().reasons.into_iter();
     let drains = reasons.filter(Reason::drains);
     drains.map(|reason| (reason.code, reason.entity)).collect()
 }
 
-/// Whether a look tells everything that a check looks at. What it says of nothing that the check is
-/// about says nothing about it either.
+/// Whether a reading contains every value that a check needs. A reading without any value matching the check does not
+/// decide the check.
 fn is_told(code: &str, check: &Check, seen: &Inventory) -> bool {
     let Some(wanted) = &check.key else {
         return seen.records.iter().any(|(class, record)| {
@@ -261,7 +261,7 @@ fn is_told(code: &str, check: &Check, seen: &Inventory) -> bool {
         };
         Some(is_known && limit.is_none_or(|limit| number(&limit.filled(&stars)).is_some()))
     });
-    // One that is not known is enough, and so is that there is none.
+    // One unknown value makes the check undecided; so does the absence of any value.
     told.reduce(|all, one| all && one).unwrap_or(false)
 }
 
@@ -380,7 +380,7 @@ mod tests {
             (1, Host::default(), false, &[][..]),
             (2, bios("2.12.4"), true, &[of_bios]),
             (3, bios("2.12.4"), false, &[of_bios]),
-            // Of a class that nobody knows now nothing is over.
+            // A reason of a class that is unknown now is not cleared.
             (4, Host::default(), false, &[of_bios]),
             (5, bmc("7.00.30.00"), true, &[of_bios, of_bmc]),
             (6, bios("2.10.2"), true, &[of_bmc]),

@@ -1,5 +1,5 @@
-//! One BMC is read for as long as control runs: what cannot begin, or breaks down, begins anew, and its
-//! nodes are silent until then, with the reason.
+//! Supervision of BMC readers: one reader per BMC runs as long as control does. A reader that cannot start or that
+//! panics is restarted; until then its nodes are reported as silent, with the reason.
 
 use super::{
     BmcTarget,
@@ -45,7 +45,7 @@ pub(super) async fn keep(target: BmcTarget, shared: Shared) {
         let unread = unread(&mut nodes, &shared, &why, std::mem::take(&mut asked));
         let unread = async {
             unread.await;
-            // Who asks may have mended what was wrong.
+            // A request ends the pause early, because the operator may have repaired the cause.
             let ask = timeout(pause.min(longest(&shared)), asks.recv()).await;
             ask.ok().flatten().into_iter().collect()
         };
@@ -53,13 +53,13 @@ pub(super) async fn keep(target: BmcTarget, shared: Shared) {
     }
 }
 
-/// Between two tries.
+/// Longest pause between two attempts.
 fn longest(shared: &Shared) -> Duration {
     shared.plan.interval.max(AGAIN_AFTER)
 }
 
-/// Says of all its nodes that they cannot be read, to everybody and to those who asked. What
-/// was named before stands.
+/// Reports for all nodes of the BMC that they cannot be read, in the published readings and to pending requests. Faults
+/// that were reported before remain.
 async fn unread(nodes: &mut BTreeMap<NodeId, Node>, shared: &Shared, why: &str, asked: Vec<Ask>) {
     let edges = &shared.edges;
     let look = Look::of(&asked, edges.clock.now());

@@ -1,10 +1,12 @@
-//! What the nodes' BMCs say: firmware, BIOS settings, draw and limit, read over the management
-//! network, so that no compute node holds a BMC's password.
+//! BMC readings: firmware, BIOS settings, power draw and limit of the nodes, read over the management network, so that
+//! no compute node holds a BMC password.
 //!
-//! [`config`] is the file that names the BMCs, [`worker`] reads one of them for as long as control
-//! runs, [`kept`] begins that anew where it broke down, [`node`] keeps what is published of each node
-//! and what changed, [`ask`] is how somebody has it looked at now, [`Readings`] is what everybody else
-//! looks at.
+//! - [`config`] parses the BMC file.
+//! - [`worker`] reads one BMC.
+//! - [`kept`] restarts a failed worker.
+//! - [`node`] holds the published data of each node and its changes.
+//! - [`ask`] handles requests for an immediate reading.
+//! - [`Readings`] publishes the results to the rest of control.
 
 mod ask;
 mod config;

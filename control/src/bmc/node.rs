@@ -1,5 +1,4 @@
-//! One node as its BMC tells it, look after look: what is published, what was other before, and what
-//! is wrong.
+//! BMC state of one node, updated with each reading: published records, changes and faults.
 
 #[cfg(test)]
 mod tests;
@@ -21,31 +20,31 @@ use lattice_quorum_types::{NodeId, UnixMillis};
 use lattice_redfish::{BmcReport, NodeReport, Route, Selector, SystemName};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Entries kept while they cannot be written.
+/// Maximum number of history entries kept while they cannot be written.
 const MOST_UNWRITTEN: usize = 64;
 
-/// What to do after a look at everything.
+/// Next step after a complete reading.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Next {
-    /// The usual time.
+    /// Read again after the usual interval.
     Rest,
-    /// Something changed: once more, soon.
+    /// A value changed: read again soon to confirm the change.
     Confirm,
-    /// It did not answer.
+    /// The BMC did not answer, or not completely: retry.
     Again,
 }
 
-/// The circumstances of a look.
+/// Time and cause of a reading.
 #[derive(Debug, Clone)]
 pub(super) struct Look {
-    /// When.
+    /// Time of the reading.
     pub(super) at: UnixMillis,
-    /// What it was made for.
+    /// Cause of the reading.
     pub(super) cause: Cause,
 }
 
 impl Look {
-    /// One for these, and in the name of the first of them; the usual one, where there are none.
+    /// A reading for these requests, attributed to the first of them. Without requests it is a periodic reading.
     pub(super) fn of(asked: &[Ask], at: UnixMillis) -> Self {
         let cause = asked
             .first()
@@ -56,28 +55,28 @@ impl Look {
     }
 }
 
-/// One of a BMC's nodes.
+/// One node of a BMC.
 #[derive(Debug)]
 pub(super) struct Node {
     name: NodeId,
     selector: Selector,
-    /// How draw and limit are asked for with few requests.
+    /// Resources from which power draw and limit are read with few requests.
     route: Option<Route>,
-    /// It led nowhere when it was last gone: whatever the next look finds takes its place.
+    /// Whether the route was stale when it was last used. The next complete reading then replaces it.
     is_lost: bool,
     history: History,
-    /// What counts of each class; of one whose reading waits to be confirmed, what counted before.
+    /// Record that counts for each class. While a change waits for confirmation, the record before the change.
     published: BTreeMap<Class, ClassRecord>,
     wrong: Wrong,
-    /// What its BMC calls it.
+    /// Name of the node's system at the BMC.
     system: Option<SystemName>,
-    /// A change was seen once and is to be read again.
+    /// Whether a change was read once and must be read again.
     waits: bool,
-    /// The classes that read otherwise each time: unknown until two looks in a row are equal.
+    /// Classes that change with every reading: unknown until two successive readings are equal.
     restless: BTreeSet<Class>,
-    /// What the disk has not taken yet, with the records it names.
+    /// History entries that are not written to disk yet, with the records that they name.
     unwritten: Vec<Unwritten>,
-    /// What of its coming and going is written down.
+    /// Limits how many transitions to unknown and back are recorded.
     turns: Turns,
 }
 
@@ -100,19 +99,19 @@ impl Node {
         }
     }
 
-    /// As a node that was not read yet, but for what its BMC named: that stands until it says that it is
-    /// over.
+    /// The state of a node that was not read yet, but with the faults that its BMC reported. A fault remains until the
+    /// BMC reports its end.
     pub(super) fn anew(self) -> Self {
         Self::new(self.name, self.selector, self.wrong)
     }
 
-    /// Which system of the BMC it is.
+    /// Selector of the node's system at the BMC.
     pub(super) const fn selector(&self) -> &Selector {
         &self.selector
     }
 
-    /// Goes on from what was kept, so that a start of control enters nothing and a change that
-    /// came meanwhile is seen.
+    /// Continues from the stored history, so that a restart of control adds no entry and a change during the restart is
+    /// detected.
     pub(super) async fn resume(&mut self, kept: &history::History) {
         match kept.of_bmc(self.name.to_string()).await {
             Ok(history) => {
@@ -124,11 +123,11 @@ impl Node {
         }
     }
 
-    /// Whether something that concerns these systems of its BMC concerns it.
+    /// Whether an event of these systems concerns the node.
     pub(super) fn is_concerned(&self, systems: &[String]) -> bool {
         match &self.selector {
             Selector::Id(id) => systems.contains(id),
-            // The only one there is.
+            // The node is the only one of its BMC.
             _ => true,
         }
     }
@@ -140,7 +139,7 @@ impl Node {
         }
     }
 
-    /// Draw and limit, as a look has them: not known where it was not answered.
+    /// Power draw and limit from a complete reading; unknown if the BMC did not answer.
     pub(super) fn power(&self, report: &BmcReport) -> Power {
         match (self.found(report), &report.unselected) {
             (Some(found), _) => found.power.clone(),
@@ -153,17 +152,17 @@ impl Node {
         }
     }
 
-    /// The way to draw and limit alone, where there is anything to ask.
+    /// Route to power draw and limit, if there is any resource to read.
     pub(super) fn route(&self) -> Option<&Route> {
         self.route.as_ref().filter(|way| !way.sources.is_empty())
     }
 
-    /// What the way led to may be elsewhere, or is not there while the BMC starts.
+    /// Marks the route as stale: its resources have moved, or are missing while the BMC starts.
     pub(super) const fn lose_route(&mut self) {
         self.is_lost = true;
     }
 
-    /// Takes what a look said of this node.
+    /// Takes over the result of a reading for this node.
     pub(super) fn take(&mut self, report: &BmcReport, look: &Look) -> (Next, Looked) {
         let looked = self.looked(report);
         let next = match self.found(report) {
@@ -173,14 +172,14 @@ impl Node {
         (next, looked)
     }
 
-    /// Takes that it cannot be looked at, and what that makes of it for those who ask.
+    /// Records that the node cannot be read, and returns the result for pending requests.
     pub(super) fn cannot_be_read(&mut self, why: &str, look: &Look) -> Looked {
         self.silent(why, &Reading::failed(why), look);
         let why = why.to_owned();
         Looked::Silent { why }
     }
 
-    /// What a look says of this node, beside what is published. Nothing comes of it.
+    /// Result of a reading for this node, compared with the published records. Changes no state.
     pub(super) fn looked(&self, report: &BmcReport) -> Looked {
         let Some(found) = self.found(report) else {
             let why = self.why_silent(report);
@@ -191,8 +190,8 @@ impl Node {
         }
     }
 
-    /// The classes that it tells otherwise than what counts. Of one that does not hold still nothing
-    /// counts, and nothing is confirmed by reading it twice: what else a look says is not doubted for it.
+    /// Classes with a value other than the one that counts. A restless class is left out: reading it twice confirms
+    /// nothing, and it must not cast doubt on the rest of the reading.
     fn differs(&self, found: &NodeReport) -> Vec<Class> {
         let before = self.history.published();
         let other = |record: &&ClassRecord| {
@@ -207,7 +206,7 @@ impl Node {
         differs
     }
 
-    /// Judges what a look says is wrong, and takes nothing else of it. Whether it says anything.
+    /// Evaluates only the health part of a reading. Returns whether the reading contains this node.
     pub(super) fn judge(&mut self, report: &BmcReport, at: UnixMillis) -> bool {
         let found = self.found(report).cloned();
         if let Some(found) = &found {
@@ -217,8 +216,8 @@ impl Node {
         found.is_some()
     }
 
-    /// Compares its BMC's word with the host's own; what is not known of either is no word. Whether
-    /// that is news.
+    /// Compares the BMC's data with the host's own; unknown values are not compared. Returns whether a health reason
+    /// changed.
     pub(super) fn compare(&mut self, host: Option<&Host>, at: UnixMillis) -> bool {
         let both = self.system.as_ref().zip(host);
         let whose = both.map(|(system, host)| whose(system, &host.identity));
@@ -226,13 +225,13 @@ impl Node {
         host.is_some_and(|host| self.wrong.contradicts(at, host)) || is_news
     }
 
-    /// Whether a change was seen once and waits to be read again.
+    /// Whether a change was read once and waits for confirmation.
     pub(super) const fn waits(&self) -> bool {
         self.waits
     }
 
     fn answered(&mut self, found: &NodeReport, look: &Look) -> Next {
-        // A look at a BMC that hangs finds less than there is.
+        // A reading of a hanging BMC finds only a part of the route and must not replace a complete one.
         if self.route.is_none() || self.is_lost || !found.route.is_partial() {
             self.route = Some(found.route.clone());
             self.is_lost = false;
@@ -248,7 +247,7 @@ impl Node {
         if next == Next::Rest && found.route.is_partial() {
             next = Next::Again;
         }
-        // What this look confirmed counts by now.
+        // Changes confirmed by this reading count now.
         let is_doubted = !self.differs(found).is_empty();
         self.wrong.answered(look.at, found, is_doubted);
         self.system = Some(found.system.clone());
@@ -263,7 +262,7 @@ impl Node {
         }
     }
 
-    /// What anything of it reads as, by a look that did not find it.
+    /// Reading of every value when the complete reading did not find the node.
     fn unread(&self, report: &BmcReport) -> Reading<String> {
         match &report.unselected {
             Some(why) => why.reading(),
@@ -273,13 +272,13 @@ impl Node {
 
     fn silent(&mut self, why: &str, reading: &Reading<String>, look: &Look) -> Next {
         tracing::warn!(node = %self.name, why, "the node's BMC says nothing of it");
-        // Unknown counts at once, and so does the return to what was known.
+        // A change to unknown counts at once, and so does the return to the last known value.
         self.observe(&unread(reading), look);
         self.wrong.silent(look.at, self.unknown_since(look.at), why);
         Next::Again
     }
 
-    /// Since when nothing is known of class `bmc`: also of the time before control was started.
+    /// Time since which class `bmc` is unknown, including the time before control started.
     fn unknown_since(&self, now: UnixMillis) -> UnixMillis {
         let standing = self.history.checkpoint().classes.get(&Class::Bmc);
         let unknown = standing.filter(|standing| standing.published.digest().is_none());
@@ -289,7 +288,7 @@ impl Node {
     fn observe(&mut self, records: &BTreeMap<Class, ClassRecord>, look: &Look) -> Next {
         let seen = Seen {
             at: look.at.0,
-            // A BMC knows nothing of the host's boots.
+            // A BMC does not report the boots of the host.
             boot_id: String::new(),
             cause: look.cause.clone(),
         };
@@ -302,7 +301,7 @@ impl Node {
             };
             let record = entry.to.digest().and_then(|_| records.get(&entry.class));
             let record = record.cloned();
-            // Unknown, or again as it was when it was last known.
+            // The class became unknown, or has its last known value again.
             let known = known.get(&entry.class);
             let known = known.and_then(|standing| standing.last_complete);
             let is_known = entry.to.digest().is_some();
@@ -319,7 +318,7 @@ impl Node {
         }
     }
 
-    /// What counts after a look. `confirm`: something of it waits to be read a second time.
+    /// Updates the records that count after a reading. `confirm`: a change waits for a second reading.
     fn publish(&mut self, records: &BTreeMap<Class, ClassRecord>, confirm: bool) {
         let published = self.history.published();
         for (class, record) in records {
@@ -328,14 +327,14 @@ impl Node {
             if !is_unknown {
                 self.restless.remove(class);
             } else if mark.digest().is_some() && !confirm {
-                // Known, not what counts, and not to be read again soon.
+                // Known, different from the value that counts, and not scheduled for confirmation.
                 self.restless.insert(*class);
             }
             if published.get(class) == Some(&mark) {
                 self.published.insert(*class, record.clone());
                 continue;
             }
-            // While a first change after silence waits, the reason is what it was.
+            // While the first change after silence waits for confirmation, the published reason stays.
             let counted = self.published.get(class);
             let is_old = counted.is_none_or(|counted| counted.state().digest().is_some());
             if is_unknown && (is_old || self.restless.contains(class)) {
@@ -348,7 +347,7 @@ impl Node {
         }
     }
 
-    /// What everybody else is to see.
+    /// Data of the node for the rest of control.
     pub(super) fn parts(&self, read_at: UnixMillis) -> Parts {
         Parts {
             records: self.published.clone(),
@@ -361,7 +360,7 @@ impl Node {
         }
     }
 
-    /// Writes what was not written yet; what cannot be is tried again after the next look.
+    /// Writes pending history entries. A failed write is retried after the next reading.
     pub(super) async fn write(&mut self, kept: &history::History, now: UnixMillis) {
         self.unwritten.extend(self.turns.due(now.0));
         if self.unwritten.is_empty() {
@@ -382,7 +381,7 @@ async fn write(
     now: UnixMillis,
 ) -> Result<(), HistoryError> {
     for (told, record) in unwritten {
-        // The record first: an entry is never without the record it names.
+        // The record is written first, so an entry never names a missing record.
         if let (Some(digest), Some(record)) = (told.entry.to.digest(), record) {
             kept.keep_record(digest, record.encode()).await?;
         }
@@ -396,7 +395,7 @@ fn told(error: &HistoryError) -> String {
     source.map_or_else(|| error.to_string(), |source| format!("{error}: {source}"))
 }
 
-/// Draw and limit that are not known.
+/// Unknown power draw and limit.
 pub(super) fn no_power(why: &str) -> Power {
     Power {
         draw: Reading::failed(why),
@@ -405,7 +404,7 @@ pub(super) fn no_power(why: &str) -> Power {
     }
 }
 
-/// What a BMC tells of while it tells nothing.
+/// Records of the BMC's classes while the BMC returns no data.
 fn unread(reading: &Reading<String>) -> BTreeMap<Class, ClassRecord> {
     let records = lattice_redfish::unread(reading).into_iter();
     records.map(|record| (record.class, record)).collect()

@@ -1,4 +1,4 @@
-//! What the BMCs said last, by node, and whom to ask to look again.
+//! Latest BMC readings by node, and requests for an immediate reading.
 
 use super::{
     ask::{Ask, Asks, Looked},
@@ -16,42 +16,42 @@ use std::{
 };
 use tokio::sync::{mpsc, watch};
 
-/// The BMC's parts of a node's classes, once read twice alike.
+/// BMC parts of a node's class records; a change counts once it is read twice.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Parts {
-    /// Of classes `bmc` and `bios`.
+    /// Records of classes `bmc` and `bios`.
     pub(crate) records: BTreeMap<Class, ClassRecord>,
     /// Contradictions and pending settings.
     pub(crate) findings: Vec<Finding>,
-    /// What is wrong by the table of checks, and that the BMC does not answer, worst first.
+    /// Reasons found by the table of checks, and whether the BMC is silent; worst first.
     pub(crate) reasons: Vec<health::Reason>,
-    /// When they were read.
+    /// Time of the reading.
     pub(crate) read_at: UnixMillis,
-    /// Whether the BMC was asked at all since this control was started.
+    /// Whether the BMC was read at all since this control started.
     pub(crate) was_asked: bool,
-    /// Whether any check of the table looks at what a BMC tells such that it drains.
+    /// Whether any check of the table may drain the node by BMC data.
     pub(crate) may_drain: bool,
-    /// Those checks of which the last look that was answered does not tell whether anything is wrong.
+    /// Codes of draining checks that the last answered reading could not evaluate.
     pub(crate) untold: BTreeSet<String>,
 }
 
 impl Parts {
-    /// What needs the node empty by the last look. What an earlier one saw and this one did not see
-    /// gone is none of that.
+    /// Reasons that drain by the last reading. A reason that only an earlier reading saw is left out, even if the last
+    /// reading did not clear it.
     pub(crate) fn drains_now(&self) -> impl Iterator<Item = &health::Reason> {
         let at = self.read_at.0;
         self.drains()
             .filter(move |reason| reason.last_seen_ms == at)
     }
 
-    /// Why it may be another machine's BMC that tells this.
+    /// Evidence that the BMC belongs to another machine, if it does.
     pub(crate) fn of_another(&self) -> Option<&str> {
         let mut reasons = self.reasons.iter();
         let other = reasons.find(|reason| reason.code == WRONG_SYSTEM)?;
         Some(&other.evidence)
     }
 
-    /// What is not only watched, and what follows from it for placement. What it named stands while it
+    /// Reasons that are not observe-only, and their effect on placement. Reasons reported earlier remain while the BMC
     /// is silent.
     pub(crate) fn named(&self) -> Named {
         let mut named = Named::default();
@@ -70,7 +70,7 @@ impl Parts {
         named
     }
 
-    /// What needs the node empty by the look that saw it last: nothing has said since that it is over.
+    /// Reasons that drain, by the last reading that saw them; no later reading has cleared them.
     pub(crate) fn drains(&self) -> impl Iterator<Item = &health::Reason> {
         self.reasons.iter().filter(|reason| reason.drains())
     }
@@ -78,7 +78,7 @@ impl Parts {
 
 #[cfg(test)]
 impl Parts {
-    /// Of a BMC that names these and tells nothing else.
+    /// Data of a BMC that reports these reasons and nothing else.
     pub(crate) fn naming<const N: usize>(reasons: [health::Reason; N]) -> Self {
         Self {
             records: BTreeMap::new(),
@@ -91,7 +91,7 @@ impl Parts {
         }
     }
 
-    /// What drains by its last look.
+    /// A reason that drains, seen by the last reading.
     pub(crate) fn critical() -> health::Reason {
         health::Reason {
             code: "bmc.system_critical".to_owned(),
@@ -107,28 +107,28 @@ impl Parts {
     }
 }
 
-/// A node's power, by its BMC.
+/// Power readings of a node by its BMC.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct PowerSeen {
-    /// What came of the last look.
+    /// Result of the last reading.
     pub(crate) power: Power,
-    /// When the BMC last told anything of it; none where it never did.
+    /// Time of the last reading with a known value; `None` if there was none.
     pub(crate) read_at: Option<UnixMillis>,
 }
 
-/// Whether a BMC told any of it: a request that was not made, or not answered, tells nothing.
+/// Whether a reading has any known value. A request that was not sent or not answered has none.
 fn is_told(power: &Power) -> bool {
     power.draw.is_known() || power.limit_state != LimitState::Unknown
 }
 
-/// Shared by the workers, which write, and everybody who asks.
+/// Latest BMC readings, written by the workers and read by the rest of control.
 #[derive(Debug, Clone)]
 pub(crate) struct Readings {
     power: Arc<Mutex<BTreeMap<NodeId, Arc<PowerSeen>>>>,
     parts: Arc<Mutex<BTreeMap<NodeId, Arc<Parts>>>>,
-    /// Whom to ask to look again.
+    /// Requests for an immediate reading.
     asks: Asks,
-    /// Grows with every change of a part; power changes all the time and wakes nobody.
+    /// Incremented with every change of a node's parts. Power changes constantly and wakes no reader.
     version: watch::Sender<u64>,
 }
 
@@ -144,31 +144,31 @@ impl Default for Readings {
 }
 
 impl Readings {
-    /// A node's power; `None` where no BMC of it is read, or none was asked yet.
+    /// A node's power; `None` if no BMC of it is configured or it was not read yet.
     pub(crate) fn power(&self, node: &NodeId) -> Option<Arc<PowerSeen>> {
         self.power.lock().get(node).cloned()
     }
 
-    /// The BMC's parts of a node's classes.
+    /// BMC parts of a node's class records.
     pub(crate) fn parts(&self, node: &NodeId) -> Option<Arc<Parts>> {
         self.parts.lock().get(node).cloned()
     }
 
-    /// Whether by the last look at its BMC the node is to be drained.
+    /// Whether the last reading of the BMC requires the node to be drained.
     pub(crate) fn drains_now(&self, node: &NodeId) -> bool {
         self.parts(node)
             .is_some_and(|parts| parts.drains_now().next().is_some())
     }
 
-    /// The parts of all nodes.
+    /// BMC parts of all nodes.
     pub(crate) fn all_parts(&self) -> BTreeMap<NodeId, Arc<Parts>> {
         self.parts.lock().clone()
     }
 
-    /// Lets a node's BMC be looked at now, because `who` asks and waits so long. What it says counts
-    /// as ever: what changed is read a second time first. Slow BMCs take minutes for everything: that
-    /// look goes on, and is what comes of the question when `who` asks again soon; or else such a BMC
-    /// would answer nobody. `None` where no BMC of the node is read.
+    /// Requests an immediate reading of a node's BMC for a principal, and waits up to `within`. A changed value counts
+    /// only after a second reading, as usual. A slow BMC takes minutes for a complete reading. That reading continues
+    /// after the timeout and answers the next request of the same principal; otherwise such a BMC could answer no
+    /// request. `None` if no BMC of the node is configured.
     pub(crate) async fn look(&self, node: &NodeId, who: &str, within: Duration) -> Option<Looked> {
         let told = || self.parts(node);
         self.asks.look((node, who), within, &told).await
@@ -178,7 +178,7 @@ impl Readings {
         self.asks.put_worker(node, worker);
     }
 
-    /// Who looks at the BMC says this, for tests.
+    /// Answers requests for this node in place of a worker, for tests.
     #[cfg(test)]
     pub(crate) fn answers(&self, node: NodeId, looks: impl Fn() -> Looked + Send + 'static) {
         let (worker, mut asks) = mpsc::channel::<Ask>(super::ask::MOST_WAITING);
@@ -190,12 +190,13 @@ impl Readings {
         });
     }
 
-    /// Resolves when a part changes.
+    /// Receiver that wakes when a node's parts change.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.version.subscribe()
     }
 
-    /// What came of a look at `now`; the time of what was told before stays where it told nothing.
+    /// Stores the result of a power reading at `now`. A reading without known values keeps the time of the last known
+    /// one.
     pub(crate) fn put_power(&self, node: NodeId, power: Power, now: UnixMillis) {
         let mut all = self.power.lock();
         let read_at = match is_told(&power) {
@@ -209,7 +210,7 @@ impl Readings {
         let is_news = {
             let mut all = self.parts.lock();
             let old = all.insert(node, Arc::new(parts.clone()));
-            // What it names is news by itself: a fault may come and go with nothing else.
+            // A change of the reported faults counts by itself: a fault may come and go without any other change.
             old.is_none_or(|old| {
                 (&old.records, &old.findings) != (&parts.records, &parts.findings)
                     || old.named() != parts.named()

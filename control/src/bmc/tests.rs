@@ -23,7 +23,7 @@ mod kept;
 mod power;
 mod slow;
 
-/// Who asks waits so long.
+/// Timeout of requests for a reading.
 const LONG: Duration = Duration::from_secs(60);
 
 const BMC_VERSION: &str = "/redfish/v1/UpdateService/FirmwareInventory/BMC";
@@ -37,7 +37,7 @@ fn id(name: &str) -> NodeId {
     NodeId::new(name).unwrap()
 }
 
-/// A folder with a password.
+/// A folder with a password file.
 fn folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let password = folder.path().join("password");
@@ -46,7 +46,7 @@ fn folder() -> tempfile::TempDir {
     folder
 }
 
-/// What is kept there. A read that was given up when the one before ended may have it open for a moment.
+/// Opens the history of the folder. A cancelled read of the previous run may hold it open for a moment.
 async fn kept_in(folder: &Path) -> History {
     let until = Instant::now() + LONG;
     loop {
@@ -58,7 +58,7 @@ async fn kept_in(folder: &Path) -> History {
     }
 }
 
-/// Writes a file whose entries have these lines beside account and password.
+/// Writes a BMC file with entries that have these lines in addition to account and password file.
 fn file(folder: &Path, entries: &[String]) -> PathBuf {
     let mut text = "power_interval_s: 1\ninterval_s: 2\nconfirm_after_s: 1\nbmcs:\n".to_owned();
     for entry in entries {
@@ -75,7 +75,7 @@ fn file(folder: &Path, entries: &[String]) -> PathBuf {
     path
 }
 
-/// What a node with this hardware says of itself.
+/// Identity of a node with this hardware.
 fn cray() -> Host {
     Host::from(Identity {
         vendor: Reading::Present("HPE".to_owned()),
@@ -119,14 +119,14 @@ impl BmcFixture {
         }
     }
 
-    /// Ends it, and gives what it kept.
+    /// Stops the workers and returns the history.
     async fn end(self) -> History {
         self.stop.cancel();
         self.task.await.unwrap();
         self.history
     }
 
-    /// What was entered of class `bmc`, oldest first.
+    /// Stored changes of class `bmc`, oldest first.
     async fn entries(&self, node: &str) -> Vec<Told> {
         let wanted = Wanted {
             class: Some(Class::Bmc),
@@ -193,14 +193,14 @@ async fn one_bmc_tells_of_both_its_nodes_and_its_session_is_closed() {
     let power = fixture.readings.power(&id("gpu101")).unwrap();
     assert_eq!(power.power.draw, Reading::Present(Milliwatts(467_000)));
     assert_eq!(power.power.limit_state, LimitState::Absent);
-    // Draw and limit are read again and again, by few requests.
+    // Power draw and limit are read periodically, with few requests.
     let again = fixture.until("another reading", |r| {
         let now = r.power(&id("gpu101"))?;
         (now.read_at > power.read_at).then_some(now)
     });
     again.await;
 
-    // A firmware is flashed: read twice before it counts.
+    // The firmware is flashed: it is read twice before it counts.
     let version = serde_json::json!("nc.9.9.9");
     assert!(bmc.set(BMC_VERSION, "/Version", version));
     let flashed = Reading::Present("nc.9.9.9".to_owned());
@@ -215,7 +215,7 @@ async fn one_bmc_tells_of_both_its_nodes_and_its_session_is_closed() {
     assert_eq!(bmc.counters().sessions, 0);
 }
 
-/// The firmware as an entry has it: before, and since.
+/// The firmware in a history entry: before and after the change.
 fn change(told: &Told) -> (String, String) {
     let mut changes = told.entry.changes.iter();
     let change = changes.find(|change| change.key == "bmc.firmware").unwrap();
@@ -255,7 +255,7 @@ async fn a_flashed_firmware_is_in_the_history_over_a_restart_and_while_the_bmc_i
     assert_eq!(after, "nc.9.9.9");
     assert_eq!(second.entry.changes.len(), 2, "the inventory's entry too");
     assert!(second.number > first.number && second.when >= first.when);
-    // What it was is known with all its keys.
+    // The earlier record is stored with all its keys.
     let then = fixture
         .history
         .at("gpu101".into(), Class::Bmc, first.when)
@@ -268,7 +268,7 @@ async fn a_flashed_firmware_is_in_the_history_over_a_restart_and_while_the_bmc_i
     assert_eq!((since.at, since.at_least), (second.when, false));
     drop(fixture.end().await);
 
-    // A restart reads the same again: that is no entry.
+    // A restart reads the same values and adds no entry.
     let fixture = BmcFixture::with(plan(), kept().await);
     fixture
         .until("what it was", |r| {
@@ -278,7 +278,7 @@ async fn a_flashed_firmware_is_in_the_history_over_a_restart_and_while_the_bmc_i
     assert_eq!(fixture.entries("gpu101").await.len(), 2);
     drop(fixture.end().await);
 
-    // Flashed while nobody looked: seen, and read twice.
+    // Flashed while no control was running: detected, and read twice.
     flash("nc.9.9.10");
     let fixture = BmcFixture::with(plan(), kept().await);
     let third = fixture.until_entries("gpu101", 3).await.remove(2);
@@ -287,7 +287,7 @@ async fn a_flashed_firmware_is_in_the_history_over_a_restart_and_while_the_bmc_i
         ("nc.9.9.9".to_owned(), "nc.9.9.10".to_owned())
     );
     assert_eq!(third.entry.cause, Cause::Periodic);
-    // Silence is entered, and asked of a control that has only its disk.
+    // Silence is recorded, and available from a control that has only its disk.
     bmc.break_path("*", Fault::Reset);
     let fourth = fixture.until_entries("gpu101", 4).await.remove(3);
     assert_eq!(fourth.entry.to, ClassMark::Incomplete);
@@ -300,7 +300,7 @@ async fn a_flashed_firmware_is_in_the_history_over_a_restart_and_while_the_bmc_i
     assert_eq!(firmwares.len(), 4);
     let then = history.at("gpu101".into(), Class::Bmc, third.when).await;
     assert_eq!(firmware_of(&then.unwrap()), "nc.9.9.10");
-    // A key is as it is since it became that, not since it could last be read.
+    // A key's time is that of its last change, not of its last readable value.
     let since = history.since("gpu101".into(), Class::Bmc, "bmc.firmware".into());
     assert_eq!(since.await.unwrap().unwrap().at, third.when);
 }
@@ -335,8 +335,8 @@ async fn what_an_operator_asks_for_is_read_at_once_and_put_down_to_them() {
     assert!(bmc.set(BMC_VERSION, "/Version", "nc.9.9.9".into()));
     let differs = vec![Class::Bmc];
     assert_eq!(look("gpu101").await, Some(Looked::Read { differs }));
-    // Read a second time before it counts, and put down to who saw it first; the BMC's other node
-    // too.
+    // Read a second time before it counts, and attributed to the principal that saw it first; also for the BMC's other
+    // node.
     for node in ["gpu101", "gpu102"] {
         let second = fixture.until_entries(node, 2).await.remove(1);
         let who = "ada".to_owned();
@@ -371,13 +371,13 @@ async fn what_the_bmc_finds_wrong_is_a_reason_until_it_says_otherwise() {
     let is_read = |r: &Readings| BmcFixture::firmware(r, "gpu001").filter(Reading::is_known);
     fixture.until("a reading", is_read).await;
     assert_eq!(codes(&fixture.readings), Some(vec![]));
-    // A power supply failed: the machine is well, a part of it is not.
+    // A power supply failed: the machine is healthy, one of its parts is not.
     assert!(bmc.set(SYSTEM, "/Status/HealthRollup", "Critical".into()));
     let failed = |r: &Readings| (codes(r)? == ["bmc.part_critical"]).then_some(());
     fixture.until("the failed part", failed).await;
     let first = fixture.readings.parts(&id("gpu001")).unwrap().reasons[0].clone();
     assert!(first.evidence.contains("Critical"), "{first:?}");
-    // Silence ends nothing that was wrong, and is wrong itself, since it began.
+    // Silence clears no fault, and is a fault itself from its beginning.
     bmc.break_path("*", Fault::Reset);
     let silent = |r: &Readings| codes(r)?.contains(&"bmc.silent".to_owned()).then_some(());
     fixture.until("silence", silent).await;
@@ -393,7 +393,7 @@ async fn what_the_bmc_finds_wrong_is_a_reason_until_it_says_otherwise() {
         .unwrap();
     assert_eq!(silent.first_seen_ms, since);
     assert!(!silent.evidence.is_empty());
-    // It answers again, and the part was replaced.
+    // The BMC answers again, and the part was replaced.
     bmc.heal();
     assert!(bmc.set(SYSTEM, "/Status/HealthRollup", "OK".into()));
     fixture
@@ -433,8 +433,8 @@ async fn a_bmc_that_says_nothing_makes_its_class_unknown_and_not_the_power_zero(
     assert!(!power.power.draw.is_known(), "{power:?}");
     assert_eq!(power.power.limit_state, LimitState::Unknown);
     assert_eq!(power.read_at, None);
-    // It answers; it is silent again; it answers as before. Unknown is unknown both times, and what
-    // was known comes back at once.
+    // The BMC answers, is silent again, and answers as before. Unknown counts both times, and known values return at
+    // once.
     let settled = |wanted| move |r: &Readings| (states(r)? == wanted).then_some(());
     bmc.heal();
     fixture.until("an answer", settled([true, true])).await;
@@ -590,14 +590,14 @@ async fn what_is_asked_again_within_seconds_confirms_nothing() {
     for node in ["gpu101", "gpu102"] {
         fixture.until_entries(node, 1).await;
     }
-    // What a BMC says in the midst of its flash, to who asks about one node after the other.
+    // Values of a BMC during its flash, requested for one node after the other.
     assert!(bmc.set(BMC_VERSION, "/Version", "0.0.0-garbage".into()));
     for node in ["gpu101", "gpu102", "gpu101"] {
         let looked = fixture.readings.look(&id(node), "ada", LONG).await;
         let differs = vec![Class::Bmc];
         assert_eq!(looked, Some(Looked::Read { differs }), "{node}");
     }
-    // But what is wrong counts at once.
+    // A fault counts at once.
     let system = "/redfish/v1/Systems/Node1";
     assert!(bmc.set(system, "/Status/Health", "Critical".into()));
     let named = |fixture: &BmcFixture, node: &str| {

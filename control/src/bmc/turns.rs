@@ -1,42 +1,42 @@
-//! A BMC that comes and goes: so many of its turns are written down, and the rest are put together.
+//! Rate limit for a flapping BMC: a limited number of its transitions is recorded, and the rest are merged.
 
 use crate::history::FromBmc;
 use lattice_hwprobe::{Class, ClassMark, ClassRecord, history::Entry};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Turns of one class that are written within an hour: into the unknown, and back to what was known.
+/// Maximum transitions of one class recorded per hour. A transition leads to unknown, or back to the last known value.
 pub(super) const MOST_TURNS: usize = 12;
 const HOUR_MS: u64 = 3_600_000;
 
-/// What is to be written, with the record it names.
+/// A history entry to be written, with the record that it names.
 pub(super) type Unwritten = (FromBmc, Option<ClassRecord>);
 
-/// What of each class was written lately.
+/// Recently written transitions by class.
 #[derive(Debug, Default)]
 pub(super) struct Turns(BTreeMap<Class, Turning>);
 
 #[derive(Debug, Default)]
 struct Turning {
-    /// As it was written last.
+    /// Mark of the last written entry.
     written: Option<ClassMark>,
-    /// When turns were written, Unix milliseconds.
+    /// Times of written transitions, in Unix milliseconds.
     spent: VecDeque<u64>,
-    /// The last turn, where it is not written yet.
+    /// The last transition, while it is not written.
     held: Option<(Entry, Option<ClassRecord>)>,
-    /// Entries that were put together since.
+    /// Number of entries merged since the last written one.
     left_out: u32,
 }
 
 impl Turns {
-    /// Goes on from what was written by an earlier process.
+    /// Continues from the entries written by an earlier process.
     pub(super) fn resume(&mut self, published: BTreeMap<Class, ClassMark>) {
         for (class, mark) in published {
             self.0.entry(class).or_default().written = Some(mark);
         }
     }
 
-    /// Takes what was entered. `is_turn`: it tells of no change, only that its class became unknown
-    /// or is again what it was. What is to be written now.
+    /// Takes an entry and returns the entries to write now. `is_turn`: the class became unknown or has its last known
+    /// value again; the entry reports no other change.
     pub(super) fn take(
         &mut self,
         now: u64,
@@ -49,14 +49,14 @@ impl Turns {
             turning.left_out += u32::from(before.is_some());
             return turning.due(now).into_iter().collect();
         }
-        // A change is always written, and after what it changed.
+        // A change is always written, after the transition that precedes it.
         let mut all: Vec<Unwritten> = turning.put_together().into_iter().collect();
         turning.written = Some(entry.to);
         all.push((turning.write(entry, false), record));
         all
     }
 
-    /// Turns that waited, and may be written now.
+    /// Held transitions that may be written now.
     pub(super) fn due(&mut self, now: u64) -> Vec<Unwritten> {
         let turnings = self.0.values_mut();
         turnings.filter_map(|turning| turning.due(now)).collect()
@@ -66,7 +66,7 @@ impl Turns {
 impl Turning {
     fn due(&mut self, now: u64) -> Option<Unwritten> {
         self.held.as_ref()?;
-        // Also after a clock that was set back.
+        // Entries from the future are dropped as well, after the clock was set back.
         self.spent.retain(|at| *at <= now && now - at < HOUR_MS);
         if self.spent.len() >= MOST_TURNS {
             return None;
@@ -76,7 +76,7 @@ impl Turning {
         Some(due)
     }
 
-    /// The turn that waited; none where the class is again as it was written.
+    /// The held transition; `None` where the class again has the mark that was written last.
     fn put_together(&mut self) -> Option<Unwritten> {
         let (entry, record) = self.held.take()?;
         if self.written == Some(entry.to) {
@@ -127,7 +127,7 @@ mod tests {
         (entry, None)
     }
 
-    /// A minute up, a minute down, from `from` for so many minutes.
+    /// Alternates each minute between known and unknown, from minute `from` on, for `minutes` minutes.
     fn flap(turns: &mut Turns, from: u64, minutes: u64) -> Vec<FromBmc> {
         let mut written = Vec::new();
         for minute in from..from + minutes {
@@ -148,7 +148,7 @@ mod tests {
         assert!(day.len() >= 24 * MOST_TURNS - MOST_TURNS, "{}", day.len());
         let told: usize = day.iter().map(|one| 1 + one.left_out as usize).sum();
         assert!((24 * 60 - 60..=24 * 60).contains(&told), "{told}");
-        // Each follows on what was written before it.
+        // Each entry differs from the one written before it.
         assert!(day.windows(2).all(|two| two[0].entry.to != two[1].entry.to));
     }
 
@@ -157,13 +157,13 @@ mod tests {
         let mut turns = Turns::default();
         turns.resume([(Class::Bmc, A)].into());
         assert_eq!(flap(&mut turns, 0, 13).len(), MOST_TURNS);
-        // It is down since minute 12, which is not written; then another firmware.
+        // The class is unknown since minute 12, which is not written; then the firmware changes.
         let at = 13 * 60_000;
         let written = turns.take(at, entry(at, DOWN, mark(2)), false);
         let tos: Vec<ClassMark> = written.iter().map(|(one, _)| one.entry.to).collect();
         assert_eq!(tos, [DOWN, mark(2)]);
         assert_eq!(turns.due(at), []);
-        // Down for good: told once the hour allows it.
+        // The class stays unknown: the entry is written once the hourly limit allows it.
         assert_eq!(turns.take(at, entry(at, mark(2), DOWN), true), []);
         assert_eq!(turns.due(59 * 60_000), []);
         let late = turns.due(61 * 60_000);

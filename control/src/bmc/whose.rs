@@ -1,24 +1,24 @@
-//! Whether a BMC is the node's own, as far as both tell who they are.
+//! BMC ownership check: compares the identity reported by the BMC with the identity of the host.
 //!
-//! One name of a machine is written in many ways, so only what is clearly another is another: vendors
-//! are families of names, products agree in one model number. Serial numbers and UUIDs decide where
-//! they agree; where they do not, a blade and its node may each have their own.
+//! A machine's name is written in many ways, so only a clear difference counts. Vendors are compared by families of
+//! names, products by a common model number. Equal serial numbers or UUIDs prove ownership. Different ones prove
+//! nothing, because a blade and its node may each have their own.
 
 use lattice_hwprobe::{Identity, Reading};
 use lattice_redfish::SystemName;
 
-/// What the comparison came to.
+/// Result of the comparison.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Whose {
-    /// Its own: nothing that both tell speaks against it.
+    /// The BMC belongs to the node: no common value contradicts it.
     Own,
-    /// Another machine's, in words.
+    /// The BMC belongs to another machine; the text gives the evidence.
     Other(String),
-    /// Nothing is told by both.
+    /// Host and BMC have no value in common that can be compared.
     Unverified,
 }
 
-/// Names of one vendor, by the first word that counts.
+/// Names of one vendor, by the first word of the name.
 const FAMILIES: &[&[&str]] = &[
     &["hpe", "hp", "hewlett", "cray"],
     &["supermicro", "super", "smci"],
@@ -29,7 +29,7 @@ const FAMILIES: &[&[&str]] = &[
     &["bull", "atos", "eviden"],
 ];
 
-/// What boards say before somebody names them.
+/// Placeholder values of boards without a programmed identity.
 const PLACEHOLDERS: &[&str] = &[
     "to be filled",
     "default string",
@@ -42,7 +42,7 @@ const PLACEHOLDERS: &[&str] = &[
     "n/a",
 ];
 
-/// Whose BMC tells of this system, by what the host says of itself.
+/// Compares a BMC's system with the host's own identity.
 pub(super) fn whose(system: &SystemName, host: &Identity) -> Whose {
     let is_one = |ours: &Reading<String>, theirs: &Reading<String>| {
         let plain = |text: &str| text.trim().replace('-', "").to_lowercase();
@@ -57,7 +57,7 @@ pub(super) fn whose(system: &SystemName, host: &Identity) -> Whose {
     let products = told(&host.product).zip(told(&system.model));
     let product = products.and_then(|(ours, theirs)| share_a_model(ours, theirs));
     match (vendor, product) {
-        // Who builds a machine and who sells it may both put their name on it.
+        // Manufacturer and reseller of a machine may both put their name on it.
         (_, Some(true)) | (Some(true), None) => Whose::Own,
         (_, Some(false)) | (Some(false), None) => {
             let named = |of: [&Reading<String>; 2]| {
@@ -87,7 +87,7 @@ fn words(text: &str) -> impl Iterator<Item = String> {
     parts.filter(|word| !word.is_empty()).map(str::to_lowercase)
 }
 
-/// `hpe` of `Hewlett Packard Enterprise`.
+/// Vendor family, such as `hpe` for `Hewlett Packard Enterprise`.
 fn family(vendor: &str) -> String {
     let first = words(vendor).next().unwrap_or_default();
     let mut families = FAMILIES.iter();
@@ -95,7 +95,7 @@ fn family(vendor: &str) -> String {
     known.map_or(first, |names| names[0].to_owned())
 }
 
-/// Whether two products have a model number in common; none where one of them has no such word.
+/// Whether two products have a model number in common; `None` if one of them contains no model number.
 fn share_a_model(ours: &str, theirs: &str) -> Option<bool> {
     let models = |text| -> Vec<String> {
         let has = |word: &String, of: fn(char) -> bool| word.chars().any(of);
@@ -121,7 +121,7 @@ mod tests {
         }
     }
 
-    /// A host and a system, each as vendor, product and serial number.
+    /// Compares a host with a system, each given as vendor, product and serial number.
     fn compare(host: [&str; 3], system: [&str; 3]) -> Whose {
         let host = Identity {
             vendor: text(host[0]),
@@ -162,7 +162,7 @@ mod tests {
                 ["Giga Computing", "H262-Z63-00", ""],
                 ["GIGABYTE", "H262-Z63", ""],
             ),
-            // Sold under another name.
+            // Sold under another brand.
             (
                 ["Penguin", "H262-Z63-00", ""],
                 ["GIGABYTE", "H262-Z63-00", ""],

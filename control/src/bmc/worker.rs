@@ -1,4 +1,4 @@
-//! Reads BMCs for as long as control runs: everything now and then, draw and limit often.
+//! BMC worker: complete readings at long intervals, readings of power draw and limit at short ones.
 
 use super::{
     BmcPlan, BmcTarget, Readings,
@@ -29,19 +29,19 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// How long a BMC may take to end a session as control stops.
+/// Timeout for closing a BMC session when control stops.
 const CLOSE_WITHIN: Duration = Duration::from_secs(2);
-/// After a look that failed, and before one that broke down is tried again.
+/// Pause after a failed reading, and before a failed worker is restarted.
 pub(super) const AGAIN_AFTER: Duration = Duration::from_secs(60);
 
-/// What a host says that it is.
+/// Identity and records of a host, by its agent.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Host {
-    /// Serial number, vendor, product.
+    /// Serial number, vendor and product.
     pub(crate) identity: Identity,
-    /// Class `bios` as its agent and its BMC tell it together, once it is put together.
+    /// Record of class `bios`, merged from agent and BMC, once it is available.
     pub(crate) bios: Option<Arc<ClassRecord>>,
-    /// Class `bmc`, as well.
+    /// Record of class `bmc`, merged from agent and BMC, once it is available.
     pub(crate) bmc: Option<Arc<ClassRecord>>,
 }
 
@@ -54,25 +54,25 @@ impl From<Identity> for Host {
     }
 }
 
-/// What a host says that it is, by its node.
+/// Looks up the host data of a node.
 pub(crate) type Hosts = Arc<dyn Fn(&NodeId) -> Option<Host> + Send + Sync>;
 
-/// What the workers share.
+/// Dependencies shared by the workers.
 #[derive(Clone)]
 pub(crate) struct Edges {
-    /// Tells the time.
+    /// Clock of this control.
     pub(crate) clock: Arc<dyn Clock>,
-    /// Where what they read is put.
+    /// Store of the latest readings.
     pub(crate) readings: Readings,
-    /// Where what changed is kept.
+    /// Store of node history.
     pub(crate) history: History,
-    /// What a node says of itself; none while it was not heard.
+    /// Host data of a node; `None` while the node has not been seen.
     pub(crate) hosts: Hosts,
-    /// Ends them.
+    /// Stops the workers.
     pub(crate) stop: CancellationToken,
 }
 
-/// The plan, and who may ask at a time.
+/// Plan and dependencies of the workers, with the limit of concurrent readings.
 #[derive(Clone)]
 pub(super) struct Shared {
     pub(super) edges: Edges,
@@ -80,7 +80,7 @@ pub(super) struct Shared {
     pub(super) plan: Arc<BmcPlan>,
 }
 
-/// Reads every BMC of the plan until the end, and closes their sessions: a BMC has few.
+/// Reads every BMC of the plan until control stops, and closes the sessions: a BMC allows only few.
 pub(crate) async fn run(plan: Arc<BmcPlan>, edges: Edges) {
     let shared = Shared {
         edges,
@@ -104,21 +104,21 @@ pub(super) struct Worker<'n> {
     password_file: PathBuf,
     deeds: Deeds,
     nodes: &'n mut BTreeMap<NodeId, Node>,
-    /// Who wants it looked at now.
+    /// Requests for an immediate reading.
     asks: mpsc::Receiver<Ask>,
-    /// Looks in a row that left something unknown.
+    /// Number of successive readings that left a value unknown.
     failures: u32,
-    /// Whether it told a draw when it was last asked for that alone.
+    /// Whether the last power reading returned a draw; `None` if it was not requested.
     told: Option<bool>,
     shared: Shared,
 }
 
-/// Reading it panicked: our bug.
+/// The worker panicked, which is a bug in control.
 #[derive(Debug, thiserror::Error)]
 #[error("{BROKE_DOWN}")]
 pub(super) struct BrokeDown;
 
-/// Its nodes, of which nothing was read yet.
+/// The nodes of a target, before their first reading.
 pub(super) fn nodes(target: &BmcTarget, shared: &Shared) -> BTreeMap<NodeId, Node> {
     let node = |(name, selector): &(NodeId, Selector)| {
         let wrong = Wrong::new(shared.plan.table.clone());
@@ -130,7 +130,7 @@ pub(super) fn nodes(target: &BmcTarget, shared: &Shared) -> BTreeMap<NodeId, Nod
     target.nodes.iter().map(node).collect()
 }
 
-/// Where those ask who want one of its nodes looked at, from now on.
+/// Creates the request queue for the nodes of a target and registers it.
 pub(super) fn asks(target: &BmcTarget, shared: &Shared) -> mpsc::Receiver<Ask> {
     let (ask, asks) = mpsc::channel(MOST_WAITING);
     for (name, _) in &target.nodes {
@@ -140,7 +140,7 @@ pub(super) fn asks(target: &BmcTarget, shared: &Shared) -> mpsc::Receiver<Ask> {
 }
 
 impl<'n> Worker<'n> {
-    /// From now on it is asked for looks at its nodes.
+    /// Creates a worker and registers its request queue.
     pub(super) fn new(
         target: &BmcTarget,
         shared: &Shared,
@@ -159,13 +159,13 @@ impl<'n> Worker<'n> {
         })
     }
 
-    /// Until control stops, or it breaks down. `asked`: who waits for its first look already.
+    /// Runs until control stops or the worker panics. `asked` are requests that wait for the first reading.
     pub(super) async fn run(mut self, asked: Vec<Ask>) -> Result<(), BrokeDown> {
         let stop = self.shared.edges.stop.clone();
-        // Nothing is used of it afterwards but its session, and what its nodes' BMC named.
+        // After a panic only the session and the faults reported for the nodes are used.
         let reading = AssertUnwindSafe(self.read(asked)).catch_unwind();
         let ended = stop.run_until_cancelled(reading).await;
-        // A request that was under way is given up; the session is not.
+        // A pending request is abandoned; the session is closed.
         if timeout(CLOSE_WITHIN, self.bmc.close()).await.is_err() {
             tracing::warn!(
                 bmc = self.bmc.address(),
@@ -182,28 +182,28 @@ impl<'n> Worker<'n> {
         for node in self.nodes.values_mut() {
             node.resume(&self.shared.edges.history).await;
         }
-        // Spread over one interval, so that five thousand are not asked in the same moment.
+        // The start is spread over one interval, so that five thousand BMCs are not read at the same moment.
         let spread = self.shared.plan.power_interval.mul_f64(rand::random());
         let mut power_at = Instant::now() + spread;
         let mut whole_at = power_at;
-        // Until then a change that was seen once is not read again: what a BMC says seconds later is
-        // the same garbage.
+        // Until this time a change that was read once is not read again: seconds later a BMC returns the same invalid
+        // data.
         let mut confirm_at: Option<Instant> = None;
         loop {
             let mut asked = std::mem::take(&mut waiting);
             if asked.is_empty() {
                 tokio::select! {
                     () = sleep_until(power_at.min(whole_at)) => {}
-                    // The readings hold the other end.
+                    // The sender is held by the readings, so the channel stays open.
                     Some(ask) = self.asks.recv() => asked.push(ask),
                 }
             }
             let turn = Arc::clone(&self.shared.at_a_time);
-            // It is never closed.
+            // The semaphore is never closed.
             let Ok(turn) = turn.acquire_owned().await else {
                 return;
             };
-            // One look serves all who asked until it begins.
+            // One reading serves all requests that arrive before it begins.
             while let Ok(ask) = self.asks.try_recv() {
                 asked.push(ask);
             }
@@ -225,7 +225,7 @@ impl<'n> Worker<'n> {
                 power_at = Instant::now() + self.shared.plan.power_interval;
             } else {
                 if self.look_at_power().await {
-                    // What else it tells is not known any more either, or again.
+                    // The other values may have become unknown or known as well.
                     let soon = Instant::now() + self.shared.plan.confirm_after;
                     whole_at = whole_at.min(soon);
                 }
@@ -236,13 +236,13 @@ impl<'n> Worker<'n> {
         }
     }
 
-    /// Whether it did not tell all that it should when it was last asked.
+    /// Whether the last reading left a value unknown.
     fn is_unheard(&self) -> bool {
         self.failures > 0 || self.told == Some(false)
     }
 
-    /// Takes up the password that is in its file now. Whether that is another one: its BMC is asked
-    /// anew then, however long it was to be left alone.
+    /// Loads the password file again. Returns whether the password changed; the BMC is then read at once, whatever
+    /// pause was due.
     async fn renew_password(&mut self) -> bool {
         let path = self.password_file.clone();
         let password = match spawn_blocking(move || config::password(&path)).await {
@@ -252,7 +252,7 @@ impl<'n> Worker<'n> {
                 tracing::warn!(bmc, why, "its password stays the former one");
                 return false;
             }
-            // The runtime ends.
+            // The runtime shuts down.
             Err(_) => return false,
         };
         if password.expose_secret() == self.endpoint.0.password.expose_secret() {
@@ -283,12 +283,12 @@ impl<'n> Worker<'n> {
     fn pause(&self, next: Next) -> Duration {
         match next {
             Next::Rest => {
-                // A tenth of jitter either way keeps controls and BMCs out of step.
+                // Jitter of ten percent either way keeps controls and BMCs out of step.
                 let tenth = 0.9 + 0.2 * rand::random::<f64>();
                 self.shared.plan.interval.mul_f64(tenth)
             }
             Next::Confirm => self.shared.plan.confirm_after,
-            // A key that this account may never read must not make it look every minute for ever.
+            // A value that the account may never read must not cause a complete reading every minute for ever.
             Next::Again => {
                 let doubled = self.failures.saturating_sub(1).min(16);
                 let pause = AGAIN_AFTER.saturating_mul(1 << doubled);
@@ -310,8 +310,8 @@ impl<'n> Worker<'n> {
         (look.interpretation.report, look.documents)
     }
 
-    /// Looks for those who ask while a change waits to be read again, and leaves everything but what
-    /// is wrong to the look that comes.
+    /// Answers requests while a change waits for confirmation. Updates only the health state; the rest is left to the
+    /// next complete reading.
     async fn answer(&mut self, asked: Vec<Ask>) {
         let (report, _) = self.read_all().await;
         let edges = &self.shared.edges;
@@ -324,11 +324,11 @@ impl<'n> Worker<'n> {
             looked.insert(name.clone(), node.looked(&report));
         }
         tell(asked, &looked);
-        // What is read again is read with a fresh session.
+        // The confirming reading uses a new session.
         self.bmc.close().await;
     }
 
-    /// Looks at everything, and answers who asked.
+    /// Performs a complete reading and answers the requests.
     async fn look(&mut self, asked: Vec<Ask>) -> Next {
         let (report, documents) = self.read_all().await;
         let edges = &self.shared.edges;
@@ -339,7 +339,7 @@ impl<'n> Worker<'n> {
             let (then, came) = node.take(&report, &look);
             next = next.max(then);
             looked.insert(name.clone(), came);
-            // What is told elsewhere must be in the history by then.
+            // The history is written before the data is published elsewhere.
             node.write(&edges.history, look.at).await;
             node.compare((edges.hosts)(name).as_ref(), look.at);
             edges.readings.put_parts(name.clone(), node.parts(look.at));
@@ -352,13 +352,13 @@ impl<'n> Worker<'n> {
             self.look_at_deeds(documents, is_quiet).await;
         }
         if next == Next::Confirm {
-            // What is read again is read with a fresh session.
+            // The confirming reading uses a new session.
             self.bmc.close().await;
         }
         next
     }
 
-    /// What it did, written down for each node it concerns.
+    /// Reads the BMC's events and stores them for each node that they concern.
     async fn look_at_deeds(&mut self, documents: Documents, is_quiet: bool) {
         let read = self.deeds.read(&self.bmc, documents, is_quiet).await;
         let (lists, deeds) = read;
@@ -376,8 +376,8 @@ impl<'n> Worker<'n> {
         }
     }
 
-    /// Draw and limit by the way found before. Whether it fell silent with it, or answers again, or
-    /// the way leads nowhere any more.
+    /// Reads power draw and limit by the known routes. Returns whether the BMC became silent or answers again, or
+    /// whether a route is stale.
     async fn look_at_power(&mut self) -> bool {
         let edges = &self.shared.edges;
         let mut told = None;
@@ -385,7 +385,7 @@ impl<'n> Worker<'n> {
         for (name, node) in self.nodes.iter_mut() {
             let now = edges.clock.now();
             node.write(&edges.history, now).await;
-            // The host may have been heard only since its BMC was looked at.
+            // The host may have been seen only after its BMC was read.
             if node.compare((edges.hosts)(name).as_ref(), now) {
                 let read_at = edges
                     .readings
@@ -399,8 +399,8 @@ impl<'n> Worker<'n> {
             let read = self.bmc.read_power(route).await;
             told = Some(told == Some(true) || read.power.draw.is_known());
             if read.is_stale {
-                // That nothing is at the known path says nothing of the draw: what was told last
-                // stays, until the look at everything finds the path of now.
+                // A missing resource does not show that the draw is unknown. The last value stays until the complete
+                // reading finds the present path.
                 is_stale = true;
                 node.lose_route();
                 continue;
@@ -413,11 +413,11 @@ impl<'n> Worker<'n> {
     }
 }
 
-/// Answers who asked.
+/// Answers the requests.
 pub(super) fn tell(asked: Vec<Ask>, looked: &BTreeMap<NodeId, Looked>) {
     for ask in asked {
         if let Some(came) = looked.get(&ask.node) {
-            // Who asked may have gone.
+            // The requester may have stopped waiting.
             let _ = ask.answer.send(came.clone());
         }
     }

@@ -1,4 +1,4 @@
-//! Keeping the ledger: read once, then fact by fact.
+//! Maintenance of the usage ledger: an initial read, then updates by usage record.
 
 use super::{DAY_MS, Hours, KEPT_DAYS, gpus::Gpus};
 use crate::{
@@ -22,18 +22,18 @@ use std::{
     time::Duration,
 };
 
-/// Facts asked for at once.
+/// Usage records per read.
 const FACTS_A_PAGE: u32 = 10_000;
-/// What happened is in the ledger after this long at the most, and what runs has grown by as much.
+/// Maximum delay until a new usage record is in the ledger and the usage of running allocations is updated.
 const PERIOD: Duration = Duration::from_secs(10);
-/// What happens meanwhile is read together.
+/// Minimum interval between reads; records in between are read together.
 const SPACING: Duration = Duration::from_secs(1);
-/// Wait after a read that had no answer.
+/// Pause after a read without an answer.
 const READ_PAUSE: Duration = Duration::from_secs(1);
 
-/// Keeps the ledger for ever.
+/// Keeps the ledger up to date for ever.
 pub(crate) async fn follow(core: Arc<Core>) {
-    // They outlive a ledger that is read anew.
+    // GPU counts are kept when the ledger is read again.
     let mut gpus = Gpus::open(core.books.folder());
     loop {
         match Following::begin(&core, &mut gpus).await {
@@ -48,15 +48,15 @@ pub(crate) async fn follow(core: Arc<Core>) {
 struct Following<'a> {
     core: Arc<Core>,
     gpus: &'a mut Gpus,
-    /// The nodes whose GPUs are in the ledger.
+    /// Nodes with GPU counts in the ledger.
     nodes: Arc<BTreeMap<NodeId, Arc<NodeEntry>>>,
-    /// Tenants that have used all they may, as subscribers were told.
+    /// Tenants with an exhausted budget, as published to subscribers.
     exhausted: BTreeSet<ProjectPath>,
     forgot_at: UnixMillis,
 }
 
 impl<'a> Following<'a> {
-    /// Reads everything that may be asked for.
+    /// Reads all usage within the retention period.
     async fn begin(core: &Arc<Core>, gpus: &'a mut Gpus) -> Result<Self, Unavailable> {
         let (open, head) = match core.read(Query::OpenUses).await? {
             Answer::OpenUses(open, head) => (open, head),
@@ -87,7 +87,7 @@ impl<'a> Following<'a> {
         })
     }
 
-    /// Until the facts are others than those that were read: the cluster was restored from a backup.
+    /// Runs until the usage records no longer match the ledger: the cluster was restored from a backup.
     async fn go_on(&mut self) {
         let mut activation = Activation::new(&self.core, PERIOD, SPACING);
         let mut asked_at = None;
@@ -109,7 +109,7 @@ impl<'a> Following<'a> {
         }
     }
 
-    /// Whether the ledger goes on from where it was.
+    /// Reads new usage records. Returns whether the ledger is still consistent with the quorum.
     async fn catch_up(&mut self, known: u64) -> Result<bool, Unavailable> {
         let mut after = known;
         loop {
@@ -153,7 +153,7 @@ impl<'a> Following<'a> {
         }
     }
 
-    /// Shows what tenants with a budget have used, and tells who has used all of it.
+    /// Publishes the usage of tenants with a budget, and the tenants that have newly exhausted it.
     fn publish(&mut self) {
         let (core, now) = (&self.core, self.core.now());
         let view = core.view();
@@ -198,7 +198,7 @@ impl<'a> Following<'a> {
     }
 }
 
-/// One page; where the facts stand then.
+/// Reads one page of usage records, with their present head.
 async fn read(
     core: &Core,
     after: u64,

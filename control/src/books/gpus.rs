@@ -1,5 +1,5 @@
-//! How many GPUs each node has: as it says, and while it says nothing as it said last. That is kept on the disk, so
-//! that a node which is down when control starts still has the GPUs that it was used with.
+//! GPU counts of nodes: as reported, and the last reported value while a node is silent. The counts are stored on disk,
+//! so that a node that is down when control starts keeps the GPU count that its usage is based on.
 
 use crate::view::View;
 use lattice_host::durable;
@@ -12,16 +12,16 @@ use std::{
 
 const FILE: &str = "gpus.json";
 
-/// See the module.
+/// Last known GPU counts; see the module.
 #[derive(Debug, Default)]
 pub(super) struct Gpus {
-    /// `None`: kept in memory alone.
+    /// File of the counts; `None` keeps them in memory only.
     file: Option<PathBuf>,
     known: BTreeMap<NodeId, u32>,
 }
 
 impl Gpus {
-    /// As the folder has it. It is a cache: one that cannot be read is begun anew.
+    /// Loads the counts from the folder. The file is a cache; an unreadable file counts as empty.
     pub(super) fn open(folder: Option<&Path>) -> Self {
         let Some(file) = folder.map(|folder| folder.join(FILE)) else {
             return Self::default();
@@ -43,7 +43,7 @@ impl Gpus {
         Self { file, known }
     }
 
-    /// Learns what nodes say now.
+    /// Takes over the counts that nodes report now.
     pub(super) fn learn(&mut self, view: &View) {
         let mut has_news = false;
         for id in view.nodes.keys() {
@@ -67,7 +67,7 @@ impl Gpus {
         durable::replace(file, &serde_json::to_vec(&self.known)?, 0o600)
     }
 
-    /// Each node of which it is known.
+    /// All nodes with a known GPU count.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&NodeId, u32)> {
         self.known.iter().map(|(id, gpus)| (id, *gpus))
     }

@@ -50,7 +50,7 @@ fn no_penalty_up_to_four_fifths_then_more_and_more_and_at_the_end_hardly_anythin
     assert_eq!(at(100_000), 0.05);
     assert_eq!(at(250_000), 0.05);
     assert!(hours(100_000, 100_000).is_exhausted() && !hours(99_999, 100_000).is_exhausted());
-    // A budget of nothing is used up; no budget is none.
+    // A budget of zero is used up; a missing budget is not.
     assert!(hours(0, 0).is_exhausted());
 }
 
@@ -67,7 +67,7 @@ fn the_worse_of_two_budgets_counts() {
     assert_eq!(hours.used(), Some(0.9));
 }
 
-/// What an accounting system says takes precedence while it holds; then the ledger steps in.
+/// Values of an accounting system take precedence while they are valid; afterwards the ledger applies.
 #[test]
 fn an_accounting_systems_word_counts_before_the_ledgers_as_long_as_it_holds() {
     let mut record = TenantBudget::new(path("physics"));
@@ -89,7 +89,7 @@ fn an_accounting_systems_word_counts_before_the_ledgers_as_long_as_it_holds() {
         gpu_ms: 90 * HOUR_MS,
     };
     let told = Hours::new(&record, used, UnixMillis(1_000));
-    // Of nodes it says nothing.
+    // The accounting system gives no value for nodes.
     assert_eq!(told.used(), Some(0.1));
     assert_eq!(told.source(), lattice_view::standing::Source::Ledger);
     assert!(told.downscaled);
@@ -104,7 +104,7 @@ fn an_accounting_systems_word_counts_before_the_ledgers_as_long_as_it_holds() {
     assert!(!alone.downscaled);
 }
 
-/// Solved once more only where a thousandth more is used.
+/// The solver runs again only when a further thousandth of the budget is used.
 #[test]
 fn the_solver_is_told_of_steps() {
     let at = |used_ms| {
@@ -132,7 +132,7 @@ async fn until<T>(mut found: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// From the commit that a rank runs to a tenant that has used up its budget, through the quorum's facts.
+/// From the commit of a running rank to a tenant with a used up budget, through the quorum's usage records.
 #[tokio::test]
 async fn what_runs_is_counted_and_a_budget_that_is_used_up_is_told() {
     let world = World::new();
@@ -187,7 +187,7 @@ async fn what_runs_is_counted_and_a_budget_that_is_used_up_is_told() {
         }
     };
     assert_eq!(said, [tenant.clone()].into());
-    // It is the only node, and half of the cluster is its share: what runs is burst, and goes on.
+    // The only node, half of it the tenant's share: the running allocation is burst usage, and continues.
     assert_eq!(bursts(&core.view()), [key.allocation].into());
     assert_eq!(
         world.allocation(key.allocation).state,

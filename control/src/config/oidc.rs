@@ -1,4 +1,4 @@
-//! The section `https.oidc`: an issuer whose tokens let people in, beside the file of tokens.
+//! Section `https.oidc`: an issuer of tokens that are accepted in addition to the tokens file.
 
 use crate::http::Role;
 use lattice_config::Problems;
@@ -6,28 +6,28 @@ use reqwest::Url;
 use serde::Deserialize;
 use std::{collections::BTreeMap, path::PathBuf};
 
-/// An issuer of tokens (OpenID Connect), and what its tokens mean here.
+/// OpenID Connect issuer of tokens, and the mapping of its claims.
 #[derive(Debug, Clone, Deserialize)]
 pub struct OidcConfig {
-    /// Its address, exactly as its tokens have it (`iss`); what it says of itself is found below.
+    /// Issuer URL, exactly as in the tokens (`iss`). Its discovery document is read below this URL.
     pub issuer: String,
-    /// What its tokens for this cluster are for (`aud`).
+    /// Audience of tokens for this cluster (`aud`).
     pub audience: String,
-    /// File with the authorities that it is trusted by, PEM; those of the system when left out.
+    /// File with the CAs that sign the issuer's certificate, PEM; the system's CAs when left out.
     pub ca_file: Option<PathBuf>,
-    /// The claim that names who asks; `preferred_username`, or else `sub`, when left out.
+    /// Claim with the principal's name; `preferred_username`, or else `sub`, when left out.
     pub name_claim: Option<String>,
-    /// The claim with their roles: a name, or a path with dots like `realm_access.roles`.
+    /// Claim with the principal's roles: a name, or a path with dots such as `realm_access.roles`.
     #[serde(default = "lattice_roles")]
     pub roles_claim: String,
-    /// Which of its values stands for which of our roles.
+    /// Mapping from values of the roles claim to roles of Lattice.
     pub roles: BTreeMap<String, Role>,
-    /// The claim with the tenants they are told of, `*` for all; when left out everybody is told of all.
+    /// Claim with the tenants that the principal may see, `*` for all. When left out, every principal sees all tenants.
     pub tenants_claim: Option<String>,
-    /// Seconds by which its clock may differ from ours.
+    /// Allowed difference between the issuer's clock and the local clock, in seconds.
     #[serde(default = "one_minute")]
     pub leeway_s: u64,
-    /// Seconds between two readings of its keys.
+    /// Interval between two reads of the issuer's keys, in seconds.
     #[serde(default = "one_hour")]
     pub refresh_s: u64,
 }
@@ -42,9 +42,9 @@ const fn one_hour() -> u64 {
     3_600
 }
 
-/// More is no difference between clocks.
+/// Maximum allowed clock difference, in seconds.
 const MOST_LEEWAY_S: u64 = 600;
-/// Less is no courtesy, and more leaves keys that were taken back in force.
+/// Allowed refresh intervals, in seconds: a shorter one burdens the issuer, a longer one keeps revoked keys in force.
 const REFRESH_S: std::ops::RangeInclusive<u64> = 60..=86_400;
 
 impl OidcConfig {

@@ -1,4 +1,4 @@
-//! The section `scheduling`: where placement learns what neither the quorum nor the nodes tell.
+//! Section `scheduling`: sources of scheduling input that neither the quorum nor the nodes provide.
 
 mod prometheus;
 
@@ -11,118 +11,118 @@ use reqwest::Url;
 use serde::Deserialize;
 use std::{collections::BTreeMap, net::IpAddr, path::PathBuf, time::Duration};
 
-/// The section; every source may be left out.
+/// Section `scheduling`; every source may be left out.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub struct SchedulingConfig {
-    /// Prices of energy over time; without them the price weighs as unknown.
+    /// Energy prices over time; without them the price counts as unknown.
     pub energy_price: Option<EnergyPriceConfig>,
-    /// Who knows how much of a job's input data is on the hot tier.
+    /// Service that reports the fraction of a job's input data on the hot tier.
     pub data_readiness: Option<DataReadinessConfig>,
-    /// Storage systems whose bandwidth is rationed, by the name that requests have.
+    /// Storage systems with rationed bandwidth, by the name that jobs use.
     pub storage: BTreeMap<String, StorageConfig>,
-    /// The site's Prometheus; without it no service follows a query.
+    /// The site's Prometheus; without it no service can scale by a query.
     pub prometheus: Option<PrometheusConfig>,
-    /// Where checkpoints go of work that does not say: a folder that all nodes share. `{tenant}`,
-    /// `{project}` and `{allocation}` stand for the work's own.
+    /// Checkpoint directory for jobs that set none, shared by all nodes. `{tenant}`, `{project}` and `{allocation}` are
+    /// replaced by the values of the allocation.
     pub checkpoint_directory: Option<String>,
-    /// Most members of one graph; 1000 when left out, which is also the most there is.
+    /// Maximum number of members of a DAG; 1000 when left out, which is also the upper limit.
     pub max_dag_size: Option<usize>,
-    /// Days of the rolling window in which budgets of hours are used; 90 when left out, 366 at most.
+    /// Length of the rolling budget window in days; 90 when left out, 366 at most.
     pub budget_period_days: Option<u64>,
 }
 
-/// Prices of energy: lines `timestamp,price` in a file or behind an URL, one of the two.
+/// Energy prices: lines `timestamp,price` in a file or at a URL, one of the two.
 #[derive(Debug, Clone, Deserialize)]
 pub struct EnergyPriceConfig {
-    /// The file.
+    /// File with the prices.
     pub file: Option<PathBuf>,
-    /// The URL.
+    /// URL of the prices.
     pub url: Option<String>,
-    /// File with the bearer token that the URL asks for.
+    /// File with the bearer token for the URL.
     pub token_file: Option<PathBuf>,
-    /// Seconds between two readings.
+    /// Interval between two reads, in seconds.
     #[serde(default = "five_minutes")]
     pub refresh_s: u64,
-    /// Seconds after which a reading is given up.
+    /// Timeout of a read, in seconds.
     #[serde(default = "ten_seconds")]
     pub deadline_s: u64,
 }
 
-/// Who knows how much of a job's input data is on the hot tier. The answer is `{"fraction": 0.8}`; one
-/// with `null`, or the status 404, says that this allocation is not known: the part is then unknown (0.5)
-/// like without a source, and the source is none the worse for it.
+/// Service that reports the fraction of a job's input data on the hot tier. The reply is `{"fraction": 0.8}`. A reply
+/// with `null`, or the status 404, means that the service has no data for this allocation: the fraction then counts as
+/// unknown (0.5), as without a source, and the source stays healthy.
 #[derive(Debug, Clone, Deserialize)]
 pub struct DataReadinessConfig {
-    /// Asked for one allocation at a time: `{id}`, `{project}` and `{user}` stand for its own.
+    /// URL for one allocation: `{id}`, `{project}` and `{user}` are replaced by the values of the allocation.
     pub url: String,
-    /// File with the bearer token that the URL asks for.
+    /// File with the bearer token for the URL.
     pub token_file: Option<PathBuf>,
-    /// Seconds after which an allocation that still waits is asked about again.
+    /// Seconds after which a pending allocation is requested again.
     #[serde(default = "one_minute")]
     pub refresh_s: u64,
-    /// Seconds for which an answer counts while no newer one comes.
+    /// Seconds for which a reply is used while no newer one arrives.
     #[serde(default = "ten_minutes")]
     pub max_age_s: u64,
-    /// Seconds after which a question is given up.
+    /// Timeout of a request, in seconds.
     #[serde(default = "five_seconds")]
     pub deadline_s: u64,
-    /// Questions at a time.
+    /// Maximum number of concurrent requests.
     #[serde(default = "eight")]
     pub at_a_time: usize,
 }
 
-/// A storage system.
+/// Storage system with rationed bandwidth.
 #[derive(Debug, Clone, Deserialize)]
 pub struct StorageConfig {
-    /// What it can do, GB/s (10^9 bytes).
+    /// Total bandwidth, GB/s (10^9 bytes).
     pub bandwidth_gb_s: f64,
-    /// Who knows what is used of it; without it only what running work was promised counts.
+    /// Source of the bandwidth in use. Without it only the bandwidth granted to running allocations counts.
     pub utilisation: Option<UtilisationConfig>,
 }
 
-/// Who knows what is used of a storage system.
+/// Source of the bandwidth in use of a storage system.
 #[derive(Debug, Clone, Deserialize)]
 pub struct UtilisationConfig {
-    /// Answers JSON.
+    /// URL that returns JSON.
     pub url: String,
-    /// Where in the answer the number is, as a JSON pointer (RFC 6901).
+    /// Position of the number in the reply, as a JSON pointer (RFC 6901).
     #[serde(default = "used")]
     pub key: String,
-    /// What the number counts.
+    /// Unit of the number.
     #[serde(default)]
     pub unit: BandwidthUnit,
-    /// Whose traffic the number has.
+    /// Traffic included in the number.
     #[serde(default)]
     pub counts: Counts,
-    /// File with the bearer token that the URL asks for.
+    /// File with the bearer token for the URL.
     pub token_file: Option<PathBuf>,
-    /// Seconds between two questions.
+    /// Interval between two requests, in seconds.
     #[serde(default = "thirty_seconds")]
     pub refresh_s: u64,
-    /// Seconds for which an answer counts while no newer one comes.
+    /// Seconds for which a reply is used while no newer one arrives.
     #[serde(default = "two_minutes")]
     pub max_age_s: u64,
-    /// Seconds after which a question is given up.
+    /// Timeout of a request, in seconds.
     #[serde(default = "five_seconds")]
     pub deadline_s: u64,
 }
 
-/// What a number of bandwidth counts.
+/// Unit of a bandwidth.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BandwidthUnit {
-    /// 10^9 bytes a second.
+    /// 10^9 bytes per second.
     #[default]
     GbS,
-    /// 10^6 bytes a second.
+    /// 10^6 bytes per second.
     MbS,
-    /// Bytes a second.
+    /// Bytes per second.
     BytesS,
 }
 
 impl BandwidthUnit {
-    /// One of it in MB/s.
+    /// Size of one unit in MB/s.
     pub(crate) const fn mb_s(self) -> f64 {
         match self {
             Self::GbS => 1e3,
@@ -132,14 +132,14 @@ impl BandwidthUnit {
     }
 }
 
-/// Whose traffic a storage system's number has.
+/// Traffic included in a storage system's bandwidth.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Counts {
-    /// All of it, our jobs' as well.
+    /// All traffic, including jobs of this cluster.
     #[default]
     All,
-    /// That of others than our jobs.
+    /// Traffic other than that of jobs of this cluster.
     Others,
 }
 
@@ -171,13 +171,13 @@ fn used() -> String {
     "/used".to_owned()
 }
 
-/// The longest of any span here, seconds.
+/// Longest interval in this section, in seconds.
 const MOST_S: u64 = 86_400;
-/// The longest that anything is waited for, seconds.
+/// Longest timeout in this section, in seconds.
 const MOST_DEADLINE_S: u64 = 300;
-/// More questions at a time than any service wants from one asker.
+/// Upper limit of concurrent requests, above what a service accepts from one client.
 const MOST_AT_A_TIME: usize = 256;
-/// More than any storage system does, GB/s.
+/// Upper limit of a storage bandwidth in GB/s, above that of any storage system.
 const MOST_GB_S: f64 = 1e6;
 
 impl SchedulingConfig {
@@ -210,17 +210,17 @@ impl SchedulingConfig {
         }
     }
 
-    /// Most members of one graph.
+    /// Maximum number of members of a DAG.
     pub(crate) fn max_dag_size(&self) -> usize {
         self.max_dag_size.unwrap_or(MAX_MEMBERS)
     }
 
-    /// Days of the window in which budgets are used.
+    /// Length of the budget window, in days.
     pub(crate) fn budget_period_days(&self) -> u64 {
         self.budget_period_days.unwrap_or(PERIOD_DAYS)
     }
 
-    /// Every URL of it.
+    /// Every URL in this section.
     pub(crate) fn urls(&self) -> impl Iterator<Item = &str> {
         let energy = self.energy_price.iter().filter_map(|e| e.url.as_deref());
         let readiness = self.data_readiness.iter().map(|r| r.url.as_str());
@@ -277,7 +277,7 @@ impl DataReadinessConfig {
 
 impl StorageConfig {
     fn check(&self, name: &str, problems: &mut Problems) {
-        // As in the requests that name it.
+        // The same rules as for the names in job requests.
         let named = Demand {
             storage_mb_s: [(name.to_owned(), 1)].into(),
             ..Demand::default()
@@ -285,7 +285,7 @@ impl StorageConfig {
         if let Err(error) = named.check() {
             problems.add("", error);
         }
-        // At least 1 MB/s: less is no budget but a mistake of the unit.
+        // At least 1 MB/s: a smaller value is a mistake of the unit.
         if !(1e-3..=MOST_GB_S).contains(&self.bandwidth_gb_s) {
             let given = self.bandwidth_gb_s;
             let text = format!("give 0.001 to {MOST_GB_S} GB/s (10^9 bytes), not {given}");
@@ -305,7 +305,7 @@ impl StorageConfig {
         });
     }
 
-    /// What it can do, MB/s.
+    /// Total bandwidth, in MB/s.
     pub(crate) fn budget_mb_s(&self) -> u64 {
         // Checked to be at least 1 and below 2^53.
         (self.bandwidth_gb_s * BandwidthUnit::GbS.mb_s()).round() as u64
@@ -366,10 +366,11 @@ fn is_this_host(url: &Url) -> bool {
     host == "localhost" || is_loopback
 }
 
-/// Puts what `{name}` stands for in its place, such that it is one piece of a URL whatever is in it.
+/// Replaces each `{name}` in a template by its percent-encoded value, so that the value is one part of the URL whatever
+/// it contains.
 ///
 /// # Errors
-/// The name that stands for nothing.
+/// Returns the name that has no value.
 pub(crate) fn filled(
     template: &str,
     stands_for: impl Fn(&str) -> Option<String>,
@@ -394,7 +395,7 @@ pub(crate) fn filled(
     Ok(text)
 }
 
-/// A number of seconds as a span.
+/// Duration of this number of seconds.
 pub(crate) const fn seconds(number: u64) -> Duration {
     Duration::from_secs(number)
 }

@@ -1,4 +1,4 @@
-//! The files.
+//! Decision record files: writing, rotation, compression and retention.
 
 use lattice_host::durable::NewFile;
 use lattice_placement::record::Line;
@@ -10,49 +10,49 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The present file is full at so many bytes.
+/// Size in bytes at which the present file is full.
 const FULL: u64 = 32 << 20;
 const PLAIN: &str = "jsonl";
 const PACKED: &str = "jsonl.zst";
-/// Fast: it is done while schedulers wait.
+/// Fast compression level, because schedulers wait for it.
 const LEVEL: i32 = 1;
 
-/// Why decisions are not kept, or not told.
+/// Errors of recording and reading decisions.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DecisionsError {
-    /// The configuration says so.
+    /// The configuration disables the recording.
     #[error(
         "this control keeps no record of decisions: it has no data_dir, or decisions.keep_mib is 0"
     )]
     NotKept,
-    /// A file.
+    /// A file cannot be read or written.
     #[error("{}", path.display())]
     File {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// I/O error.
         #[source]
         source: io::Error,
     },
 }
 
-/// See the module.
+/// Writer of the decision record files.
 #[derive(Debug)]
 pub(super) struct Book {
     folder: PathBuf,
     keep_bytes: u64,
     full: u64,
-    /// The first line of each file.
+    /// First line of each file.
     begin: Line,
     number: u64,
     file: Option<BufWriter<File>>,
     bytes: u64,
-    /// That something cannot be written is told once.
+    /// Whether a write failure was logged already.
     is_broken: bool,
 }
 
 impl Book {
-    /// What a process before has left stays; this one begins a new file.
+    /// Opens the folder and begins a new file. Files of an earlier process are kept.
     pub(super) fn open(
         folder: &Path,
         keep_bytes: u64,
@@ -80,7 +80,7 @@ impl Book {
         Ok(book)
     }
 
-    /// Files by number.
+    /// Existing files, ordered by number.
     fn kept(&self) -> Result<Vec<(u64, PathBuf)>, DecisionsError> {
         let entries =
             fs::read_dir(&self.folder).map_err(|source| file_error(&self.folder, source))?;
@@ -121,7 +121,8 @@ impl Book {
         Ok(())
     }
 
-    /// Begins the next file where the present one is full: nobody's view stands in it.
+    /// Begins the next file if the present one is full. Returns whether it did: no scheduler's view is in the new file
+    /// yet.
     pub(super) fn turn(&mut self) -> bool {
         if self.bytes < self.full {
             return false;
@@ -136,7 +137,7 @@ impl Book {
         true
     }
 
-    /// The oldest go once all take more than they may.
+    /// Deletes the oldest files while the total exceeds the limit. The present file is kept.
     fn forget(&self) -> Result<(), DecisionsError> {
         let kept = self.kept()?;
         let size = |path: &Path| fs::metadata(path).map_or(0, |known| known.len());
@@ -166,7 +167,7 @@ impl Book {
             Ok(bytes) => self.bytes += bytes,
             Err(source) => {
                 let path = self.path(self.number, PLAIN);
-                // Half a line may stand there; the next file is whole again.
+                // The file may end with an incomplete line; the next file is begun.
                 self.bytes = self.full;
                 self.tell(Err(file_error(&path, source)));
             }
@@ -186,7 +187,7 @@ impl Book {
         }
     }
 
-    /// What is kept from the last file on that begins no later than `since`, or from the first one.
+    /// Files from the last one that begins no later than `since`, or from the first one.
     pub(super) fn since(&mut self, since: UnixMillis) -> Result<Since, DecisionsError> {
         if let Some(file) = &mut self.file {
             let flushed = file.flush();
@@ -215,12 +216,13 @@ fn file_error(path: &Path, source: io::Error) -> DecisionsError {
     }
 }
 
-/// Puts a packed file in place of a plain one. A crash leaves both, or the plain one: then it is packed again.
+/// Replaces a plain file by a compressed one. A crash leaves both files or the plain one, which is then compressed
+/// again.
 fn pack(plain: &Path) -> io::Result<()> {
     let packed = plain.with_extension(PACKED);
     let mut encoder = zstd::Encoder::new(NewFile::create(&packed, 0o600)?, LEVEL)?;
     encoder.include_checksum(true)?;
-    // What was written last before a crash may be half a line: it stays out.
+    // A crash may leave an incomplete last line, which is left out.
     let mut lines = BufReader::new(File::open(plain)?);
     let mut line = Vec::new();
     while lines.read_until(b'\n', &mut line)? > 0 {
@@ -242,7 +244,7 @@ fn lines_of(path: &Path) -> io::Result<Box<dyn BufRead + Send>> {
     })
 }
 
-/// By its first line.
+/// Start time of a file, from its first line.
 fn began_at(path: &Path) -> Option<UnixMillis> {
     let mut line = String::new();
     let most = 64 << 10;
@@ -253,17 +255,17 @@ fn began_at(path: &Path) -> Option<UnixMillis> {
     }
 }
 
-/// Lines of files, one after the other, as they are when this is read. Reading blocks.
+/// Lines of successive files, as they are when read. Reading blocks.
 pub(crate) struct Since {
     files: std::vec::IntoIter<PathBuf>,
     present: Option<Box<dyn BufRead + Send>>,
 }
 
 impl Since {
-    /// Some whole lines, about so many bytes of them; empty after the last.
+    /// Returns complete lines of about `bytes` bytes; empty after the last line.
     ///
     /// # Errors
-    /// When a file cannot be read.
+    /// Returns an error when a file cannot be read.
     pub(crate) fn next(&mut self, bytes: usize) -> Result<Vec<u8>, io::Error> {
         let mut lines = Vec::with_capacity(bytes);
         while lines.len() < bytes {
@@ -271,7 +273,7 @@ impl Since {
                 let Some(path) = self.files.next() else {
                     break;
                 };
-                // One that was packed meanwhile has another name.
+                // A file that was compressed in the meantime has another name.
                 let packed = path.with_extension(PACKED);
                 let opened = lines_of(&path).or_else(|error| match error.kind() {
                     io::ErrorKind::NotFound => lines_of(&packed),
@@ -279,7 +281,7 @@ impl Since {
                 });
                 match opened {
                     Ok(opened) => self.present = Some(opened),
-                    // The oldest ones go at any time.
+                    // The oldest files may be deleted at any time.
                     Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                     Err(error) => return Err(error),
                 }
@@ -289,7 +291,7 @@ impl Since {
             if present.read_until(b'\n', &mut lines)? == 0 {
                 self.present = None;
             } else if !lines.ends_with(b"\n") {
-                // The present file's last line is being written.
+                // The last line of the present file is being written.
                 lines.truncate(before);
                 self.present = None;
             }

@@ -1,4 +1,4 @@
-//! Files that turn, are packed, go, and are read while they are written.
+//! Rotation, compression and deletion of files, and reading while they are written.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use super::*;
@@ -97,7 +97,7 @@ fn every_scheduler_begins_with_all_that_it_knows() {
     plan(&decisions, "a", 20, Some(Delta::default()));
     plan(&decisions, "b", 30, Some(Delta::default()));
     decisions.refused_submit(UnixMillis(31), "eve", "no".to_owned());
-    // One that begins anew says so.
+    // A new planner is recorded with its view.
     plan(&decisions, "a", 40, None);
     let told = lines(&decisions, 0);
     assert_eq!(kinds(&told), "BVcdVcrVc");
@@ -140,7 +140,7 @@ fn full_files_are_packed_and_the_oldest_go() {
     assert!(told.matches('B').count() > 1, "{told}");
 }
 
-/// What a process left that was killed is a record too, but for the half of a line at its end.
+/// The file of a killed process is read, except an incomplete line at its end.
 #[test]
 fn what_a_killed_process_left_is_read() {
     let folder = tempfile::tempdir().unwrap();
@@ -158,7 +158,7 @@ fn what_a_killed_process_left_is_read() {
         ["0000000001.jsonl.zst", "0000000002.jsonl"]
     );
     assert_eq!(kinds(&lines(&decisions, 0)), "BVcBVc");
-    // From the file on in which the moment lies.
+    // From the file on that contains the given time.
     assert_eq!(kinds(&lines(&decisions, 1_500)), "BVcBVc");
     assert_eq!(kinds(&lines(&decisions, 2_500)), "BVc");
 }
@@ -178,7 +178,7 @@ fn nothing_is_kept_without_a_folder_or_where_nothing_may_be() {
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
-/// A disk that is full hinders nobody, and what is written afterwards can be read.
+/// A full disk blocks no scheduler, and later records are readable.
 #[test]
 fn what_cannot_be_written_hinders_nobody() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Who is judged by what, and what follows.
+//! Drift detection: the reference of each node, and the effects.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use super::*;
@@ -161,7 +161,7 @@ fn a_baseline_goes_before_the_cohort_and_speaks_only_for_its_nodes() {
     );
     assert_eq!(without.report.drifted[0].since, Some(UnixMillis(7_000)));
     assert!(without.effects.is_empty());
-    // These two are meant to be so: now it is `a` of theirs that differs.
+    // The baseline of these nodes expects the older firmware, so `a` of them differs.
     let of = rule(Policy::Warn, exact(&nic("28.39", "mlx5")));
     let with = Fleet::new(&nodes, vec![baseline("old", "a,d,e", of)]).judge();
     assert_eq!(told(&with), [row("a", "nic.0.firmware", "28.41", "old v3")]);
@@ -232,7 +232,7 @@ fn sensitive_work_keeps_off_what_is_not_known_and_nothing_is_drained_for_it() {
             .unwrap()
             .contains("cannot be checked")
     );
-    // The record behind the digest is not at hand yet.
+    // The record of the digest is not fetched yet.
     fleet.records.clear();
     let judged = fleet.judge();
     assert!(judged.effects[&id("b")].no_sensitive.is_some());
@@ -279,7 +279,7 @@ fn a_node_whose_cohort_cannot_be_read_does_not_read_as_one_without_a_draining_ba
         });
         let mut fleet = Fleet::new(&nodes, vec![cohort]);
         assert!(!fleet.judge().effects[&id("a")].drain_unknown);
-        // The driver did not load: how many GPUs there are is not known, and the document says so.
+        // The driver did not load: the document reports an unknown number of GPUs.
         let nodes = Arc::make_mut(&mut fleet.view.nodes);
         let entry = Arc::make_mut(nodes.get_mut(&id("a")).unwrap());
         let document = Arc::make_mut(entry.document.as_mut().unwrap());
@@ -344,14 +344,13 @@ fn what_was_judged_on_something_else_does_not_count_as_judged() {
     );
 }
 
-/// Like `record` as an agent of another schema writes it.
+/// The record as an agent of another schema writes it.
 fn of_schema(schema: u16, mut record: ClassRecord) -> ClassRecord {
     record.schema = schema;
     record
 }
 
-/// What follows for nodes `a` and `b`, both of this record, where one of them says something else
-/// of itself than the other does.
+/// Effects for nodes `a` and `b` with the same record, where one of them publishes different marks.
 fn odd_one_out(
     odd: &str,
     record: &ClassRecord,
@@ -387,7 +386,7 @@ fn what_one_node_says_beside_its_mark_decides_nothing_for_another() {
         digest: record.state().digest().unwrap(),
     };
     for (odd, honest) in [("a", "b"), ("b", "a")] {
-        // One says its own schema a second time, as what is asked for.
+        // One node publishes its own schema a second time, with the expected digest.
         let effects = odd_one_out(odd, &found, &meant, |seen, is_odd| {
             let said = is_odd.then(|| (Class::Nic, beside(&meant)));
             seen.earlier.extend(said);
@@ -396,7 +395,7 @@ fn what_one_node_says_beside_its_mark_decides_nothing_for_another() {
             assert!(effect.drain.is_some(), "{odd} is odd, {name}: {effect:?}");
             assert!(effect.no_sensitive.is_some());
         }
-        // In a roll: one says that before it was as is asked for, the other what it was.
+        // During an upgrade: one node publishes the expected record as its earlier mark, the other its actual one.
         let effects = odd_one_out(odd, &found, &meant_before, |seen, is_odd| {
             let said = if is_odd { &meant_before } else { &found };
             let said = beside(&of_schema(1, said.clone()));
@@ -404,7 +403,7 @@ fn what_one_node_says_beside_its_mark_decides_nothing_for_another() {
         });
         assert_eq!(effects[odd].drain, None, "it is taken at its word");
         assert!(effects[honest].drain.is_some(), "{odd} is odd");
-        // One says of itself what nobody can open.
+        // One node publishes a digest without a preimage.
         let effects = odd_one_out(odd, &meant, &meant_before, |seen, is_odd| {
             let mut said = beside(&meant_before);
             if is_odd {
@@ -415,7 +414,7 @@ fn what_one_node_says_beside_its_mark_decides_nothing_for_another() {
         let why = effects[odd].no_sensitive.as_ref().unwrap();
         assert!(why.contains("preimage not at hand"), "{why}");
         assert_eq!(effects[honest].no_sensitive, None, "{odd} is odd");
-        // One names its record under a schema that it is not of.
+        // One node publishes its record under a schema that the record does not have.
         let effects = odd_one_out(odd, &found_before, &meant_before, |seen, is_odd| {
             if is_odd {
                 let digest = found_before.state().digest().unwrap();
@@ -447,7 +446,7 @@ fn who_is_down_keeps_its_place_and_nothing_follows_from_it() {
         assert_eq!(after.report.drifted, before.report.drifted);
         assert!(!after.effects.contains_key(&id("d")));
         assert!(after.report.compared.contains(&id("d")));
-        // Until it is retired.
+        // The node counts until it is retired.
         let entries = Arc::make_mut(&mut fleet.view.nodes);
         let entry = Arc::make_mut(entries.get_mut(&id("d")).unwrap());
         entry.record.as_mut().unwrap().lifecycle = Lifecycle::Retired;
@@ -464,7 +463,7 @@ fn what_is_not_known_yet_is_no_zero() {
     let judge = |fleet: &mut Fleet| fleet.view.judged = Arc::new(fleet.judge().report);
     judge(&mut fleet);
     assert_eq!(fleet.view.drifted_keys(&id("a")), Some(0));
-    // Of one that was never heard of, and one whose document is still to come, nothing is known.
+    // A node that was never seen, and a node with a document still to be fetched, have no known data.
     let entries = Arc::make_mut(&mut fleet.view.nodes);
     let unheard = NodeEntry {
         seen: None,
@@ -497,7 +496,7 @@ fn a_class_of_which_nothing_is_known_is_no_zero_either() {
     let of = rule(Policy::Warn, firmware("28.41"));
     for baselines in [Vec::new(), vec![baseline("fw", "a,d,e", of)]] {
         let mut fleet = Fleet::new(&nodes, baselines);
-        // Of a second class of one that differs nothing is known: that takes nothing from what is.
+        // A second class of a drifted node is unknown, which does not reduce the known drift.
         let entries = Arc::make_mut(&mut fleet.view.nodes);
         let entry = Arc::make_mut(entries.get_mut(&id("d")).unwrap());
         let marks = &mut entry.seen.as_mut().unwrap().marks;
@@ -509,7 +508,7 @@ fn a_class_of_which_nothing_is_known_is_no_zero_either() {
         assert_eq!(fleet.view.drifted_keys(&id("e")), None);
         assert_eq!(fleet.view.drifted_keys(&id("d")), Some(1));
     }
-    // Where all of it is known, it is zero.
+    // Where everything is known, the count is zero.
     let fleet = Fleet::new(&nodes[..4], Vec::new());
     let mut view = fleet.view.clone();
     view.judged = Arc::new(fleet.judge().report);

@@ -21,7 +21,7 @@ fn keeping(changes: usize) -> Feed {
     Feed::keeping(Bounds { changes, bytes })
 }
 
-/// One node seen to be different.
+/// An observation of one node.
 fn seen(n: u32) -> Change {
     let id = NodeId::new(format!("gpu{n:03}")).unwrap();
     Change::Observed(Arc::new(Observed {
@@ -30,7 +30,7 @@ fn seen(n: u32) -> Change {
     }))
 }
 
-/// The nodes of everything observed that comes before something else does.
+/// The nodes of all observations before the next event.
 fn observed(subscription: &mut Subscription) -> Vec<String> {
     match subscription.try_next() {
         Some(Change::Observed(seen)) => seen.nodes.iter().map(ToString::to_string).collect(),
@@ -82,14 +82,14 @@ fn a_reset_reaches_readers_that_had_read_everything() {
 fn what_was_seen_after_the_revision_is_told_to_whoever_resumes_there() {
     let feed = Arc::new(keeping(10));
     feed.publish([revision(1), seen(1), revision(2), seen(2), seen(3)]);
-    // It had everything up to 2; the last two were seen while it was away.
+    // The reader has everything up to 2; the last two observations were made while it was disconnected.
     let mut back = feed.subscribe(Some(Revision(2)));
     assert_eq!(observed(&mut back), ["gpu002", "gpu003"]);
     assert!(back.try_next().is_none());
     let mut further = feed.subscribe(Some(Revision(1)));
     assert_eq!(observed(&mut further), ["gpu001"]);
     assert_eq!(numbers(&mut further), [2, 0]);
-    // From now on is from now on.
+    // A subscription without a revision starts now.
     let mut now = feed.subscribe(None);
     assert_eq!(now.after(), Revision(2));
     assert!(now.try_next().is_none());
@@ -99,7 +99,7 @@ fn what_was_seen_after_the_revision_is_told_to_whoever_resumes_there() {
 fn a_quiet_state_and_busy_nodes_make_nobody_start_over() {
     let feed = Arc::new(keeping(2));
     feed.publish([revision(1), revision(2), seen(1), seen(2), seen(3)]);
-    // Revision 2 and what was seen first are not kept themselves.
+    // Revision 2 and the first observation are no longer kept themselves.
     let mut back = feed.subscribe(Some(Revision(2)));
     assert_eq!(observed(&mut back), ["gpu001", "gpu002", "gpu003"]);
     assert!(back.try_next().is_none());
@@ -165,10 +165,10 @@ fn allocation(n: u64, script: usize, ranks: usize) -> Change {
 #[test]
 fn what_is_kept_is_bounded_in_bytes_and_workloads_are_not_kept() {
     let feed = Arc::new(keeping(10_000));
-    // Small records with large scripts fit, all of them.
+    // Small records with large scripts all fit.
     feed.publish((1..=500).map(|n| allocation(n, 64 << 10, 1)));
     assert_eq!(numbers(&mut feed.subscribe(Some(Revision(0)))).len(), 500);
-    // Records of a thousand ranks do not: one more than fits pushes out what is older.
+    // Records of a thousand ranks exceed the limit: older changes are dropped.
     let mut slow = feed.subscribe(None);
     feed.publish((501..=600).map(|n| allocation(n, 0, 1_000)));
     let ring = feed.ring();
@@ -179,7 +179,7 @@ fn what_is_kept_is_bounded_in_bytes_and_workloads_are_not_kept() {
     let told = numbers(&mut slow);
     assert_eq!(told[..2], [1_000 + oldest, oldest + 1]);
     assert_eq!(told.last(), Some(&600));
-    // One that is too large by itself is told as lost, not kept.
+    // A change that is too large by itself is reported as lost.
     feed.publish([allocation(601, 0, 100_000)]);
     assert_eq!(numbers(&mut slow), [1_601]);
 }

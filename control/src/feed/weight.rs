@@ -1,14 +1,13 @@
-//! What a kept change weighs, about: enough to bound memory by. Events weigh what they weigh for
-//! everybody.
+//! Approximate weight of a kept change, to bound memory. Events are weighed by the shared function `weight::in_memory`.
 
 use super::Change;
 use lattice_quorum_types::{event::EventKind, weight};
 use std::{mem::size_of, sync::Arc};
 
-/// One name in a set or a list, with what holds it.
+/// Bytes of one name in a set or list, with its container.
 const NAME: usize = 64;
 
-/// Takes out what is large and the same in every record.
+/// Removes the large parts of records that readers do not need.
 pub(super) fn slim(change: &mut Change) {
     if let Change::Events(events) = change
         && let Some(events) = Arc::get_mut(events)
@@ -25,7 +24,7 @@ pub(super) fn slim(change: &mut Change) {
     }
 }
 
-/// Bytes, about.
+/// Approximate size of a change in bytes.
 pub(super) fn of(change: &Change) -> usize {
     size_of::<Change>()
         + match change {

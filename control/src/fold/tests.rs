@@ -19,7 +19,7 @@ use lattice_quorum_types::{
 use std::sync::Mutex;
 use tokio::time::timeout;
 
-/// Tells the state machine's answers and events as the test says, the last first.
+/// Store with scripted answers and events, taken from the end of the lists.
 struct Scripted {
     readings: Mutex<Vec<Answer>>,
     watches: Mutex<Vec<Vec<WatchItem>>>,
@@ -57,7 +57,7 @@ impl Store for Scripted {
     }
 }
 
-/// Creates a tenant; what watchers learn of it.
+/// Creates a tenant, and returns the events for watchers.
 fn create(state: &mut State, name: &str) -> Vec<Event> {
     let create = Command::CreateProject {
         path: ProjectPath::new(name).unwrap(),
@@ -121,7 +121,7 @@ async fn a_watch_that_was_compacted_is_taken_up_from_a_new_reading() {
     let first = state.query(&Query::Hot);
     let events = create(&mut state, "b");
     create(&mut state, "missed");
-    // A repeat of what was folded already changes nothing.
+    // A repeat of events that were applied already changes nothing.
     let told = vec![
         WatchItem::Events(events.clone()),
         WatchItem::Events(events),
@@ -145,7 +145,7 @@ async fn a_watch_that_was_compacted_is_taken_up_from_a_new_reading() {
     assert_eq!(projects(&core), ["a", "b", "missed"]);
     assert_eq!(*store.since.lock().unwrap(), [Revision(1), Revision(3)]);
     assert!(core.view_age_ms().is_some());
-    // Whoever followed all along is told that something is missing, and where it goes on.
+    // A subscriber from before receives the gap, and the revision at which the stream continues.
     let is_gap = |change: Change| {
         matches!(
             change,
@@ -158,7 +158,8 @@ async fn a_watch_that_was_compacted_is_taken_up_from_a_new_reading() {
     following.abort();
 }
 
-/// Of a graph and of an array the quorum tells what of them changes: folded, both are as they are there.
+/// The quorum publishes only changed parts of a DAG and of an array; after applying them both equal the quorum's
+/// records.
 #[tokio::test]
 async fn what_is_told_in_part_is_folded_into_the_whole() {
     let mut state = State::new();
@@ -230,7 +231,7 @@ async fn what_is_told_in_part_is_folded_into_the_whole() {
     };
     assert_eq!(**core.view().allocation(array).unwrap(), truth);
     assert!(truth.course.tally.as_ref().unwrap().cancelled.contains(1));
-    // Who follows the stream is told the whole record.
+    // A subscriber receives the complete record.
     let Change::Events(told) = next(&mut changes).await else {
         panic!("no events");
     };

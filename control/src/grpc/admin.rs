@@ -1,4 +1,4 @@
-//! For administrators.
+//! Administration service.
 
 use super::{close, given, key, open, open_also_to_accounting, paging, projects};
 use crate::http::{

@@ -1,4 +1,4 @@
-//! Allocations.
+//! Allocation service.
 
 use super::{close, key, open, paging};
 use crate::http::{

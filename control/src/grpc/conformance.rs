@@ -1,4 +1,4 @@
-//! Conformance: groups, drift, changes, baselines, the brake.
+//! Conformance service: groups, drift, changes, baselines and the brake.
 
 use super::{close, given, key, open};
 use crate::http::{

@@ -1,4 +1,4 @@
-//! Graphs of work.
+//! DAG service.
 
 use super::{close, given, key, open, paging};
 use crate::http::{ops::dags, state::Api};

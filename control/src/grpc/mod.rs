@@ -1,7 +1,7 @@
 //! `lattice.v1` over gRPC, on the REST port and through the same functions.
 //!
-//! Each service reads its messages, asks `http::ops`, and writes the answer; a problem becomes a
-//! status with the problem in its details.
+//! Each service parses its messages, calls `http::ops` and builds the response. A problem becomes a status with the
+//! problem in its details.
 
 #![expect(
     clippy::result_large_err,
@@ -32,9 +32,9 @@ use tonic::{Request, Response, Status, codegen::Service, server::NamedService};
 /// Adds the services to the router of the port.
 ///
 /// # Errors
-/// When the description of the services, which is compiled in, cannot be read.
+/// The compiled-in description of the services cannot be read.
 pub(crate) fn add(router: Router, api: &Api) -> Result<Router, tonic_reflection::server::Error> {
-    /// As much as REST takes.
+    /// The size limit is that of REST.
     macro_rules! services {
         ($($server:ident($service:path)),* $(,)?) => {{
             let router = router$(.merge(alone(
@@ -54,7 +54,7 @@ pub(crate) fn add(router: Router, api: &Api) -> Result<Router, tonic_reflection:
     standard::add(router, api, names)
 }
 
-/// A router that has one service.
+/// Router with one service.
 fn alone<S>(service: S) -> Router
 where
     S: NamedService
@@ -69,14 +69,14 @@ where
     Router::new().route_service(&format!("/{}/{{*method}}", S::NAME), service)
 }
 
-/// Who asks, and the message; no accounting system.
+/// Authenticates the caller and returns it with the message; rejects accounting systems.
 async fn open<T>(api: &Api, request: Request<T>) -> Result<(Caller, T), Status> {
     let (caller, message) = open_also_to_accounting(api, request).await?;
     let caller = caller.check_person().map_err(|p| p.to_grpc())?;
     Ok((caller, message))
 }
 
-/// Who asks, an accounting system too, and the message.
+/// Authenticates the caller, which may be an accounting system, and returns it with the message.
 async fn open_also_to_accounting<T>(api: &Api, request: Request<T>) -> Result<(Caller, T), Status> {
     let header = request.metadata().get("authorization");
     let text = header.and_then(|value| value.to_str().ok());
@@ -84,7 +84,7 @@ async fn open_also_to_accounting<T>(api: &Api, request: Request<T>) -> Result<(C
     Ok((caller, request.into_inner()))
 }
 
-/// The answer, or the problem as a status.
+/// Converts a result to a response, or a problem to a status.
 fn close<T, U: From<T>>(answer: Result<T, Problem>) -> Result<Response<U>, Status> {
     match answer {
         Ok(value) => Ok(Response::new(value.into())),
@@ -92,18 +92,18 @@ fn close<T, U: From<T>>(answer: Result<T, Problem>) -> Result<Response<U>, Statu
     }
 }
 
-/// An idempotency key as it came.
+/// Checks an idempotency key.
 fn key(text: Option<String>) -> Result<Option<String>, Status> {
     let checked = text.map(|t| check_key(&t)).transpose();
     checked.map_err(|p| p.to_grpc())
 }
 
-/// The empty text means "left out" in these messages.
+/// Empty text means "left out" in these messages.
 fn given(text: &str) -> Option<&str> {
     (!text.is_empty()).then_some(text)
 }
 
-/// 0 and the empty text mean "left out" in these messages.
+/// 0 and empty text mean "left out" in these messages.
 fn paging(limit: u32, cursor: &str) -> (Option<u32>, Option<&str>) {
     ((limit > 0).then_some(limit), given(cursor))
 }

@@ -1,4 +1,4 @@
-//! Nodes.
+//! Node service.
 
 use super::{close, given, key, open, paging};
 use crate::http::{

@@ -1,4 +1,4 @@
-//! Projects.
+//! Project service.
 
 use super::{close, key, open};
 use crate::http::{Caller, ops::projects, state::Api};
@@ -89,7 +89,7 @@ impl v1::projects_server::Projects for Service {
     }
 }
 
-/// A project, or a tenant.
+/// Creates a project or a tenant.
 pub(super) async fn create(
     api: &Api,
     caller: &Caller,

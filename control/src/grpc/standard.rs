@@ -1,5 +1,5 @@
-//! What generic gRPC clients ask of any server: whether it serves (`grpc.health.v1`), and what
-//! (`grpc.reflection`). Neither needs a token: probes have none, and the services are no secret.
+//! Standard services for generic gRPC clients: health (`grpc.health.v1`) and reflection (`grpc.reflection`). Neither
+//! requires a token: probes have none, and the list of services is not secret.
 
 use super::alone;
 use crate::http::{MAX_BODY_BYTES, ops::status as readiness, state::Api, streams::StreamPlace};
@@ -22,14 +22,14 @@ use tonic_health::pb::{
 };
 use tonic_reflection::server::{Builder, Error};
 
-/// How often a watched status is looked at.
+/// Period at which a watched status is checked.
 const WATCHED: Duration = Duration::from_secs(1);
-/// Whose share of the streams those have who ask without a token. Two, so that who reads what there is keeps nobody from
-/// watching health.
+/// Stream shares of clients without a token. Health and reflection have separate shares, so that reflection clients
+/// cannot keep health watches out.
 const WATCHES: &str = "who watches health";
 const READS: &str = "who reads what there is";
 
-/// Adds both, reflection in the version that older clients know too.
+/// Adds health and reflection; reflection also in the version that older clients use.
 pub(super) fn add(router: Router, api: &Api, names: Vec<&'static str>) -> Result<Router, Error> {
     let described = || {
         Builder::configure()
@@ -57,8 +57,8 @@ pub(super) fn add(router: Router, api: &Api, names: Vec<&'static str>) -> Result
         .merge(reflection))
 }
 
-/// An answer has its place until its last part is read: a stream of reflection is held for as long as its reader
-/// likes.
+/// Limits reflection streams to their share. A response holds its place until its last part is read, because a
+/// reflection stream lasts as long as its client reads.
 async fn within_share(State(api): State<Api>, request: extract::Request, next: Next) -> Answer {
     let place = match api.streams().open(&Arc::from(READS), None) {
         Ok(place) => place,
@@ -73,20 +73,20 @@ async fn within_share(State(api): State<Api>, request: extract::Request, next: N
     })
 }
 
-/// Which services there are, and whether they can answer.
+/// Health service: the known services and their status.
 struct Served {
     api: Api,
     names: Vec<&'static str>,
 }
 
 impl Served {
-    /// The empty name is the server as a whole.
+    /// Whether the service is known. The empty name is the server as a whole.
     fn knows(&self, name: &str) -> bool {
         name.is_empty() || self.names.contains(&name)
     }
 }
 
-/// As `/readyz` tells it: all services answer from the same view.
+/// Status as in `/readyz`: all services answer from the same view.
 fn status(api: &Api) -> ServingStatus {
     match readiness::ready(api.core()) {
         Ok(()) => ServingStatus::Serving,
@@ -117,7 +117,7 @@ impl Health for Served {
 
     type WatchStream = Pin<Box<dyn Stream<Item = Result<HealthCheckResponse, Status>> + Send>>;
 
-    /// The status now, and each other one that follows; of a service that is not there, that it is not.
+    /// Streams the current status and every change. For an unknown service, the status is `ServiceUnknown`.
     async fn watch(
         &self,
         request: Request<HealthCheckRequest>,
@@ -139,7 +139,7 @@ impl Health for Served {
     }
 }
 
-/// One who watches.
+/// A client that watches a status.
 struct Watch {
     api: Api,
     is_known: bool,
@@ -148,7 +148,7 @@ struct Watch {
 }
 
 impl Watch {
-    /// The first status, or another one than was told.
+    /// Returns the first status, then each status that differs from the last one sent.
     async fn next(&mut self) -> ServingStatus {
         loop {
             let now = match self.is_known {

@@ -1,4 +1,4 @@
-//! Writing down what happened to one node, in one transaction.
+//! Transactional writer of one node's history.
 
 use super::{
     event::{Happened, LONG_AGO_MS, Noted, What},
@@ -13,30 +13,30 @@ use lattice_redfish::DeedOf;
 use redb::{ReadableTable, Table, WriteTransaction};
 use std::collections::BTreeMap;
 
-/// Most changes kept of what a node's agent told, and of what its BMC did. One that changes twice a
-/// day fills them in five years.
+/// Maximum changes kept per node from its agent, and as many from its BMC. A node that changes twice a day fills them
+/// in five years.
 pub(crate) const MOST_CHANGES: usize = 4_000;
-/// Most times that a BMC's classes became unknown, or known again.
+/// Maximum transitions of BMC classes to unknown or back kept per node.
 pub(crate) const MOST_TURNS: usize = 1_000;
-/// Most of what else a node's agent told.
+/// Maximum other events of a node's agent kept per node.
 pub(crate) const MOST_EVENTS: usize = 2_000;
-/// Most of what this control noted itself: drains, lifecycle, audit.
+/// Maximum notes of this control kept per node: drains, lifecycle, audit.
 pub(crate) const MOST_NOTES: usize = 2_000;
-/// Most times that it noted whether the node answers.
+/// Maximum liveness notes kept per node.
 pub(crate) const MOST_LIVENESS: usize = 1_000;
-/// Most of what this control is too old to read.
+/// Maximum records kept per node that this control is too old to read.
 pub(crate) const MOST_UNREAD: usize = 1_000;
-/// Most tasks of its BMC.
+/// Maximum BMC tasks kept per node.
 pub(crate) const MOST_BMC_TASKS: usize = 500;
-/// Most of what its BMC logged.
+/// Maximum BMC log entries kept per node.
 pub(crate) const MOST_BMC_LOGGED: usize = 1_000;
-/// Bytes of all that one of them told of a node.
+/// Maximum size in bytes of each kind of line kept per node.
 const MOST_BYTES: u64 = 32 << 20;
-/// A node's lines are counted as often as it has so many more: until then there may be that many too
-/// many.
+/// A node's lines are counted once per this number of new lines. Until then the limits may be exceeded by as many
+/// lines.
 const COUNTED_EVERY: u64 = 64;
 
-/// Whose a line is, as [`ORDER`] says. Each has its own places: none costs another one's.
+/// Kind of a line, as stored in [`ORDER`]. Each kind has its own limit, so that no kind displaces another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
     Change = 0,
@@ -63,7 +63,7 @@ impl Kind {
         Self::BmcLogged,
     ];
 
-    /// As it was written; what a newer control wrote is as something that happened.
+    /// The kind of a stored number. An unknown kind of a newer control counts as an event.
     pub(super) fn of(written: u8) -> Self {
         let mut all = Self::ALL.into_iter();
         all.find(|kind| *kind as u8 == written)
@@ -91,7 +91,7 @@ impl Kind {
         }
     }
 
-    /// Whether it is among the changes, and not among what else happened.
+    /// Whether the kind is a change of a class, stored among the entries.
     pub(super) const fn is_change(self) -> bool {
         matches!(self, Self::Change | Self::BmcChange | Self::BmcTurn)
     }
@@ -112,15 +112,15 @@ impl Kind {
 
 type Rows<'t> = Table<'t, (&'static str, u64), &'static [u8]>;
 
-/// The tables of one node's history, and the number that its next line gets.
+/// Tables of one node's history, and the number of its next line.
 pub(super) struct Book<'t, 'n> {
     txn: &'t WriteTransaction,
     node: &'n str,
     cursor: Cursor,
-    /// As it was when this was opened.
+    /// Number of the next line when the book was opened.
     first: u64,
     number: u64,
-    /// When the newest change of agent and BMC was; `None` until it was looked for.
+    /// Time of the newest change of agent and of BMC; `None` until it is read.
     last: [Option<u64>; 2],
     cursors: Table<'t, &'static str, (u64, u64, u64)>,
     entries: Rows<'t>,
@@ -149,25 +149,25 @@ impl<'t, 'n> Book<'t, 'n> {
         })
     }
 
-    /// How far the agent's journal was read.
+    /// Position up to which the agent's journal was read.
     pub(super) const fn cursor(&self) -> Cursor {
         self.cursor
     }
 
-    /// Adds a change that the agent told, heard at `heard_at`.
+    /// Adds a change reported by the agent and received at `heard_at`.
     pub(super) fn entry(&mut self, entry: &Entry, heard_at: u64) -> Result<(), Failure> {
         let one = FromBmc::from(entry.clone());
         self.change(Source::Agent, &one, heard_at)
     }
 
-    /// As of what a BMC told.
+    /// Adds a change reported by the BMC and received at `heard_at`.
     pub(super) fn bmc_entry(&mut self, told: &FromBmc, heard_at: u64) -> Result<(), Failure> {
         self.change(Source::Bmc, told, heard_at)
     }
 
     fn change(&mut self, source: Source, from: &FromBmc, heard_at: u64) -> Result<(), Failure> {
         let last = self.last(source)?;
-        // A clock that was set back puts nothing before what the same one told before.
+        // After a clock was set back, a change does not precede earlier changes of the same source.
         let when = from.entry.at.min(heard_at).max(last);
         self.last[usize::from(source == Source::Bmc)] = Some(when);
         let number = self.next(when, Kind::of_entry(source, from.is_turn))?;
@@ -191,9 +191,9 @@ impl<'t, 'n> Book<'t, 'n> {
         }
     }
 
-    /// Adds something else that the agent told. It stands at its own time, for the kernel's log tells
-    /// late; but a host whose clock was not set yet tells of another century, and that stands at the
-    /// time of what it told before.
+    /// Adds another record of the agent. It is placed at its own time, because the kernel log is reported late. If the
+    /// host's clock was not set yet, the time is far in the past; such a record is placed at the time of the agent's
+    /// previous record.
     pub(super) fn told(&mut self, at: u64, what: What, heard_at: u64) -> Result<(), Failure> {
         let mut when = at.min(heard_at);
         if when < heard_at.saturating_sub(LONG_AGO_MS) {
@@ -203,8 +203,8 @@ impl<'t, 'n> Book<'t, 'n> {
         self.event(when, &what)
     }
 
-    /// Adds something else at its own time: what this control sees has nothing to do with when the
-    /// agent says something.
+    /// Adds another event at its own time. Observations of this control are independent of the times that the agent
+    /// reports.
     pub(super) fn event(&mut self, when: u64, what: &What) -> Result<(), Failure> {
         let number = self.next(when, Kind::of_event(what))?;
         let happened = Happened {
@@ -221,15 +221,14 @@ impl<'t, 'n> Book<'t, 'n> {
         let number = self.number;
         self.order.insert((self.node, when, number), kind as u8)?;
         if kind == Kind::Unread {
-            // The next control that opens the database may be able to.
+            // A newer control that opens the database may be able to read the record.
             self.txn.open_table(MARKS)?.insert(UNREAD, 1)?;
         }
         self.number += 1;
         Ok(number)
     }
 
-    /// Drops what is too old and too much, and remembers how far the journal was read, where that is
-    /// another now.
+    /// Deletes the oldest lines beyond the limits, and stores the journal cursor if it changed.
     pub(super) fn close(mut self, cursor: Option<Cursor>) -> Result<(), Failure> {
         for (kind, when, number) in self.too_many()? {
             match kind.is_change() {
@@ -249,7 +248,7 @@ impl<'t, 'n> Book<'t, 'n> {
         Ok(())
     }
 
-    /// The oldest lines of each kind beyond its bounds.
+    /// The oldest lines of each kind beyond its limits.
     fn too_many(&self) -> Result<Vec<(Kind, u64, u64)>, Failure> {
         if self.first / COUNTED_EVERY == self.number / COUNTED_EVERY {
             return Ok(Vec::new());
@@ -280,7 +279,7 @@ impl<'t, 'n> Book<'t, 'n> {
     }
 }
 
-/// When the newest change of one source was, if one is kept.
+/// Time of the newest change of one source, if one is kept.
 fn last_of(rows: &Rows<'_>, node: &str, source: Source) -> Result<Option<u64>, Failure> {
     for row in rows.range((node, 0)..(node, u64::MAX))?.rev() {
         let (key, json) = row?;
@@ -292,7 +291,7 @@ fn last_of(rows: &Rows<'_>, node: &str, source: Source) -> Result<Option<u64>, F
     Ok(None)
 }
 
-/// When what the agent told last beside changes was, if it is kept.
+/// Time of the agent's last record other than changes, if it is kept.
 fn last_event(rows: &Rows<'_>, node: &str) -> Result<Option<u64>, Failure> {
     for row in rows.range((node, 0)..(node, u64::MAX))?.rev() {
         let (key, json) = row?;

@@ -1,19 +1,19 @@
-//! What a class was when it was complete last, where it no longer is.
+//! Last complete digest of a class that is incomplete now.
 
 use super::{History, LOOKED_AT, Source, Told, Wanted, store::HistoryStore, tables::HistoryError};
 use lattice_hwprobe::{Class, ClassMark, Digest};
 use std::collections::BTreeMap;
 
-/// The last digest of a class that is not known now.
+/// Last digest of a class that is unknown now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LastComplete {
     pub(crate) digest: Digest,
-    /// When the class ceased to be complete, Unix milliseconds.
+    /// Time at which the class ceased to be complete, in Unix milliseconds.
     pub(crate) until: u64,
 }
 
 impl History {
-    /// What the classes of a node were that are not complete now, by what was told of them last.
+    /// Last complete digests of a node's classes that are incomplete now, from the history of agent and BMC.
     pub(crate) async fn last_complete(
         &self,
         node: String,
@@ -32,13 +32,13 @@ impl History {
     }
 }
 
-/// What one of them told of a class.
+/// State of a class by one source.
 enum By {
-    /// Nothing, or it was switched off there.
+    /// No record, or the class is disabled at this source.
     Nothing,
-    /// It was never complete.
+    /// The class was never complete.
     Never,
-    /// This, and until when; `None` where it still is.
+    /// Last digest, and the time until which it was valid; `None` while it is valid.
     Was(Digest, Option<u64>),
 }
 
@@ -148,7 +148,7 @@ mod tests {
         };
         assert_eq!(last().await, [(Class::Bios, alone)].into());
 
-        // With what its BMC tells it was another whole, of which only the records know.
+        // Merged with the BMC's part the class had another digest, which only the records provide.
         let of_bmc = async |seq, to| {
             let told = vec![FromBmc::from(entry(seq, to))];
             let append = history.append_bmc(NODE.to_owned(), told, 1 << 40);

@@ -1,5 +1,5 @@
-//! What a node's BMC did, written down once: however often its lists are read, by whichever run of
-//! control, and whatever its clock says.
+//! BMC events in the node history: each event is stored once, however often its list is read, by any run of control,
+//! and whatever time the BMC's clock shows.
 
 use super::{
     book::Book,
@@ -11,36 +11,36 @@ use lattice_redfish::{Deed, DeedOf, DeedSeverity, ResourcePath};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Most deeds that are told of lists that are read for the first time: the newest.
+/// Maximum events reported from lists that are read for the first time: the newest ones.
 const MOST_AT_FIRST: usize = 32;
-/// Lines of one share within an hour; what is beyond is counted.
+/// Maximum lines per share and hour; further events are only counted.
 const MOST_HOURLY: usize = 30;
 const HOUR_MS: u64 = 3_600_000;
-/// Deeds that are remembered: more than are ever listed at a time (8 logs of 256, 32 tasks).
+/// Maximum number of remembered events: more than are listed at the same time (8 logs of 256, 32 tasks).
 const MOST_REMEMBERED: usize = 4_096;
 
-/// Lists that are remembered beside those of the last look: a BMC may name others each time.
+/// Maximum number of remembered lists beyond those of the last reading. A BMC may list others each time.
 const MOST_LISTS: usize = 64;
 
-/// What was told of one node's BMC.
+/// Events of one node's BMC that were reported.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Remembered {
-    /// Lists that were read before: what is new there happened since.
+    /// Lists that were read before: an unknown event in one of them is new.
     lists: BTreeSet<ResourcePath>,
-    /// Whatever was listed and is not to be told again, those listed last at the end.
+    /// Identities of listed events that must not be reported again, the latest listed at the end.
     known: VecDeque<u64>,
-    /// When lines were written, Unix milliseconds.
+    /// Times of written lines, in Unix milliseconds.
     lines: BTreeMap<Share, VecDeque<u64>>,
-    /// Entries that were not written since the last line of a log.
+    /// Number of entries left out since the last written line of a log.
     left_out: u32,
 }
 
-/// Each has its own lines: a storm of warnings hides no update.
+/// Rate limit class. Each share has its own limit, so that a storm of warnings hides no update.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Share {
     Task,
-    /// An update, a change of configuration.
+    /// An update or a change of configuration.
     Ok,
     Warning,
     Critical,
@@ -58,8 +58,8 @@ impl Share {
 }
 
 impl HistoryStore {
-    /// Adds those of `deeds`, read at `read_at` in `lists`, that were not added before, and remembers
-    /// them, all or nothing. How many lines came of it.
+    /// Adds those of `deeds`, read at `read_at` in `lists`, that were not added before, and remembers them, in one
+    /// transaction. Returns the number of lines added.
     pub(crate) fn append_deeds(
         &self,
         node: &str,
@@ -68,7 +68,7 @@ impl HistoryStore {
     ) -> Result<usize, HistoryError> {
         let before = self.read(|txn| {
             let kept = txn.open_table(DEEDS)?.get(node)?;
-            // What cannot be read is as none: better told twice than a history that stands still.
+            // An unreadable record counts as missing: a duplicate event is better than a history without new events.
             Ok(kept.and_then(|kept| serde_json::from_slice::<Remembered>(kept.value()).ok()))
         })?;
         let before = before.unwrap_or_default();
@@ -88,7 +88,7 @@ impl HistoryStore {
     }
 }
 
-/// What to write, and what to remember then; nothing where nothing is new. Pure.
+/// Selects the lines to write and the state to remember; `None` if there is no news. Pure function.
 fn choose(
     mut kept: Remembered,
     (lists, deeds): (&BTreeSet<ResourcePath>, &[Deed]),
@@ -110,18 +110,18 @@ fn choose(
         .partition(|did| kept.lists.contains(&did.deed.list));
     let others = kept.lists.difference(lists).take(MOST_LISTS);
     kept.lists = others.chain(lists).cloned().collect();
-    // What was there before, at a time that nobody knows, is no news.
+    // An event of unknown time in a list that is read for the first time is not reported.
     at_first.retain(|did| did.believed().is_some());
     at_first.sort_by_key(BmcDid::stands_at);
     let old = at_first.len().saturating_sub(MOST_AT_FIRST);
     let mut lines: Vec<BmcDid> = at_first.drain(old..).chain(new).collect();
-    // Those of one moment stay as listed.
+    // The sort is stable: events of the same time stay in the order of their list.
     lines.sort_by_key(BmcDid::stands_at);
     lines.retain_mut(|did| kept.has_room(did, read_at));
     Some((kept, lines))
 }
 
-/// Equal entries of one log that were read at once are one line. A task is always its own.
+/// Merges equal entries of one log that are read together into one line. A task always has its own line.
 fn together(new: Vec<&Deed>, read_at: u64) -> Vec<BmcDid> {
     let mut lines: Vec<BmcDid> = Vec::new();
     for deed in new {
@@ -153,8 +153,8 @@ fn together(new: Vec<&Deed>, read_at: u64) -> Vec<BmcDid> {
 }
 
 impl Remembered {
-    /// Whether this hour has a line for it. What has none is counted, and the next line of a log
-    /// says how many these were.
+    /// Whether the hourly limit allows this line. A line beyond the limit is counted, and the next line of a log
+    /// carries the count.
     fn has_room(&mut self, did: &mut BmcDid, now: u64) -> bool {
         let share = Share::of(&did.deed);
         let lines = self.lines.entry(share).or_default();

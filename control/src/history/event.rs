@@ -1,41 +1,41 @@
-//! What happened to a node beside changes of its classes: as its agent told it, and as this control
-//! saw it in the quorum and on the wire.
+//! Node events other than class changes: reported by the agent or the BMC, or observed by this control in the quorum
+//! and on the network.
 
 use lattice_hwprobe::history::{Entry, Event, Record};
 use lattice_redfish::Deed;
 use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr};
 
-/// The kind of what a BMC did.
+/// Kind name of BMC events.
 pub(crate) const BMC_KIND: &str = "bmc";
 
-/// Something that happened, with its place.
+/// An event with its position in the history.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Happened {
-    /// Ours, in one sequence with the node's changes.
+    /// Number assigned by this control, in one sequence with the node's changes.
     pub(crate) number: u64,
-    /// When, Unix milliseconds.
+    /// Time of the event, in Unix milliseconds.
     pub(crate) when: u64,
-    /// What it was.
+    /// Content of the event.
     pub(crate) what: What,
 }
 
-/// Who told what.
+/// Content of an event, by its source.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum What {
-    /// The node's agent, from its journal.
+    /// Event of the node's agent, from its journal.
     Event(Event),
-    /// This control.
+    /// Observation of this control.
     Noted(Noted),
-    /// The node's BMC.
+    /// Event of the node's BMC.
     Bmc(Box<BmcDid>),
-    /// The node's agent, which is newer than this control: kept until it is understood.
+    /// Record of an agent that is newer than this control; kept until a newer control can read it.
     Other(serde_json::Value),
 }
 
 impl What {
-    /// The stable name of what happened.
+    /// Stable name of the kind of event.
     pub(crate) fn kind(&self) -> &str {
         match self {
             Self::Event(event) => event.event.kind(),
@@ -48,7 +48,7 @@ impl What {
         }
     }
 
-    /// The change that an older control could not read, where this one can.
+    /// The class change in a record that an older control could not read, if this one can.
     pub(super) fn entry(&self) -> Option<Entry> {
         let Self::Other(value) = self else {
             return None;
@@ -59,7 +59,7 @@ impl What {
         }
     }
 
-    /// With what an older control could not read, as this one reads it.
+    /// The event, with a record that an older control could not read converted where this one can.
     pub(super) fn understood(self) -> Self {
         let Self::Other(value) = self else {
             return self;
@@ -71,26 +71,26 @@ impl What {
     }
 }
 
-/// What a BMC did or noticed, by its own word.
+/// Event that a BMC reported.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct BmcDid {
-    /// It, the last time where it was logged several times.
+    /// The event; of several equal log entries, the last one.
     pub(crate) deed: Deed,
-    /// When this control read it, Unix milliseconds.
+    /// Time at which this control read the event, in Unix milliseconds.
     pub(crate) read_at: u64,
-    /// For how many entries it stands.
+    /// Number of log entries merged into this event.
     pub(crate) count: u32,
-    /// The first of them by the BMC's clock, where there are several.
+    /// Time of the first merged entry by the BMC's clock, if there are several.
     pub(crate) first_at: Option<u64>,
-    /// Entries of its log and others before it that are not written down: too many.
+    /// Number of earlier entries of this log and others that were left out because of the hourly limit.
     pub(crate) left_out: u32,
 }
 
-/// What happened so long before it was heard has its time from a clock that was not set yet.
+/// An event older than this on arrival, in milliseconds, has its time from a clock that was not set.
 pub(super) const LONG_AGO_MS: u64 = 400 * 86_400_000;
 
 impl BmcDid {
-    /// When it happened, where the BMC's clock can be believed.
+    /// Time of the event by the BMC's clock, if that time is plausible.
     pub(crate) fn believed(&self) -> Option<u64> {
         let since = self.read_at.saturating_sub(LONG_AGO_MS);
         self.deed
@@ -98,78 +98,79 @@ impl BmcDid {
             .filter(|at| (since..=self.read_at).contains(at))
     }
 
-    /// Where its line stands.
+    /// Time at which the line is placed in the history.
     pub(super) fn stands_at(&self) -> u64 {
         self.believed().unwrap_or(self.read_at)
     }
 }
 
-/// What this control saw of a node.
+/// Observation of a node by this control.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub(crate) enum Noted {
-    /// A drain reason was set, says something else, or was cleared.
+    /// A drain reason was set, changed or cleared.
     Drain {
-        /// Which of them.
+        /// Kind of change.
         turn: DrainTurn,
-        /// Whose it is.
+        /// Owner of the drain reason.
         owner: String,
-        /// What it says.
+        /// Text of the drain reason.
         reason: String,
-        /// It happened while this control did not look: at the time of the note at the latest.
+        /// Whether the change happened while this control was not watching. The time of the note is then an upper
+        /// bound.
         late: bool,
     },
-    /// What is intended for the node became something else.
+    /// The lifecycle state of the node changed.
     Lifecycle {
-        /// What it was; none when the node was registered.
+        /// Previous state; `None` when the node was registered.
         from: Option<String>,
-        /// What it is.
+        /// New state.
         to: String,
-        /// As of a drain.
+        /// As in [`Noted::Drain`].
         late: bool,
     },
-    /// It answers this control no more, or again.
+    /// The node stopped or resumed answering this control.
     Liveness {
-        /// Whether it does.
+        /// Whether the node answers.
         is_alive: bool,
-        /// Why it does not.
+        /// Reason why the node does not answer.
         reason: Option<String>,
-        /// Changes before this one that are not noted: too many.
+        /// Number of earlier changes that were left out because of the limit.
         left_out: u32,
-        /// As of a drain.
+        /// As in [`Noted::Drain`].
         late: bool,
     },
-    /// For a while it did not answer, and was given no work; then it did.
+    /// The node did not answer for a while and received no allocations; then it answered again.
     Suspect {
-        /// How long, milliseconds.
+        /// Duration in milliseconds.
         for_ms: u64,
-        /// Why it was suspect.
+        /// Reason why the node was suspect.
         reason: Option<String>,
-        /// Such times before this one that are not noted: too many.
+        /// Number of earlier such periods that were left out because of the limit.
         left_out: u32,
     },
-    /// Something that is in the audit, of the node or of what it is judged by.
+    /// Audit entry that concerns the node or its baseline.
     Audit {
-        /// Its number there.
+        /// Audit sequence number.
         number: u64,
-        /// The action's word.
+        /// Name of the action.
         action: String,
-        /// Who did it.
+        /// Principal that performed the action.
         by: String,
-        /// What was done, in words.
+        /// Text summary of the action.
         summary: String,
     },
 }
 
-/// What became of a drain reason.
+/// Change of a drain reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum DrainTurn {
-    /// It was set.
+    /// The reason was set.
     Set,
-    /// It says something else.
+    /// The text of the reason changed.
     Changed,
-    /// It was cleared.
+    /// The reason was cleared.
     Cleared,
 }
 
@@ -184,10 +185,10 @@ impl Noted {
     }
 }
 
-/// A place in a node's list: what comes after it is older, or as old with a lower number.
+/// Position in a node's history list. Later items are older, or of the same time with a lower number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Place {
-    /// Unix milliseconds.
+    /// Time in Unix milliseconds.
     pub(crate) when: u64,
     pub(crate) number: u64,
 }
@@ -198,7 +199,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// A text that is no place.
+/// Error: a text is not a valid position.
 #[derive(Debug)]
 pub(crate) struct NoPlace;
 

@@ -1,5 +1,5 @@
-//! What is known of a node that does not answer now: the document it had, what its checks named,
-//! when it was there last; and since when its classes are what they are.
+//! Last known data of a node that does not answer: document, health reasons and last contact; and the time since which
+//! its classes are unchanged.
 
 use super::{
     History, Item, LOOKED_AT, Listing, Noted, Source, Told, Wanted, What,
@@ -16,24 +16,24 @@ use parking_lot::Mutex;
 use redb::TableDefinition;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The last document of each node: its digest, then its bytes.
+/// Table of the last document of each node: digest, followed by the document's bytes.
 pub(super) const DOCUMENTS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("documents");
-/// Of the digest there.
+/// Length of the digest in bytes.
 const DIGEST_BYTES: usize = 32;
 
-/// Nodes whose ages are kept at hand, more than a cluster has.
+/// Maximum number of nodes with cached ages, more than a cluster has.
 const MOST_AGES: usize = 20_000;
 
-/// Since when each class is what it is, Unix milliseconds.
+/// Time since which each class is unchanged, in Unix milliseconds.
 type Ages = BTreeMap<Class, u64>;
-/// Of each node, with the number that its next line gets: with another line they are read anew.
+/// Cached ages by node, with the number of the node's next line: a new line invalidates the ages.
 pub(super) type KnownAges = Mutex<BTreeMap<String, (u64, Ages)>>;
 
-/// A node's document, with its digest.
+/// A node's document with its digest.
 pub(crate) type Document = (Digest, NodeDocument);
 
 impl History {
-    /// Keeps the documents of nodes, each under its node's name.
+    /// Stores documents of nodes, each under its node's name.
     pub(crate) async fn keep_documents(
         &self,
         documents: Vec<(String, Digest, Vec<u8>)>,
@@ -42,7 +42,7 @@ impl History {
             .await
     }
 
-    /// The documents that these nodes had last, where they are kept.
+    /// The last stored documents of these nodes.
     pub(crate) async fn documents(
         &self,
         nodes: Vec<String>,
@@ -50,18 +50,18 @@ impl History {
         self.off(move |store| store.documents(&nodes)).await
     }
 
-    /// What a node's checks named as far as it was told, worst first.
+    /// Health reasons of a node by its reported events, worst first.
     pub(crate) async fn reasons(&self, node: String) -> Result<Vec<Reason>, HistoryError> {
         self.off(move |store| reasons(store, &node)).await
     }
 
-    /// When a node was there last by what is kept, Unix milliseconds: when it fell silent, or told
-    /// something.
+    /// Time of the last contact with a node by its history, in Unix milliseconds: the node fell silent or reported an
+    /// event.
     pub(crate) async fn last_heard(&self, node: String) -> Result<Option<u64>, HistoryError> {
         self.off(move |store| last_heard(store, &node)).await
     }
 
-    /// Since when each of these nodes is what it is now in all of these classes, Unix milliseconds.
+    /// For each of these nodes, the time since which all of these classes are unchanged, in Unix milliseconds.
     pub(crate) async fn unchanged_since(
         &self,
         nodes: Vec<String>,
@@ -92,7 +92,7 @@ impl HistoryStore {
         })
     }
 
-    /// The number that a node's next line gets; `None` where it has none yet.
+    /// Number of a node's next history line; `None` if the node has no line yet.
     pub(super) fn next_number(&self, node: &str) -> Result<Option<u64>, HistoryError> {
         self.read(|txn| {
             let row = txn.open_table(CURSORS)?.get(node)?;
@@ -100,7 +100,7 @@ impl HistoryStore {
         })
     }
 
-    /// One that is damaged is as one that is not there.
+    /// Stored documents of these nodes. A damaged document counts as missing.
     fn documents(&self, nodes: &[String]) -> Result<BTreeMap<String, Document>, HistoryError> {
         self.read(|txn| {
             let mut found = BTreeMap::new();
@@ -187,8 +187,8 @@ fn fold(open: &mut BTreeMap<(String, String), Reason>, event: Event) {
     }
 }
 
-/// By what the node told itself, or was seen to do. That it was found gone by a control that did not
-/// look when it went says nothing of when that was.
+/// Uses the node's own reports and observed liveness changes. A note that a node was found unreachable after an
+/// interruption of control does not show when contact was lost.
 fn last_heard(store: &HistoryStore, node: &str) -> Result<Option<u64>, HistoryError> {
     store.read(|txn| {
         let (order, events) = (txn.open_table(ORDER)?, txn.open_table(EVENTS)?);
@@ -248,7 +248,7 @@ fn unchanged_since(
     Ok(since)
 }
 
-/// Of each class, by whichever of both told it last.
+/// Ages of all classes, by the source that reported the class last.
 fn ages(told: &[Told]) -> Ages {
     let since = |class: Class| {
         let by = [Source::Agent, Source::Bmc].map(|source| {
@@ -262,8 +262,8 @@ fn ages(told: &[Told]) -> Ages {
         .collect()
 }
 
-/// Since when the last known record of a class, by one source, newest first, is the one it is. That it
-/// was not known in between is no change.
+/// Time since which the last known record of a class, by one source, is unchanged; entries are ordered newest first.
+/// Periods in which the class was unknown do not count as changes.
 fn since_of<'t>(told: impl Iterator<Item = &'t Told>) -> Option<u64> {
     let mut since = None;
     let mut is = None;

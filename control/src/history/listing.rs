@@ -1,4 +1,4 @@
-//! A node's changes and what else happened, in one list.
+//! Node history listing: class changes and other events in one list.
 
 use super::{
     book::Kind,
@@ -13,35 +13,35 @@ use lattice_hwprobe::Class;
 use redb::{ReadTransaction, ReadableTable, WriteTransaction};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The kind of a change of a class.
+/// Kind name of class changes.
 pub(crate) const CHANGE_KIND: &str = "change";
-/// Up to which entry the audit was read.
+/// Mark of the last audit entry that was read.
 const AUDIT: &str = "audit";
 
-/// What of a node's list.
+/// Filter of a node's history list.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Listing {
-    /// Changes of this class alone.
+    /// Only changes of this class.
     pub(crate) class: Option<Class>,
-    /// Of these kinds; of all without.
+    /// Only these kinds; `None` for all kinds.
     pub(crate) kinds: Option<BTreeSet<String>>,
-    /// Not older, Unix milliseconds.
+    /// Earliest time, in Unix milliseconds.
     pub(crate) since: Option<u64>,
-    /// Not younger.
+    /// Latest time, in Unix milliseconds.
     pub(crate) until: Option<u64>,
-    /// Behind this place.
+    /// Only items after this position.
     pub(crate) after: Option<Place>,
-    /// Without what names people: what was copied from the audit, and what a BMC did and logged. For
-    /// those who may not read the audit.
+    /// Whether to leave out items that name users: audit entries and BMC events. Set for callers that may not read the
+    /// audit.
     pub(crate) hides_people: bool,
 }
 
-/// One line of it.
+/// One item of a history list.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Item {
-    /// A class was published.
+    /// A class was published with a new mark.
     Change(Box<Told>),
-    /// Something else happened.
+    /// Another event.
     Event(Box<Happened>),
 }
 
@@ -55,16 +55,16 @@ impl Item {
     }
 }
 
-/// What each node's next look is compared with, by its name, and up to which entry the audit was read.
+/// Comparison state of each node by name, and the number of the last audit entry that was read.
 pub(crate) type Noticed = (BTreeMap<String, Vec<u8>>, Option<u64>);
 
-/// What this control noted of a node at one time.
+/// Observations of one node at one time.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Note {
     pub(crate) node: String,
-    /// What happened, with when that was, Unix milliseconds.
+    /// Observations, each with its time in Unix milliseconds.
     pub(crate) happened: Vec<(u64, Noted)>,
-    /// What the next look is compared with, as its owner writes it; `None` leaves what is there.
+    /// Serialized state for the next comparison; `None` keeps the stored state.
     pub(crate) compared: Option<Vec<u8>>,
 }
 
@@ -80,7 +80,7 @@ impl Listing {
 }
 
 impl HistoryStore {
-    /// Everything of a node, newest first, `most` at most.
+    /// History items of a node that match `listing`, newest first, at most `most`.
     pub(crate) fn list(
         &self,
         node: &str,
@@ -117,7 +117,7 @@ impl HistoryStore {
         })
     }
 
-    /// When the oldest change that is kept of a node was, Unix milliseconds.
+    /// Time of the oldest kept change of a node, in Unix milliseconds.
     pub(crate) fn begins(&self, node: &str) -> Result<Option<u64>, HistoryError> {
         self.read(|txn| {
             let order = txn.open_table(ORDER)?;
@@ -131,7 +131,7 @@ impl HistoryStore {
         })
     }
 
-    /// The line with this number, if it is kept and `hides_people` does not leave it out.
+    /// The item with this number, if it is kept and `hides_people` does not exclude it.
     pub(crate) fn numbered(
         &self,
         node: &str,
@@ -152,7 +152,7 @@ impl HistoryStore {
         })
     }
 
-    /// Writes down what this control saw, and up to which entry it read the audit, all or nothing.
+    /// Stores observations of this control and the number of the last audit entry read, in one transaction.
     pub(crate) fn note(&self, notes: &[Note], audit: Option<u64>) -> Result<(), HistoryError> {
         self.write(|txn| {
             for note in notes {
@@ -173,7 +173,7 @@ impl HistoryStore {
         })
     }
 
-    /// What each node's next look is compared with, and up to which entry the audit was read.
+    /// Comparison state of each node, and the number of the last audit entry read.
     pub(crate) fn noted(&self) -> Result<Noticed, HistoryError> {
         self.read(|txn| {
             let mut compared = BTreeMap::new();
@@ -217,13 +217,13 @@ fn wanted(
     Ok(is_wanted.then(|| Item::Event(Box::new(happened))))
 }
 
-/// Whether any line is one that no control could read yet: 1, or 0; absent in a new database.
+/// Mark: 1 if any line is unreadable to every control so far, else 0; absent in a new database.
 pub(super) const UNREAD: &str = "unread";
 
-/// Reads lines that the control which wrote them could not read: it was older than this one.
+/// Parses lines that an older control stored unread and that this control can read.
 pub(super) fn read_unread(txn: &WriteTransaction) -> Result<(), Failure> {
     let mut marks = txn.open_table(MARKS)?;
-    // Else every line of every node would be gone through at each start.
+    // Without the mark every line of every node would be read at each start.
     if marks.get(UNREAD)?.is_some_and(|any| any.value() == 0) {
         return Ok(());
     }

@@ -1,8 +1,8 @@
-//! What nodes were, and when and why that changed, as this control keeps it.
+//! Node history of this control: class changes and events of nodes, with time and cause.
 //!
-//! [`store`] is the database, [`History`] what the rest of control asks: every call goes off the
-//! runtime's threads. Agents' journals are read by `tasks/history.rs`; what BMCs tell comes from
-//! their workers, under the same numbers and with its source.
+//! [`store`] is the database, [`History`] the interface for the rest of control; every call runs outside the runtime's
+//! threads. Agents' journals are read by `tasks/history.rs`. Changes read by BMC workers are stored in the same number
+//! sequence, with their source.
 
 mod book;
 mod complete;
@@ -33,12 +33,12 @@ use std::{
     sync::Arc,
 };
 
-/// Shared by everybody who asks.
+/// Shared handle of the history database.
 #[derive(Debug, Clone)]
 pub(crate) struct History(Arc<HistoryStore>);
 
 impl History {
-    /// Opens `folder`'s database; in memory without one.
+    /// Opens the database in `folder`; without a folder the database is in memory.
     pub(crate) fn open(folder: Option<&Path>) -> Result<Self, HistoryError> {
         let store = match folder {
             Some(folder) => HistoryStore::open(&folder.join("history.redb"))?,
@@ -58,12 +58,12 @@ impl History {
         }
     }
 
-    /// How far a node's journal was read.
+    /// Position up to which a node's journal was read.
     pub(crate) async fn cursor(&self, node: String) -> Result<Cursor, HistoryError> {
         self.off(move |store| store.cursor(&node)).await
     }
 
-    /// Adds what a node told; see [`HistoryStore::append`].
+    /// Adds records of a node's agent; see [`HistoryStore::append`].
     pub(crate) async fn append(
         &self,
         node: String,
@@ -75,7 +75,7 @@ impl History {
             .await
     }
 
-    /// Changes of a node and what else happened; see [`HistoryStore::list`].
+    /// Changes and other events of a node; see [`HistoryStore::list`].
     pub(crate) async fn list(
         &self,
         node: String,
@@ -86,12 +86,12 @@ impl History {
             .await
     }
 
-    /// When a node's changes begin; see [`HistoryStore::begins`].
+    /// Time of a node's oldest change; see [`HistoryStore::begins`].
     pub(crate) async fn begins(&self, node: String) -> Result<Option<u64>, HistoryError> {
         self.off(move |store| store.begins(&node)).await
     }
 
-    /// The line of a node with this number; see [`HistoryStore::numbered`].
+    /// The history item of a node with this number; see [`HistoryStore::numbered`].
     pub(crate) async fn numbered(
         &self,
         node: String,
@@ -102,7 +102,7 @@ impl History {
             .await
     }
 
-    /// Writes down what this control saw; see [`HistoryStore::note`].
+    /// Stores observations of this control; see [`HistoryStore::note`].
     pub(crate) async fn note(
         &self,
         notes: Vec<Note>,
@@ -111,17 +111,17 @@ impl History {
         self.off(move |store| store.note(&notes, audit)).await
     }
 
-    /// Drops records that nothing names; see [`HistoryStore::sweep`].
+    /// Deletes records that no entry names; see [`HistoryStore::sweep`].
     pub(crate) async fn sweep(&self) -> Result<(), HistoryError> {
         self.off(HistoryStore::sweep).await
     }
 
-    /// What it noted before; see [`HistoryStore::noted`].
+    /// Stored comparison state; see [`HistoryStore::noted`].
     pub(crate) async fn noted(&self) -> Result<Noticed, HistoryError> {
         self.off(HistoryStore::noted).await
     }
 
-    /// Adds what a node's BMC told; see [`HistoryStore::append_bmc`].
+    /// Adds changes read from a node's BMC; see [`HistoryStore::append_bmc`].
     pub(crate) async fn append_bmc(
         &self,
         node: String,
@@ -132,7 +132,7 @@ impl History {
             .await
     }
 
-    /// Adds what a node's BMC did; see [`HistoryStore::append_deeds`].
+    /// Adds events of a node's BMC; see [`HistoryStore::append_deeds`].
     pub(crate) async fn append_deeds(
         &self,
         node: String,
@@ -143,7 +143,7 @@ impl History {
             .await
     }
 
-    /// What a node's BMC told, as the history that goes on from there.
+    /// History of a node by its BMC, from which a worker continues.
     pub(crate) async fn of_bmc(
         &self,
         node: String,
@@ -163,7 +163,7 @@ impl History {
             .await
     }
 
-    /// What changed anywhere; see [`HistoryStore::changes`].
+    /// Changes of all nodes; see [`HistoryStore::changes`].
     pub(crate) async fn changes(
         &self,
         since: u64,
@@ -178,17 +178,17 @@ impl History {
         .await
     }
 
-    /// The record of a digest, if it is kept.
+    /// The record of a digest, if it is stored.
     pub(crate) async fn record(&self, digest: Digest) -> Result<Option<ClassRecord>, HistoryError> {
         self.off(move |store| store.record(&digest)).await
     }
 
-    /// Whether the record of a digest is kept.
+    /// Whether the record of a digest is stored.
     pub(crate) async fn has_record(&self, digest: Digest) -> Result<bool, HistoryError> {
         self.off(move |store| store.has_record(&digest)).await
     }
 
-    /// Keeps a verified record.
+    /// Stores a verified record.
     pub(crate) async fn keep_record(
         &self,
         digest: Digest,
@@ -198,7 +198,7 @@ impl History {
             .await
     }
 
-    /// What a class of a node was at `at`, Unix milliseconds.
+    /// State of a node's class at time `at`, in Unix milliseconds.
     pub(crate) async fn at(
         &self,
         node: String,
@@ -208,7 +208,7 @@ impl History {
         self.off(move |store| then(store, &node, class, at)).await
     }
 
-    /// What every class of a node was when it was told last; see [`last`].
+    /// Last known state of every class of a node; see [`last`].
     pub(crate) async fn last_known(
         &self,
         node: String,
@@ -222,8 +222,8 @@ impl History {
         self.off(HistoryStore::lose_entries).await
     }
 
-    /// Since when a key of a node reads as it does, Unix milliseconds, with whether that is only
-    /// when it was first seen. `None` where nothing is known of the class.
+    /// Time since which a key of a node is unchanged, in Unix milliseconds, and whether that is only a lower bound of
+    /// its age. `None` where the class is unknown.
     #[cfg(test)]
     pub(crate) async fn since(
         &self,

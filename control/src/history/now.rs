@@ -1,5 +1,5 @@
-//! What is asked of many nodes again and again, while little of it changes: since when keys are as they
-//! are, and why classes are not known. An answer is kept until its node has another line.
+//! Cached history queries that many nodes need repeatedly while little changes: since when keys are unchanged, and why
+//! classes are unknown. An answer is cached until its node has a new history line.
 
 use super::{
     History, LOOKED_AT, Since, Then, Wanted,
@@ -11,18 +11,18 @@ use lattice_hwprobe::{Class, Reading, Schemas, Value};
 use parking_lot::Mutex;
 use std::{collections::BTreeMap, sync::Arc};
 
-/// Nodes whose answers are kept at hand, more than a cluster has.
+/// Maximum number of nodes with cached answers, more than a cluster has.
 const MOST_NODES: usize = 20_000;
 
-/// A key of a class.
+/// A key with its class.
 type Key = (Class, String);
-/// The keys of each class that are not known, with the reasons.
+/// Unknown keys of each class, with the reasons.
 pub(crate) type Missing = BTreeMap<Class, Vec<(String, Reading<Value>)>>;
 
-/// Of each node, with the number that its next line gets.
+/// Cache by node, with the number of the node's next history line.
 type Of<T> = Mutex<BTreeMap<String, (u64, T)>>;
 
-/// Answers about nodes.
+/// Caches of both queries.
 #[derive(Debug, Default)]
 pub(super) struct Known {
     since: Of<BTreeMap<Key, Option<Since>>>,
@@ -30,8 +30,7 @@ pub(super) struct Known {
 }
 
 impl History {
-    /// Since when each of these keys of nodes reads as it does; `None` where nothing is known of it, or
-    /// it cannot be read.
+    /// For each of these keys, the time since which it is unchanged; `None` where the key is unknown or cannot be read.
     pub(crate) async fn since_all(
         &self,
         asked: Vec<(String, Class, String)>,
@@ -40,7 +39,7 @@ impl History {
         found.unwrap_or_default()
     }
 
-    /// What is not known of a node, by what agent and BMC told last.
+    /// Unknown keys of a node, by the last reports of agent and BMC.
     pub(crate) async fn missing(&self, node: String) -> Result<Arc<Missing>, HistoryError> {
         self.off(move |store| missing(store, &node)).await
     }
@@ -48,7 +47,7 @@ impl History {
 
 fn since_all(store: &HistoryStore, asked: &[(String, Class, String)]) -> Vec<Option<Since>> {
     let mut found = Vec::with_capacity(asked.len());
-    // Keys of one node stand beside each other: its lines are read once.
+    // Keys of one node are adjacent, so the node's lines are read once.
     for of_node in asked.chunk_by(|a, b| a.0 == b.0) {
         let keys: Vec<Key> = of_node
             .iter()

@@ -1,4 +1,4 @@
-//! What a class was once, and since when a key is as it is: by what agent and BMC told.
+//! Past state of classes, and the time since which keys are unchanged, from the reports of agent and BMC.
 
 use super::store::{HistoryStore, Source, Told, Wanted};
 use super::tables::HistoryError;
@@ -8,41 +8,41 @@ use lattice_hwprobe::{
 };
 use std::{cell::Cell, collections::BTreeMap};
 
-/// Newest entries of one node that a question looks at, at most: of whatever class.
+/// Maximum number of a node's newest entries, of all classes, that a query reads.
 pub(super) const LOOKED_AT: usize = 2_000;
 
-/// Since when something is as it is.
+/// Time since which a value is unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Since {
-    /// Unix milliseconds.
+    /// Time in Unix milliseconds.
     pub(crate) at: u64,
-    /// It was so when it was first seen: it may be older.
+    /// Whether the value was the same when it was first seen, so that it may be older.
     pub(crate) at_least: bool,
 }
 
-/// What a class was once.
+/// Past state of a class.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Then {
-    /// This.
+    /// The class was complete.
     Known {
-        /// The record, known keys only.
+        /// The record, with known keys only.
         record: Box<ClassRecord>,
-        /// Since when, Unix milliseconds.
+        /// Time since which the record is unchanged, in Unix milliseconds.
         since: u64,
     },
-    /// A required key was not known.
+    /// A required key was unknown.
     Incomplete {
-        /// Those keys, with the reasons.
+        /// Unknown keys, with the reasons.
         missing: Vec<(String, Reading<Value>)>,
     },
-    /// It was switched off.
+    /// The class was disabled.
     Disabled,
-    /// It was complete, but its record is not kept here.
+    /// The class was complete, but its record is not stored here.
     Lost {
-        /// The digest.
+        /// Digest of the record.
         digest: Digest,
     },
-    /// Nothing that is kept reaches that far back.
+    /// The stored history does not reach back to this time.
     NotKept,
 }
 
@@ -71,7 +71,7 @@ pub(super) fn of_bmc(
     ))
 }
 
-/// What agent and BMC told of a class, put together as it is now.
+/// State of a class at a time, merged from agent and BMC.
 pub(super) fn then(
     store: &HistoryStore,
     node: &str,
@@ -83,8 +83,8 @@ pub(super) fn then(
     Ok(together(agents, bmcs))
 }
 
-/// What every class was when it was told last, agent and BMC put together, by one look through what
-/// is kept of the node. Classes of which nothing is kept are left out.
+/// Last known state of every class, merged from agent and BMC, from one pass over the node's entries. Classes without
+/// entries are left out.
 pub(super) fn last(
     store: &HistoryStore,
     node: &str,
@@ -128,7 +128,7 @@ fn together(agents: Then, bmcs: Then) -> Then {
     }
 }
 
-/// What one of them told of a class.
+/// State of a class at a time by one source.
 fn told_by(
     store: &HistoryStore,
     node: &str,
@@ -145,7 +145,7 @@ fn told_by(
     meant(store, store.of_node(node, &wanted, 1)?.pop())
 }
 
-/// What an entry says of its class.
+/// State of a class by one entry.
 fn meant(store: &HistoryStore, told: Option<Told>) -> Result<Then, HistoryError> {
     let Some(told) = told else {
         return Ok(Then::NotKept);
@@ -168,9 +168,9 @@ fn meant(store: &HistoryStore, told: Option<Told>) -> Result<Then, HistoryError>
     })
 }
 
-/// Since when a key is as it is, by what was told of its node, newest first, of all its classes; and
-/// whether that can change while nothing more is told: a record that it takes is not here yet. By
-/// whoever tells the key: agent, BMC, or, where both do, whoever's word stands (the agent's).
+/// Time since which a key is unchanged, from all entries of its node, newest first. The flag is true if the result may
+/// change without a new entry, because a record is not stored yet. The agent's report of the key takes precedence over
+/// the BMC's.
 pub(super) fn since(
     store: &HistoryStore,
     schemas: &Schemas,
@@ -200,16 +200,16 @@ pub(super) fn since(
         }
         answers.extend(found);
     }
-    // Nobody tells it now: since the last one ceased to, or since it was first seen missing.
+    // No source reports the key now: the result is the latest time at which a source stopped reporting it, or first
+    // reported it missing.
     let last = answers
         .into_iter()
         .max_by_key(|since| (!since.at_least, since.at));
     Ok((last, is_open.get()))
 }
 
-/// What a key was before and after an entry with which another schema is written: as it reads in
-/// the older of both. `None` where the records are not kept, or that schema cannot be told, or has
-/// no such key.
+/// Value of a key before and after an entry that changes the schema, expressed in the older of both schemas. `None`
+/// where the records are not stored, cannot be converted to that schema, or have no such key in it.
 fn in_both(
     schemas: &Schemas,
     newer: &Told,
@@ -232,8 +232,8 @@ fn in_both(
     })
 }
 
-/// Since when a key is as it is, by the entries of one source, newest first. `across` tells what the
-/// key was before and after an entry with another schema, where that can be known.
+/// Time since which a key is unchanged, from the entries of one source, newest first. `across` returns the values
+/// before and after an entry that changes the schema, if they are available.
 fn since_in(
     told: &[&Told],
     key: &str,
@@ -244,9 +244,8 @@ fn since_in(
     for (index, told_now) in told.iter().enumerate() {
         let (entry, at) = (&told_now.entry, told_now.when);
         let has = |key: &str| entry.changes.iter().any(|change| change.key == key);
-        // Before this nothing is known of the class, or of the key: a journal that began anew, a
-        // record that was lost, another schema that has no such key. One of the changes that are
-        // not listed may be this key's.
+        // The state before this entry is unknown: the journal was restarted, a record was lost, or the other schema
+        // lacks the key. Or the key may be among the changes that the entry does not list.
         let ends = || found.or(Some(Since { at, at_least: true }));
         if entry.from.is_none() || has("record") {
             return ends();
@@ -267,7 +266,7 @@ fn since_in(
         let Some(change) = change else {
             continue;
         };
-        // While it could not be read it was neither this nor something else.
+        // While the key was unreadable it counts as unchanged.
         if change.to.is_known() {
             match &value {
                 Some(value) if *value != change.to => return found,

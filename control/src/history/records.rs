@@ -1,4 +1,4 @@
-//! Preimages by digest: kept as long as an entry names them.
+//! Stored preimages by digest, kept as long as an entry names them.
 
 use super::{
     store::HistoryStore,
@@ -9,28 +9,28 @@ use parking_lot::MutexGuard;
 use redb::ReadableTable as _;
 use std::collections::BTreeSet;
 
-/// Records dropped in one transaction: nobody who writes waits for more.
+/// Maximum number of records deleted in one transaction, to limit the wait of other writers.
 const AT_A_TIME: usize = 512;
 
 impl HistoryStore {
-    /// The record of a digest, verified.
+    /// The verified record of a digest, if it is stored.
     pub(crate) fn record(&self, digest: &Digest) -> Result<Option<ClassRecord>, HistoryError> {
         self.read(|txn| {
             let records = txn.open_table(RECORDS)?;
             let found = records.get(digest.0)?;
-            // One that is damaged is fetched again, as one that is not there.
+            // A damaged record counts as missing and is fetched again.
             Ok(found.and_then(|bytes| verify(digest, bytes.value()).ok()))
         })
     }
 
-    /// Whether something is kept for a digest. It stays until the next sweep but one: who asks is about
-    /// to name it.
+    /// Whether a record is stored for a digest. The record then survives the next sweep, because the caller is about to
+    /// write an entry that names it.
     pub(crate) fn has_record(&self, digest: &Digest) -> Result<bool, HistoryError> {
         self.unnamed().remove(&digest.0);
         self.read(|txn| Ok(txn.open_table(RECORDS)?.get(digest.0)?.is_some()))
     }
 
-    /// Keeps the bytes of a record. The caller has verified them.
+    /// Stores the bytes of a record. The caller has verified them.
     pub(crate) fn keep_record(&self, digest: &Digest, bytes: &[u8]) -> Result<(), HistoryError> {
         self.unnamed().remove(&digest.0);
         self.write(|txn| {
@@ -39,9 +39,9 @@ impl HistoryStore {
         })
     }
 
-    /// Drops records that no entry named when it was looked last, and none names now: a record is kept,
-    /// or found kept, before its entry is written, and what is asked for meanwhile is left. All is read
-    /// beside whoever writes; only what goes is written.
+    /// Deletes records that no entry named at the last sweep or names now. A record is stored, or found stored, before
+    /// its entry is written, so a record requested in between is kept. The scan runs in a read transaction and does not
+    /// block writers; only the deletions are written.
     pub(super) fn sweep(&self) -> Result<(), HistoryError> {
         let unnamed_now = self.read(|txn| {
             let mut unnamed = BTreeSet::new();
@@ -58,7 +58,8 @@ impl HistoryStore {
             }
             Ok(unnamed)
         })?;
-        // Held until all of them are gone: who asks for one of them now waits, and is told that it is.
+        // Held until all deletions are done: a concurrent query for one of these records waits and then finds it
+        // missing.
         let mut unnamed = self.unnamed();
         let goes: Vec<[u8; 32]> = unnamed.intersection(&unnamed_now).copied().collect();
         for goes in goes.chunks(AT_A_TIME) {
@@ -75,7 +76,7 @@ impl HistoryStore {
         Ok(())
     }
 
-    /// Whole between statements, so a panic elsewhere does not spoil it.
+    /// The set is consistent between statements, so a panic elsewhere does not corrupt it.
     fn unnamed(&self) -> MutexGuard<'_, BTreeSet<[u8; 32]>> {
         self.unnamed.lock()
     }

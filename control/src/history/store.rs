@@ -1,7 +1,7 @@
-//! What nodes published, kept on this control's own disk: answered also while a node is down or
-//! gone. A cache of what agents tell, so every control keeps its own and none asks another.
+//! History database: published class marks of nodes, stored on this control's disk and available while a node is down
+//! or gone. The database is a cache of the agents' journals; every control keeps its own copy independently.
 //!
-//! Blocking: called off the runtime's threads.
+//! Calls block and must run outside the runtime's threads.
 
 use super::{
     book::Book,
@@ -29,33 +29,33 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The name of the format in [`MARKS`].
+/// Key of the format number in [`MARKS`].
 pub(super) const FORMAT_MARK: &str = "format";
 
-/// Who told an entry.
+/// Source of an entry.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Source {
     /// The node's agent, from its journal.
     #[default]
     Agent,
-    /// The node's BMC, as this control read it.
+    /// The node's BMC, as read by this control.
     Bmc,
 }
 
-/// One entry with its place.
+/// An entry with its position in the history.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Told {
-    /// Ours, rising by one with each entry of the node.
+    /// Number assigned by this control, rising by one with each entry or event of the node.
     pub(crate) number: u64,
-    /// When, Unix milliseconds: as the node says, but never after it was heard.
+    /// Time reported by the node, in Unix milliseconds, but not later than the time of receipt.
     pub(crate) when: u64,
-    /// Who told it.
+    /// Source of the entry.
     #[serde(default)]
     pub(crate) source: Source,
-    /// What was published.
+    /// Published change.
     pub(crate) entry: Entry,
-    /// Entries of this class before it that were not written: a BMC came and went too often.
+    /// Number of earlier entries of this class that were left out because the BMC was flapping.
     #[serde(default, skip_serializing_if = "is_none")]
     pub(crate) left_out: u32,
 }
@@ -65,13 +65,13 @@ const fn is_none(number: &u32) -> bool {
     *number == 0
 }
 
-/// An entry that a BMC's worker made.
+/// An entry from a BMC worker.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct FromBmc {
     pub(crate) entry: Entry,
-    /// It tells of no change: the class is unknown, or known again as it was.
+    /// Whether the entry reports no change: the class became unknown, or has its last known value again.
     pub(crate) is_turn: bool,
-    /// See [`Told::left_out`].
+    /// Number of earlier entries of this class that were left out because the BMC was flapping.
     pub(crate) left_out: u32,
 }
 
@@ -85,14 +85,14 @@ impl From<Entry> for FromBmc {
     }
 }
 
-/// An entry somewhere in the fleet.
+/// An entry of any node of the cluster.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ToldBy {
     pub(crate) node: String,
     pub(crate) told: Told,
 }
 
-/// Writes the format into a new database; refuses one of another format.
+/// Writes the format into a new database; rejects a database of another format.
 fn check_format(txn: &WriteTransaction, path: &Path) -> Result<(), Failure> {
     let mut marks = txn.open_table(MARKS)?;
     let found = marks.get(FORMAT_MARK)?.map(|format| format.value());
@@ -106,36 +106,36 @@ fn check_format(txn: &WriteTransaction, path: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// How far an agent's journal was read.
+/// Position up to which an agent's journal was read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Cursor {
-    /// Which journal; 0 for none.
+    /// Id of the journal; 0 for none.
     pub(crate) journal: u64,
-    /// The last entry that was read, by its own number there.
+    /// Sequence number in the journal of the last entry read.
     pub(crate) read: u64,
 }
 
-/// The database.
+/// History database.
 #[derive(Debug)]
 pub(crate) struct HistoryStore {
     path: PathBuf,
     database: Database,
-    /// Records that no entry named when they were last looked through.
+    /// Digests of records that no entry named at the last sweep.
     pub(super) unnamed: Mutex<BTreeSet<[u8; 32]>>,
-    /// So that who asks for groups again costs no reading.
+    /// Cached class ages, so that repeated queries for groups need no read.
     pub(super) ages: KnownAges,
-    /// The same for who asks what drifts.
+    /// Cached answers, so that repeated drift queries need no read.
     pub(super) known: Known,
 }
 
 impl HistoryStore {
-    /// Opens the file, or makes it.
+    /// Opens the database file, or creates it.
     pub(crate) fn open(path: &Path) -> Result<Self, HistoryError> {
         let database = Database::create(path).map_err(|e| failed(path, e))?;
         Self::with(path.to_owned(), database)
     }
 
-    /// One that ends with the process.
+    /// Creates a database in memory, which ends with the process.
     pub(crate) fn in_memory() -> Result<Self, HistoryError> {
         let backend = redb::backends::InMemoryBackend::new();
         let database = Database::builder().create_with_backend(backend);
@@ -144,7 +144,7 @@ impl HistoryStore {
         Self::with(path, database)
     }
 
-    /// Makes the tables, so that readers find them.
+    /// Creates all tables, so that read transactions can open them.
     fn with(path: PathBuf, database: Database) -> Result<Self, HistoryError> {
         let store = Self {
             path,
@@ -170,7 +170,7 @@ impl HistoryStore {
         Ok(store)
     }
 
-    /// Which journal of `node` was read, up to which entry.
+    /// Journal of `node` that was read, and the position up to which it was read.
     pub(crate) fn cursor(&self, node: &str) -> Result<Cursor, HistoryError> {
         self.read(|txn| {
             let cursors = txn.open_table(CURSORS)?;
@@ -184,8 +184,8 @@ impl HistoryStore {
         })
     }
 
-    /// Adds what an agent told of the journal in `cursor`, heard at `heard_at`, and remembers that
-    /// it was read up to there. What is here already is left out. How many were new.
+    /// Adds records from the agent's journal in `cursor`, received at `heard_at`, and stores the new cursor. Records
+    /// that are stored already are skipped. Returns the number of new records.
     pub(crate) fn append<R: Clone + Into<Record>>(
         &self,
         node: &str,
@@ -214,8 +214,7 @@ impl HistoryStore {
         })
     }
 
-    /// Adds what a node's BMC told, read at `heard_at`, among what its agent told: one sequence of
-    /// numbers for both.
+    /// Adds changes read from a node's BMC at `heard_at`. Agent and BMC share one sequence of numbers.
     pub(crate) fn append_bmc<T: Clone + Into<FromBmc>>(
         &self,
         node: &str,
@@ -231,8 +230,7 @@ impl HistoryStore {
         })
     }
 
-    /// The entries of a node, those heard last first: of `class` where one is given, before `before`
-    /// where a number is, not older than `since`, `most` at most.
+    /// Entries of a node that match `wanted`, last received first, at most `most`.
     pub(crate) fn of_node(
         &self,
         node: &str,
@@ -246,7 +244,7 @@ impl HistoryStore {
             for row in table.range((node, 0)..(node, end))?.rev() {
                 let (key, json) = row?;
                 let told = read_entry(key.value().0, key.value().1, json.value())?;
-                // No end of the search: of two sources one may be heard late.
+                // The loop must not stop at the time limit, because entries of one source may arrive late.
                 if wanted.class.is_none_or(|class| told.entry.class == class)
                     && wanted.source.is_none_or(|source| told.source == source)
                     && wanted.since.is_none_or(|since| told.when >= since)
@@ -262,7 +260,7 @@ impl HistoryStore {
         })
     }
 
-    /// The entry of a node heard last of each class and from each who tells it.
+    /// Last received entry of a node for each class and source.
     pub(super) fn last_of_each(
         &self,
         node: &str,
@@ -279,8 +277,7 @@ impl HistoryStore {
         })
     }
 
-    /// What changed anywhere from `since` on, newest first, before `before` where given, `most` at
-    /// most.
+    /// Changes of all nodes from `since` on, newest first, only those before `before` if given, at most `most`.
     pub(crate) fn changes(
         &self,
         since: u64,
@@ -291,7 +288,7 @@ impl HistoryStore {
             let (times, table) = (txn.open_table(TIMES)?, txn.open_table(ENTRIES)?);
             let start = Bound::Included((since, "", 0));
             let end = match before {
-                // A range that ends before it starts is a mistake of the caller to the database.
+                // The database treats a range that ends before its start as an error.
                 Some(before) if before <= (since, "", 0) => return Ok(Vec::new()),
                 Some(before) => Bound::Excluded(before),
                 None => Bound::Unbounded,
@@ -315,13 +312,13 @@ impl HistoryStore {
         })
     }
 
-    /// As a database that refuses: the table that nodes' entries are in is gone.
+    /// Simulates a failing database by deleting the table of entries.
     #[cfg(test)]
     pub(crate) fn lose_entries(&self) -> Result<(), HistoryError> {
         self.write(|txn| Ok(txn.delete_table(ENTRIES).map(|_| ())?))
     }
 
-    /// Entries of all nodes.
+    /// Number of entries of all nodes.
     #[cfg(test)]
     pub(crate) fn len(&self) -> Result<u64, HistoryError> {
         use redb::ReadableTableMetadata as _;
@@ -349,16 +346,16 @@ impl HistoryStore {
     }
 }
 
-/// Which entries of a node.
+/// Filter of a node's entries.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Wanted {
     pub(crate) class: Option<Class>,
-    /// Told by this one.
+    /// Only entries from this source.
     pub(crate) source: Option<Source>,
-    /// Not older, Unix milliseconds.
+    /// Earliest time, in Unix milliseconds.
     pub(crate) since: Option<u64>,
-    /// Not younger.
+    /// Latest time, in Unix milliseconds.
     pub(crate) until: Option<u64>,
-    /// With a lower number.
+    /// Only entries with a lower number.
     pub(crate) before: Option<u64>,
 }

@@ -1,65 +1,65 @@
-//! The database's tables, what is read of their rows, and why that fails.
+//! Tables of the history database, decoding of rows, and errors.
 
 use super::{event::Happened, store::Told};
 use redb::TableDefinition;
 use std::path::{Path, PathBuf};
 
-/// `(node, number)`: one published change. Numbers are ours: an agent that lost its journal begins
-/// at 1 again.
+/// `(node, number)`: one published change. Numbers are assigned by this control, because an agent that lost its journal
+/// starts at 1 again.
 pub(super) const ENTRIES: TableDefinition<'_, (&str, u64), &[u8]> = TableDefinition::new("entries");
-/// `(when, node, number)`, for questions about the whole fleet.
+/// `(when, node, number)`: index of changes for queries about all nodes.
 pub(super) const TIMES: TableDefinition<'_, (u64, &str, u64), ()> = TableDefinition::new("times");
-/// Which journal of a node was read, up to which of its entries, and the number the next one gets.
+/// By node: id of the journal read, sequence number of its last entry read, and number of the next line.
 pub(super) const CURSORS: TableDefinition<'_, &str, (u64, u64, u64)> =
     TableDefinition::new("cursors");
-/// `(node, number)`: what else happened.
+/// `(node, number)`: one event other than a class change.
 pub(super) const EVENTS: TableDefinition<'_, (&str, u64), &[u8]> = TableDefinition::new("events");
-/// `(node, when, number)`: which of the two tables has it. What is asked of one node goes by this;
-/// what is asked of the fleet by [`TIMES`], which has changes alone.
+/// `(node, when, number)`: kind of the line, which selects entries or events. Queries about one node use this index;
+/// queries about all nodes use [`TIMES`], which holds changes only.
 pub(super) const ORDER: TableDefinition<'_, (&str, u64, u64), u8> = TableDefinition::new("order");
-/// What this control compares a node with the next time it looks.
+/// By node: state for the next comparison by this control.
 pub(super) const NOTES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("notes");
-/// What of a node's BMC was told.
+/// By node: BMC events that were stored already.
 pub(super) const DEEDS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("deeds");
-/// How far it read what has numbers of its own.
+/// Named numbers, such as the last audit entry read.
 pub(super) const MARKS: TableDefinition<'_, &str, u64> = TableDefinition::new("marks");
-/// Preimages by digest.
+/// By digest: verified records (preimages).
 pub(super) const RECORDS: TableDefinition<'_, [u8; 32], &[u8]> = TableDefinition::new("records");
 
-/// The format of the database, kept in [`MARKS`] since its first opening.
+/// Format number of the database, stored in [`MARKS`] when the database is created.
 pub(super) const FORMAT: u64 = 1;
 
-/// Why the history cannot be read or written.
+/// Reason why the history cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum HistoryError {
-    /// Another version wrote the database.
+    /// Another version of Lattice wrote the database.
     #[error(
         "the history at {} has {}; this version of Lattice reads format {FORMAT}. Nothing was changed. Start the \
          version that wrote it, or move the file away: a new one begins with what agents still have in their journals",
         .path.display(), found.map_or("no format".to_owned(), |found| format!("format {found}"))
     )]
     Format {
-        /// Its file; empty for one in memory.
+        /// Path of the database; empty for one in memory.
         path: PathBuf,
-        /// The format that it names; `None` where it names none and has rows.
+        /// Format number found; `None` if a database with rows has none.
         found: Option<u64>,
     },
-    /// The database refuses.
+    /// The database returned an error.
     #[error("the history at {}", .path.display())]
     Database {
-        /// Its file; empty for one in memory.
+        /// Path of the database; empty for one in memory.
         path: PathBuf,
-        /// What it says.
+        /// Error of the database.
         source: Box<redb::Error>,
     },
-    /// An entry is not what was written.
+    /// A stored entry cannot be parsed.
     #[error("entry {number} of {node} in the history cannot be read")]
     Entry {
-        /// Whose.
+        /// Node of the entry.
         node: String,
-        /// Which.
+        /// Number of the entry.
         number: u64,
-        /// What the reader says.
+        /// Parse error.
         source: serde_json::Error,
     },
 }
@@ -98,7 +98,7 @@ pub(super) fn failed(path: &Path, source: impl Into<redb::Error>) -> HistoryErro
     }
 }
 
-/// Inside a transaction, where the path is not at hand.
+/// Error inside a transaction, where the path is not available.
 pub(super) enum Failure {
     Database(Box<redb::Error>),
     History(HistoryError),

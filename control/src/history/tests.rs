@@ -204,7 +204,7 @@ const fn row(pattern: &'static str, since: u16) -> Row {
     }
 }
 
-/// NICs whose rings came with the present schema.
+/// NICs with rings that came with the present schema.
 const WITH_RINGS: Schemas = Schemas {
     written: |class| Written {
         current: class.schema(),
@@ -269,13 +269,13 @@ fn since_looks_through_another_schema_for_what_both_have() {
         store.keep_record(&digest, &record.encode()).unwrap();
     };
     keep(&records[2]);
-    // What it was before is not kept.
+    // The earlier record is not stored.
     assert_eq!(of(&WITH_RINGS, "nic.0.firmware"), at(3_000, true));
     keep(&records[1]);
     assert_eq!(of(&WITH_RINGS, "nic.0.firmware"), at(2_000, false));
     assert_eq!(of(&WITH_RINGS, "nic.0.driver"), at(3_000, false));
     assert_eq!(of(&WITH_RINGS, "nic.0.ring.rx"), at(3_000, true));
-    // A build that cannot tell the schema before says no more than it knows.
+    // A build without the earlier schema returns only a lower bound.
     assert_eq!(of(&Schemas::SHIPPED, "nic.0.firmware"), at(3_000, true));
 }
 
@@ -314,7 +314,7 @@ fn bios(key: &str, value: &str) -> ClassRecord {
     record
 }
 
-/// The `seq`th entry of class `bios`: `key` was `from`, if it was read before, and is `to`.
+/// The entry `seq` of class `bios`: `key` changes from `from`, if it was read before, to `to`.
 fn bios_entry(seq: u64, at: u64, key: &str, from: Option<&str>, to: &str) -> Entry {
     let change = |from: &str| KeyChange {
         key: key.to_owned(),
@@ -343,7 +343,7 @@ fn agent_and_bmc_tell_of_one_node_under_one_sequence_of_numbers() {
         let digest = record.state().digest().unwrap();
         store.keep_record(&digest, &record.encode()).unwrap();
     }
-    // The BMC is read before the agent is heard of.
+    // The BMC is read before the agent is seen.
     store
         .append_bmc(NODE, &[bios_entry(1, 3_000, bmcs, None, "On")], 3_000)
         .unwrap();
@@ -357,7 +357,7 @@ fn agent_and_bmc_tell_of_one_node_under_one_sequence_of_numbers() {
             5_000,
         )
         .unwrap();
-    // An agent that could not be reached tells late what was earlier.
+    // An agent that was unreachable reports earlier changes late.
     let late = [bios_entry(2, 4_500, agents, Some("A1"), "A2")];
     assert_eq!(store.append(NODE, read(7, 2), &late, 9_000).unwrap(), 1);
     assert_eq!(store.cursor(NODE).unwrap(), read(7, 2));
@@ -381,7 +381,7 @@ fn agent_and_bmc_tell_of_one_node_under_one_sequence_of_numbers() {
     let recent = store.of_node(NODE, &recent, 9).unwrap();
     assert_eq!(recent.len(), 1, "what is told late hides nothing");
 
-    // Then and since are by whoever tells the key.
+    // Past states and ages follow the source that reports the key.
     let at = |at| match then(&store, NODE, Class::Bios, at).unwrap() {
         Then::Known { record, .. } => Some((record.get(agents), record.get(bmcs))),
         _ => None,
@@ -418,7 +418,7 @@ fn what_a_bmc_told_goes_on_after_a_restart() {
     drop(store);
     let store = HistoryStore::open(&path).unwrap();
     let history = of_bmc(&store, NODE).unwrap();
-    // The agent's entries are none of it.
+    // The agent's entries are not included.
     assert_eq!(history.checkpoint().seq, 2);
     assert_eq!(history.published(), [(Class::Bios, entries[1].to)].into());
     assert_eq!(history.record(Class::Bios), Some(&bios(key, "2")));
@@ -436,7 +436,7 @@ fn records_that_nothing_names_go_while_control_runs_and_one_whose_entry_comes_st
     };
     let (orphan, early) = (kept("1"), kept("28.39"));
     store.sweep().unwrap();
-    // Its entry is written right after it.
+    // The entry is written right after the check.
     assert!(store.has_record(&early).unwrap());
     store
         .append(NODE, read(7, 1), &three()[..1], 9_000)
@@ -458,7 +458,7 @@ fn what_is_found_kept_while_it_is_swept_stays_and_nothing_goes_at_the_start() {
     drop(store);
     let store = HistoryStore::open(&path).unwrap();
     store.sweep().unwrap();
-    // Who finds it kept does not fetch it, and writes the entry that names it next.
+    // A caller that finds the record does not fetch it, and writes the entry that names it next.
     assert!(store.has_record(&digest).unwrap());
     store.sweep().unwrap();
     assert!(store.has_record(&digest).unwrap());
@@ -512,7 +512,7 @@ fn lines_are_gone_through_at_the_start_only_where_one_was_not_read() {
     assert_eq!(marked(&store), Some(0));
     store.append(NODE, read(7, 3), &three(), 9_000).unwrap();
     assert_eq!(marked(&store), Some(0));
-    // As an older control kept what this one reads.
+    // Stored by an older control, readable by this one.
     let newer = |entry: &Entry| {
         let record = Record::Entry(entry.clone());
         Record::Other(serde_json::to_value(record).unwrap())
@@ -525,7 +525,7 @@ fn lines_are_gone_through_at_the_start_only_where_one_was_not_read() {
     drop(store);
     let store = open();
     assert_eq!((marked(&store), store.len().unwrap()), (Some(0), 4));
-    // What nobody understands yet is looked at again.
+    // A line that is still unreadable is checked again.
     let flood = serde_json::json!({"seq": 5, "at": 5_000, "boot_id": "b", "event": {"kind": "x"}});
     store
         .append(NODE, read(7, 5), &[Record::Other(flood)], 9_000)
@@ -564,7 +564,7 @@ async fn a_node_was_there_last_when_it_said_so_and_not_when_it_was_found_gone() 
     let last = async || history.last_heard(NODE.to_owned()).await.unwrap();
     note(vec![(50_000, liveness(false, true))]).await;
     assert_eq!(last().await, Some(3_000));
-    // What is written of it is no word of its own, however much of it there is.
+    // Notes about a node are not contact with it, however many they are.
     let audit = |number| Noted::Audit {
         number,
         action: "brake_held".to_owned(),
@@ -596,7 +596,7 @@ async fn the_age_of_a_nodes_classes_is_read_once_for_each_line_it_gets() {
     };
     append(&three()).await;
     assert_eq!(since().await, Some(2_000));
-    // A line that nobody can read: who reads none does not mind.
+    // The line is replaced by invalid data: a query that reads no line succeeds.
     let kept = history.0.read(|txn| {
         let table = txn.open_table(tables::ENTRIES)?;
         Ok(table.get((NODE, 1))?.unwrap().value().to_vec())

@@ -1,4 +1,4 @@
-//! Every "no" leaves as `application/problem+json`.
+//! Error responses: every error is sent as `application/problem+json`.
 
 use axum::{
     http::{HeaderValue, StatusCode, header},
@@ -6,7 +6,7 @@ use axum::{
 };
 use lattice_api::problem::{Kind, MEDIA_TYPE, Problem};
 
-/// A problem on its way out.
+/// A problem as a response.
 #[derive(Debug)]
 pub(crate) struct Fail(pub(crate) Problem);
 
@@ -38,10 +38,10 @@ impl IntoResponse for Fail {
     }
 }
 
-/// What a handler returns.
+/// Result of a handler.
 pub(crate) type Answer<T> = Result<axum::Json<T>, Fail>;
 
-/// A path that does not exist.
+/// Response to an unknown path.
 pub(crate) async fn no_such_path(uri: axum::http::Uri) -> Fail {
     let detail = format!(
         "there is nothing at {}; /openapi.json lists what there is",
@@ -50,7 +50,7 @@ pub(crate) async fn no_such_path(uri: axum::http::Uri) -> Fail {
     Problem::new(Kind::NotFound, "no_such_path", detail).into()
 }
 
-/// A method that a path does not have.
+/// Response to an unsupported method.
 pub(crate) async fn no_such_method(method: axum::http::Method, uri: axum::http::Uri) -> Fail {
     let detail = format!(
         "{} does not take {method}; /openapi.json lists what it takes",

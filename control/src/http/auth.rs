@@ -1,8 +1,7 @@
-//! Bearer tokens: a list of names, roles and secrets, and, where the site has an issuer of tokens, those
-//! that it signs.
+//! Bearer token authentication: a file of names, roles and secrets, and tokens signed by an issuer if the site has one.
 //!
-//! Secrets are kept as digests and looked up by digest, so that neither memory nor the time an
-//! answer takes tells anything about them.
+//! Secrets are stored as digests and looked up by digest, so that neither memory contents nor response times reveal
+//! them.
 
 use super::{
     caller::{Caller, Role},
@@ -16,24 +15,24 @@ use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
-/// What digests are derived under.
+/// Key derivation context of token digests.
 const CONTEXT: &str = "lattice control bearer token";
 /// Shortest accepted secret, bytes: 128 bits written in hex are 32.
 const MIN_TOKEN_BYTES: usize = 20;
 
-/// One token.
+/// One token of the file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TokenEntry {
-    /// The principal: who submits what is submitted with it.
+    /// Principal that owns everything submitted with the token.
     name: String,
     role: Role,
     token: SecretString,
-    /// The tenants it is told of; left out: all. Who looks after tenants has to name them.
+    /// Tenants visible to the principal; all if left out. Required for a tenant administrator.
     tenants: Option<Vec<ProjectPath>>,
 }
 
-/// The file: `tokens:` and a list of `{name, role, token}`, as YAML or JSON.
+/// Token file: `tokens:` and a list of `{name, role, token}`, as YAML or JSON.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TokenFile {
@@ -56,7 +55,8 @@ impl Check for TokenFile {
 /// Longest name of a principal, bytes.
 pub(super) const MAX_NAME: usize = MAX_NAME_BYTES;
 
-/// Whether somebody may be called so. No name of a person can be one of our services', which have a colon.
+/// Whether the text is a valid name of a principal. Names of services contain a colon, so a person's name can never be
+/// one of them.
 pub(super) fn is_name(text: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '@');
     (1..=MAX_NAME).contains(&text.len()) && text.chars().all(plain)
@@ -99,23 +99,23 @@ fn check(entry: &TokenEntry) -> Result<(), String> {
     Ok(())
 }
 
-/// Why there are no tokens to judge by.
+/// Reason why a token file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum AuthError {
-    /// It is not a list of tokens; everything that is wrong with it.
+    /// The text is not a valid list of tokens; carries every problem found.
     #[error(transparent)]
     Invalid(#[from] ConfigErrors),
-    /// Two principals with one secret.
+    /// Two principals have the same secret.
     #[error("{first} and {second} have the same token")]
     Shared {
-        /// The one listed first.
+        /// Principal listed first.
         first: String,
-        /// The other.
+        /// Principal listed second.
         second: String,
     },
 }
 
-/// Every token that is accepted; all those of the file can be replaced at once.
+/// Accepted tokens. The tokens of the file can be replaced together.
 #[derive(Default)]
 pub struct Auth {
     tokens: ArcSwap<BTreeMap<[u8; 32], Caller>>,
@@ -133,11 +133,10 @@ impl fmt::Debug for Auth {
 }
 
 impl Auth {
-    /// Reads the text of a token file: `tokens:` and a list of `{name, role, token, tenants}`,
-    /// the last of which may be left out.
+    /// Parses a token file: `tokens:` and a list of `{name, role, token, tenants}`; `tenants` is optional.
     ///
     /// # Errors
-    /// Everything that is wrong with it, at once.
+    /// Every problem of the file at once.
     pub fn parse(text: &str) -> Result<Self, AuthError> {
         let none = std::iter::empty();
         let file: TokenFile =
@@ -164,7 +163,7 @@ impl Auth {
         })
     }
 
-    /// Takes the tokens of an issuer as well.
+    /// Also accepts tokens of an issuer.
     pub(crate) fn with_issuer(self, issuer: Arc<Issuer>) -> Self {
         Self {
             issuer: Some(issuer),
@@ -172,12 +171,12 @@ impl Auth {
         }
     }
 
-    /// Who signs tokens.
+    /// Issuer of signed tokens, if configured.
     pub(crate) fn issuer(&self) -> Option<&Arc<Issuer>> {
         self.issuer.as_ref()
     }
 
-    /// Whose token it is.
+    /// Identifies the caller by the token.
     pub(crate) async fn identify(&self, secret: &str, now: UnixMillis) -> Result<Caller, Problem> {
         if let Some(caller) = self.find(secret) {
             return Ok(caller);
@@ -195,12 +194,12 @@ impl Auth {
         ))
     }
 
-    /// Whose token of the file it is.
+    /// Identifies the caller by a token of the file.
     fn find(&self, secret: &str) -> Option<Caller> {
         self.tokens.load().get(&digest(secret)).cloned()
     }
 
-    /// From now on the other's tokens count, and no others of a file.
+    /// Replaces the tokens of the file by those of `other`.
     pub(crate) fn replace(&self, other: Self) {
         self.tokens.store(other.tokens.into_inner());
     }

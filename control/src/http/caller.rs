@@ -1,7 +1,7 @@
-//! Who asks, and what that lets them do at this edge. The quorum judges every change again.
+//! Caller identity and its permissions at this interface. The quorum checks every change again.
 //!
-//! A role is two things here: what may be asked at all ([`Role::covers`]), and with what power a change
-//! is proposed ([`Caller::proposer`]), which is the least that the quorum takes for it.
+//! A role determines two things: which requests are allowed at all ([`Role::covers`]), and with which power a change is
+//! proposed ([`Caller::proposer`]). That power is the least that the quorum accepts for the change.
 
 use lattice_api::problem::{Kind, Problem};
 use lattice_quorum_types::{
@@ -12,26 +12,26 @@ use serde::Deserialize;
 use std::{collections::BTreeSet, fmt, sync::Arc};
 use tokio::time::Instant;
 
-/// What a token's holder may do.
+/// Role of a token's principal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
-    /// An accounting system: reads tenants and what was used, and sets what tenants may use.
+    /// Accounting system: reads tenants and usage, and sets what tenants may use.
     Service,
-    /// Sees the cluster; changes nothing.
+    /// Reads the state of the cluster; changes nothing.
     Viewer,
     /// Submits to projects and acts on its own allocations.
     User,
-    /// Looks after tenants that are named: acts on everybody's work in them, and on their projects.
+    /// Administers named tenants: acts on all allocations in those tenants, and on their projects.
     TenantAdmin,
     /// Acts on all allocations and nodes.
     Operator,
-    /// Everything, tenants and limits included.
+    /// Full access, including tenants and limits.
     Admin,
 }
 
 impl Role {
-    /// All there are, each but the first covering those before it.
+    /// All roles; each covers those before it, except that the first is separate.
     pub const ALL: [Role; 6] = [
         Role::Service,
         Role::Viewer,
@@ -41,7 +41,7 @@ impl Role {
         Role::Admin,
     ];
 
-    /// Its name, as files have it.
+    /// Name of the role, as in configuration files.
     pub fn as_str(self) -> &'static str {
         match self {
             Role::Service => "service",
@@ -53,8 +53,8 @@ impl Role {
         }
     }
 
-    /// Whether it may do what `needed` may. An accounting system is beside all others: it covers nobody,
-    /// and nobody covers it.
+    /// Whether the role includes the permissions of `needed`. An accounting system is separate: it covers no other
+    /// role, and no other role covers it.
     fn covers(self, needed: Role) -> bool {
         match (self, needed) {
             (Role::Service, _) | (_, Role::Service) => self == needed,
@@ -62,8 +62,8 @@ impl Role {
         }
     }
 
-    /// With what power it asks the quorum for a change: the least that is taken for it there. `None`: it
-    /// may not ask.
+    /// Power with which the change is proposed: the least that the quorum accepts. `None`: the role may not propose
+    /// this change.
     fn power(self, command: &Command) -> Option<Power> {
         match self {
             Role::Viewer => None,
@@ -79,9 +79,9 @@ impl Role {
     }
 }
 
-/// What may be asked for by whoever looks after a tenant. That it is theirs is judged where the project is
-/// known; that it is below the tenant is judged here too, for the quorum cannot: it knows of nobody that
-/// they administer some tenants alone.
+/// Power of a tenant administrator for a change. The caller's tenants are checked where the project is known. That the
+/// project is below a tenant is checked here, because the quorum has no record of administrators limited to some
+/// tenants.
 fn power_in_tenant(command: &Command) -> Option<Power> {
     let below = |path: &ProjectPath| !path.is_tenant();
     match command {
@@ -102,7 +102,7 @@ fn power_in_tenant(command: &Command) -> Option<Power> {
         | Command::Resume { .. }
         | Command::WriteCheckpoint { .. }
         | Command::CancelDag { .. } => Some(Power::Operator),
-        // As every user may.
+        // Allowed to every user.
         Command::Submit { .. }
         | Command::SubmitDag { .. }
         | Command::ClaimNodes { .. }
@@ -117,14 +117,14 @@ impl fmt::Display for Role {
     }
 }
 
-/// The principal a token stands for.
+/// Principal of a token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Caller {
     pub(crate) name: Arc<str>,
     pub(crate) role: Role,
-    /// The only tenants whose projects and allocations it is told of; `None` for all.
+    /// The only tenants with projects and allocations visible to the caller; `None` for all.
     pub(crate) tenants: Option<Arc<BTreeSet<ProjectPath>>>,
-    /// When its token ends, and with it what it still reads; `None`: not by itself.
+    /// When the token expires, which also ends its open streams. `None`: the token does not expire.
     pub(crate) ends_at: Option<Instant>,
 }
 
@@ -143,7 +143,7 @@ impl Caller {
         })
     }
 
-    /// As the quorum knows it, for this change.
+    /// Principal for proposing this change to the quorum.
     pub(crate) fn proposer(&self, command: &Command) -> Result<Principal, Problem> {
         match self.role.power(command) {
             Some(power) => Ok(self.with(power)),
@@ -151,7 +151,8 @@ impl Caller {
         }
     }
 
-    /// As the quorum knows it, for `what` is no command and done by administrators of the whole cluster.
+    /// Principal for an action that is not a command and requires an administrator of the whole cluster. `what` names
+    /// the action in the error.
     pub(crate) fn administrator(&self, what: &str) -> Result<Principal, Problem> {
         self.check_whole(Role::Admin, what)?;
         Ok(self.with(Power::Admin))
@@ -164,7 +165,7 @@ impl Caller {
         }
     }
 
-    /// Who may change nothing is told that, before what there is.
+    /// Rejects a caller without write permission, before any existence check could reveal objects.
     pub(crate) fn check_writes(&self) -> Result<(), Problem> {
         match self.role.covers(Role::User) {
             true => Ok(()),
@@ -172,7 +173,7 @@ impl Caller {
         }
     }
 
-    /// Keeps an accounting system out: what it may do says so itself (`extract::AlsoAccounting`).
+    /// Rejects an accounting system. Routes open to accounting systems use `extract::AlsoAccounting` instead.
     pub(crate) fn check_person(self) -> Result<Self, Problem> {
         match self.is_accounting() {
             false => Ok(self),
@@ -184,18 +185,18 @@ impl Caller {
         }
     }
 
-    /// Whether it is an accounting system.
+    /// Whether the caller is an accounting system.
     pub(crate) fn is_accounting(&self) -> bool {
         self.role == Role::Service
     }
 
-    /// Whether a project, and what runs in it, exists for this caller.
+    /// Whether a project and its contents are visible to the caller.
     pub(crate) fn sees(&self, project: &ProjectPath) -> bool {
         let tenants = self.tenants.as_ref();
         tenants.is_none_or(|tenants| tenants.contains(&project.tenant()))
     }
 
-    /// What is not seen is not there.
+    /// Rejects an invisible project as unknown.
     pub(crate) fn check_sees(&self, project: &ProjectPath) -> Result<(), Problem> {
         match self.sees(project) {
             true => Ok(()),
@@ -205,7 +206,7 @@ impl Caller {
         }
     }
 
-    /// What a role that does not cover `role` may not do.
+    /// Rejects the action `what` unless the caller's role covers `role`.
     pub(crate) fn check_role(&self, role: Role, what: &str) -> Result<(), Problem> {
         if self.role.covers(role) {
             return Ok(());
@@ -216,7 +217,7 @@ impl Caller {
         )))
     }
 
-    /// As [`Caller::check_role`], for what concerns every tenant at once.
+    /// Like [`Caller::check_role`], for actions that concern every tenant.
     pub(crate) fn check_whole(&self, role: Role, what: &str) -> Result<(), Problem> {
         self.check_role(role, what)?;
         if self.tenants.is_none() {
@@ -228,17 +229,17 @@ impl Caller {
         )))
     }
 
-    /// Whether it looks after the whole cluster, and may be told of what is no tenant's.
+    /// Whether the caller operates the whole cluster and may see data that belongs to no tenant.
     pub(crate) fn operates_whole(&self) -> bool {
         self.role.covers(Role::Operator) && self.tenants.is_none()
     }
 
-    /// Sees what anybody runs, of those that it sees.
+    /// Whether the caller sees all allocations in the tenants visible to it.
     pub(crate) fn sees_all(&self) -> bool {
         self.role.covers(Role::TenantAdmin)
     }
 
-    /// Resolves when its token has ended.
+    /// Resolves when the token expires.
     pub(crate) fn ended(&self) -> impl Future<Output = ()> + Send + use<> {
         let at = self.ends_at;
         async move {

@@ -1,5 +1,4 @@
-//! Connections to the port, and how many there may be: beyond that, new ones are closed at once,
-//! and those that are open notice nothing.
+//! Connection limit of the port: new connections beyond the limit are closed at once, without effect on open ones.
 
 use axum_server::accept::Accept;
 use std::{
@@ -15,7 +14,7 @@ use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
 };
 
-/// See the module. Clones count together.
+/// Connection counter with a limit; see the module. Clones share the count.
 #[derive(Debug, Clone)]
 pub(crate) struct Connections {
     max: usize,
@@ -31,7 +30,7 @@ impl Connections {
         }
     }
 
-    /// Open now, handshakes included.
+    /// Open connections, including those in a handshake.
     pub(crate) fn open(&self) -> usize {
         self.max - self.free.available_permits()
     }
@@ -42,7 +41,7 @@ impl<S> Accept<TcpStream, S> for Connections {
     type Service = S;
     type Future = Ready<io::Result<(Counted, S)>>;
 
-    /// Refuses by dropping the connection; else has it send at once what it is given.
+    /// Drops the connection if the limit is reached; otherwise disables Nagle's algorithm on it.
     fn accept(&self, stream: TcpStream, service: S) -> Self::Future {
         let taken = self.free.clone().try_acquire_owned();
         let counted = match taken {

@@ -1,4 +1,4 @@
-//! Reading requests: what cannot be read is a problem that names the field.
+//! Request extractors: unreadable input becomes a problem that names the field.
 
 use super::{answer::Fail, server::MAX_BODY_BYTES, state::Api};
 use crate::http::caller::Caller;
@@ -28,7 +28,7 @@ impl FromRequestParts<Api> for Caller {
     }
 }
 
-/// Whoever asks, an accounting system too. Every route that does not name it is closed to those.
+/// Caller that may also be an accounting system. Routes without this extractor reject accounting systems.
 pub(crate) struct AlsoAccounting(pub(crate) Caller);
 
 impl FromRequestParts<Api> for AlsoAccounting {
@@ -40,7 +40,7 @@ impl FromRequestParts<Api> for AlsoAccounting {
     }
 }
 
-/// A JSON body.
+/// JSON body.
 pub(crate) struct Input<T>(pub(crate) T);
 
 impl<T: DeserializeOwned> FromRequest<Api> for Input<T> {
@@ -66,7 +66,7 @@ fn from_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     }
 }
 
-/// YAML is read as the JSON that it stands for, so that what is wrong with it is told as there.
+/// Converts YAML to the equivalent JSON before decoding, so that both formats report the same errors.
 fn from_yaml<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     let wrong = |reason: String| {
         let detail = format!("the body is not YAML: {reason}");
@@ -79,7 +79,7 @@ fn from_yaml<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     from_json(&json)
 }
 
-/// A JSON or YAML body.
+/// JSON or YAML body.
 pub(crate) struct Document<T>(pub(crate) T);
 
 impl<T: DeserializeOwned> FromRequest<Api> for Document<T> {
@@ -115,13 +115,13 @@ async fn body(request: Request, api: &Api) -> Result<Bytes, Problem> {
     })
 }
 
-/// The media type, without its parameters.
+/// Media type without its parameters.
 fn essence(headers: &HeaderMap) -> Option<&str> {
     let value = headers.get(CONTENT_TYPE)?.to_str().ok()?;
     Some(value.split(';').next()?.trim())
 }
 
-/// As RFC 9512 has it, and as it was written before.
+/// Media type of RFC 9512, and the older names.
 fn is_yaml(headers: &HeaderMap) -> bool {
     const NAMES: [&str; 3] = ["application/yaml", "application/x-yaml", "text/yaml"];
     essence(headers).is_some_and(|e| NAMES.iter().any(|name| e.eq_ignore_ascii_case(name)))
@@ -132,11 +132,11 @@ fn is_json(headers: &HeaderMap) -> bool {
         .is_some_and(|e| e.eq_ignore_ascii_case("application/json") || e.ends_with("+json"))
 }
 
-/// The innermost cause's text, which names the field.
+/// Text of the innermost cause, which names the field.
 fn cause(error: &dyn std::error::Error) -> String {
     let mut deepest = error;
     while let Some(source) = deepest.source() {
-        // The layer above the JSON reader's own error puts the path before it.
+        // The layer above the error of the JSON parser prefixes the path to its text.
         if source.source().is_none() && deepest.to_string().ends_with(&source.to_string()) {
             break;
         }
@@ -145,7 +145,7 @@ fn cause(error: &dyn std::error::Error) -> String {
     deepest.to_string()
 }
 
-/// A text such as ``constraints.gpus: unknown field `gpus`, expected …``.
+/// Converts a text such as ``constraints.gpus: unknown field `gpus`, expected …`` to a problem.
 fn unreadable(text: &str) -> Problem {
     let quoted = text
         .split_once("unknown field `")
@@ -158,7 +158,7 @@ fn unreadable(text: &str) -> Problem {
         .and_then(|(_, rest)| rest.split_once('`'));
     let leading = text.split_once(": ").map(|(path, _)| path);
     let path = leading.filter(|p| !p.is_empty() && !p.contains(' '));
-    // Where two forms stand beside each other, the reader knows the field only inside.
+    // If two forms are allowed at this place, the parser knows the field only within the inner form.
     let inner = path.and_then(|path| {
         text.strip_prefix(path)?
             .strip_prefix(": ")?
@@ -186,13 +186,13 @@ fn unreadable(text: &str) -> Problem {
     problem
 }
 
-/// The field that may be meant, of those that the reader says it expected, in quotes each.
+/// Field that may be meant, from the expected fields quoted in the parser error.
 fn meant<'a>(name: &str, rest: &'a str) -> Option<&'a str> {
     let expected = rest.split('`').skip(1).step_by(2);
     nearest(name, expected)
 }
 
-/// The query string.
+/// Query string.
 pub(crate) struct Params<T>(pub(crate) T);
 
 impl<T: DeserializeOwned> FromRequestParts<Api> for Params<T> {
@@ -205,7 +205,7 @@ impl<T: DeserializeOwned> FromRequestParts<Api> for Params<T> {
     }
 }
 
-/// The variable part of the path, or parts.
+/// Variable parts of the path.
 pub(crate) struct Place<T = String>(pub(crate) T);
 
 impl<T: DeserializeOwned + Send> FromRequestParts<Api> for Place<T> {
@@ -218,11 +218,11 @@ impl<T: DeserializeOwned + Send> FromRequestParts<Api> for Place<T> {
     }
 }
 
-/// The `Idempotency-Key` header.
+/// `Idempotency-Key` header.
 #[derive(IntoParams)]
 #[into_params(names("Idempotency-Key"), parameter_in = Header)]
 pub(crate) struct Key(
-    /// A repeat is answered with the first outcome, for 24 hours. Printable ASCII characters.
+    /// Idempotency key, printable ASCII characters. A repeated request returns the first outcome, for 24 hours.
     #[param(min_length = 1, max_length = 255, pattern = "^[!-~]([ -~]*[!-~])?$")]
     pub(crate) Option<String>,
 );
@@ -238,7 +238,7 @@ impl FromRequestParts<Api> for Key {
     }
 }
 
-/// A key as both faces take it.
+/// Checks an idempotency key; used by REST and gRPC.
 pub(crate) fn check_key(text: &str) -> Result<String, Problem> {
     let is_plain = |b: u8| b.is_ascii_graphic() || b == b' ';
     if text.is_empty() || text.len() > MAX_KEY_BYTES || !text.bytes().all(is_plain) {

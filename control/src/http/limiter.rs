@@ -1,14 +1,14 @@
-//! One bucket per principal: whoever asks too often waits, the others notice nothing.
+//! Request rate limit per principal: each principal has its own bucket, so a busy principal does not slow down others.
 
 use lattice_mesh::{Crowd, RateLimit, RateLimiter};
 use lattice_quorum_types::UnixMillis;
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-/// Buckets there may be: principals who ask within one second. An issuer may know any number of people.
+/// Maximum number of buckets: principals with a request within one second. An issuer may have any number of principals.
 const MOST: usize = 65_536;
 
-/// Requests a principal may make: so many a second, and as many at once.
+/// Rate limiter: requests per second and principal, with a burst of the same size.
 #[derive(Debug)]
 pub(crate) struct Limiter(Mutex<RateLimiter<Arc<str>>>);
 
@@ -22,7 +22,7 @@ impl Limiter {
         Self(Mutex::new(RateLimiter::new(limit, MOST, Crowd::Refuse)))
     }
 
-    /// Takes one request from the principal's bucket; else returns how many milliseconds to wait.
+    /// Takes one request from the bucket of the principal; otherwise returns the wait in milliseconds.
     pub(crate) fn take(&self, name: &Arc<str>, now: UnixMillis) -> Result<(), u64> {
         self.0.lock().take(name, now.0)
     }
@@ -44,7 +44,7 @@ mod tests {
         assert_eq!(limiter.take(&bob, at(0)), Ok(()));
         assert_eq!(limiter.take(&alice, at(50)), Err(50));
         assert_eq!(limiter.take(&alice, at(100)), Ok(()));
-        // A clock that steps back gives nothing and takes nothing.
+        // A clock that steps back adds and removes nothing.
         assert_eq!(limiter.take(&alice, at(0)), Err(100));
     }
     #[test]
@@ -56,12 +56,12 @@ mod tests {
         for n in 0..MOST {
             assert_eq!(limiter.take(&name(n), at(0)), Ok(()));
         }
-        // All of them asked just now: whoever is new waits, whoever is known is counted as before.
+        // All principals are recent: a new one has to wait, and a known one is counted as before.
         assert_eq!(limiter.take(&name(MOST), at(999)), Err(1_000));
         assert_eq!(limiter.take(&name(7), at(999)), Err(1));
         assert_eq!(kept(), MOST);
         assert_eq!(limiter.take(&name(MOST), at(1_000)), Ok(()));
-        // The buckets of all others, number 7 among them, are full again: they are dropped.
+        // All other buckets, number 7 among them, are full again and are dropped.
         assert_eq!(kept(), 1);
         assert_eq!(limiter.take(&name(MOST), at(1_000)), Err(1_000));
     }

@@ -1,4 +1,4 @@
-//! Requests counted and timed, and the numbers of `/metrics`.
+//! Request counts and durations, and the metrics of `/metrics`.
 
 use super::{
     caller::Caller,
@@ -21,10 +21,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Upper bounds of the answer times, seconds.
+/// Upper bounds of response times, seconds.
 const BOUNDS: [f64; 10] = [0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 5.0];
 
-/// By method, route and status; routes are few and known.
+/// Response times by method, route and status; the set of routes is small and fixed.
 #[derive(Debug)]
 pub(crate) struct Meter(HistogramVec);
 
@@ -46,11 +46,11 @@ impl Meter {
     }
 }
 
-/// Measures until the answer's head; a stream's body may last for days.
+/// Measures the time to the response head; the body of a stream may last for days.
 pub(crate) async fn measure(State(api): State<Api>, request: Request, next: Next) -> Response {
     let started = Instant::now();
     let route = request.extensions().get::<MatchedPath>();
-    // An unknown path or method is one series, whatever people try.
+    // All unknown paths and methods share one series, so clients cannot create series.
     let route = route.map_or("unknown", MatchedPath::as_str).to_owned();
     let method = match request.method().as_str() {
         known @ ("GET" | "POST" | "PUT" | "DELETE" | "HEAD" | "OPTIONS") => known.to_owned(),
@@ -62,7 +62,7 @@ pub(crate) async fn measure(State(api): State<Api>, request: Request, next: Next
     response
 }
 
-/// Text in the exposition format of Prometheus.
+/// Renders the metrics in the Prometheus exposition format.
 pub(crate) fn render(api: &Api, caller: &Caller) -> String {
     let core = api.core();
     let view = core.view();
@@ -73,11 +73,11 @@ pub(crate) fn render(api: &Api, caller: &Caller) -> String {
     port(&mut all, api);
     power(&mut all, core, &view);
     inputs::expose(&view, core.now(), &mut all);
-    // Names of tenants are for operators.
+    // Only operators and tenant administrators see project names, each within the visible tenants.
     if caller.sees_all() {
         projects(&mut all, caller, &view);
     }
-    // Which services follow what, and whose work made room, is said of all tenants at once.
+    // Metrics of services and preemptions cover all tenants at once.
     if caller.operates_whole() {
         core.scaling.expose(&mut all);
         core.moved.expose(&mut all);

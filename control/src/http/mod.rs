@@ -1,11 +1,11 @@
-//! The interfaces for people and programs on one TLS port: REST under `/api/v1`, server-sent
-//! events, the page, metrics, and (in `crate::grpc`) gRPC through the same functions.
+//! Interfaces for users and programs on one TLS port: REST under `/api/v1`, server-sent events, the web page, metrics,
+//! and gRPC (`crate::grpc`) through the same functions.
 //!
-//! `routes/` reads questions and writes answers, `ops/` finds them; `caller.rs`, `auth.rs` and `oidc/`
-//! say who asks. Every "no" is a problem document. Nothing here decides: changes go to the quorum in
-//! the name of the token's principal, and what is shown comes from the core's view.
+//! `routes/` parses requests and builds responses, and `ops/` implements the operations. `caller.rs`, `auth.rs` and
+//! `oidc/` authenticate. Every error is a problem document. No policy is decided here: changes are proposed to the
+//! quorum in the name of the token's principal, and reads come from the core's view.
 //!
-//! Begin with [`serve`] and `routes/mod.rs`.
+//! Start with [`serve`] and `routes/mod.rs`.
 
 #![expect(
     clippy::result_large_err,

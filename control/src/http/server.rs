@@ -1,4 +1,4 @@
-//! The port.
+//! Server of the TLS port.
 
 use super::{
     answer::{no_such_method, no_such_path},
@@ -21,27 +21,27 @@ use lattice_mesh::Pin;
 use std::{fmt, future::Future, io, net::TcpListener, sync::Arc, time::Duration};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
-/// Largest request body: a workload has 64 KiB at most, a batch of limits for thousands of
-/// projects fits too.
+/// Maximum bytes of a request body: a workload has at most 64 KiB, and a batch of limits for thousands of projects fits
+/// too.
 pub(crate) const MAX_BODY_BYTES: usize = 1 << 20;
-/// Time that requests in flight get when the port closes; streams never end by themselves.
+/// Time for requests in flight when the port closes; streams never end by themselves.
 const CLOSE_GRACE: Duration = Duration::from_millis(1_500);
-/// Requests a second for each principal, and at once.
+/// Requests per second and principal, also the burst size.
 const REQUESTS_PER_SECOND: u32 = 10_000;
-/// Connections at the same time: every stream that may be open, over HTTP/1.1, and as many more.
+/// Maximum number of connections: every possible stream over HTTP/1.1, and as many more.
 const MAX_CONNECTIONS: usize = 4_096;
 
-/// What the port is opened with.
+/// Parameters of the port.
 pub struct Port {
-    /// Bound and non-blocking.
+    /// Listening socket, bound and non-blocking.
     pub listener: TcpListener,
     /// Certificate and protocols.
     pub tls: Arc<rustls::ServerConfig>,
-    /// Who may ask.
+    /// Authentication of callers.
     pub auth: Arc<Auth>,
-    /// The authority that join tokens tell newcomers to trust.
+    /// Certificate authority named in join tokens, which new members trust.
     pub authority: Pin,
-    /// Most members of one graph.
+    /// Maximum number of members of a DAG.
     pub max_dag_size: usize,
 }
 
@@ -51,14 +51,14 @@ impl fmt::Debug for Port {
     }
 }
 
-/// How long the port waits for a peer.
+/// Timeouts for a peer.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Patience {
-    /// For the handshake.
+    /// Timeout of the TLS handshake.
     pub(crate) handshake: Duration,
-    /// For a whole request head, an idle connection's next one included.
+    /// Timeout of a complete request head, also of the next one on an idle connection.
     pub(crate) head: Duration,
-    /// Between signs of life on HTTP/2, and for the answer to each.
+    /// Interval of HTTP/2 keep-alive pings, and timeout of each answer.
     pub(crate) alive: Duration,
 }
 
@@ -72,12 +72,11 @@ impl Default for Patience {
     }
 }
 
-/// Takes the port over, and returns what serves it until `stop` and then lets requests in flight
-/// end within a short grace. Must run inside a tokio runtime.
+/// Takes over the port. The returned future serves it until `stop`, then gives requests in flight a short grace period.
+/// Must be called inside a tokio runtime.
 ///
 /// # Errors
-/// When the port cannot be taken over. What serves it ends with an error only when it cannot go
-/// on.
+/// The port cannot be taken over. The future returns an error only if it cannot continue.
 pub fn serve(
     core: Arc<Core>,
     port: Port,
@@ -131,8 +130,8 @@ pub(crate) fn serve_with(
     })
 }
 
-/// Runs what serves the port, and cancels `ended` when it ends though nobody asked it to: a control
-/// that nobody can reach must not look like one that runs.
+/// Runs the server, and cancels `ended` if it ends without being stopped: a control that no client can reach must not
+/// appear to run.
 pub(crate) async fn watch_over(
     serving: impl Future<Output = io::Result<()>> + Send + 'static,
     stop: CancellationToken,
@@ -151,7 +150,7 @@ pub(crate) async fn watch_over(
     ended.cancel();
 }
 
-/// Everything that is served.
+/// Router of everything that is served.
 fn app(api: Api) -> io::Result<Router> {
     let rest = routes::router(api.clone());
     let all = grpc::add(rest, &api).map_err(io::Error::other)?;
@@ -167,8 +166,8 @@ fn app(api: Api) -> io::Result<Router> {
         .layer(middleware::from_fn_with_state(api, meter::measure)))
 }
 
-/// What every answer tells of how old what it shows may be: milliseconds since the quorum was last
-/// heard. Left out before the first time.
+/// Adds the age of the view to every response: milliseconds since the last message from the quorum. Left out before the
+/// first message.
 async fn tell_age(State(api): State<Api>, mut response: Response) -> Response {
     if let Some(age) = api.core().view_age_ms() {
         let headers = response.headers_mut();
@@ -177,8 +176,7 @@ async fn tell_age(State(api): State<Api>, mut response: Response) -> Response {
     response
 }
 
-/// What every answer tells a browser: take types as they are named, show it in no frame, keep
-/// nothing, load nothing from elsewhere.
+/// Adds security headers for browsers: no type sniffing, no frames, no referrer, no caching, no foreign content.
 async fn harden(mut response: Response) -> Response {
     const HEADERS: [(HeaderName, &str); 5] = [
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),

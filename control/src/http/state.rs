@@ -1,4 +1,4 @@
-//! What every handler has at hand.
+//! State shared by all handlers.
 
 use super::{
     auth::Auth, caller::Caller, connections::Connections, limiter::Limiter, meter::Meter,
@@ -10,20 +10,20 @@ use lattice_mesh::Pin;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
-/// How much the port takes, and until when.
+/// Limits of the port, and its stop signal.
 #[derive(Debug, Clone)]
 pub(crate) struct Bounds {
-    /// Requests a second for each principal, and at once.
+    /// Requests per second and principal, also the burst size.
     pub(crate) requests_per_second: u32,
-    /// Connections at the same time.
+    /// Maximum number of connections.
     pub(crate) connections: usize,
-    /// Most members of one graph.
+    /// Maximum number of members of a DAG.
     pub(crate) max_dag_size: usize,
     /// Cancelled when the port closes.
     pub(crate) stop: CancellationToken,
 }
 
-/// Shared by all handlers, REST and gRPC.
+/// Shared state of all handlers, REST and gRPC.
 #[derive(Clone)]
 pub(crate) struct Api(Arc<Inner>);
 
@@ -58,7 +58,7 @@ impl Api {
         &self.0.core
     }
 
-    /// Whose tokens are taken.
+    /// Accepted tokens.
     pub(crate) fn auth(&self) -> &Auth {
         &self.0.auth
     }
@@ -67,32 +67,32 @@ impl Api {
         &self.0.meter
     }
 
-    /// Cancelled when the port closes, so that streams end and their readers resume elsewhere.
+    /// Cancelled when the port closes, so that streams end and their clients resume elsewhere.
     pub(crate) fn stop(&self) -> &CancellationToken {
         &self.0.stop
     }
 
-    /// Event streams and logs that are open.
+    /// Open event streams and logs.
     pub(crate) fn streams(&self) -> &Arc<Streams> {
         &self.0.streams
     }
 
-    /// Connections that are open.
+    /// Open connections.
     pub(crate) fn connections(&self) -> &Connections {
         &self.0.connections
     }
 
-    /// The authority that whoever joins the cluster is to trust.
+    /// Certificate authority that joining members must trust.
     pub(crate) fn authority(&self) -> Pin {
         self.0.authority
     }
 
-    /// Most members of one graph.
+    /// Maximum number of members of a DAG.
     pub(crate) fn max_dag_size(&self) -> usize {
         self.0.max_dag_size
     }
 
-    /// Who an `Authorization` header stands for, within their rate.
+    /// Identifies the caller by an `Authorization` header, and applies the request rate limit.
     pub(crate) async fn authenticate(&self, header: Option<&str>) -> Result<Caller, Problem> {
         let secret = header.and_then(|text| {
             let (scheme, secret) = text.split_once(' ')?;

@@ -1,20 +1,19 @@
-//! Event streams and logs that are open: how many there may be of them, for one principal, and to
-//! one node.
+//! Open event streams and logs, with limits in total, per principal and per node.
 
 use lattice_api::problem::{Kind, Problem};
 use lattice_quorum_types::NodeId;
 use parking_lot::{Mutex, MutexGuard};
 use std::{collections::HashMap, hash::Hash, sync::Arc};
 
-/// All principals together.
+/// Maximum number of streams in total.
 const MAX_STREAMS: usize = 2_048;
-/// One principal's share.
+/// Maximum number of streams per principal.
 const MAX_OF_CALLER: usize = 64;
-/// Logs read from one node. Each is a stream of the one connection to its agent, which has room
-/// for 64, and pings and orders to stop need some of them.
+/// Maximum number of logs read from one node. Each log is a stream on the one connection to the agent, which allows 64;
+/// pings and stop orders need some of those.
 const MAX_OF_NODE: usize = 16;
 
-/// See the module.
+/// Counter of open streams; see the module.
 #[derive(Debug, Default)]
 pub(crate) struct Streams(Mutex<Open>);
 
@@ -30,12 +29,12 @@ impl Streams {
         self.0.lock()
     }
 
-    /// Streams open now.
+    /// Number of open streams.
     pub(crate) fn count(&self) -> usize {
         self.lock().all
     }
 
-    /// A place for one more, to `node` when it is a log; it is given back when dropped.
+    /// Takes a place for one more stream, to `node` if it is a log; the place is released on drop.
     pub(crate) fn open(
         self: &Arc<Self>,
         caller: &Arc<str>,
@@ -77,7 +76,7 @@ impl Streams {
     }
 }
 
-/// See [`Streams::open`].
+/// Place of an open stream; see [`Streams::open`].
 #[derive(Debug)]
 pub(crate) struct StreamPlace {
     streams: Arc<Streams>,
@@ -126,7 +125,7 @@ mod tests {
         let (status, detail) = refused(&names[20], Some(&node));
         assert_eq!(status, 503);
         assert!(detail.contains("gpu001"), "{detail}");
-        // Another node, and events, are not affected.
+        // Another node, and event streams, are not affected.
         let other = NodeId::new("gpu002").unwrap();
         drop(streams.open(&names[20], Some(&other)).unwrap());
         let mut held: Vec<_> = (0..MAX_OF_CALLER)
@@ -138,7 +137,7 @@ mod tests {
         held.pop();
         held.push(streams.open(&names[20], None).unwrap());
         assert_eq!(streams.count(), MAX_OF_NODE + MAX_OF_CALLER);
-        // All together.
+        // The limit in total.
         while streams.count() < MAX_STREAMS {
             let name = names.iter().find_map(|name| streams.open(name, None).ok());
             held.push(name.unwrap());

@@ -1,4 +1,4 @@
-//! Every endpoint's good and bad answers, over a real TLS socket.
+//! Tests of every endpoint over a real TLS socket, with valid and invalid requests.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -1,41 +1,41 @@
-//! A number in a source's JSON answer.
+//! Extraction of a number from a source's JSON reply.
 
 use serde_json::Value;
 
-/// What is read of such an answer at most, bytes.
+/// Largest reply that is read, in bytes.
 pub(crate) const MOST_BYTES: usize = 1 << 20;
-/// So much of what an answer says instead is shown, characters.
+/// Maximum characters of an unexpected value shown in an error.
 const SHOWN: usize = 60;
 
-/// Why there is no number in it.
+/// Reason why a reply contains no number.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum AnswerError {
-    /// It is no JSON.
+    /// The reply is not JSON.
     #[error("the answer is no JSON: {reason}")]
     NotJson {
-        /// Why, with line and column.
+        /// Parse error with line and column.
         reason: String,
     },
-    /// There is nothing at the place.
+    /// The reply has no value at the pointer.
     #[error("the answer has nothing at {pointer}")]
     Missing {
-        /// The place, as a JSON pointer.
+        /// JSON pointer.
         pointer: String,
     },
-    /// There is something else.
+    /// The value at the pointer is not the expected number.
     #[error("{pointer} is {found}, not {expected}")]
     Other {
-        /// The place, as a JSON pointer.
+        /// JSON pointer.
         pointer: String,
-        /// What is there.
+        /// Value found, shortened.
         found: String,
-        /// What should be.
+        /// Description of the expected value.
         expected: &'static str,
     },
 }
 
-/// The number at `pointer` (RFC 6901), which `is_one` must take; `None` where the answer says `null`: the
-/// source does not know. A text that is a number counts as one: Prometheus writes them so.
+/// The number at `pointer` (RFC 6901), which `is_one` must accept; `None` where the value is `null`: the source has no
+/// data. A string that contains a number is accepted, because Prometheus writes numbers as strings.
 pub(crate) fn number(
     body: &[u8],
     pointer: &str,

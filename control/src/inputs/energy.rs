@@ -1,14 +1,14 @@
-//! Prices of energy over time, and which of them is in force.
+//! Energy price series: parsing, price in force, and normalization.
 //!
-//! A series is text, one price a line: `timestamp,price`. A timestamp is RFC 3339 with an offset, or
-//! seconds since 1970; each is later than the one before. A price is any finite number, also a negative
-//! one, in the site's unit; without one, nothing is known from there on. A price holds until the next
-//! line; the last as long as the one before it did. The first line may be the header
-//! `timestamp,price`, and lines with `#` are comments.
+//! A series is text with one price per line: `timestamp,price`. A timestamp is RFC 3339 with an offset, or seconds
+//! since 1970; each is later than the one before. A price is any finite number, also a negative one, in the site's
+//! unit. A line without a price means that the price is unknown from that time on. A price holds until the next line;
+//! the last price holds as long as the one before it did. The first line may be the header `timestamp,price`, and lines
+//! with `#` are comments.
 //!
-//! Normalized, a price is its place between the lowest (0) and the highest (1) of the whole series, on a
-//! straight line; 0.5 where all are the same. So a series that covers what a site compares, say the days
-//! around today, spreads best.
+//! A normalized price is its linear position between the lowest (0) and the highest (1) price of the whole series; 0.5
+//! if all prices are equal. A series gives the best spread if it covers the period that a site compares, such as the
+//! days around today.
 
 use lattice_placement::Fraction;
 use lattice_quorum_types::{UnixMillis, text};
@@ -16,27 +16,27 @@ use std::fmt;
 
 use super::Price;
 
-/// What is read of a series at most, bytes: ten years of quarter hours.
+/// Largest series that is read, in bytes: ten years of quarter hours.
 pub(crate) const MOST_BYTES: usize = 16 << 20;
-/// No price is beyond this, in whatever unit; so no difference is infinite.
+/// Largest accepted absolute price, in any unit, so that no difference is infinite.
 const MOST_PRICE: f64 = 1e15;
-/// Mistakes named at once; the others are counted.
+/// Maximum number of mistakes listed; the others are counted.
 const MOST_FAULTS: usize = 5;
-/// So much of a wrong field is shown, bytes.
+/// Maximum bytes of an invalid field shown in an error.
 const SHOWN: usize = 40;
 
-/// Prices over time.
+/// Energy prices over time.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Series {
-    /// From when on which price holds, by time; `None` where none is known.
+    /// Start time of each price, in order of time; `None` where the price is unknown.
     steps: Vec<(UnixMillis, Option<f64>)>,
-    /// From when on nothing is known.
+    /// Time from which on the price is unknown.
     ends_at: UnixMillis,
     lowest: f64,
     highest: f64,
 }
 
-/// What is wrong with a series: the first mistakes, and how many there are beside them.
+/// Mistakes in a series: the first ones, and the number of the others.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Faults {
     first: Vec<Fault>,
@@ -45,7 +45,7 @@ pub(crate) struct Faults {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Fault {
-    /// From 1; `None` is about the whole.
+    /// Line number, starting at 1; `None` concerns the whole series.
     line: Option<u64>,
     field: &'static str,
     reason: String,
@@ -86,7 +86,7 @@ impl Faults {
 }
 
 impl Series {
-    /// Reads a series, or says what is wrong with it, by line and field.
+    /// Parses a series, or returns its mistakes by line and field.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self, Faults> {
         let mut faults = Faults::default();
         let mut steps: Vec<(UnixMillis, Option<f64>)> = Vec::new();
@@ -154,13 +154,13 @@ impl Series {
         })
     }
 
-    /// From when on nothing is known.
+    /// Time from which on the price is unknown.
     pub(crate) const fn ends_at(&self) -> UnixMillis {
         self.ends_at
     }
 
-    /// The price in force: the last one at or before `now`. `None` before the first, after the end, and
-    /// where a line has none.
+    /// The price in force: the last one at or before `now`. `None` before the first line, after the end, and where a
+    /// line has no price.
     pub(crate) fn at(&self, now: UnixMillis) -> Option<Price> {
         if now >= self.ends_at {
             return None;
@@ -173,7 +173,7 @@ impl Series {
         } else {
             0.5
         };
-        // Between the lowest and the highest, so a part of the whole but for rounding.
+        // Between 0 and 1 except for rounding.
         let normalized = Fraction::new(place.clamp(0.0, 1.0)).ok()?;
         Some(Price { price, normalized })
     }
@@ -227,7 +227,7 @@ fn timestamp(text: &str) -> Result<UnixMillis, String> {
     })
 }
 
-/// A field as it is told: in quotes, and not all of it where it is long.
+/// A field as shown in an error: in quotes, and shortened if it is long.
 fn shown(text: &str) -> String {
     let prefix = text::truncated(text, SHOWN);
     match prefix.len() == text.len() {

@@ -1,4 +1,4 @@
-//! How a source is asked: over HTTP or from a file, within a deadline and a size, whatever it does.
+//! Fetching of source data over HTTP or from a file, with a deadline and a size limit.
 
 use lattice_host::{
     error_text::{innermost, with_causes},
@@ -24,54 +24,54 @@ use tokio::{
     time::timeout,
 };
 
-/// Why a source gave nothing.
+/// Reason why a source returned no data.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum FetchError {
-    /// It did not answer in time.
+    /// The source did not answer in time.
     #[error("no answer within {} s", .after.as_secs_f64())]
     Late {
-        /// The deadline.
+        /// Deadline of the request.
         after: Duration,
     },
-    /// No connection, or it broke.
+    /// The connection failed or broke.
     #[error("no answer: {reason}")]
     Unreached {
-        /// The first cause.
+        /// Innermost cause of the failure.
         reason: String,
     },
-    /// Another answer than 200.
+    /// The reply has a status other than 200.
     #[error("it answered with status {status}{}", hint(*.status))]
     Status {
-        /// As answered.
+        /// HTTP status of the reply.
         status: u16,
     },
-    /// More than is read of an answer.
+    /// The reply exceeds the size limit.
     #[error("it is longer than {most} bytes")]
     TooLong {
-        /// What is read at most.
+        /// Size limit in bytes.
         most: usize,
     },
     /// The file cannot be read.
     #[error("it cannot be read: {reason}")]
     File {
-        /// Why.
+        /// I/O error text.
         reason: String,
     },
     /// The token cannot be used.
     #[error("token_file: {reason}")]
     Token {
-        /// Why.
+        /// Why the token cannot be used.
         reason: String,
     },
 }
 
 impl FetchError {
-    /// Whether it says that the source is not there for anybody, or not for us, rather than that it
-    /// dislikes the question.
+    /// Whether the error means that the source is unavailable, to all clients or to this control, rather than that it
+    /// rejects this request.
     pub(crate) const fn is_outage(&self) -> bool {
         match self {
             Self::Late { .. } | Self::Unreached { .. } | Self::Token { .. } => true,
-            // Who is sent elsewhere is mostly sent to a login.
+            // A redirect mostly leads to a login page.
             Self::Status { status } => matches!(*status, 300..=399 | 401 | 403 | 429 | 500..),
             Self::TooLong { .. } | Self::File { .. } => false,
         }
@@ -86,32 +86,32 @@ const fn hint(status: u16) -> &'static str {
     }
 }
 
-/// TLS or the HTTP client cannot be set up.
+/// Failure to set up TLS or the HTTP client.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ClientError {
-    /// The authorities that the system trusts.
+    /// The system's CAs cannot be loaded.
     #[error("TLS cannot be set up")]
     Tls(#[from] rustls::Error),
-    /// The client.
+    /// The HTTP client cannot be created.
     #[error("the HTTP client cannot be set up")]
     Http(#[from] reqwest::Error),
 }
 
-/// Whose certificates a client takes.
+/// Certificates that a client accepts.
 #[derive(Debug)]
 pub(crate) enum Trust {
-    /// Nobody's: it asks nobody that shows one.
+    /// No certificate; for clients that use no TLS.
     Nobody,
-    /// Those of the authorities that the system trusts.
+    /// Certificates signed by the system's CAs.
     System,
-    /// Those of these authorities.
+    /// Certificates signed by these CAs.
     Only(Vec<CertificateDer<'static>>),
 }
 
-/// A client for sources.
+/// Creates an HTTP client for sources.
 ///
 /// # Errors
-/// Where authorities cannot be read.
+/// Returns an error when the CAs cannot be read.
 pub(crate) fn client(trust: Trust) -> Result<Client, ClientError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let tls = ClientConfig::builder_with_provider(provider.clone());
@@ -135,12 +135,12 @@ pub(crate) fn client(trust: Trust) -> Result<Client, ClientError> {
             .with_no_client_auth(),
     };
     let mut always = HeaderMap::new();
-    // Nothing is unpacked here, so that a small answer stays small.
+    // No compression is accepted, so that a small reply cannot expand.
     always.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     let client = Client::builder()
         .tls_backend_preconfigured(tls)
         .default_headers(always)
-        // A token goes where the configuration says, and nowhere else.
+        // A token is sent only to the configured URL.
         .redirect(reqwest::redirect::Policy::none())
         .retry(reqwest::retry::never())
         .no_proxy()
@@ -149,31 +149,30 @@ pub(crate) fn client(trust: Trust) -> Result<Client, ClientError> {
     Ok(client)
 }
 
-/// Something behind a URL.
+/// HTTP source behind a URL.
 #[derive(Debug, Clone)]
 pub(crate) struct Web {
     client: Client,
     token: Option<Arc<Token>>,
     deadline: Duration,
-    /// What is read of an answer at most, bytes.
+    /// Largest reply that is read, in bytes.
     most: usize,
 }
 
-/// A bearer token, and the file it is read from again when it is no longer taken.
+/// Bearer token, with the file that is read again when the token is rejected.
 #[derive(Debug)]
 struct Token {
     path: PathBuf,
     value: Mutex<HeaderValue>,
-    /// A reading that has not come back. One at a time waits for it, and no second one is begun
-    /// beside it.
+    /// A pending read of the token file. One caller at a time waits for it, and no second read is started meanwhile.
     under_way: Turn<Option<oneshot::Receiver<Result<HeaderValue, FetchError>>>>,
 }
 
 impl Web {
-    /// Asks nothing yet; reads the token.
+    /// Reads the token and creates the source without sending a request.
     ///
     /// # Errors
-    /// A file of the token that cannot be used.
+    /// Returns an error when the token file cannot be used.
     pub(crate) fn new(
         client: Client,
         token_file: Option<&Path>,
@@ -196,13 +195,13 @@ impl Web {
         })
     }
 
-    /// The body of the answer, if it is one with status 200.
+    /// Body of a reply with status 200.
     pub(crate) async fn get(&self, url: &Url) -> Result<Vec<u8>, FetchError> {
         let (_, body) = self.get_with(url, &[200]).await?;
         Ok(body)
     }
 
-    /// The status and the body of the answer, if its status is one of `taken`.
+    /// Status and body of a reply with one of the statuses in `taken`.
     pub(crate) async fn get_with(
         &self,
         url: &Url,
@@ -219,7 +218,7 @@ impl Web {
         })
     }
 
-    /// `reads` is the token whose file is waited for.
+    /// Sends the request. `reads` is set to the token while its file is being read.
     async fn asked<'a>(
         &'a self,
         url: &Url,
@@ -263,14 +262,14 @@ impl Web {
 }
 
 impl Token {
-    /// The one that is known.
+    /// The present token.
     fn value(&self) -> HeaderValue {
         let known = self.value.lock();
         known.clone()
     }
 
-    /// Another one than that which was shown and is not taken, if there is one by now: others who ask
-    /// may have found it, or else the file holds it.
+    /// A token other than `shown`, which was rejected, if there is one: another request may have read it already, or
+    /// the file contains it now.
     async fn renewed(&self, shown: &HeaderValue) -> Result<Option<HeaderValue>, FetchError> {
         let mut under_way = self.under_way.lock().await;
         loop {
@@ -291,7 +290,7 @@ impl Token {
                 Ok(value) if value != *shown => {
                     *self.value.lock() = value;
                 }
-                // It began before the answer came that this is about.
+                // This read began before the rejection and may be outdated.
                 _ if is_left_over => {}
                 Ok(_) => return Ok(None),
                 Err(error) => return Err(error),
@@ -307,7 +306,7 @@ impl Token {
     }
 }
 
-/// The header that shows a token.
+/// Authorization header with the token from a file.
 fn bearer(path: &Path) -> Result<HeaderValue, FetchError> {
     let wrong = |reason: String| FetchError::Token { reason };
     let token = private_file::read_secret(path).map_err(|error| wrong(with_causes(&error)))?;
@@ -321,7 +320,7 @@ fn bearer(path: &Path) -> Result<HeaderValue, FetchError> {
     Ok(value)
 }
 
-/// What an error of the HTTP client means, without the URL: its query may name people.
+/// Error of the HTTP client without the URL, because its query may contain names of users.
 fn unreached(error: reqwest::Error) -> FetchError {
     let error = error.without_url();
     FetchError::Unreached {
@@ -329,29 +328,29 @@ fn unreached(error: reqwest::Error) -> FetchError {
     }
 }
 
-/// Runs what may block for ever in a thread of its own: the runtime's threads for such work are
-/// waited for when the process ends.
+/// Runs a possibly endless blocking operation in a thread of its own: the process waits at exit for the runtime's
+/// blocking threads.
 fn aside<T: Send + 'static>(
     name: &str,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> oneshot::Receiver<T> {
     let (done, wait) = oneshot::channel();
     let run = move || {
-        // Nobody may wait for it any more.
+        // The receiver may have stopped waiting.
         let _ = done.send(work());
     };
-    // Without a thread `done` is dropped, and the receiver knows.
+    // If the thread cannot start, `done` is dropped and the receiver gets an error.
     let _ = thread::Builder::new().name(name.to_owned()).spawn(run);
     wait
 }
 
-/// A file, on a disk that may not answer.
+/// File source on a disk that may hang.
 #[derive(Debug)]
 pub(crate) struct OnDisk {
     path: PathBuf,
     deadline: Duration,
     most: usize,
-    /// A reading that has not come back: no second one is begun beside it.
+    /// A pending read of the file: no second read is started meanwhile.
     under_way: Option<oneshot::Receiver<io::Result<Vec<u8>>>>,
 }
 
@@ -365,7 +364,7 @@ impl OnDisk {
         }
     }
 
-    /// What is in it.
+    /// Content of the file.
     pub(crate) async fn read(&mut self) -> Result<Vec<u8>, FetchError> {
         let (path, most, after) = (self.path.clone(), self.most, self.deadline);
         let begin = || aside("source file", move || whole(&path, most));
@@ -386,9 +385,9 @@ impl OnDisk {
     }
 }
 
-/// At most one byte more than `most`.
+/// Reads a file, at most one byte beyond `most`.
 pub(crate) fn whole(path: &Path, most: usize) -> io::Result<Vec<u8>> {
-    // A pipe would be waited for.
+    // Reading a pipe could block for ever.
     if !fs::metadata(path)?.is_file() {
         return Err(io::Error::other("it is no regular file"));
     }
@@ -407,7 +406,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn beside_a_reading_that_hangs_no_other_is_begun() {
         let after = Duration::from_secs(5);
-        // Were it read, it would be no file, and said so.
+        // A read of this path would fail at once, since it is not a file.
         let mut file = OnDisk::new(PathBuf::from("/nowhere"), after, 10);
         let (hangs, wait) = oneshot::channel();
         file.under_way = Some(wait);
@@ -416,7 +415,7 @@ mod tests {
         }
         assert!(hangs.send(Ok(b"late".to_vec())).is_ok());
         assert_eq!(file.read().await, Ok(b"late".to_vec()));
-        // The next one reads anew.
+        // The next call reads again.
         assert!(file.under_way.is_none());
     }
 }

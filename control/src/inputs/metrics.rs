@@ -1,7 +1,7 @@
-//! What the site's Prometheus says of a metric, by its HTTP API (prometheus.io, "HTTP API", instant queries).
+//! Client of the site's Prometheus HTTP API (prometheus.io, "HTTP API", instant queries).
 //!
-//! One number is wanted, now. Whatever else comes (nothing, several series, no number) is missing, and says why:
-//! nobody scales on what is not known.
+//! A query must return one number. Any other result (no series, several series, no number) is reported as missing with
+//! its reason: services never scale on an unknown value.
 
 use super::fetch::{FetchError, Web};
 use lattice_quorum_types::{AllocationId, text::truncated};
@@ -9,73 +9,73 @@ use reqwest::Url;
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::Value;
 
-/// What is read of an answer at most, bytes: one number is wanted, and this has room to say of a thousand
-/// series that they are too many.
+/// Largest reply that is read, in bytes. One number is expected; the limit allows replies of a thousand series, so that
+/// their count can be reported.
 pub(crate) const MOST_BYTES: usize = 1 << 20;
-/// Stands in a query for the allocation's number.
+/// Placeholder in a query for the allocation's number.
 const ALLOCATION: &str = "$allocation";
-/// Statuses that come with an answer of Prometheus: well; bad parameters; a query that cannot be executed; one
-/// that took too long or was given up.
+/// Statuses with a reply body of Prometheus: success, bad parameters, a query that cannot be executed, and a query that
+/// timed out or was aborted.
 const TAKEN: [u16; 4] = [200, 400, 422, 503];
-/// Longest part of an answer in an error text.
+/// Longest part of a reply in an error text, in bytes.
 const MAX_SHOWN_BYTES: usize = 200;
 
-/// Why a metric is not known.
+/// Reason why a metric is unknown.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Missing {
-    /// There is nobody to ask.
+    /// No Prometheus is configured.
     #[error("no Prometheus is configured; give `scheduling.prometheus.url`")]
     NoSource,
-    /// It did not answer.
+    /// Prometheus did not answer.
     #[error("Prometheus: {0}")]
     Unanswered(#[from] FetchError),
-    /// It answered something else.
+    /// The reply is not in the Prometheus format.
     #[error("the answer is none of Prometheus: {reason}")]
     Other {
-        /// What is wrong with it.
+        /// Why the reply is invalid.
         reason: String,
     },
-    /// It says that it failed.
+    /// Prometheus returned an error.
     #[error("Prometheus refuses the query ({kind}): {reason}")]
     Refused {
-        /// Its word for it.
+        /// Error type from the reply.
         kind: String,
-        /// In its words.
+        /// Error text from the reply.
         reason: String,
     },
-    /// A range, or a text.
+    /// The result is a range or a string.
     #[error("the query gives a {found}; write one that gives a number")]
     NoNumber {
-        /// What it gives.
+        /// Type of the result.
         found: String,
     },
     /// No series has a value now.
     #[error("the query gives nothing")]
     Nothing,
-    /// More than one series.
+    /// The result has more than one series.
     #[error("the query gives {count} series; write one that gives one, as with avg()")]
     Several {
-        /// How many.
+        /// Number of series.
         count: usize,
     },
-    /// NaN or infinite.
+    /// The value is NaN or infinite.
     #[error("the query gives {found}, no finite number")]
     NotFinite {
-        /// As it was written.
+        /// Value as written in the reply.
         found: String,
     },
-    /// Nodes did not say, or do not know.
+    /// Nodes did not report the value, or do not have it.
     #[error("{}", nodes(.unsaid))]
     Nodes {
-        /// Each, and why.
+        /// Nodes without a value, each with the reason.
         unsaid: Vec<(String, String)>,
     },
-    /// It runs on no node.
+    /// The allocation runs on no node.
     #[error("it runs on no node")]
     NoNodes,
 }
 
-/// The first few, and how many there are.
+/// The first nodes with their reasons, and the number of the others.
 fn nodes(unsaid: &[(String, String)]) -> String {
     const TOLD: usize = 3;
     let each = |(node, why): &(String, String)| format!("node {node}: {why}");
@@ -86,7 +86,7 @@ fn nodes(unsaid: &[(String, String)]) -> String {
     }
 }
 
-/// The site's Prometheus.
+/// Client of the site's Prometheus.
 #[derive(Debug, Clone)]
 pub(crate) struct Metrics {
     web: Web,
@@ -94,12 +94,12 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
-    /// Asks nothing yet.
+    /// Creates the client without sending a request.
     pub(crate) fn new(web: Web, base: Url) -> Self {
         Self { web, base }
     }
 
-    /// One that anybody may ask.
+    /// A client without a token.
     #[cfg(test)]
     pub(crate) fn at(base: &str) -> Self {
         #![expect(clippy::unwrap_used, reason = "tests")]
@@ -109,11 +109,11 @@ impl Metrics {
         Self::new(web, Url::parse(base).unwrap())
     }
 
-    /// The one value that the query gives now.
+    /// Value of the query now.
     pub(crate) async fn query(&self, query: &str, id: AllocationId) -> Result<f64, Missing> {
         let (status, body) = self.web.get_with(&self.url(query, id), &TAKEN).await?;
         match value(&body) {
-            // Somebody between us and Prometheus.
+            // The reply comes from a proxy in front of Prometheus.
             Err(Missing::Other { .. }) if status != 200 => {
                 Err(Missing::Unanswered(FetchError::Status { status }))
             }
@@ -149,15 +149,15 @@ struct Data {
 
 #[derive(Deserialize)]
 struct Series {
-    /// Absent of a native histogram.
+    /// Absent for a native histogram.
     value: Option<Point>,
 }
 
-/// A time in seconds, which is now, and a number as a text: JSON knows no NaN.
+/// Time in seconds, which is not used, and a number as a string, because JSON has no NaN.
 #[derive(Deserialize)]
 struct Point(IgnoredAny, String);
 
-/// The one number in an answer.
+/// Extracts the single number from a reply.
 fn value(body: &[u8]) -> Result<f64, Missing> {
     let other = |reason: String| Missing::Other {
         reason: short(&reason),
@@ -204,7 +204,7 @@ fn value(body: &[u8]) -> Result<f64, Missing> {
     }
 }
 
-/// It is logged, and who answers may be anybody.
+/// Text for the log without control characters and of bounded length, since a reply may contain anything.
 fn short(text: &str) -> String {
     let printed: String = text.chars().filter(|c| !c.is_control()).collect();
     truncated(&printed, MAX_SHOWN_BYTES).to_owned()

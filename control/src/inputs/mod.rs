@@ -1,10 +1,9 @@
-//! What placement weighs and neither the quorum nor the nodes tell: the price of energy, how much of a
-//! job's input data is on the hot tier, and how much bandwidth others take of a storage system. Each
-//! comes from a source that the site names (`scheduling` in the configuration).
+//! Scheduling inputs from site sources: energy price, fraction of a job's input data on the hot tier, and bandwidth of
+//! a storage system used by others. Sources are configured in section `scheduling`.
 //!
-//! A source may be slow, wrong or gone: each is asked by a task of its own, within a deadline. What it
-//! said last is in [`Inputs`], a part of the view, and that is all that scheduling reads. What is not
-//! known is `None` and weighs as unknown: it is never zero and never free.
+//! A source may be slow, wrong or gone, so each one is read by a task of its own with a deadline. The last reply is in
+//! [`Inputs`], a part of the view, and scheduling reads only that. An unknown value is `None` and counts as unknown:
+//! never as zero or free.
 
 mod answer;
 mod energy;

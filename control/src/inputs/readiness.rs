@@ -1,6 +1,6 @@
-//! How much of a job's input data is on the hot tier, asked of the site for each allocation that waits and
-//! whose request does not say it: who is asked about when, what an answer counts for how long, and whose
-//! failure it is where none comes.
+//! Data readiness requests: the fraction of a job's input data on the hot tier, requested from the site for each
+//! pending allocation that does not state it itself. This module holds the request order, the age limit of replies, and
+//! the distinction between failures of the source and of a single allocation.
 
 use super::{
     answer::{self, AnswerError},
@@ -14,36 +14,36 @@ use std::{
 };
 use tokio::time::Instant;
 
-/// So many outages in a row are the source's own; fewer where fewer allocations wait. One that fails about a
-/// single allocation answers about others in between.
+/// Number of successive outages from which the source counts as down; fewer if fewer allocations wait. A source that
+/// fails for a single allocation answers for others in between.
 const IN_A_ROW: usize = 3;
 
-/// How often, and how much at a time.
+/// Request rate and limits.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pace {
-    /// After so long an allocation that still waits is asked about again.
+    /// Interval after which a pending allocation is requested again.
     pub(crate) refresh: Duration,
-    /// So long an answer counts while no newer one comes.
+    /// Time for which a reply is used while no newer one arrives.
     pub(crate) max_age: Duration,
-    /// Questions at a time.
+    /// Maximum number of concurrent requests.
     pub(crate) at_a_time: usize,
-    /// Between two questions to a source that is not there.
+    /// Pause between requests to a source that is down.
     pub(crate) pause: Duration,
 }
 
-/// Why a source did not say how much is ready.
+/// Reason why a source returned no fraction.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum AskError {
-    /// It gave nothing.
+    /// The request failed.
     #[error(transparent)]
     Fetch(#[from] FetchError),
-    /// It gave something else.
+    /// The reply contains no valid fraction.
     #[error(transparent)]
     Answer(#[from] AnswerError),
-    /// With the allocation's names in it the template is no URL.
+    /// The URL template with the allocation's values is not a valid URL.
     #[error("url: {reason}")]
     Url {
-        /// Why.
+        /// Why the URL is invalid.
         reason: String,
     },
 }
@@ -54,8 +54,8 @@ impl AskError {
     }
 }
 
-/// What a source that was asked says. One that answers 404 does not know this allocation, as most services
-/// tell of what they were never given; that is no failure.
+/// Fraction from the result of a request. Status 404 means that the source has no data for this allocation, which is
+/// not a failure.
 pub(crate) fn said(fetched: Result<Vec<u8>, FetchError>) -> Result<Option<Fraction>, AskError> {
     match fetched {
         Ok(body) => Ok(read(&body)?),
@@ -64,54 +64,54 @@ pub(crate) fn said(fetched: Result<Vec<u8>, FetchError>) -> Result<Option<Fracti
     }
 }
 
-/// What a source says: `{"fraction": 0.8}`; `null` where it does not know.
+/// Parses a reply: `{"fraction": 0.8}`; `null` if the source has no data.
 pub(crate) fn read(body: &[u8]) -> Result<Option<Fraction>, AnswerError> {
     let is_part = |number| Fraction::new(number).is_ok();
     let number = answer::number(body, "/fraction", "a number from 0 to 1", is_part)?;
     Ok(number.and_then(|number| Fraction::new(number).ok()))
 }
 
-/// What is known of one allocation.
+/// State of one allocation.
 #[derive(Debug, Clone, Copy)]
 struct Known {
-    /// What was said last, and when.
+    /// Last fraction, and the time of its reply.
     said: Option<(Fraction, Instant)>,
-    /// When it is asked about next; `None` while it is being asked about.
+    /// Time of the next request; `None` while a request is pending.
     due: Option<Instant>,
-    /// How the last question about it came out.
+    /// Outcome of the last request.
     fails: Fails,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fails {
     No,
-    /// As the source did for all.
+    /// Failed while the source was down.
     WithAll,
-    /// And that was told as its own failure.
+    /// Failed by itself; this failure was reported.
     Alone,
 }
 
-/// What is to be told of an allocation.
+/// Change to be logged for an allocation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum News {
-    /// The source does not say how much is ready, for a reason of this allocation's own.
+    /// The source returns no fraction for this allocation, while it answers for others.
     Fails(AllocationId, AskError),
-    /// It does again.
+    /// The source answers for this allocation again.
     Recovered(AllocationId),
 }
 
-/// Whose turn it is, and what was said.
+/// Request schedule and last replies.
 #[derive(Debug)]
 pub(crate) struct Turns {
     pace: Pace,
     known: BTreeMap<AllocationId, Known>,
     due: BTreeSet<(Instant, AllocationId)>,
     asking: usize,
-    /// Questions in a row that nobody was there to answer.
+    /// Number of successive outages.
     unanswered: usize,
-    /// How the source stands, if that was seen since it was last told.
+    /// State of the source since it was last reported, if a request showed one.
     stands: Option<Result<(), AskError>>,
-    /// Before that a source that is not there is not asked again.
+    /// Earliest time of the next request to a source that is down.
     not_before: Option<Instant>,
 }
 
@@ -128,7 +128,7 @@ impl Turns {
         }
     }
 
-    /// Who waits now: those who came are asked about at once, those who went are forgotten.
+    /// Takes over the allocations that wait now: new ones are due at once, others are dropped.
     pub(crate) fn follow(&mut self, wait: &BTreeSet<AllocationId>, now: Instant) {
         let due = &mut self.due;
         self.known.retain(|id, known| {
@@ -150,7 +150,7 @@ impl Turns {
         }
     }
 
-    /// Who is to be asked about now; counted as being asked about.
+    /// Next allocation to request now; it counts as pending until its reply.
     pub(crate) fn next(&mut self, now: Instant) -> Option<AllocationId> {
         let is_down = self.unanswered >= self.pace.at_a_time;
         let most = if is_down { 1 } else { self.pace.at_a_time };
@@ -170,8 +170,8 @@ impl Turns {
         Some(id)
     }
 
-    /// What came of a question, and what is to be told of its allocation. What was said before counts on
-    /// where there is no answer, till it is too old.
+    /// Records the result of a request, and returns the change to log for its allocation. After a failure the previous
+    /// fraction stays in use until it is too old.
     pub(crate) fn came(
         &mut self,
         id: AllocationId,
@@ -189,7 +189,7 @@ impl Turns {
                 (before == Fails::Alone).then_some(News::Recovered(id))
             }
             Err(_) if before == Fails::Alone => None,
-            // Told once, of the source.
+            // Logged once, for the source.
             Err(_) if is_down => {
                 known.fails = Fails::WithAll;
                 None
@@ -201,7 +201,7 @@ impl Turns {
         }
     }
 
-    /// Whether the source is down, by this answer.
+    /// Updates the state of the source; returns whether it is down by this answer.
     fn judge(&mut self, answer: &Result<Option<Fraction>, AskError>, now: Instant) -> bool {
         match answer {
             Err(error) if error.is_outage() => {
@@ -213,7 +213,7 @@ impl Turns {
                 }
                 is_down
             }
-            // It was not asked.
+            // No request was sent.
             Err(AskError::Url { .. }) => false,
             _ => {
                 self.unanswered = 0;
@@ -223,34 +223,33 @@ impl Turns {
         }
     }
 
-    /// How the source stands, if anything was learnt of it since this was asked last. It is down where
-    /// nobody answers, or it takes none of our questions; what it makes of a single allocation does not
-    /// count.
+    /// State of the source, if a request since the last call showed one. A source is down if it is unreachable or
+    /// rejects all requests; a failure for a single allocation does not count.
     pub(crate) fn source(&mut self) -> Option<Result<(), AskError>> {
         self.stands.take()
     }
 
-    /// Allocations that wait, about which the last question brought no answer.
+    /// Number of pending allocations with a failed last request.
     pub(crate) fn failing(&self) -> usize {
         let fails = |known: &&Known| known.fails != Fails::No;
         self.known.values().filter(fails).count()
     }
 
-    /// A question is over, or was not asked at all.
+    /// Ends a request, whether it was sent or not, and schedules the next one.
     pub(crate) fn over(&mut self, id: AllocationId, now: Instant) {
         self.asking = self.asking.saturating_sub(1);
         let Some(known) = self.known.get_mut(&id) else {
             return;
         };
         let at = now + self.pace.refresh;
-        // It may have gone and come back meanwhile.
+        // The allocation may have left the queue and returned in the meantime.
         if let Some(before) = known.due.replace(at) {
             self.due.remove(&(before, id));
         }
         self.due.insert((at, id));
     }
 
-    /// What counts now.
+    /// Fractions in use now.
     pub(crate) fn ready(&self, now: Instant) -> BTreeMap<AllocationId, Fraction> {
         let counts = |(id, known): (&AllocationId, &Known)| {
             let (fraction, at) = known.said?;
@@ -260,8 +259,7 @@ impl Turns {
     }
 }
 
-/// How many allocations' failures are told in a while: one that the source dislikes is worth a line, a
-/// thousand are not worth a thousand.
+/// Rate limit for log lines about single allocations, so that a thousand failures do not cause a thousand lines.
 #[derive(Debug)]
 pub(crate) struct Lines {
     since: Instant,
@@ -270,7 +268,7 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
-    /// In so long at most so many lines.
+    /// Length of one period; [`Lines::MOST`] lines are allowed per period.
     pub(crate) const WHILE: Duration = Duration::from_secs(60);
     pub(crate) const MOST: usize = 5;
 
@@ -282,7 +280,7 @@ impl Lines {
         }
     }
 
-    /// Whether there may be one more now.
+    /// Whether one more line is allowed now.
     pub(crate) fn may(&mut self) -> bool {
         let may = self.told < Self::MOST;
         match may {
@@ -292,7 +290,7 @@ impl Lines {
         may
     }
 
-    /// How many were kept back in a while that is over now.
+    /// Number of suppressed lines of a period that has ended.
     pub(crate) fn over(&mut self, now: Instant) -> Option<usize> {
         if now.duration_since(self.since) < Self::WHILE {
             return None;

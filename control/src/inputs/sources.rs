@@ -1,4 +1,4 @@
-//! The sources that a configuration names, each with the task that asks it.
+//! Sources of a configuration, each with the task that reads it.
 
 mod prices;
 mod readiness;
@@ -21,24 +21,24 @@ use crate::{
 use reqwest::{Client, Url};
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
-/// How often it is looked which price is in force, and who waits.
+/// Interval for checking the price in force and the pending allocations.
 const TICK: Duration = Duration::from_secs(1);
 
-/// A source cannot be asked.
+/// Failure to set up a source.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
-    /// The client cannot be set up.
+    /// The HTTP client cannot be created.
     #[error("scheduling: {reason}")]
     Client {
-        /// Why.
+        /// Why it cannot be created.
         reason: String,
     },
-    /// What the configuration names for a source.
+    /// A value of the configuration cannot be used.
     #[error("scheduling.{key}: {reason}")]
     Key {
-        /// Below `scheduling`.
+        /// Configuration key below `scheduling`.
         key: String,
-        /// What is wrong.
+        /// Why the value cannot be used.
         reason: String,
     },
 }
@@ -51,16 +51,16 @@ impl From<ClientError> for SourceError {
     }
 }
 
-/// Every source of a configuration, ready to be asked.
+/// All configured sources, ready for requests.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Sources {
     pub(crate) asked: Vec<Asked>,
-    /// Asked by whoever follows a metric.
+    /// Client of Prometheus, used by the services that scale by a metric.
     pub(crate) metrics: Option<Metrics>,
     budgets: Vec<(String, u64)>,
 }
 
-/// One source.
+/// One configured source.
 #[derive(Debug, Clone)]
 pub(crate) enum Asked {
     Prices(Prices),
@@ -69,10 +69,10 @@ pub(crate) enum Asked {
 }
 
 impl Sources {
-    /// Of a section that was checked. Reads the tokens; asks nobody yet.
+    /// Sets up the sources of a checked section and reads their tokens, without sending a request.
     ///
     /// # Errors
-    /// A file of a token that cannot be used, or TLS.
+    /// Returns an error when a token file cannot be used, or TLS cannot be set up.
     pub(crate) fn new(config: &SchedulingConfig) -> Result<Self, SourceError> {
         let is_named = config.urls().next().is_some();
         if !is_named && config.energy_price.is_none() && config.storage.is_empty() {
@@ -112,10 +112,10 @@ impl Sources {
         })
     }
 
-    /// Reads the files that are sources.
+    /// Reads and parses the files that serve as sources.
     ///
     /// # Errors
-    /// One that cannot be read, or is not what it should be.
+    /// Returns an error for a file that cannot be read or is invalid.
     pub(crate) fn check_files(&self) -> Result<(), SourceError> {
         for asked in &self.asked {
             if let Asked::Prices(Prices {
@@ -132,7 +132,7 @@ impl Sources {
         Ok(())
     }
 
-    /// Puts into the view what is known before anybody was asked: the budgets, and who will be.
+    /// Stores the values known before the first request in the view: the budgets and the list of sources.
     pub(crate) fn begin(&self, core: &Core) {
         put(core, |inputs| {
             self.fill(inputs);
@@ -171,7 +171,7 @@ impl Asked {
         }
     }
 
-    /// Asks it for ever. What it says is put into the view.
+    /// Reads the source for ever and stores its values in the view.
     pub(crate) async fn follow(self, core: Arc<Core>) {
         match self {
             Self::Prices(prices) => prices.follow(&core).await,
@@ -181,7 +181,7 @@ impl Asked {
     }
 }
 
-/// Changes what the sources said last; `false` is no change. Nothing is woken: the next cycle reads it.
+/// Changes the inputs in the view; `edit` returns whether they changed. No reconciler wakes: the next cycle reads them.
 fn put(core: &Core, edit: impl FnOnce(&mut Inputs) -> bool) {
     core.publish(Wakes::Readers, |view| edit(&mut view.inputs).then(Vec::new));
 }
@@ -194,7 +194,7 @@ fn note(core: &Core, source: &Source, came: Result<(), String>) {
     });
 }
 
-/// A URL without what may be secret in it or name people.
+/// A URL without query and fragment, which may contain secrets or names of users.
 fn bare(url: &str) -> &str {
     url.split(['?', '#']).next().unwrap_or_default()
 }

@@ -1,11 +1,11 @@
-//! What others use of a storage system.
+//! Bandwidth of a storage system used by others.
 //!
-//! A site measures a whole system, our jobs' traffic with it; what each of our jobs moves is not known,
-//! only what it was promised. So of a number that counts all, what running work was promised when it was
-//! measured is taken for ours, and the rest for others'. It is taken off once, when the number comes:
-//! what starts later is a promise beside it and takes nothing off it again. Work that moves less than it
-//! was promised makes others look smaller by so much; a site that can tell its clients apart says
-//! `counts: others`, and nothing is taken off.
+//! A site measures the total traffic of a system, including jobs of this cluster. The traffic of each job is unknown;
+//! only the bandwidth granted to it is known. From a number that counts all traffic, control subtracts the bandwidth
+//! granted to running allocations at the time of the measurement. The rest counts as used by others. The subtraction
+//! happens once, when the number arrives: bandwidth granted later is added separately and is not subtracted again. A
+//! job that uses less than its granted bandwidth makes the traffic of others appear smaller by the difference. A site
+//! that can separate its clients sets `counts: others`, and nothing is subtracted.
 
 use super::{
     answer::{self, AnswerError},
@@ -13,34 +13,35 @@ use super::{
 };
 use crate::config::scheduling::{BandwidthUnit, Counts};
 
-/// Why a source did not say what is used.
+/// Reason why a source returned no bandwidth.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum UsedError {
-    /// It gave nothing.
+    /// The request failed.
     #[error(transparent)]
     Fetch(#[from] FetchError),
-    /// It gave something else.
+    /// The reply contains no valid number.
     #[error(transparent)]
     Answer(#[from] AnswerError),
-    /// It does not know.
+    /// The source has no data.
     #[error("{pointer} is null: it does not know")]
     Unknown {
-        /// The place, as a JSON pointer.
+        /// JSON pointer of the number.
         pointer: String,
     },
 }
 
-/// What is used, MB/s, rounded up.
+/// Bandwidth in use, in MB/s, rounded up.
 pub(crate) fn used(body: &[u8], pointer: &str, unit: BandwidthUnit) -> Result<u64, UsedError> {
     let number = answer::number(body, pointer, "a number of at least 0", |n| n >= 0.0)?;
     let number = number.ok_or_else(|| UsedError::Unknown {
         pointer: pointer.to_owned(),
     })?;
-    // What is more than a number of 64 bits holds is the largest.
+    // A value beyond 64 bits becomes the largest number.
     Ok((number * unit.mb_s()).ceil() as u64)
 }
 
-/// What others use, of what is `used`: `promised` to running work when it was measured.
+/// Bandwidth used by others, in MB/s; `promised_mb_s` was granted to running allocations at the time of the
+/// measurement.
 pub(crate) fn others(used_mb_s: u64, counts: Counts, promised_mb_s: u128) -> u64 {
     let ours = u64::try_from(promised_mb_s).unwrap_or(u64::MAX);
     match counts {

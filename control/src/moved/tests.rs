@@ -1,4 +1,4 @@
-//! Who counts what. That it is the committed life of work that is counted: `http/tests/moved.rs`.
+//! Counting by lease. Counts over the committed life of an allocation are tested in `http/tests/moved.rs`.
 #![expect(clippy::unwrap_used, reason = "tests")]
 use super::*;
 use crate::tasks::testing::{KEY, allocation, view_of};
@@ -21,7 +21,7 @@ fn preempted() -> Allocation {
     })
 }
 
-/// It begins to make room at that revision.
+/// The allocation becomes a victim at this revision.
 fn begins(moved: &Moved, at: u64, after: &Allocation) {
     let view = view_of([], allocation(AllocationState::Running, Vec::new()));
     moved.follow(&view, Revision(at), after);
@@ -40,7 +40,7 @@ fn a_change_is_counted_by_whoever_dispatched_when_it_was_committed() {
     };
     first.counts_since(Some(Revision(10)));
     both(11);
-    // The first gives the lease back; the second is granted it at 20, and hears of that after 21 was committed.
+    // The first control releases the lease. The second is granted it at 20, and learns so after 21 was committed.
     first.counts_since(None);
     both(19);
     both(21);
@@ -48,7 +48,7 @@ fn a_change_is_counted_by_whoever_dispatched_when_it_was_committed() {
     second.counts_since(Some(Revision(20)));
     assert_eq!((counted(&first), counted(&second)), (1, 1));
     both(22);
-    // What it is told of again, and what is older than its lease, counts nothing.
+    // Repeated grants and changes older than the lease count nothing.
     second.counts_since(Some(Revision(20)));
     begins(&second, 20, &preempted());
     assert_eq!((counted(&first), counted(&second)), (1, 2));

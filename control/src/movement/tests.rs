@@ -47,7 +47,7 @@ fn each_setting_is_stored_shown_and_cleared() {
             Value::Flag(yes) => (!yes).to_string(),
             Value::Count(count) => (count - 1).to_string(),
             Value::Limit(_) => "7".to_owned(),
-            // Longer than each least, and shorter than each most, of the others.
+            // Longer than each minimum, and shorter than each maximum, of the other settings.
             Value::Seconds(seconds) => (seconds + 0.125).to_string(),
             Value::Part(part) => (part / 2.0).to_string(),
         };
@@ -71,7 +71,7 @@ fn each_setting_is_stored_shown_and_cleared() {
     }
 }
 
-/// A value of its own for each of the settings, through the API to what the solver takes.
+/// A different value for each setting, through the API to the solver's input.
 #[test]
 fn every_setting_reaches_the_solver() {
     let weights = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9];

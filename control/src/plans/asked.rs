@@ -1,4 +1,4 @@
-//! Plans that are made because somebody asks a control that does not schedule that vCluster.
+//! Plans made on request, for vClusters that this control does not schedule.
 
 use super::{LastPlan, Planned, plan_of};
 use crate::{core::Core, movement::Home, tasks::schedule, view::View};
@@ -8,22 +8,22 @@ use parking_lot::Mutex;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::{sync::Semaphore, time::Instant};
 
-/// A plan answers for so long, though the view has changed since: it says when it was made. On a busy
-/// cluster the view changes all the time.
+/// Time for which a plan answers requests although the view has changed, as it does constantly on a busy cluster. The
+/// answer contains the time of the plan.
 const FRESH: Duration = Duration::from_secs(1);
-/// A plan that nobody asked for since is forgotten.
+/// Time after which an unused plan is dropped.
 const KEPT: Duration = Duration::from_secs(60);
 
-/// Dry runs that are planned, or wait for it, at the same time: they wait for one core, each with a
-/// request that may be large.
+/// Maximum number of dry runs that are planned or wait at the same time. They share one core, and each holds a request
+/// that may be large.
 pub(super) const DRY_RUNS: usize = 8;
 
-/// As many dry runs as are taken are planned, or wait for it.
+/// The maximum number of dry runs is planned or waits already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{DRY_RUNS} dry runs are being planned here already; ask again in a few seconds")]
 pub(crate) struct Busy;
 
-/// One plan, for one view.
+/// A plan made for one view.
 #[derive(Debug)]
 struct Made {
     version: u64,
@@ -31,14 +31,14 @@ struct Made {
     planned: Arc<Planned>,
 }
 
-/// Who asks for the same at the same time waits for one plan.
+/// Holds the plan of one vCluster; concurrent requests wait for the same plan.
 type Slot = Arc<tokio::sync::Mutex<Option<Made>>>;
 
-/// See the module.
+/// Cache of plans made on request; see the module.
 #[derive(Debug)]
 pub(crate) struct Asked {
     made: Mutex<BTreeMap<VclusterName, (Instant, Slot)>>,
-    /// Questions take one core, however many there are: scheduling must not wait for them.
+    /// Plans on request share one core, so that scheduling does not wait for them.
     pub(super) cores: Arc<Semaphore>,
     pub(super) dry_runs: Semaphore,
 }
@@ -76,7 +76,7 @@ impl Asked {
         let slot = self.slot(vcluster);
         let mut slot = slot.lock().await;
         if let Some(made) = &*slot {
-            // Waits grow and walltimes run while nothing changes: it is as old at most as a scheduler's.
+            // Wait times and walltimes advance without changes, so a plan is used no longer than a scheduler's period.
             let age = made.at.elapsed();
             let is_of_this = made.version >= view.version && age < schedule::PERIOD;
             let is_fresh = age < FRESH && made.planned.explanation(newest).is_some();
@@ -94,7 +94,7 @@ impl Asked {
         Some(planned)
     }
 
-    /// Plans on the `view` of the moment at which its turn comes.
+    /// Plans on the `view` at the time when a core becomes free.
     async fn make(
         &self,
         core: &Core,
@@ -126,11 +126,11 @@ impl Asked {
 }
 
 impl Core {
-    /// What a cycle would decide now if `extra` were there too. Nothing of it is kept. `None` where
-    /// nothing is known of the cluster.
+    /// Decisions of a cycle now with `extra` added to the queue; nothing is stored. `None` before the first message of
+    /// the quorum, or if planning panics.
     ///
     /// # Errors
-    /// Where too many ask for the same.
+    /// Returns [`Busy`] when too many dry runs are in progress.
     pub(crate) async fn plan_with(&self, extra: &Allocation) -> Result<Option<Planned>, Busy> {
         let (view, vcluster) = (|| self.view(), &extra.spec.vcluster);
         let home = Home::of(&view().vclusters);
@@ -144,7 +144,7 @@ impl Core {
         Ok(self.asked.make(self, view, vcluster, extra).await)
     }
 
-    /// What is planned for these, those of vClusters too that another control schedules.
+    /// Plans for these allocations, including vClusters that another control schedules.
     pub(crate) async fn plan_for<'a>(
         &self,
         view: &Arc<View>,

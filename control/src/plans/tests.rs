@@ -14,7 +14,7 @@ fn vcluster() -> VclusterName {
     VclusterName::new("default").unwrap()
 }
 
-/// Work that fits no node, so that it waits with a reason.
+/// An allocation that fits no node, so that it waits with a reason.
 fn waits(world: &World) -> Arc<Allocation> {
     let constraints = Constraints {
         gpu_models: vec!["none of them".to_owned()],
@@ -44,10 +44,10 @@ async fn a_control_that_does_not_schedule_says_what_the_one_that_does_would() {
     let scheduled = world.core.view();
     let of_schedule = scheduled.plan.of(&vcluster()).unwrap();
     let theirs = of_schedule.explanation(waits.id).unwrap();
-    // But for the time that went by.
+    // Equal except for the elapsed time.
     assert_eq!((&theirs.steps, &theirs.blocker), (&why.steps, &why.blocker));
     assert_eq!(theirs.to_string(), why.to_string());
-    // Who schedules answers from its own plan.
+    // A control that schedules the vCluster answers from its own plan.
     let own = world.core.plan_for(&scheduled, [&*waits]).await;
     assert_eq!(own.of(&vcluster()).unwrap().made_at, of_schedule.made_at);
     assert!(Arc::ptr_eq(&own, &scheduled.plan));
@@ -73,7 +73,7 @@ async fn few_dry_runs_wait_for_their_plan_and_whoever_comes_then_is_told_so() {
     let patience = std::time::Duration::from_secs(30);
     tokio::time::timeout(patience, all_wait).await.unwrap();
     assert_eq!(world.core.plan_with(&dry).await.unwrap_err(), Busy);
-    // They plan on what is there when their turn comes, not on what was when they asked.
+    // The dry runs plan on the view at their turn, not at their request.
     let since = waits(&world);
     drop(busy);
     for asking in asking {
@@ -109,8 +109,7 @@ async fn one_plan_answers_everybody_who_asks_of_the_same_view_and_who_came_since
     assert!(Arc::ptr_eq(&three, &ask(first, view).await));
 }
 
-/// Nothing changes on a quiet cluster but the time, and an answer that was given again and again would be
-/// of the first question.
+/// On a quiet cluster only the time changes. A cached answer without an age limit would stay that of the first request.
 #[tokio::test]
 async fn a_plan_for_those_who_ask_is_no_older_than_a_schedulers() {
     let world = World::new();

@@ -1,5 +1,5 @@
-//! What was fetched or put together, by digest, in bounds: of what came from one node the oldest
-//! goes first, so that a node which has ever new records costs nobody else's.
+//! Bounded cache of fetched or composed preimages by digest. Beyond the limit of one node its oldest preimages are
+//! dropped, so a node with ever new records displaces no preimage of another node.
 
 use super::{MOST_PREIMAGE_BYTES, turns::Asked};
 use lattice_hwprobe::{Class, Digest};
@@ -11,22 +11,22 @@ use std::{
 };
 use tokio::sync::OnceCell;
 
-/// Distinct digests. A cluster of 10,000 different documents fits.
+/// Maximum number of distinct digests. The different documents of 10,000 nodes fit.
 const MOST: usize = 32_768;
-/// Most of what came from one node.
+/// Maximum number of preimages from one node.
 const MOST_OF_NODE: usize = 256;
-/// Bytes of all that came from one node, as they were told. What it names at a time fits: each class
-/// under two schemas, as its agent tells it and with what its BMC tells.
+/// Maximum total size in bytes of the preimages from one node, as received. All present preimages of a node fit: each
+/// class under two schemas, from its agent alone and merged with its BMC's part.
 const MOST_BYTES_OF_NODE: usize = 32 << 20;
 
 const _: () = assert!(MOST_BYTES_OF_NODE >= 2 * 2 * Class::ALL.len() * MOST_PREIMAGE_BYTES);
 const _: () = assert!(MOST_OF_NODE > 2 * 2 * Class::ALL.len());
 
-/// The place of a digest, shared by all who wait for it.
+/// Cache slot of a digest, shared by all callers that wait for it.
 #[derive(Debug)]
 pub(super) struct Slot<T> {
     pub(super) value: OnceCell<Arc<T>>,
-    /// Who was asked for it in vain.
+    /// Nodes that were tried without success.
     pub(super) asked: Mutex<Asked>,
 }
 
@@ -36,16 +36,16 @@ impl<T> Slot<T> {
     }
 }
 
-/// See the module.
+/// Bounded cache; see the module.
 #[derive(Debug)]
 pub(super) struct Kept<T>(Mutex<Shelf<T>>);
 
 #[derive(Debug)]
 struct Shelf<T> {
     slots: HashMap<Digest, Arc<Slot<T>>>,
-    /// Whence each value came, and its bytes.
+    /// Source node and size in bytes of each value.
     came: HashMap<Digest, (NodeId, usize)>,
-    /// What came from each node, oldest first.
+    /// Digests of each node's values, oldest first.
     of_node: HashMap<NodeId, VecDeque<Digest>>,
 }
 
@@ -80,15 +80,15 @@ impl<T> Kept<T> {
         Arc::clone(slot)
     }
 
-    /// Counts what came of a slot for the node it came from.
+    /// Accounts a fetched value to the node that it came from.
     pub(super) fn came(&self, digest: Digest, slot: &Arc<Slot<T>>, node: &NodeId, bytes: usize) {
         self.shelf().came(digest, slot, node, bytes);
     }
 }
 
 impl<T> Shelf<T> {
-    /// What nobody has yet goes first; then, rarely, everything: what is in use is fetched again at
-    /// the price of one call.
+    /// Frees slots. Slots without a value that no caller waits for go first. If that is not enough, which is rare, all
+    /// slots go: a value in use is fetched again at the cost of one call.
     fn make_room(&mut self) {
         let waits = |slot: &Arc<Slot<T>>| slot.value.initialized() || Arc::strong_count(slot) > 1;
         self.slots.retain(|_, slot| waits(slot));
@@ -103,7 +103,7 @@ impl<T> Shelf<T> {
         if self.came.contains_key(&digest) {
             return;
         }
-        // It may have gone meanwhile, to make room.
+        // The slot may have been dropped in the meantime to free space.
         self.slots.insert(digest, Arc::clone(slot));
         self.came.insert(digest, (node.clone(), bytes));
         let of_node = self.of_node.entry(node.clone()).or_default();
@@ -157,7 +157,7 @@ mod tests {
         assert!(has(&kept, 0));
         let held: Vec<usize> = (1..=3 * most).filter(|n| has(&kept, *n)).collect();
         assert_eq!(held, (2 * most + 1..=3 * most).collect::<Vec<_>>());
-        // Small ones are counted as well.
+        // The limit on the number of preimages holds for small ones as well.
         for n in 10_000..10_000 + 2 * MOST {
             put(&kept, n, "liar", 1);
         }

@@ -39,8 +39,7 @@ impl World {
         .unwrap()
     }
 
-    /// A living agent that says that it has a digest, and answers with these bytes; returns how often
-    /// it was asked.
+    /// An alive agent that publishes a digest and returns these bytes. Returns the counter of its requests.
     fn agent(&mut self, name: &str, says: Digest, bytes: Option<Vec<u8>>) -> Arc<AtomicUsize> {
         let asked = Arc::new(AtomicUsize::new(0));
         let mesh = self.mesh(Role::Agent, name);
@@ -130,7 +129,7 @@ async fn four_liars_with_low_names_keep_no_record_from_being_had() {
     let agents = Agents::new(world.mesh(Role::Control, "c1"));
     let preimages = Preimages::new();
 
-    // Asked for one of the liars, as whoever looks for the first that names it would.
+    // Requested for one of the lying nodes, as a caller does that takes the first node publishing the digest.
     let why = world.fetch(&preimages, &agents, digest, "a0").await;
     let why = why.unwrap_err().to_string();
     println!("{why}");
@@ -152,7 +151,7 @@ async fn four_liars_with_low_names_keep_no_record_from_being_had() {
         found.unwrap().get("nic.0.firmware"),
         good.get("nic.0.firmware")
     );
-    // Who gave something else was not asked again.
+    // A node that returned wrong bytes was not tried again.
     assert_eq!((count(&honest), count(&liars[0])), (1, 1));
     assert!(liars.iter().all(|liar| count(liar) <= 2));
 }
@@ -202,7 +201,7 @@ fn living_nodes_that_name_a_record_have_it_perhaps() {
         Arc::make_mut(&mut view.nodes).insert(node.id.clone(), Arc::clone(&node));
         node
     };
-    // Names it beside its own mark, or of another class.
+    // Published as an earlier mark, or for another class.
     let liar = put("a0", Class::Nic, other, Some(wanted));
     let liar_too = put("a1", Class::Gpu, wanted, None);
     put("b0", Class::Nic, wanted, None);

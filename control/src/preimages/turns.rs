@@ -1,32 +1,31 @@
-//! Whom to ask for a digest next: anybody can name one, so who asked for it in vain is remembered,
-//! and the others have their turn.
+//! Order of nodes to try for a digest. Any node can publish a digest without its preimage, so failed nodes are
+//! remembered and the other nodes get their turn.
 
 use lattice_quorum_types::NodeId;
 use std::collections::BTreeMap;
 
-/// Nodes asked for one digest before the caller is told that it is not at hand. The next caller asks
-/// others.
+/// Number of nodes tried by one call for one digest. The next call tries other nodes.
 pub(super) const ASKED: usize = 4;
 
-/// Who was asked for a digest in vain. No more of them than ever named it.
+/// Nodes that were tried for a digest without success; no more than ever published the digest.
 #[derive(Debug, Default)]
 pub(super) struct Asked {
     turn: u64,
     in_vain: BTreeMap<NodeId, InVain>,
 }
 
-/// What came of asking one node.
+/// Result of requests to one node.
 #[derive(Debug, Default)]
 struct InVain {
-    /// When it was asked last. 0: never.
+    /// Turn of the last request; 0 for none.
     turn: u64,
-    /// It once gave something else than what it was asked for: no honest agent does.
+    /// Whether the node once returned bytes that do not match the digest, which no correct agent does.
     was_wrong: bool,
 }
 
 impl Asked {
-    /// Whom to ask now: first the node that the question is about, then whoever was asked longest
-    /// ago, in the order given; last who gave something else.
+    /// Nodes to try now: first the node that the request is about, then the nodes with the oldest request, in the given
+    /// order; last the nodes that returned wrong bytes.
     pub(super) fn next<'a>(&self, first: &'a NodeId, others: Vec<&'a NodeId>) -> Vec<&'a NodeId> {
         let mut nodes = others;
         nodes.insert(0, first);
@@ -39,7 +38,7 @@ impl Asked {
         nodes
     }
 
-    /// A node did not have it, did not answer, or gave something else.
+    /// Records that a node did not hold the preimage, did not answer, or returned wrong bytes.
     pub(super) fn in_vain(&mut self, node: &NodeId, was_wrong: bool) {
         self.turn += 1;
         let known = self.in_vain.entry(node.clone()).or_default();
@@ -47,7 +46,7 @@ impl Asked {
         known.was_wrong |= was_wrong;
     }
 
-    /// It is at hand: nobody is asked any more.
+    /// Clears the state once the preimage is fetched.
     pub(super) fn forget(&mut self) {
         *self = Self::default();
     }
@@ -58,7 +57,7 @@ mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
 
-    /// How many callers it takes, each of whom asks a few, until `holder` is asked.
+    /// Number of callers, each trying a few nodes, until `holder` is tried.
     fn callers(
         names: &[&str],
         first: &str,
@@ -106,7 +105,7 @@ mod tests {
         for node in [&without, &first, &first, &without] {
             asked.in_vain(node, false);
         }
-        // Also when it was asked longest ago, and when it says later that it has nothing.
+        // Also when its request is the oldest, and when it later returns nothing.
         let next = |asked: &Asked| -> Vec<NodeId> {
             let next = asked.next(&first, vec![&wrong, &without]);
             next.into_iter().cloned().collect()
@@ -116,7 +115,7 @@ mod tests {
         asked.in_vain(&wrong, false);
         asked.in_vain(&without, false);
         assert_eq!(next(&asked), order);
-        // The node that it is about as well.
+        // The same holds for the node that the request is about.
         asked.in_vain(&first, true);
         assert_eq!(next(&asked), [without, first.clone(), wrong]);
     }

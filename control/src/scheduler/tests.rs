@@ -120,7 +120,7 @@ fn a_field_that_is_not_as_it_must_be_is_named() {
     }
 }
 
-/// Whatever the API accepts the quorum accepts.
+/// The quorum accepts every value that the API accepts.
 #[test]
 fn bounds_of_the_api_are_stored() {
     for (given, stored) in [

@@ -1,5 +1,7 @@
-//! An accounting system's books follow the cluster's, where a site wants that. Of several controls the one that
-//! dispatches does it; what it needs to know another one reads from the quorum.
+//! Accounting reconciler: synchronizes the books of an external accounting system with the cluster.
+//!
+//! It runs only where a site configures accounting. Of several controls, the one that dispatches runs it; the others
+//! read the state they need from the quorum.
 
 use crate::{
     core::Core,
@@ -38,17 +40,17 @@ use tokio::{
     time::Instant,
 };
 
-/// Who proposes what an accounting system decides.
+/// Principal under which decisions of the accounting system are proposed.
 const ACCOUNTING: &str = "accounting:waldur";
-/// The hook's secret is read anew after this long.
+/// Age at which the cached webhook secret is read again.
 const SECRET_AGE: Duration = Duration::from_secs(60);
-/// A control that starts waits so long to hear how many GPUs every node has before it tells totals: a node that is not
-/// known counts one, and Waldur's totals are never lowered.
+/// Time after the start during which no totals are reported, so that the GPU count of every node can arrive. A node
+/// without a known GPU count counts as one GPU, and Waldur totals are never lowered.
 const SETTLES_AFTER: Duration = Duration::from_secs(60);
-/// Questions that wait for the accountant.
+/// Maximum number of queued reconciliation requests.
 const MOST_ASKED: usize = 8;
 
-/// Where others meet the accountant. There is none where nothing of accounting runs.
+/// Interface between the API and the accountant. Absent where accounting is not configured.
 #[derive(Debug)]
 pub(crate) struct Desk {
     settings: Settings,
@@ -60,7 +62,7 @@ pub(crate) struct Desk {
     hook: tokio::sync::Mutex<Option<(Instant, SecretString)>>,
 }
 
-/// A reconciliation that somebody asked for.
+/// A requested reconciliation.
 #[derive(Debug)]
 struct Asked {
     since: UnixMillis,
@@ -69,16 +71,16 @@ struct Asked {
     answer: oneshot::Sender<Result<Vec<Difference>, String>>,
 }
 
-/// Why there was none.
+/// Reason why a requested reconciliation failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ReconcileError {
-    /// Others wait already.
+    /// The queue of requests is full.
     #[error("so many reconciliations wait already; ask again by and by")]
     Busy,
-    /// It did not come to its end.
+    /// The reconciliation did not complete.
     #[error("{reason}")]
     Failed {
-        /// Why.
+        /// Cause of the failure.
         reason: String,
     },
 }
@@ -104,19 +106,19 @@ impl Desk {
         &self.settings
     }
 
-    /// How its accountant stands; of one that does not act, as it stood.
+    /// Status of the accountant. On a control that does not act, the last status it had.
     pub(crate) fn status(&self) -> Status {
         let status = self.status.lock().clone();
         let status = status.lock();
         status.clone()
     }
 
-    /// Something happened at the accounting system: the accountant looks at once.
+    /// Wakes the accountant at once after an event in the accounting system.
     pub(crate) fn looks_now(&self) {
         self.wake.notify_one();
     }
 
-    /// Has totals compared, and set unless it is only looked.
+    /// Compares totals and corrects them, or only compares with `only_look`.
     pub(crate) async fn reconcile(
         &self,
         since: UnixMillis,
@@ -142,7 +144,8 @@ impl Desk {
         answer.map_err(|reason| ReconcileError::Failed { reason })
     }
 
-    /// Whether a hook shows the secret that it is to show. Compared by digest, so that the time it takes tells nothing.
+    /// Checks the secret presented by a webhook. Digests are compared, so that the duration reveals nothing about the
+    /// secret.
     pub(crate) async fn knows_hook(&self, shown: &str) -> bool {
         let Some(from) = &self.settings.hook_secret else {
             return false;
@@ -180,7 +183,7 @@ impl Desk {
     }
 }
 
-/// The reconciler.
+/// Reconciler that runs the accountant.
 pub(crate) struct Accounts {
     desk: Arc<Desk>,
     site: Arc<ControlSite>,
@@ -192,7 +195,7 @@ impl Accounts {
         Self::since(Instant::now(), core, desk)
     }
 
-    /// Of a control that began to hear of nodes then.
+    /// Creates the reconciler for a control that has received node state since `began`.
     fn since(began: Instant, core: Arc<Core>, desk: Arc<Desk>) -> Self {
         let site = Arc::new(ControlSite {
             core,
@@ -247,7 +250,8 @@ impl Reconciler for Accounts {
         self.accountant.round().await;
     }
 
-    /// Whoever acts now has another journal, and tells the quorum how far it is.
+    /// Discards pending requests and the accountant. The control that acts next keeps its own journal and reports its
+    /// progress to the quorum.
     fn forget(&mut self) {
         while self.desk.take().is_some() {}
         if self.site.is_acting() {
@@ -261,11 +265,11 @@ impl Reconciler for Accounts {
     }
 }
 
-/// The cluster as this control sees it.
+/// The cluster, as this control sees it.
 struct ControlSite {
     core: Arc<Core>,
     fence: Mutex<Option<Fence>>,
-    /// When this control did.
+    /// When this control began to receive node state.
     began: Instant,
 }
 

@@ -1,4 +1,4 @@
-//! When a reconciler looks again: soon after something changed, and now and then anyway.
+//! Activation of reconcilers: soon after an input changes, and periodically.
 
 use crate::{core::Core, tasks::lease::Lease};
 use std::time::Duration;
@@ -12,10 +12,10 @@ use tokio::{
 pub(crate) struct Activation {
     inputs: watch::Receiver<u64>,
     lease: Option<watch::Receiver<u64>>,
-    /// Looks at least this often.
+    /// Longest time between two passes.
     period: Duration,
-    /// Looks at most this often: what changes meanwhile is seen together. A change after a quiet
-    /// time is seen at once.
+    /// Shortest time between two passes. Changes within this time are handled together; a change after a quiet period
+    /// wakes the reconciler at once.
     spacing: Duration,
     last: Option<Instant>,
 }
@@ -33,13 +33,13 @@ impl Activation {
         }
     }
 
-    /// Wakes also when the lease is taken or lost.
+    /// Also wakes the reconciler when the lease is taken or lost.
     pub(crate) fn with_lease(mut self, lease: &Lease) -> Self {
         self.lease = Some(lease.changes());
         self
     }
 
-    /// Resolves when it is time to look. Cancel safe: a wake that was not delivered comes again.
+    /// Resolves when the next pass is due. Cancel safe: an undelivered wake-up is delivered by the next call.
     pub(crate) async fn next(&mut self) {
         if let Some(last) = self.last {
             sleep_until(last + self.spacing).await;
@@ -55,17 +55,17 @@ impl Activation {
     }
 }
 
-/// That BMCs told something else: the first after a quiet time at once, what follows together.
+/// Wake-ups by changed BMC readings: the first change after a quiet period at once, later ones together.
 #[derive(Debug)]
 pub(crate) struct News {
     changes: watch::Receiver<u64>,
-    /// Many BMCs answer at a time.
+    /// Shortest time between two wake-ups; many BMCs answer at the same time.
     spacing: Duration,
     last: Option<Instant>,
 }
 
 impl News {
-    /// `changes`: of a sender that lives as long as who waits here.
+    /// `changes` must come from a sender that outlives this receiver.
     pub(crate) const fn new(changes: watch::Receiver<u64>, spacing: Duration) -> Self {
         Self {
             changes,
@@ -74,12 +74,12 @@ impl News {
         }
     }
 
-    /// Resolves when it is time to look. Cancel safe: a change that was not delivered comes again.
+    /// Resolves when BMC readings have changed. Cancel safe: an undelivered change is delivered by the next call.
     pub(crate) async fn next(&mut self) {
         if let Some(last) = self.last {
             sleep_until(last + self.spacing).await;
         }
-        // An error cannot be: see `new`.
+        // The sender outlives this receiver (see `new`), so an error cannot occur.
         let _ = self.changes.changed().await;
         self.last = Some(Instant::now());
     }
@@ -95,7 +95,7 @@ async fn changed(lease: Option<&mut watch::Receiver<u64>>) {
     }
 }
 
-/// Resolves at this moment, or never.
+/// Resolves at the given instant, or never for `None`.
 pub(crate) async fn due(at: Option<Instant>) {
     match at {
         Some(at) => sleep_until(at).await,

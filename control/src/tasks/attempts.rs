@@ -1,14 +1,13 @@
-//! What agents run, compared with what the quorum has them run.
+//! Attempt reconciler: compares the attempts that agents run with those that the quorum has on record.
 //!
-//! *Lost*: a rank that runs by the quorum's account and that its agent does not know. Nobody would
-//! ever report its end, so its allocation is stopped, and the dispatcher ends every rank of it; the
-//! node goes back only when the agent, having looked for its processes, has answered for that
-//! attempt.
+//! *Lost*: a rank that is running according to the quorum but that its agent does not have. No agent would ever report
+//! its end, so its allocation is stopped and the dispatcher ends every rank of it. The node is released only after the
+//! agent has searched for the processes of that attempt and answered.
 //!
-//! *Orphan*: an attempt that runs at an agent whose node is not held for it any more. It is ended,
-//! and until it is gone the node is kept out by a drain reason of the dispatcher's.
+//! *Orphan*: an attempt that an agent runs although its node is no longer held for that attempt. The attempt is ended.
+//! Until it is gone, a drain reason of the dispatcher keeps the node out of service.
 //!
-//! A silent agent says nothing: its node keeps what it holds.
+//! Silence of an agent proves nothing: its node keeps its allocations.
 
 use crate::{
     core::Core,
@@ -40,25 +39,25 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-/// An agent that did not answer, or has an orphan, is asked again after this long.
+/// Delay before an agent that did not answer, or that has an orphan, is queried again.
 const ASK_AGAIN: Duration = Duration::from_secs(5);
-/// Looks at least, and at most, this often.
+/// Longest and shortest time between two passes.
 const PERIOD: Duration = Duration::from_secs(1);
-/// How long an agent may take to begin to end an orphan.
+/// Timeout for an agent to begin to end an orphan.
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);
-/// Agents asked at a time.
+/// Maximum number of agents queried concurrently.
 const MAX_CALLS: usize = 128;
-/// How long what one agent said may take to be compared and acted on.
+/// Timeout for comparing the answer of one agent and acting on it.
 const COMPARE_TIMEOUT: Duration = Duration::from_secs(15);
-/// Orphans of one agent that are ended at once; the others follow.
+/// Maximum number of orphans of one agent that are ended in one round; the rest follow in later rounds.
 const ENDED_AT_ONCE: usize = 16;
-/// How the drain reason of a node with orphans ends.
+/// Suffix of the drain reason of a node with orphans.
 const NOT_HELD: &str = "still run here though nothing holds the node for them";
 
-/// What runs where, as the quorum has it.
+/// Running attempts by node, as recorded in the quorum.
 type Running = BTreeMap<NodeId, BTreeSet<AttemptKey>>;
 
-/// When it changes, an agent is asked at once: another run of it, another boot, another holder.
+/// State of an agent that causes an immediate query when it changes: agent start, node boot or holder of the node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Mark {
     generation: Option<u64>,
@@ -76,15 +75,15 @@ impl Mark {
     }
 }
 
-/// When an agent is asked next.
+/// Schedule of the queries to one agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Asked {
     mark: Mark,
     next: Instant,
 }
 
-/// See the module. Each agent is asked and compared in a task of its own, under a deadline: one that
-/// hangs or lies delays no other.
+/// Attempt reconciler; see the module. Each agent is queried and compared in its own task with a timeout, so an agent
+/// that hangs or answers wrongly delays no other agent.
 #[derive(Debug)]
 pub(crate) struct Attempts {
     core: Arc<Core>,
@@ -94,25 +93,25 @@ pub(crate) struct Attempts {
     places: Arc<Semaphore>,
 }
 
-/// What was done.
+/// Result of one round.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct AttemptsReport {
     /// Agents that answered.
     pub(crate) asked: usize,
-    /// Agents that did not.
+    /// Agents that did not answer.
     pub(crate) silent: usize,
-    /// Allocations that are being stopped for a lost record.
+    /// Allocations being stopped because an agent lost the record of a rank.
     pub(crate) stopped: usize,
-    /// Attempts that are being ended because their node is not held for them.
+    /// Attempts being ended because their node is not held for them.
     pub(crate) orphans: usize,
 }
 
-/// What came of one agent's answer.
+/// Result of comparing the answer of one agent.
 #[derive(Debug, Clone, Copy, Default)]
 struct Compared {
     stopped: usize,
     orphans: usize,
-    /// Something is left to do.
+    /// Some action failed or is incomplete, so the agent is queried again soon.
     unfinished: bool,
 }
 
@@ -132,13 +131,13 @@ impl Reconciler for Attempts {
     }
 
     fn forget(&mut self) {
-        // With what is under way: it was asked for under a lease that is over.
+        // Queries under way are dropped as well: they were made under a lease that is over.
         self.asks = JoinSet::new();
         self.under_way.clear();
         self.asked.clear();
     }
 
-    /// An answer is taken down as it comes; when its agent is asked again is for the next pass.
+    /// Records each answer when it arrives. The next pass decides when its agent is queried again.
     async fn wakes(&mut self) {
         while let Some(answered) = self.asks.join_next().await {
             let report = self.note(answered);
@@ -161,8 +160,8 @@ impl Attempts {
         }
     }
 
-    /// Asks every agent that is due. What it lost is stopped, and what is not its own is ended.
-    /// Returns how many are asked now.
+    /// Queries every agent that is due; stops allocations with lost ranks and ends orphans. Returns the number of
+    /// queries started.
     pub(crate) fn reconcile(&mut self, fence: &Fence) -> usize {
         let view = self.core.view();
         let mut running = running(&view);
@@ -176,7 +175,7 @@ impl Attempts {
             let expected = running.remove(&node).unwrap_or_default();
             let (core, fence, places) = (self.core.clone(), fence.clone(), self.places.clone());
             self.asks.spawn(async move {
-                // It is never closed.
+                // The semaphore is never closed.
                 let _place = places.acquire_owned().await;
                 let compared = ask(&core, &fence, &node, &expected).await;
                 (node, mark, compared)
@@ -186,7 +185,7 @@ impl Attempts {
         begun
     }
 
-    /// Decides when an agent is asked again.
+    /// Schedules the next query of an agent.
     fn note(
         &mut self,
         answered: Result<(NodeId, Mark, Option<Compared>), JoinError>,
@@ -195,7 +194,7 @@ impl Attempts {
         let (node, mark, compared) = match answered {
             Ok(answered) => answered,
             Err(error) => {
-                // Whose it was is not known: all are asked again.
+                // The failed task does not identify its agent, so all agents are queried again.
                 tracing::error!(%error, "asking an agent for its attempts broke down");
                 self.asks = JoinSet::new();
                 self.under_way.clear();
@@ -220,7 +219,7 @@ impl Attempts {
         report
     }
 
-    /// One whole round.
+    /// Runs one complete round.
     #[cfg(test)]
     pub(crate) async fn round(&mut self, fence: &Fence) -> AttemptsReport {
         self.reconcile(fence);
@@ -236,7 +235,7 @@ impl Attempts {
     }
 }
 
-/// `None`: it did not answer in time.
+/// Queries one agent and compares its answer. `None`: the agent did not answer in time.
 async fn ask(
     core: &Core,
     fence: &Fence,
@@ -254,8 +253,8 @@ async fn ask(
     }))
 }
 
-/// One read of the quorum serves for all that differs, however much an agent claims: a view that
-/// shows everything committed before its answer came.
+/// Compares the answer of an agent with the quorum. However many differences an agent reports, they cost one quorum
+/// read: a view that contains everything committed before the answer arrived.
 async fn compare(
     core: &Core,
     fence: &Fence,
@@ -304,8 +303,8 @@ async fn compare(
     compared
 }
 
-/// Keeps the node out, then has its agent end what is not its own. Both are repeated until it is
-/// gone; the drain reason is cleared by [`faults::readmit`].
+/// Drains the node, then has its agent end the orphans. Both steps repeat until the orphans are gone;
+/// [`faults::readmit`] clears the drain reason.
 async fn end_orphans(core: &Core, fence: &Fence, node: &NodeId, orphans: &[AttemptKey]) {
     let names = orphans::names(orphans);
     tracing::error!(%node, orphans = names, "it runs what its node is not held for; ending it");
@@ -317,7 +316,7 @@ async fn end_orphans(core: &Core, fence: &Fence, node: &NodeId, orphans: &[Attem
     if !known {
         let reason = format!("{names} {NOT_HELD}");
         match faults::keep_out(core, fence.clone(), node, &reason).await {
-            // Where there is no record nothing is assigned either.
+            // A node without a record has no assignments either.
             Ok(()) | Err(ProposeError::Refused(Refusal::UnknownNode { .. })) => {}
             Err(error) => tracing::warn!(%node, %error, "not kept out yet"),
         }
@@ -339,9 +338,9 @@ async fn end_orphans(core: &Core, fence: &Fence, node: &NodeId, orphans: &[Attem
     join_all(ending).await;
 }
 
-/// Every rank that runs. One that is only assigned is launched again and again anyway, and in an
-/// allocation that stops every rank is ended again and again. One of a boot that is over is known
-/// to be gone, and reported by [`crate::tasks::reboots`].
+/// Returns every running rank by node. A rank that is only assigned is left out: the dispatcher repeats its launch
+/// anyway, as it repeats the termination of ranks in a stopping allocation. A rank of an earlier boot is left out as
+/// well: it is gone, and [`crate::tasks::reboots`] reports it.
 fn running(view: &View) -> Running {
     let holders = view.nodes.values();
     let holders = holders.filter_map(|node| node.record.as_ref()?.holder);
@@ -374,7 +373,7 @@ fn running_ranks(allocation: &Allocation) -> impl Iterator<Item = &Rank> {
     allocation.ranks.iter().filter(runs)
 }
 
-/// Whom to ask now. Agents that should run nothing are asked only while they answer.
+/// Returns the agents to query now. Agents that should run nothing are queried only while they are alive.
 fn due(
     view: &View,
     running: &Running,
@@ -392,8 +391,8 @@ fn due(
     view.nodes.values().filter_map(is_due).collect()
 }
 
-/// Stops an allocation one of whose agents does not know its rank. `false`: it ended meanwhile. The
-/// agent forgets an end once it is committed, so a view that is newer than its answer shows it.
+/// Stops an allocation when one of its agents has lost a rank. `false`: the rank ended meanwhile. The agent forgets an
+/// end only after its commit, so a view newer than the answer of the agent shows that end.
 async fn stop_lost(
     core: &Core,
     present: &View,

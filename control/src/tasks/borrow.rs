@@ -1,7 +1,8 @@
-//! Sharing of nodes between vClusters: idle ones are lent to whoever has work for them, go home when that is
-//! over, and are asked back when their own vCluster needs them. Who gets what is decided by
-//! [`decide`]; what has begun (a node that is asked back, and since when) is in the quorum, so another
-//! control goes on where this one ends.
+//! Node sharing between vClusters: lending, return and reclaim.
+//!
+//! Idle nodes are lent to a vCluster that has jobs for them. They return when those jobs end, and are reclaimed when
+//! the vCluster that owns them needs them. [`decide`] makes each decision. A reclaim in progress and its start time are
+//! in the quorum, so another control can continue it.
 
 #[cfg(test)]
 mod tests;
@@ -35,41 +36,40 @@ use lattice_view::whole;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::time::Instant;
 
-/// Whoever plans has planned with the last moves by then.
+/// Within this period every planner has planned with the last moves.
 const PACE: Pace = Pace {
     period: Duration::from_secs(2),
     spacing: Duration::from_millis(200),
 };
 
-/// A node that changed hands stays for so long at most though nobody uses it, milliseconds: as long as the
-/// longest scheduling cycle.
+/// Longest time that a moved node stays with its new vCluster unused, milliseconds: the longest scheduling cycle.
 const SETTLE_MS: u64 = 30_000;
-/// Work that goes on so long after its walltime does not end by itself, milliseconds: an agent ends it, and kills it
-/// after its grace.
+/// Overrun of the walltime after which a job is not expected to end by itself, milliseconds. An agent ends such a job,
+/// and kills it after its grace period.
 const OVERRUN_MS: u64 = 60_000;
 
-/// What one pass did.
+/// Result of one pass.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct BorrowReport {
     /// Nodes lent.
     pub(crate) lent: usize,
-    /// Nodes that went home.
+    /// Nodes returned to their own vCluster.
     pub(crate) returned: usize,
-    /// Nodes asked back, and not any more.
+    /// Reclaims begun or withdrawn.
     pub(crate) recalled: usize,
-    /// Allocations that make room for the owners of their nodes.
+    /// Allocations stopped in favour of the owners of their nodes.
     pub(crate) stopped: usize,
-    /// Of all, refused: they are looked at anew.
+    /// Rejected commands of any kind; the next pass decides again.
     pub(crate) refused: usize,
 }
 
-/// See the module.
+/// Reconciler for node sharing; see the module.
 #[derive(Debug)]
 pub(crate) struct Borrow {
     core: Arc<Core>,
-    /// By node who used it when it was last looked at, and since when.
+    /// By node: the vCluster that used it at the last look, and since when.
     moved: BTreeMap<NodeId, (VclusterName, UnixMillis)>,
-    /// When the next grace is over.
+    /// When the next grace period ends.
     next_grace: Option<Instant>,
 }
 
@@ -92,7 +92,7 @@ impl Reconciler for Borrow {
         self.next_grace = None;
     }
 
-    /// A grace that is over is no event.
+    /// The end of a grace period causes no event, so a timer wakes this reconciler.
     async fn wakes(&mut self) {
         due(self.next_grace).await;
     }
@@ -107,7 +107,7 @@ impl Borrow {
         }
     }
 
-    /// Decides, and proposes what follows.
+    /// Decides on moves and proposes the resulting commands.
     pub(crate) async fn reconcile(&mut self, fence: &Fence) -> BorrowReport {
         let view = self.core.view();
         let now = self.core.now();
@@ -131,8 +131,8 @@ impl Borrow {
         }
     }
 
-    /// Notes when nodes changed hands. One that has not since this began was moved long ago, as far as it
-    /// matters.
+    /// Records when nodes change their vCluster. A node that has not changed since this reconciler started counts as
+    /// moved long ago.
     fn follow(&mut self, view: &View, now: UnixMillis) {
         let is_first = self.moved.is_empty();
         for record in records(view) {
@@ -195,8 +195,8 @@ impl Borrow {
         self.propose(fence, commands).await
     }
 
-    /// Work on nodes that were asked back and whose grace is over. That is in the quorum, and so not for this
-    /// pass to decide again. What is over by itself before it could be stopped is left to end.
+    /// Commands for jobs on reclaimed nodes after the end of the grace period. The reclaim is in the quorum, so this
+    /// pass does not decide on it again. A job that ends before it could be stopped is left to end.
     fn overdue(&self, view: &View, moves: &Moves, now: UnixMillis) -> Vec<Command> {
         let mut due: BTreeMap<_, Command> = BTreeMap::new();
         for record in records(view) {
@@ -222,7 +222,8 @@ impl Borrow {
             if !is_due || ends_itself {
                 continue;
             }
-            // With what its own vCluster adds to that, no longer than either of both promises its owner.
+            // Both vClusters limit the checkpoint time. The shorter limit applies, so neither promise to the owner is
+            // exceeded.
             let own = view.movement_of(&held.spec.vcluster).room;
             let timeout_ms = room.timeout_ms.min(own.timeout_ms);
             let command = self.leave(view, held, &record.home, timeout_ms);
@@ -231,8 +232,8 @@ impl Borrow {
         due.into_values().collect()
     }
 
-    /// Has work leave nodes of `home`. What writes a checkpoint leaves after that one: after another one the
-    /// owner would have waited for two.
+    /// Command that makes a job leave nodes of `home`. A job that is writing a checkpoint leaves after that one; a
+    /// second checkpoint would double the wait of the owner.
     fn leave(
         &self,
         view: &View,
@@ -261,7 +262,7 @@ impl Borrow {
         }
     }
 
-    /// Where there is no storage now, or nobody to write all of it, it is stopped without a checkpoint.
+    /// Without writable storage, or with an ended rank, the job is stopped without a checkpoint.
     fn victim(&self, view: &View, held: &Allocation, timeout_ms: u64) -> Victim {
         let directory = self.core.writable_directory(view, held);
         Victim {
@@ -312,7 +313,7 @@ impl Borrow {
     }
 }
 
-/// In how many milliseconds the next grace is over, of nodes that something holds.
+/// Milliseconds until the next grace period of a node that is still held ends.
 fn next_grace(view: &View, now: UnixMillis) -> Option<u64> {
     let left = records(view).filter_map(|record| {
         let (recalled_at, _) = record.recalled_at.zip(record.holder)?;
@@ -323,14 +324,14 @@ fn next_grace(view: &View, now: UnixMillis) -> Option<u64> {
     left.min()
 }
 
-/// Whether the rank on this node is on its way out, as a service's that gives it back: its agent ends it after its
-/// own grace, and to stop the others would bring the node back no sooner.
+/// Whether the rank on this node is already leaving, for example because a service releases it. Its agent ends it after
+/// the agent's own grace period; stopping the other ranks would free the node no sooner.
 fn gives_back(held: &Allocation, node: &NodeId) -> bool {
     let mut ranks = held.ranks.iter();
     ranks.any(|rank| rank.node == *node && !rank.phase.stays())
 }
 
-/// When the walltime of what has begun is over, by its nodes' clocks. Of what has not, no end is waited for.
+/// When the walltime of a started attempt ends, by the clocks of its nodes. `None` if the attempt has not started.
 fn over_at(held: &Allocation) -> Option<UnixMillis> {
     Some(held.attempt_began_at()?.after(held.walltime_left_ms()?))
 }
@@ -341,14 +342,14 @@ fn records(view: &View) -> impl Iterator<Item = &Node> {
         .filter_map(|entry| entry.record.as_ref())
 }
 
-/// The vClusters that lend and borrow. Nodes are lent only to one that somebody has defined, and so one that
-/// nobody has lends none either: also `default`, and whatever settings it has.
+/// vClusters that lend and borrow. Only defined vClusters take part: nodes are lent only to a defined vCluster, and an
+/// undefined one lends none. The same holds for `default`, whatever its settings.
 pub(crate) fn sharers(view: &View) -> impl Iterator<Item = &VclusterName> {
     let all = view.vclusters.values().filter(|known| known.is_defined());
     all.map(|known| &known.name)
 }
 
-/// All that a decision looks at.
+/// Inputs of one sharing decision.
 struct Sharing {
     cluster: ClusterView,
     places: BTreeMap<NodeId, Place>,
@@ -383,12 +384,12 @@ impl Sharing {
             let own = whole(view, name, age_ms);
             let plan = match view.plan.of(name) {
                 Some(known) => known.plan.clone(),
-                // Another control plans it: by the same view it says the same.
+                // Another control plans this vCluster; the same view gives the same plan.
                 None => Arc::new(plan_of(view, name, None, now, age_ms)),
             };
-            // A plan that had nothing new to tell may name work that is gone.
+            // A plan that has not changed since may name jobs that no longer wait.
             let waits = |id| view.waiting(id).is_some();
-            // Its planned reservations may name nodes that it has lent: those are not its to use yet.
+            // Planned reservations may name nodes that this vCluster has lent and cannot use yet.
             let uses = |node: &NodeId| own.nodes.contains_key(node);
             for placed in plan.placements.iter().filter(|placed| waits(placed.id)) {
                 let nodes = placed.nodes.iter().map(|expected| expected.node.clone());
@@ -403,7 +404,8 @@ impl Sharing {
                 lend,
                 checkpoint,
             } = view.movement_of(name);
-            // As long as the longest of all: who lends does not know to whom.
+            // The longest setting of all vClusters applies, because the lender does not depend on a particular
+            // borrower.
             let timing = &mut sharing.timing;
             let deadlines = checkpoint.deadlines(false);
             timing.checkpoint_timeout_ms = timing.checkpoint_timeout_ms.max(deadlines.longest_ms());
@@ -458,13 +460,13 @@ impl Sharing {
     }
 }
 
-/// Adds one vCluster's nodes and queue to those of the others. What runs, and what is limited, is the same in
-/// all.
+/// Adds the nodes and the queue of one vCluster to those of the others. Running jobs and limits are the same in all
+/// views.
 fn merge(all: &mut ClusterView, own: ClusterView) {
     let mut own = own;
     own.nodes.append(&mut all.nodes);
     own.pending.append(&mut all.pending);
-    // Which nodes of one are lent is in their places, and who keeps to its own is judged by these.
+    // Each node's `Place` shows whether it is lent, and `Wanting` shows which jobs must stay on home nodes.
     own.on_loan.clear();
     own.pending
         .values_mut()
@@ -472,7 +474,7 @@ fn merge(all: &mut ClusterView, own: ClusterView) {
     *all = own;
 }
 
-/// What waits, in milliseconds of one GPU.
+/// Waiting jobs, in GPU-milliseconds.
 fn backlog(own: &ClusterView) -> u128 {
     let asked = |job: &lattice_placement::PendingView| {
         asked_gpu_ms(job.nodes, job.constraints.gpus_per_node, job.walltime_ms)
@@ -481,7 +483,7 @@ fn backlog(own: &ClusterView) -> u128 {
     jobs.fold(0, u128::saturating_add)
 }
 
-/// Jobs that wait for nodes and nothing else, in the order of their queue.
+/// Jobs that wait only for nodes, in queue order.
 fn wanting(view: &View, plan: &Plan) -> Vec<Wanting> {
     let waits_for_nodes = |blocker: &Blocker| {
         matches!(

@@ -1,11 +1,12 @@
-//! Claims before sensitive work: plans rest on gossiped digests, which one bad node could forge for
-//! others. Before sensitive work is assigned, each chosen node says itself, signed and on the spot,
-//! what it is; a node that says other than what the plan was made on gets no sensitive work, and
-//! its entry says why. What it said goes along with the assignment, and is held against the
-//! baselines once more where that is committed.
+//! Node attestations for sensitive jobs.
 //!
-//! Here is what the scheduler knows of who said what; `said.rs` asks one node, `proof.rs` is what an
-//! assignment rests on, `users.rs` the claims of users.
+//! Plans rest on gossiped digests, which one bad node could forge for others. Before a sensitive job is assigned, each
+//! chosen node therefore attests its own state: signed, and in answer to a direct query. A node with an attestation
+//! that differs from the planned state receives no sensitive jobs, and its entry shows why. The attestation is sent
+//! with the assignment and checked against the baselines again at commit.
+//!
+//! This module holds the attestations for the scheduler: `said.rs` queries one node, `proof.rs` builds the proof of an
+//! assignment, and `users.rs` handles node claims of users.
 
 mod proof;
 mod said;
@@ -29,25 +30,24 @@ use std::{
 };
 use tokio::{task::JoinSet, time::Instant};
 
-/// How long a claim may be used once it was received, and how long a node that could not claim is
-/// left alone.
+/// How long an attestation may be used after its receipt, and how long a node without a valid one is left alone.
 const HOLDS: Duration = Duration::from_secs(30);
-/// Agents asked at a time.
+/// Maximum number of agents queried concurrently.
 const MAX_CALLS: usize = 256;
 
 #[derive(Debug)]
 enum Known {
     Claimed(Box<Said>),
-    /// It could not be had, or is not what was planned on.
+    /// The attestation was not available, or differs from the planned state.
     Refused,
 }
 
-/// See the module.
+/// Attestations held by the scheduler; see the module.
 #[derive(Debug)]
 pub(crate) struct Claims {
     core: Arc<Core>,
     known: BTreeMap<NodeId, (Instant, Known)>,
-    /// When they were asked anew, since what they had said was of no use any more.
+    /// When nodes were queried again because their attestation had become unusable.
     asked_anew: BTreeMap<NodeId, Instant>,
     under_way: BTreeSet<NodeId>,
     asked: JoinSet<(NodeId, Result<Said, String>)>,
@@ -64,7 +64,7 @@ impl Claims {
         }
     }
 
-    /// Resolves when a node that was asked has answered, or cannot.
+    /// Resolves when a queried node has answered or failed.
     pub(crate) async fn answered(&mut self) {
         let Some(answer) = self.asked.join_next().await else {
             return std::future::pending().await;
@@ -87,7 +87,7 @@ impl Claims {
         }
     }
 
-    /// Forgets what is too old. A node that was refused may be chosen again then, and asked anew.
+    /// Discards entries that are too old. A refused node may then be chosen and queried again.
     pub(crate) fn forget_old(&mut self) {
         let now = Instant::now();
         let is_old = |at: Instant| now.saturating_duration_since(at) >= HOLDS;
@@ -102,14 +102,14 @@ impl Claims {
         }
     }
 
-    /// The nodes with what speaks for them, once every one claims to be what the view says. Those
-    /// that have not said it yet are asked; the next cycle sees what came of it.
+    /// Returns the nodes with their proofs, once every node attests the state in the view. Nodes without an attestation
+    /// are queried; the next cycle sees the result.
     pub(crate) fn confirm(
         &mut self,
         view: &View,
         nodes: &[ExpectedNode],
     ) -> Option<Vec<ClaimedNode>> {
-        // Every one is looked at: those that are missing are asked at once, not one by one.
+        // Every node is checked before returning, so that all missing attestations are requested at once.
         let looked: Vec<Option<ClaimedNode>> = nodes
             .iter()
             .map(|expected| {
@@ -121,15 +121,15 @@ impl Claims {
         looked.into_iter().collect()
     }
 
-    /// Which of these are being asked.
+    /// Returns the nodes that have a query under way.
     pub(crate) fn asks(&self, nodes: &[ExpectedNode]) -> Vec<NodeId> {
         let nodes = nodes.iter().map(|expected| &expected.node);
         let asked = nodes.filter(|node| self.under_way.contains(*node));
         asked.cloned().collect()
     }
 
-    /// The first of these that gets no sensitive work for now. One that is asked yet, or was not held against its
-    /// baseline yet, is none.
+    /// Returns the first node that currently receives no sensitive jobs. A node with a query under way, or not yet
+    /// judged against its baseline, is not returned.
     pub(crate) fn refuses(&self, view: &View, nodes: &[ExpectedNode]) -> Option<NodeId> {
         let is_refused = |node: &NodeId| {
             let known = self.known.get(node);
@@ -143,7 +143,7 @@ impl Claims {
 
     fn confirm_one(&mut self, view: &View, node: &NodeId) -> Option<Proof> {
         let entry = view.node(node)?;
-        // What it gossips now may not have been held against its baseline yet.
+        // The current gossip of the node may not yet have been judged against its baseline.
         if !view.is_judged(entry) || entry.no_sensitive().is_some() {
             return None;
         }
@@ -164,12 +164,12 @@ impl Claims {
         }
     }
 
-    /// An assignment was refused for what its nodes said. Where asking anew may help they are, once
-    /// in a while: an answer wakes who asks, and what is stale at once again (state time may be far
-    /// ahead) would be asked for as fast as it comes. Where not, they get no sensitive work for now,
-    /// and their entries say why.
+    /// Handles an assignment rejected because of the attestations of its nodes. A stale attestation is requested again,
+    /// at most once per period. Without that limit, an attestation that is stale at once again (state time may be far
+    /// ahead) would be requested in a tight loop, because each answer wakes the scheduler. For other faults the node
+    /// receives no sensitive jobs for now, and its entry shows why.
     pub(crate) fn refused(&mut self, faults: &[Unproven]) {
-        // One fault for each class: a node may have many, of either kind.
+        // One fault per node: a node may have several faults of either kind.
         let mut of_nodes: BTreeMap<&NodeId, &ProofFault> = BTreeMap::new();
         for Unproven { node, fault } in faults {
             let worst = of_nodes.entry(node).or_insert(fault);
@@ -208,7 +208,7 @@ impl Claims {
 
 #[cfg(test)]
 impl Claims {
-    /// As if this had just been received and found to be signed by the node.
+    /// Stores an attestation as if it had just been received and its signature verified.
     pub(crate) fn has(
         &mut self,
         claim: lattice_quorum_types::claim::Claim,

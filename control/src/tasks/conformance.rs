@@ -1,9 +1,10 @@
-//! Conformance: documents and preimages behind newly gossiped digests are fetched, and every node
-//! is judged anew by its baseline, or else by its cohort. What follows for placement follows from
-//! here, on gossip: it only ever keeps work away. What drains is `tasks/autodrain`.
+//! Conformance reconciler: fetches the documents and preimages behind newly gossiped digests, then judges every node by
+//! its baseline, or else by its cohort.
 //!
-//! What is fetched ([`fetch`]) is judged as it comes: a node that does not answer delays the judgement
-//! of no other one.
+//! Judgements rest on gossip, so their effect on placement only ever keeps jobs away from a node. Draining is in
+//! `tasks/autodrain`.
+//!
+//! Fetched data ([`fetch`]) is judged as it arrives: a node that does not answer delays the judgement of no other node.
 
 mod fetch;
 
@@ -26,55 +27,55 @@ use std::{
 };
 use tokio::time::{Instant, timeout};
 
-/// Looks at least this often: what could not be fetched may be asked for again.
+/// Longest time between two rounds; a failed fetch may be repeated then.
 const PERIOD: Duration = Duration::from_secs(2);
-/// A rolling update changes many digests at a time.
+/// Shortest time between two rounds; a rolling update changes many digests at a time.
 const SPACING: Duration = Duration::from_millis(200);
-/// What comes so soon after the first is judged together with it.
+/// Time for which fetched data is collected before it is judged together.
 const GATHER: Duration = Duration::from_millis(20);
-/// And so many times as long as it took to judge the last time.
+/// Multiple of the duration of the last judgement that also applies as collection time.
 const GATHER_TIMES: u32 = 4;
-/// What is told by what is at hand waits so long for what was just asked for.
+/// Longest time for which a judgement on available data is withheld while new fetches are under way.
 const AT_HAND: Duration = Duration::from_millis(250);
-/// The same for who set a baseline, who may come right after another change.
+/// Longest wait for a judgement after a baseline is set, which may come right after another change.
 const PROMPTLY: Duration = Duration::from_millis(500);
-/// Who gossips nothing so long after the start is down, and is what it was.
+/// Time after the start after which a node that has not gossiped counts as down. Its last known state then comes from
+/// the history.
 const GOSSIP_WITHIN: Duration = Duration::from_secs(5);
-/// Nodes that are looked up in the history in one round: whoever waits to be judged does not wait for
-/// ten thousand of them.
+/// Maximum number of nodes looked up in the history per round, so that a large cluster does not delay judgements.
 const RECALLED_A_ROUND: usize = 256;
 
-/// See the module.
+/// Conformance reconciler; see the module.
 #[derive(Debug)]
 pub(crate) struct Conformance {
     core: Arc<Core>,
     fetches: Fetches,
-    /// What was compared last.
+    /// Conformance version of the view compared last.
     compared: Option<u64>,
-    /// How long that took.
+    /// Duration of the last comparison.
     took: Duration,
-    /// Digests that it would have opened.
+    /// Digests that the last comparison lacked.
     missing: BTreeSet<Digest>,
-    /// Since when what was found is not told, because more is asked for.
+    /// Since when a judgement is withheld, because new fetches are under way.
     untold_since: Option<Instant>,
-    /// When it is compared again, because something came or was waited for long enough.
+    /// When to compare again, because data arrived or the withholding time ends.
     judge_at: Option<Instant>,
     started_at: Instant,
     /// Nodes that were looked up in the history.
     recalled: BTreeSet<NodeId>,
 }
 
-/// What one round did.
+/// Result of one round.
 #[cfg(test)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct ConformanceReport {
-    /// Nodes whose document came.
+    /// Documents fetched.
     pub(crate) documents: usize,
-    /// Records that came.
+    /// Records fetched.
     pub(crate) records: usize,
     /// Records and documents still missing.
     pub(crate) missing: usize,
-    /// Keys in which nodes are not what they are meant to be.
+    /// Keys in which nodes differ from their baseline or cohort.
     pub(crate) drifted: usize,
 }
 
@@ -93,7 +94,7 @@ impl Conformance {
         }
     }
 
-    /// Runs for ever.
+    /// Runs forever.
     pub(crate) async fn run(self) {
         let core = Arc::clone(&self.core);
         futures::join!(self.rounds(), promptly(&core));
@@ -117,7 +118,8 @@ impl Conformance {
         self.look().await;
     }
 
-    /// Something came, or will not: what came is judged with what comes in the same moment.
+    /// Handles a completed or failed fetch: schedules a judgement that covers all data arriving within the collection
+    /// time.
     fn fetched(&mut self) {
         let now = Instant::now();
         if self.fetches.has_come() {
@@ -125,20 +127,19 @@ impl Conformance {
             let at = self.judge_at.unwrap_or(now + gather);
             self.judge_at = Some(at.min(now + gather));
         }
-        // Nothing else is worth waiting for.
+        // No other new fetch is under way, so the judgement need not wait.
         if self.judge_at.is_some() && !self.fetches.is_anything_new_asked_for() {
             self.judge_at = Some(now);
         }
     }
 
-    /// Compares if there is anything new, asks for what is missing, and tells what was found. While
-    /// something is asked for the first time that waits for a moment, so that nobody is shown as
-    /// unknown whose record is on its way.
+    /// Compares if there is new data, fetches missing data and publishes the judgement. While a first fetch is under
+    /// way, publication waits briefly, so that no node is shown as unknown when its record is about to arrive.
     async fn look(&mut self) {
         self.judge_at = None;
         let is_news = self.fetches.take_records() > 0;
         self.fetches.put_documents().await;
-        // Of before the comparison: what nodes tell during it is for the next one.
+        // The view from before the comparison: gossip that arrives during the comparison is for the next one.
         let view = self.core.view();
         let version = Some(view.conformance_version);
         let now = Instant::now();
@@ -162,7 +163,7 @@ impl Conformance {
         observe::judged(&self.core, found);
     }
 
-    /// One round, until nothing is asked for any more, whatever was asked for in vain before.
+    /// Runs one round until no fetch is under way, including fetches that failed before.
     #[cfg(test)]
     pub(crate) async fn reconcile(&mut self) -> ConformanceReport {
         self.fetches.forget();
@@ -186,8 +187,8 @@ impl Conformance {
     }
 }
 
-/// Who has just set a baseline waits for no node that does not answer: he is told by what is at hand,
-/// once those that do had the time to.
+/// Publishes a judgement from available data soon after a baseline is set, so that the caller does not wait for a
+/// silent node. Nodes that answer have time to do so.
 async fn promptly(core: &Core) {
     loop {
         core.unjudged().await;
@@ -197,7 +198,7 @@ async fn promptly(core: &Core) {
     }
 }
 
-/// Drift by the records at hand, and the digests it would have opened.
+/// Judges drift by the available records; returns also the digests of the missing ones.
 fn compare(core: &Core, view: &View) -> (Judged, BTreeSet<Digest>) {
     let missing = RefCell::new(BTreeSet::new());
     let at_hand = |digest: &Digest| -> Option<ClassRecord> {
@@ -212,8 +213,7 @@ fn compare(core: &Core, view: &View) -> (Judged, BTreeSet<Digest>) {
 }
 
 impl Conformance {
-    /// Looks up, once, what those nodes were that gossip nothing since this control was started: `most`
-    /// of them.
+    /// Looks up, once, the last known state of at most `most` nodes that have not gossiped since this control started.
     async fn recall(&mut self, most: usize) {
         let view = self.core.view();
         let is_unheard = |entry: &NodeEntry| entry.seen.is_none() && entry.was.is_none();
@@ -225,11 +225,11 @@ impl Conformance {
             let (was, node) = (recall(&self.core, entry).await, &entry.id);
             match was {
                 Ok(was) => found.extend(was),
-                // That line will not become a better one.
+                // A repeated read of this history entry would fail as well.
                 Err(error @ HistoryError::Entry { .. }) => {
                     tracing::warn!(%node, %error, "what the node was is not known");
                 }
-                // It is asked again, in the next round.
+                // Read again in the next round.
                 Err(error) => {
                     tracing::warn!(%node, %error, "what the node was cannot be read now");
                     break;
@@ -241,7 +241,7 @@ impl Conformance {
     }
 }
 
-/// What a node was by what is kept of it; none where nothing is.
+/// Last known state of a node from the history; `None` if the history has none.
 async fn recall(core: &Core, entry: &NodeEntry) -> Result<Option<NodeEntry>, HistoryError> {
     let name = entry.id.to_string();
     let mut marks = BTreeMap::new();
@@ -268,7 +268,7 @@ async fn recall(core: &Core, entry: &NodeEntry) -> Result<Option<NodeEntry>, His
     let document = documents.into_iter().next().map(|(_, document)| document);
     let mut was = entry.clone();
     was.seen = Some(Seen::before(marks));
-    // What its BMC tells now, without what its agent told, would hide all the rest.
+    // Current BMC readings without agent data would hide everything else.
     was.united.clear();
     (was.effective, was.common) = (None, None);
     was.document_digest = document.as_ref().map(|(digest, _)| *digest);

@@ -1,5 +1,5 @@
-//! Nodes kept out by a drain reason of the dispatcher's own, because their agent cannot run any
-//! work or runs what is not its own, and let back in once nothing stands against it any more.
+//! Fault drains of the dispatcher: nodes kept out because their agent cannot run any job or runs foreign attempts, and
+//! readmitted once no objection is left.
 
 use crate::{
     core::Core,
@@ -28,18 +28,18 @@ use tokio::{
     time::Instant,
 };
 
-/// The owner of the drain reason: the same for every control, so that the next one can clear it.
+/// Owner of the drain reason. The owner is the same for every control, so that any control can clear the reason.
 pub(crate) const OWNER: &str = "service:dispatch";
-/// The owner of the reasons that failed hooks of a site give, as the quorum writes it.
+/// Owner of drain reasons set by failed site hooks, as the quorum writes it.
 pub(crate) const HOOKS: &str = "service:hooks";
-/// Looks at least this often.
+/// Longest time between two passes.
 const PERIOD: Duration = Duration::from_secs(5);
-/// Nobody waits for it.
+/// Shortest time between two passes; no caller waits for this reconciler.
 const SPACING: Duration = Duration::from_secs(1);
-/// Nodes asked at a time.
+/// Maximum number of nodes queried concurrently.
 const MAX_CALLS: usize = 64;
 
-/// Drains a node for a fault its agent named. Nothing is written where that is known already.
+/// Drains a node for a fault that its agent reported. Nothing is written if the view already shows that reason.
 pub(crate) async fn keep_out(
     core: &Core,
     fence: Fence,
@@ -56,7 +56,7 @@ pub(crate) async fn keep_out(
     proposed(core, envelope).await.map(|_| ())
 }
 
-/// Sets the dispatcher's own drain reason.
+/// Command that sets or clears the dispatcher's own drain reason.
 pub(crate) fn drain_envelope(
     core: &Core,
     fence: Fence,
@@ -66,7 +66,7 @@ pub(crate) fn drain_envelope(
     envelope(core, OWNER, fence, node, reason, None)
 }
 
-/// A service, by the name that owns its drain reasons.
+/// Service principal under the name that owns its drain reasons.
 pub(crate) fn principal(owner: &str) -> Principal {
     Principal {
         name: owner.to_owned(),
@@ -74,8 +74,8 @@ pub(crate) fn principal(owner: &str) -> Principal {
     }
 }
 
-/// Sets a service's drain reason of a node, or clears it. With `expected`, only while the node's
-/// record is of this revision.
+/// Command that sets or clears a service's drain reason of a node. With `expected`, it applies only while the node
+/// record has this revision.
 pub(crate) fn envelope(
     core: &Core,
     owner: &str,
@@ -92,13 +92,13 @@ pub(crate) fn envelope(
     core.envelope(principal(owner), None, Some(fence), command)
 }
 
-/// What came of it.
+/// Proposes one command and returns its result.
 pub(crate) async fn proposed(core: &Core, envelope: Envelope) -> Result<Applied, ProposeError> {
     Ok(core.propose_one(envelope).await??)
 }
 
-/// Clears the drain reason that a failed hook of the site gave. For a person who looked, and after
-/// the gate: no reconciler does it, for the hook may have been the one that wipes.
+/// Clears the drain reason set by a failed site hook, after an operator's check and the gate. No reconciler does this,
+/// because the failed hook may be the one that wipes the node.
 pub(crate) async fn clear_hooks(
     core: &Core,
     node: &NodeId,
@@ -112,32 +112,32 @@ pub(crate) async fn clear_hooks(
     core.propose(principal(HOOKS), None, command).await
 }
 
-/// The dispatcher's drain reason of a node.
+/// Drain reason that the dispatcher has set on a node.
 pub(crate) fn own_reason(entry: &NodeEntry) -> Option<&str> {
     reason_of(entry, OWNER)
 }
 
-/// An owner's drain reason of a node.
+/// Drain reason that an owner has set on a node.
 pub(crate) fn reason_of<'e>(entry: &'e NodeEntry, owner: &str) -> Option<&'e str> {
     let mut drains = entry.record.iter().flat_map(|record| &record.drain);
     let own = drains.find(|drain| drain.owner == owner)?;
     Some(&own.reason)
 }
 
-/// Lets nodes back in.
+/// Reconciler that readmits nodes.
 #[derive(Debug)]
 pub(crate) struct Readmit {
     core: Arc<Core>,
-    /// When each is asked next.
+    /// When each node is queried next.
     next: BTreeMap<NodeId, Instant>,
-    /// What stands written of those that do not pass.
+    /// Reason last written for each node that does not pass.
     said: BTreeMap<NodeId, Said>,
-    /// Who is asked now. One that is long in answering keeps nobody else waiting.
+    /// Nodes with a query under way. A slow node delays no other.
     asking: BTreeSet<NodeId>,
     asks: JoinSet<Let>,
 }
 
-/// A node that was asked, and what stands written of it now.
+/// A queried node and the reason now written for it.
 type Let = (NodeId, Option<Said>);
 
 impl Reconciler for Readmit {
@@ -191,9 +191,9 @@ impl Readmit {
                 self.asking.remove(&node);
                 self.said.extend(said.map(|said| (node, said)));
             }
-            // Under a lease that is over.
+            // Cancelled with a lease that is over.
             Err(error) if error.is_cancelled() => {}
-            // Whose it was is not known: nobody counts as being asked.
+            // The failed task does not identify its node, so no query counts as under way.
             Err(error) => {
                 tracing::error!(%error, "asking a node broke down");
                 self.asking.clear();
@@ -201,7 +201,7 @@ impl Readmit {
         }
     }
 
-    /// Whom to ask now; each is asked again after a while.
+    /// Returns the nodes to query now and schedules their next query.
     fn due(&mut self, view: &View, now: Instant) -> Vec<NodeId> {
         let timings = &self.core.timings;
         let found = recovered(view, self.core.now(), timings.kept_out);
@@ -219,7 +219,7 @@ impl Readmit {
     }
 }
 
-/// Asks the node itself: what it gossips is not enough. Returns what stands written why not.
+/// Queries the node itself, because gossip is not sufficient. Returns the reason written if the node does not pass.
 pub(crate) async fn let_in(
     core: &Core,
     view: &View,
@@ -230,13 +230,13 @@ pub(crate) async fn let_in(
     let entry = view.node(node)?;
     let mut drains = entry.record.iter().flat_map(|record| &record.drain);
     let passed = match drains.any(|drain| drain.owner != OWNER) {
-        // What else is wrong with it is told by whoever owns that.
+        // Other objections to the node are the responsibility of the owners of the other reasons.
         true => gate::check_site(core, node).await,
         false => gate::check(core, node, &Freshness::NOW).await,
     };
     let (command, says) = match &passed {
         Ok(()) => {
-            // What happened to the node while its gate was asked is looked at first.
+            // The node record must not have changed while the gate ran; otherwise the change is examined first.
             let expected = entry.record.as_ref().map(|record| record.revision);
             (envelope(core, OWNER, fence, node, None, expected), None)
         }
@@ -261,8 +261,8 @@ pub(crate) async fn let_in(
     says
 }
 
-/// Nodes drained here for long enough that are alive, free, and name no fault. Those that join are
-/// let in by registration.
+/// Nodes drained by the dispatcher for long enough that are alive, free and report no fault. Joining nodes are admitted
+/// by registration.
 fn recovered(view: &View, now: UnixMillis, kept_out: Duration) -> Vec<NodeId> {
     let is_recovered = |entry: &&Arc<NodeEntry>| {
         let Some(record) = &entry.record else {

@@ -1,7 +1,10 @@
-//! What must hold before a node goes (back) into service, asked of its agent directly. One place for
-//! every way there is: nothing runs there that is not its own any more, the site's health gate lets
-//! it, neither its health checks nor its BMC name anything that needs it empty, and it differs from no
-//! baseline that says to drain it.
+//! Readmission gate: conditions that a node must meet before it (re)enters service, checked with its agent directly.
+//!
+//! Every path into service uses this one gate:
+//! - the node runs no attempt that is not assigned to it;
+//! - the health gate of the site passes;
+//! - neither its health checks nor its BMC report a fault that requires an empty node;
+//! - it differs from no baseline with a drain rule.
 
 use crate::{
     core::Core,
@@ -26,70 +29,70 @@ use std::{
 };
 use tokio::time::Instant;
 
-/// A site's gate may take a while; agents bound it.
+/// Timeout for the health gate of the site, which may take a while; agents limit it as well.
 const GATE_TIMEOUT: Duration = Duration::from_secs(35);
 
-/// The words of a failure that goes on are written down again after this long.
+/// Time after which the text of a persisting failure is written again.
 const SAY_AGAIN: Duration = Duration::from_secs(600);
 
-/// Why a node may not go back into service.
+/// Reason why a node may not return to service.
 #[derive(Debug, Clone, thiserror::Error)]
 pub(crate) enum GateError {
-    /// Its agent was not reached.
+    /// The agent was not reached.
     #[error(transparent)]
     Agent(#[from] AgentError),
-    /// The site's health gate says no.
+    /// The health gate of the site failed.
     #[error("node {node}: the health gate failed: {reason}")]
     Failed {
-        /// The node.
+        /// Node that failed the gate.
         node: NodeId,
-        /// As the gate told.
+        /// Reason reported by the gate.
         reason: String,
     },
-    /// Something runs there that the quorum does not know there.
+    /// The node runs attempts that the quorum does not assign to it.
     #[error(
         "node {node}: {} still run there though nothing holds the node for them; they are being \
          ended", orphans::names(.attempts)
     )]
     StillRuns {
-        /// The node.
+        /// Node with foreign attempts.
         node: NodeId,
-        /// What runs.
+        /// Attempts that run there.
         attempts: Vec<AttemptKey>,
     },
-    /// Its own health checks name what needs it empty.
+    /// Health checks of the node report a fault that requires an empty node.
     #[error("node {node}: its health checks name {what}")]
     Faulty {
-        /// The node.
+        /// Node with the fault.
         node: NodeId,
-        /// The worst reason: code, part, what was seen, what helps.
+        /// Worst reason: code, component, observation and remedy.
         what: String,
     },
-    /// Its BMC names what needs it empty.
+    /// The BMC reports a fault that requires an empty node.
     #[error("node {node}: {what}")]
     FaultyByBmc {
-        /// The node.
+        /// Node with the fault.
         node: NodeId,
-        /// That its BMC names it, and the worst reason as of its own checks.
+        /// Worst reason, in the form used by health checks, marked as reported by the BMC.
         what: String,
     },
-    /// It differs from a baseline that says to drain it.
+    /// The node differs from a baseline with a drain rule.
     #[error("node {node} {what}")]
     Differs {
-        /// The node.
+        /// Node that differs.
         node: NodeId,
-        /// From which, in what.
+        /// Baseline and differing keys.
         what: String,
     },
-    /// Something of that is not known, and unknown is not sound.
+    /// Some input is unknown, and unknown does not count as sound.
     #[error("node {node}: whether it is sound is not known: {why}")]
     Unverified {
-        /// The node.
+        /// Node with unknown state.
         node: NodeId,
-        /// What is not known.
+        /// Unknown input.
         why: String,
     },
-    /// The quorum did not say what should run there.
+    /// The quorum did not report which attempts should run on the node.
     #[error(transparent)]
     Unavailable(#[from] Unavailable),
 }
@@ -104,7 +107,7 @@ impl From<OrphansError> for GateError {
 }
 
 impl GateError {
-    /// Whether it says something of the node, and not that nobody could be asked.
+    /// Whether the error is a verdict on the node, as opposed to a failed query.
     pub(crate) fn is_verdict(&self) -> bool {
         match self {
             Self::Failed { .. }
@@ -118,8 +121,8 @@ impl GateError {
     }
 }
 
-/// Everything that must hold before a node goes (back) into service. The site's gate comes first: it
-/// may be a program that changes what is then looked at.
+/// Checks everything required before a node (re)enters service. The site gate comes first: it may be a program that
+/// changes what is checked afterwards.
 pub(crate) async fn check(
     core: &Core,
     node: &NodeId,
@@ -129,8 +132,8 @@ pub(crate) async fn check(
     verify(core, node, freshness).await
 }
 
-/// Nothing runs on the node that is not its own, and the site's gate lets it. That is all for a
-/// reason that rests on no more, while another one keeps the node out.
+/// Checks that the node runs no foreign attempt and that the site gate passes. This suffices for clearing a reason that
+/// rests on nothing else while another reason keeps the node out.
 pub(crate) async fn check_site(core: &Core, node: &NodeId) -> Result<(), GateError> {
     let attempts = orphans::of(core, node).await?;
     if !attempts.is_empty() {
@@ -145,14 +148,14 @@ pub(crate) async fn check_site(core: &Core, node: &NodeId) -> Result<(), GateErr
     })
 }
 
-/// How the node is, and what it is, in its own words and its BMC's.
+/// Checks health and conformance of the node, by its agent and its BMC.
 async fn verify(core: &Core, node: &NodeId, freshness: &Freshness) -> Result<(), GateError> {
     let view = core.view();
     let entry = view
         .node(node)
         .ok_or_else(|| AgentError::UnknownNode { node: node.clone() })?;
     let name = || node.clone();
-    // One look at its BMC serves both.
+    // One BMC reading serves both checks.
     let bmc = Bmc::new(core, node, freshness, Cause::Health.owner());
     let health = told::health::ask(core, &view, node, freshness, &bmc).await;
     is_fine(health, node, |what| match bmc::is_bmcs(&what) {
@@ -166,7 +169,8 @@ async fn verify(core: &Core, node: &NodeId, freshness: &Freshness) -> Result<(),
     })
 }
 
-/// An agent that answers that it cannot look has answered.
+/// Maps an answer to the gate's result. An agent that answers that it cannot check counts as unverified, not as
+/// unreachable.
 fn is_fine(
     answer: Result<Answer, AgentError>,
     node: &NodeId,
@@ -185,8 +189,8 @@ fn is_fine(
     })
 }
 
-/// What was last written down of a node that does not pass. A gate that says it in other words each
-/// time must not write each time: the words of the same failure are renewed now and then.
+/// Failure last written for a node that does not pass. A gate may word the same failure differently each time, so the
+/// text is renewed only periodically.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Said {
     kind: Discriminant<GateError>,
@@ -201,7 +205,7 @@ impl Said {
         }
     }
 
-    /// Whether this one goes without saying.
+    /// Whether this failure is already written and recent.
     pub(crate) fn covers(&self, error: &GateError) -> bool {
         self.kind == discriminant(error) && self.at.elapsed() < SAY_AGAIN
     }

@@ -1,5 +1,5 @@
-//! Reads the agents' journals into this control's own history, so that it answers while a node is
-//! down. Every control reads for itself: it is a cache, and needs no lease.
+//! History reader: copies the agents' journals into this control's own history, so that it can answer while a node is
+//! down. Every control reads independently: the history is a cache and needs no lease.
 
 use crate::{
     core::Core,
@@ -25,50 +25,51 @@ use std::{
 };
 use tokio::time::Instant;
 
-/// Looks at least this often: what could not be read is asked for again.
+/// Longest time between two rounds; a failed read may be repeated then.
 const PERIOD: Duration = Duration::from_secs(10);
-/// A rolling update changes many nodes at a time.
+/// Shortest time between two rounds; a rolling update changes many nodes at a time.
 const SPACING: Duration = Duration::from_millis(500);
-/// Nodes read at a time.
+/// Maximum number of nodes read concurrently.
 const AT_A_TIME: usize = 16;
-/// Entries asked for at a time; an agent gives fewer where they are long.
+/// Entries requested per page; an agent returns fewer if they are long.
 const PAGE: u32 = 512;
-/// Pages read of one node before the next one's turn.
+/// Pages read from one node before the next node's turn.
 const PAGES: usize = 24;
-/// Longest wait for one answer.
+/// Timeout of one page.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// Longest wait for all of one node.
+/// Timeout for all pages of one node.
 const NODE_TIMEOUT: Duration = Duration::from_secs(20);
-/// A node that fails again and again is asked this seldom.
+/// Longest pause between attempts for a node that keeps failing.
 const LONGEST_PAUSE: Duration = Duration::from_secs(600);
-/// Most bytes of an entry: agents list 32 KiB of changed keys and values at most.
+/// Maximum bytes of an entry: agents list at most 32 KiB of changed keys and values.
 const MOST_ENTRY_BYTES: usize = 128 << 10;
-/// Most bytes of an event: its texts have 300 characters each at most.
+/// Maximum bytes of an event: its texts have at most 300 characters each.
 const MOST_EVENT_BYTES: usize = 16 << 10;
-/// Most bytes of records of one node that are kept within an hour. Its agent keeps 4 MiB of them.
+/// Maximum bytes of records kept per node and hour. An agent keeps 4 MiB of them.
 const MOST_RECORDS_BYTES: usize = 16 << 20;
-/// Records that no line names any more are looked for so long after the start, then after so long, and
-/// at last so often. What goes was found unnamed twice.
+/// Pauses before the first sweep of unreferenced records, before the second, and between later ones. A record is
+/// deleted when two sweeps have found it unreferenced.
 const SWEEPS: [Duration; 3] = [
     Duration::from_secs(900),
     Duration::from_secs(3_600),
     Duration::from_secs(6 * 3_600),
 ];
-/// New journals of one node that are read within an hour: one begins where an agent lost its own.
+/// Maximum number of new journals of one node read within an hour. An agent starts a new journal when it has lost the
+/// old one.
 const MOST_JOURNALS: usize = 6;
 const HOUR: Duration = Duration::from_secs(3_600);
 
-/// See the module.
+/// History reader; see the module.
 #[derive(Debug)]
 pub(crate) struct ReadHistories {
     core: Arc<Core>,
-    /// What was read of each node, as the database has it.
+    /// Read position of each node, as stored in the database.
     read: BTreeMap<NodeId, Cursor>,
-    /// Nodes whose journal could not be read, and when they are asked again.
+    /// Nodes with an unreadable journal, and when to try again.
     failed: BTreeMap<NodeId, Failed>,
-    /// When nodes came with another journal than before, in the last hour.
+    /// When nodes presented a new journal, within the last hour.
     journals: BTreeMap<NodeId, VecDeque<Instant>>,
-    /// Bytes of the records that were kept of each node in the last hour.
+    /// Bytes of records kept per node in the last hour.
     budgets: BTreeMap<NodeId, Budget>,
 }
 
@@ -79,7 +80,7 @@ struct Failed {
     pause: Duration,
 }
 
-/// What one node made us keep.
+/// Storage that one node has used in the current hour.
 #[derive(Debug, Clone, Copy)]
 struct Budget {
     since: Instant,
@@ -91,7 +92,7 @@ impl Budget {
         Self { since, bytes: 0 }
     }
 
-    /// Whether so many bytes more are taken.
+    /// Whether `bytes` more fit into the budget; if so, they are counted.
     fn takes(&mut self, bytes: usize, now: Instant) -> bool {
         if now.duration_since(self.since) >= HOUR {
             *self = Self::new(now);
@@ -104,18 +105,18 @@ impl Budget {
     }
 }
 
-/// What one round did.
+/// Result of one round.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct HistoryReport {
-    /// Nodes that were asked.
+    /// Nodes queried.
     pub(crate) asked: usize,
-    /// Entries that came.
+    /// Entries received.
     pub(crate) entries: u64,
-    /// Nodes whose journal could not be read, or not written here.
+    /// Nodes with a journal that could not be read, or not be stored here.
     pub(crate) failed: usize,
 }
 
-/// Nobody's history waits for it.
+/// Sweeps unreferenced records periodically, in parallel with the readers.
 async fn sweeps(core: &Core) {
     let [first, second, then] = SWEEPS;
     let pauses = [first, second].into_iter().chain(std::iter::repeat(then));
@@ -127,7 +128,7 @@ async fn sweeps(core: &Core) {
     }
 }
 
-/// Why a node's journal was not read to its end.
+/// Reason why a journal was not read to its end.
 #[derive(Debug, thiserror::Error)]
 enum ReadError {
     #[error(transparent)]
@@ -149,7 +150,7 @@ impl ReadHistories {
         }
     }
 
-    /// Runs for ever.
+    /// Runs forever.
     pub(crate) async fn run(self) {
         let core = Arc::clone(&self.core);
         futures::join!(self.rounds(), sweeps(&core));
@@ -166,7 +167,7 @@ impl ReadHistories {
         }
     }
 
-    /// Reads every journal that has more than was read.
+    /// Reads every journal that has unread entries.
     pub(crate) async fn reconcile(&mut self) -> HistoryReport {
         let view = self.core.view();
         let mut behind = Vec::new();
@@ -241,8 +242,8 @@ impl ReadHistories {
 }
 
 impl ReadHistories {
-    /// Each new journal is read from its beginning, with every record it names: one that has ever new
-    /// ones waits.
+    /// Whether the node has presented too many journals in the last hour. Each new journal is read from its beginning,
+    /// with every record it names, so such a node has to wait.
     fn has_too_many_journals(&mut self, node: &NodeId) -> bool {
         let Some(journals) = self.journals.get_mut(node) else {
             return false;
@@ -252,7 +253,7 @@ impl ReadHistories {
     }
 }
 
-/// One node that dawdles holds its place for so long and no longer.
+/// Reads one node with a timeout, so that a slow node holds its slot only for a limited time.
 async fn read_within(
     core: &Core,
     view: &View,
@@ -268,7 +269,7 @@ async fn read_within(
     })
 }
 
-/// Reads what one node has more.
+/// Reads the unread entries of one node.
 async fn read(
     core: &Core,
     view: &View,
@@ -286,7 +287,7 @@ async fn read(
     for _ in 0..PAGES {
         let page = ask(core, view, node, cursor.read).await?;
         if page.journal != cursor.journal && cursor.read > 0 {
-            // Another journal: from its beginning.
+            // A new journal is read from its beginning.
             cursor = Cursor {
                 journal: page.journal,
                 read: 0,
@@ -309,8 +310,8 @@ async fn read(
     Ok((cursor, added))
 }
 
-/// Up to where a page has its journal read. One that names a number beyond its last line must not
-/// have the rest left out for ever, and one that names an earlier one must not be asked for ever.
+/// Position up to which a page has been read. A `next` beyond the last line must not skip the rest for ever, and an
+/// earlier `next` must not cause an endless repeat.
 fn read_up_to(page: &HistoryPage, told: &[Record], read: u64) -> u64 {
     let last_told = told.last().and_then(Record::seq).unwrap_or(0);
     page.next.min(page.last).max(last_told).max(read)
@@ -365,9 +366,8 @@ fn parse(node: &NodeId, page: &HistoryPage) -> Result<Vec<Record>, ReadError> {
     Ok(told)
 }
 
-/// Keeps the records behind entries, so that a class can be compared with what it was. An entry whose
-/// record cannot be had, or is one too many, is without it: who asks what the class was then is told
-/// that its record is not kept.
+/// Keeps the records behind entries, so that a class can be compared with its earlier state. An entry stays without a
+/// record if the record is unavailable or exceeds the budget; later requests then report that the record is not kept.
 async fn keep_records(
     core: &Core,
     view: &View,
@@ -401,8 +401,8 @@ async fn keep_records(
     Ok(())
 }
 
-/// A node that does not answer at all is given up; one that lost the record, or has something else or
-/// something longer instead, is not.
+/// Fetches one record. An error means that the node does not answer. `None`: the node has lost the record, or returns a
+/// wrong or overlong one.
 async fn fetch_record(
     core: &Core,
     view: &View,

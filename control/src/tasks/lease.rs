@@ -1,5 +1,5 @@
-//! One lease: taken, renewed, and given back. What is done under it carries its epoch, so that a
-//! control that lost it without noticing changes nothing.
+//! Lease of a control: acquisition, renewal and release. Commands under the lease carry its epoch, so a control that
+//! lost the lease unnoticed changes nothing.
 
 use crate::{
     core::{Core, Wakes},
@@ -15,56 +15,56 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-/// How long a lease is held without renewal: longer than an election of the quorum takes.
+/// Time to live of a lease without renewal: longer than a quorum election takes.
 const TTL: Duration = Duration::from_secs(6);
-/// Between two renewals; three may fail before the lease is lost.
+/// Time between two renewals; three may fail before the lease is lost.
 pub(crate) const RENEWAL: Duration = Duration::from_millis(1500);
-/// We stop acting this long before the lease ends, for a command under way.
+/// Time before the end of the lease at which this control stops acting, reserved for a command under way.
 const MARGIN: Duration = Duration::from_millis(500);
-/// Between two tries while somebody else holds it.
+/// Time between two attempts while another control holds the lease.
 pub(crate) const RETRY: Duration = Duration::from_millis(1000);
 
-/// Between two proposals, however many doubt it.
+/// Shortest time between two proposals, however often the epoch is doubted.
 const SOONEST: Duration = Duration::from_millis(250);
 
-/// A lease that is held until a moment.
+/// A lease held until a given instant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Held {
     epoch: u64,
-    /// It was granted at this revision, or before.
+    /// The lease was granted at this revision or earlier.
     granted_at: Revision,
     until: Instant,
 }
 
-/// See the module.
+/// A lease of this control; see the module.
 #[derive(Debug)]
 pub(crate) struct Lease {
     name: LeaseName,
-    /// This run of the process: a restart is another holder, with an epoch of its own.
+    /// This run of the process. After a restart the process is another holder, with another epoch.
     holder: String,
     held: Mutex<Option<Held>>,
-    /// The epoch held, 0 for none.
+    /// Epoch held, 0 for none.
     changes: watch::Sender<u64>,
-    /// Asks for a renewal before its time.
+    /// Requests an early renewal.
     doubt: Notify,
 }
 
-/// What one round did.
+/// Result of one round.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum LeaseReport {
-    /// Taken, or renewed.
+    /// Acquired or renewed.
     Held {
-        /// With this epoch.
+        /// Epoch of the lease.
         epoch: u64,
     },
-    /// Somebody else has it.
+    /// Another control holds the lease.
     HeldByOther {
-        /// Who.
+        /// Holder of the lease.
         holder: String,
     },
-    /// The quorum did not answer; what was held is held until its time is over.
+    /// The quorum did not answer. A held lease stays valid until its end.
     NoAnswer {
-        /// Why.
+        /// Error returned by the quorum.
         reason: String,
     },
 }
@@ -80,7 +80,7 @@ impl Lease {
         })
     }
 
-    /// Proof for a command, while the lease is surely held.
+    /// Proof for a command, while the lease is certainly held.
     pub(crate) fn fence(&self) -> Option<Fence> {
         let held = *self.held.lock();
         let held = held.filter(|held| Instant::now() + MARGIN < held.until)?;
@@ -90,20 +90,20 @@ impl Lease {
         })
     }
 
-    /// A revision at which the lease was held with this epoch: nobody else acted under it from then
-    /// on. `None` when it is not held so.
+    /// Revision at which the lease was held with this epoch: no other control has acted under it since. `None` if the
+    /// lease is not held with this epoch.
     pub(crate) fn granted_at(&self, epoch: u64) -> Option<Revision> {
         let held = *self.held.lock();
         Some(held.filter(|held| held.epoch == epoch)?.granted_at)
     }
 
-    /// Wakes when the lease is taken or lost.
+    /// Notifies when the lease is taken or lost.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }
 
-    /// Somebody who is not the quorum doubts that this epoch is in force: the quorum is asked now.
-    /// Until it says otherwise the lease is held; one broken agent must not end it.
+    /// Reports that a component other than the quorum doubts this epoch; the quorum is asked at once. The lease stays
+    /// held until the quorum denies it, so a single broken agent cannot end it.
     pub(crate) fn is_doubted(&self, epoch: u64) {
         let held = *self.held.lock();
         if held.is_some_and(|held| held.epoch == epoch) {
@@ -111,7 +111,7 @@ impl Lease {
         }
     }
 
-    /// The quorum said that this epoch is over.
+    /// Reports that the quorum has declared this epoch over.
     pub(crate) fn is_over(&self, epoch: u64) {
         let held = *self.held.lock();
         if held.is_some_and(|held| held.epoch == epoch) {
@@ -126,14 +126,14 @@ impl Lease {
             .send_if_modified(|known| std::mem::replace(known, epoch) != epoch);
     }
 
-    /// The epoch it is surely held with.
+    /// Epoch with which the lease is certainly held.
     pub(crate) fn epoch(&self) -> Option<u64> {
         Some(self.fence()?.epoch)
     }
 
-    /// Takes or renews them, by one proposal; what became of each.
+    /// Acquires or renews all leases with one proposal; returns the result of each.
     pub(crate) async fn ask_for(core: &Core, leases: &[Arc<Self>]) -> Vec<LeaseReport> {
-        // Counted from before the proposal: the quorum cannot have counted from earlier.
+        // The time to live counts from before the proposal: the quorum cannot have started counting earlier.
         let asked_at = Instant::now();
         let wishes = leases.iter().map(|lease| Command::AcquireLease {
             lease: lease.name.clone(),
@@ -190,7 +190,7 @@ impl Lease {
         report
     }
 
-    /// Takes or renews it.
+    /// Acquires or renews this lease.
     pub(crate) async fn reconcile(self: &Arc<Self>, core: &Core) -> LeaseReport {
         let mut said = Self::ask_for(core, std::slice::from_ref(self)).await;
         said.pop().unwrap_or(LeaseReport::NoAnswer {
@@ -198,7 +198,7 @@ impl Lease {
         })
     }
 
-    /// Writes down what became of it, where that is news.
+    /// Logs the result if it differs from the last one.
     pub(crate) fn tell(&self, last: &mut Option<LeaseReport>, report: LeaseReport) {
         if last.as_ref() != Some(&report) {
             tracing::info!(lease = %self.name, ?report, "lease");
@@ -206,7 +206,7 @@ impl Lease {
         }
     }
 
-    /// Keeps it for ever.
+    /// Acquires and renews the lease forever.
     pub(crate) async fn keep(self: Arc<Self>, core: Arc<Core>) {
         let mut last = None;
         loop {
@@ -224,12 +224,12 @@ impl Lease {
         }
     }
 
-    /// Gives it back, so that another control need not wait for its end.
+    /// Releases the lease, so that another control need not wait for its expiry.
     pub(crate) async fn give_back(self: &Arc<Self>, core: &Core) {
         Self::give_all_back(core, std::slice::from_ref(self)).await;
     }
 
-    /// Gives all of them back that are held, by one proposal.
+    /// Releases all held leases with one proposal.
     pub(crate) async fn give_all_back(core: &Core, leases: &[Arc<Self>]) {
         let held = leases.iter().filter(|lease| lease.fence().is_some());
         let returns = held.map(|lease| {
@@ -250,7 +250,7 @@ impl Lease {
     }
 }
 
-/// Shows in the view whether this control dispatches.
+/// Publishes in the view whether this control dispatches.
 pub(crate) async fn show(core: Arc<Core>, dispatch: Arc<Lease>) {
     let mut changes = dispatch.changes();
     loop {
@@ -261,7 +261,7 @@ pub(crate) async fn show(core: Arc<Core>, dispatch: Arc<Lease>) {
             let changed = view.dispatches != dispatches;
             view.dispatches = dispatches;
             view.acts();
-            // No node and no allocation; but whoever follows looks at the view again.
+            // No node or allocation changed, but this change makes subscribers read the view again.
             changed.then(|| vec![Change::Observed(Arc::default())])
         });
         if changes.changed().await.is_err() {

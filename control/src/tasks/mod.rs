@@ -1,6 +1,8 @@
-//! Reconcilers: idempotent functions that compare what is with what should be, activated by an
-//! event or a timer. Each takes no input but the view, says what it did in a report, and may be
-//! stopped at any moment. What acts under a lease has the shape of `reconciler.rs`.
+//! Reconcilers: idempotent functions that compare the actual state with the desired one, activated by an event or a
+//! timer.
+//!
+//! Each reconciler takes only the view as input, returns a report, and may be stopped at any moment. Reconcilers that
+//! act under a lease implement the trait in `reconciler.rs`.
 
 pub(crate) mod accounts;
 pub(crate) mod activation;

@@ -1,5 +1,5 @@
-//! Work that made room waits for nodes again, and work that cannot keep its deadline is ended. Both are
-//! judged by the quorum; here it is only noticed when it is time.
+//! Deadline and resume reconciler: preempted allocations wait for nodes again, and allocations that cannot meet their
+//! deadline expire. The quorum decides on both; this reconciler only proposes when they are due.
 
 use crate::{
     core::Core,
@@ -15,30 +15,30 @@ use lattice_quorum_types::{
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::time::Instant;
 
-/// Deadlines pass by themselves.
+/// Deadlines pass without an event, so a period is needed.
 const PACE: Pace = Pace {
     period: Duration::from_secs(1),
     spacing: Duration::from_millis(5),
 };
-/// What was refused is tried again after so long: limits have room again by then, or not.
+/// Delay before a rejected command is proposed again: limits may have headroom by then.
 const AGAIN_AFTER: Duration = Duration::from_secs(5);
 
-/// What one pass did.
+/// Result of one pass.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct MovesReport {
     /// Allocations that wait for nodes again.
     pub(crate) resumed: usize,
-    /// Allocations whose deadline has passed.
+    /// Allocations with a missed deadline.
     pub(crate) expired: usize,
-    /// Of both, refused.
+    /// Rejected commands of both kinds.
     pub(crate) refused: usize,
 }
 
-/// See the module.
+/// Deadline and resume reconciler; see the module.
 #[derive(Debug)]
 pub(crate) struct Moves {
     core: Arc<Core>,
-    /// What was refused is left alone until then.
+    /// Rejected allocations, and when each is tried again.
     refused: BTreeMap<AllocationId, Instant>,
 }
 
@@ -69,7 +69,7 @@ impl Moves {
         }
     }
 
-    /// Proposes what is due.
+    /// Proposes the commands that are due.
     pub(crate) async fn reconcile(&mut self, fence: &Fence) -> MovesReport {
         let view = self.core.view();
         let now = Instant::now();
@@ -104,7 +104,7 @@ impl Moves {
     }
 }
 
-/// What is to be proposed now.
+/// Returns the commands to propose now.
 fn due(view: &View, now: UnixMillis) -> impl Iterator<Item = (AllocationId, Command)> {
     let dated = view.dated.iter().filter_map(|id| view.allocation(*id));
     dated.filter_map(move |held| {
@@ -116,8 +116,8 @@ fn due(view: &View, now: UnixMillis) -> impl Iterator<Item = (AllocationId, Comm
     })
 }
 
-/// Whether it was suspended because others needed its nodes: it waits for nodes again by itself. What a
-/// person suspended waits for a person.
+/// Whether the allocation was suspended by preemption or reclaim and so waits for nodes again by itself. A suspension
+/// by an operator or user lasts until that person ends it.
 fn goes_on(held: &Allocation) -> bool {
     let moved = matches!(
         held.stop,
@@ -129,12 +129,12 @@ fn goes_on(held: &Allocation) -> bool {
     held.state == AllocationState::Suspended && moved
 }
 
-/// Whether it cannot end before its deadline any more, or runs beyond it.
+/// Whether the allocation can no longer end before its deadline, or runs beyond it.
 fn is_late(held: &Allocation, now: UnixMillis) -> bool {
     let Some(deadline_at) = held.spec.terms.deadline_at else {
         return false;
     };
-    // What of an array was placed has deadlines of its own.
+    // Placed elements of an array have deadlines of their own.
     let is_placed = |tally: &Tally| tally.pending.is_empty() && tally.blocked.is_empty();
     if held.course.tally.as_deref().is_some_and(is_placed) {
         return false;
@@ -153,7 +153,7 @@ mod tests {
     use crate::tasks::testing;
     use lattice_quorum_types::array::IndexSet;
 
-    /// An array is late as long as some of it is not placed; what was placed ends by itself.
+    /// An array can be late while some of its elements are not placed; placed elements end by themselves.
     #[test]
     fn an_array_that_is_placed_is_not_late_any_more() {
         let mut array = testing::allocation(AllocationState::Pending, Vec::new());

@@ -1,6 +1,7 @@
-//! Puts beside each node what its BMC names, as this control read it last: placement goes by it, and
-//! whoever follows the nodes is told. It waits for no agent, and no brake holds it up: that is for
-//! draining.
+//! BMC fault publication: attaches the faults from the last BMC reading to each node.
+//!
+//! Placement uses these faults, and subscribers of nodes receive them. Publication waits for no agent, and the drain
+//! brake does not apply to it.
 
 use crate::{
     core::Core,
@@ -9,12 +10,12 @@ use crate::{
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-/// Looks at least this often.
+/// Longest time between two passes.
 const PERIOD: Duration = Duration::from_secs(5);
-/// Nodes come and change all the time, and many BMCs answer at a time.
+/// Shortest time between two passes: nodes change all the time, and many BMCs answer at the same time.
 const SPACING: Duration = Duration::from_millis(500);
 
-/// See the module.
+/// BMC fault publication; see the module.
 #[derive(Debug)]
 pub(crate) struct NameFaults {
     core: Arc<Core>,
@@ -25,7 +26,7 @@ impl NameFaults {
         Self { core }
     }
 
-    /// Runs for ever.
+    /// Runs forever.
     pub(crate) async fn run(self) {
         let mut activation = Activation::new(&self.core, PERIOD, SPACING);
         let mut news = News::new(self.core.bmc.changes(), SPACING);
@@ -38,7 +39,7 @@ impl NameFaults {
         }
     }
 
-    /// Takes over what is named now. Of how many nodes that is news.
+    /// Publishes changed faults. Returns the number of nodes with a change.
     pub(crate) fn reconcile(&self) -> usize {
         let view = self.core.view();
         let all = self.core.bmc.all_parts().into_iter();

@@ -1,9 +1,10 @@
-//! Work on nodes that are gone: an allocation that holds a node which has been unreachable for
-//! long is stopped. Its other ranks are ended; the lost node stays held until its processes are
-//! known to be gone, by its agent's report, another boot id, or a person's word.
+//! Node loss reconciler: stops an allocation that holds a node which has been unreachable for long.
 //!
-//! Where a node is looked for is gossip's word until it has answered once. A node whose address was
-//! forged is found out here: its own agent goes on speaking to control, with its certificate.
+//! The other ranks of the allocation are ended. The lost node stays held until its processes are known to be gone: by a
+//! report of its agent, another boot id, or an operator's statement.
+//!
+//! Until a node has answered once, its address rests on gossip. A forged address is detected here: the real agent keeps
+//! its certified connection to control.
 
 use crate::{
     core::Core,
@@ -22,19 +23,19 @@ use std::{
 };
 use tokio::time::Instant;
 
-/// Nobody waits for it.
+/// No caller waits for this reconciler.
 const PACE: Pace = Pace {
     period: Duration::from_secs(1),
     spacing: Duration::from_millis(500),
 };
 
-/// See the module.
+/// Node loss reconciler; see the module.
 #[derive(Debug)]
 pub(crate) struct NodeLoss {
     core: Arc<Core>,
-    /// How long a node is unreachable before its allocation is stopped.
+    /// How long a node must be unreachable before its allocation is stopped.
     stop_after: Duration,
-    /// Since when this control, holding the lease, knows nodes as unreachable.
+    /// Since when this control, while holding the lease, has seen each node as unreachable.
     since: BTreeMap<NodeId, Instant>,
 }
 
@@ -63,7 +64,7 @@ impl NodeLoss {
         }
     }
 
-    /// Stops what is due. Returns how many.
+    /// Stops the allocations that are due. Returns the number stopped.
     pub(crate) async fn reconcile(&mut self, fence: &Fence) -> usize {
         let view = self.core.view();
         let mut stopped = 0;
@@ -93,7 +94,7 @@ impl NodeLoss {
         stopped
     }
 
-    /// What is held for long by a node that nobody reaches.
+    /// Allocations on nodes that have been unreachable for long enough.
     fn due(&mut self, view: &View, now: Instant) -> Vec<(NodeId, AllocationId)> {
         let is_lost = |node: &NodeId| {
             let entry = view.node(node);
@@ -119,7 +120,7 @@ impl NodeLoss {
     }
 }
 
-/// Agents with an open connection: they were heard within its idle time, half a minute.
+/// Agents with an open connection, so with traffic within its idle timeout of half a minute.
 fn connected(core: &Core) -> BTreeSet<String> {
     let peers = core.agents.mesh().connections().into_iter();
     let agents = peers.filter(|peer| peer.role() == Role::Agent);

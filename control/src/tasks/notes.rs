@@ -1,9 +1,11 @@
-//! Writes into the nodes' history what their agents cannot tell: drains and lifecycle, whether they
-//! answer, and what the audit says of them, of the baselines that are for them and of the brake. Every
-//! control does so for itself, as it reads the agents' journals: it is a cache, and needs no lease.
+//! Node history writer: records what agents cannot report. This covers drains, lifecycle changes, liveness, and audit
+//! entries about nodes, their baselines and the drain brake.
 //!
-//! What was written last is kept beside it, so that a control that starts anew writes nothing twice,
-//! and what became of a node meanwhile once, with the time the quorum gives it, or marked as late.
+//! Every control writes its own history, as it reads the agents' journals itself: the history is a cache and needs no
+//! lease.
+//!
+//! The last recorded state is stored in the database. After a restart this control therefore writes nothing twice. A
+//! change that happened meanwhile is written once, with the time given by the quorum, or marked as late.
 
 mod audit;
 mod suspicion;
@@ -29,34 +31,34 @@ use std::{
 };
 use suspicion::Suspicion;
 
-/// Looks at least this often.
+/// Longest time between two passes.
 const PERIOD: Duration = Duration::from_secs(10);
-/// Changes that come together are seen together.
+/// Shortest time between two passes; changes within this time are handled together.
 const SPACING: Duration = Duration::from_millis(200);
-/// The audit is asked this often, beside when the view changes: what it says of nodes is rare.
+/// Period of audit reads, in addition to those after view changes: audit entries about nodes are rare.
 const AUDIT_EVERY: Duration = Duration::from_secs(5);
-/// Chunks of the audit read in one pass: a control whose folder is new has all of it to read.
+/// Audit chunks read in one pass. A control with a new data directory has the whole audit to read.
 const AUDIT_CHUNKS: usize = 4;
-/// A control that starts waits so long to hear what every node is by construction, before it says
-/// whom a baseline of a cohort is for.
+/// Time after the start during which cohorts may still be incomplete. Until then, entries about a baseline with a
+/// cohort wait.
 const SETTLES_AFTER: Duration = Duration::from_secs(60);
-/// A quorum that was not heard of for so long may have decided what this control did not see.
+/// Age of the view, milliseconds, from which this control may have missed quorum decisions.
 const DEAF_AFTER_MS: u64 = 30_000;
-/// Changes of one node's liveness that are noted within an hour; what is beyond is counted.
+/// Maximum number of liveness changes of one node recorded within an hour; further ones are only counted.
 const MOST_TURNS: usize = 12;
 const HOUR_MS: u64 = 3_600_000;
-/// A reason is noted with so many characters.
+/// Maximum length of a recorded reason, characters.
 const MOST_CHARS: usize = 300;
 
-/// See the module.
+/// Node history writer; see the module.
 #[derive(Debug)]
 pub(crate) struct NoteNodes {
     core: Arc<Core>,
-    /// As the database has it; `None` until it was read.
+    /// State as stored in the database; `None` until it has been read.
     known: Option<Known>,
     audit_asked_at: Option<tokio::time::Instant>,
-    /// Of the baselines when the audit was asked last: of one that is set and soon deleted nobody
-    /// says later whom it was for.
+    /// Baseline set number at the last audit read. An early read matters: the nodes of a baseline that is soon deleted
+    /// can no longer be determined afterwards.
     baselines: u64,
     started_at: tokio::time::Instant,
 }
@@ -64,41 +66,40 @@ pub(crate) struct NoteNodes {
 #[derive(Debug, Default)]
 struct Known {
     nodes: BTreeMap<NodeId, Compared>,
-    /// Up to which entry the audit was read; none in a database that is new.
+    /// Audit sequence number up to which the audit was read; `None` in a new database.
     audit: Option<u64>,
-    /// Looked since this control started, and heard of the quorum since: what is other now happened
-    /// just now.
+    /// Whether this control has compared all nodes since its start and has received quorum state since. If so, any
+    /// difference happened just now.
     is_current: bool,
-    /// Nodes that were seen to answer, or not to, since this control started. Until then a node that
-    /// turned may have done so while nobody looked.
+    /// Nodes seen alive or unreachable since this control started. For any other node, a liveness change may have
+    /// happened while this control did not observe it.
     judged: BTreeSet<NodeId>,
-    /// Nodes that were suspect since this control started.
+    /// Suspicion state of nodes that were suspect since this control started.
     suspects: BTreeMap<NodeId, Suspicion>,
 }
 
-/// What a node is compared with.
+/// Last recorded state of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Compared {
     lifecycle: Lifecycle,
     drain: Vec<DrainReason>,
-    /// As far as it was noted.
+    /// Last recorded liveness.
     is_alive: bool,
-    /// When its liveness was noted, Unix milliseconds.
+    /// When liveness changes were recorded, Unix milliseconds.
     turns: VecDeque<u64>,
-    /// What it is not noted to be for the moment, and how often it turned since.
+    /// Liveness changes since the last recorded one, while the recorded liveness may be outdated.
     unnoted: u32,
     last_seen: bool,
-    /// Baselines that are for it, as far as the audit was read: of one that is deleted nothing else
-    /// says so any more.
+    /// Baselines that apply to the node, as far as the audit was read. For a deleted baseline this is the only record.
     baselines: BTreeSet<BaselineName>,
 }
 
-/// What one round did.
+/// Result of one pass.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct NotesReport {
-    /// Lines that were written.
+    /// Lines written.
     pub(crate) noted: usize,
-    /// Nodes that are compared with something else now.
+    /// Nodes with a new recorded state.
     pub(crate) nodes: usize,
 }
 
@@ -113,7 +114,7 @@ impl NoteNodes {
         }
     }
 
-    /// Runs for ever.
+    /// Runs forever.
     pub(crate) async fn run(mut self) {
         let mut activation = Activation::new(&self.core, PERIOD, SPACING);
         loop {
@@ -129,7 +130,7 @@ impl NoteNodes {
         }
     }
 
-    /// Writes down what is other than before.
+    /// Writes every difference from the last recorded state.
     pub(crate) async fn reconcile(&mut self) -> Result<NotesReport, HistoryError> {
         let view = self.core.view();
         if view.revision.0 == 0 {
@@ -212,7 +213,7 @@ impl NoteNodes {
                     break;
                 };
                 report.noted += audited.lines;
-                // With how far it was read, so that nothing is noted twice.
+                // The read position is stored in the same write, so that nothing is recorded twice.
                 let (notes, read) = (audited.notes, audited.read);
                 self.core.history.note(notes, Some(read)).await?;
                 known.nodes.extend(audited.compared);
@@ -223,7 +224,7 @@ impl NoteNodes {
     }
 }
 
-/// What an earlier run wrote; one that cannot be read is as none.
+/// Reads the state written by an earlier run; an unreadable node entry counts as missing.
 async fn read(core: &Core) -> Result<Known, HistoryError> {
     let (compared, audit) = core.history.noted().await?;
     let nodes = compared.into_iter().filter_map(|(node, bytes)| {
@@ -248,13 +249,14 @@ struct Looked {
     is_judged: bool,
 }
 
-/// What came of a look.
+/// Result of a comparison.
 struct Next {
     happened: Vec<(u64, Noted)>,
     compared: Compared,
 }
 
-/// Pure. `None` for a node that the quorum does not know, and where nothing is other than before.
+/// Compares a node with its last recorded state; pure. `None` for a node without a record in the quorum, and if nothing
+/// changed.
 fn compare(
     before: Option<&Compared>,
     node: &NodeEntry,
@@ -270,7 +272,8 @@ fn compare(
     if before.is_some_and(is_same) {
         return None;
     }
-    // State time is when the last command was stamped: not after now, and not before it happened.
+    // State time is the time stamp of the last command: not before the event happened. It is limited to the current
+    // time.
     let seen_at = match looked.is_current {
         true => view.at.0.min(now),
         false => now,
@@ -369,7 +372,7 @@ impl Compared {
         }
     }
 
-    /// Suspicion is no turn (see [`Suspicion`]), and neither is what is not known yet.
+    /// Records a liveness change. Suspicion is not a change (see [`Suspicion`]), and neither is unknown liveness.
     fn liveness(&mut self, node: &NodeEntry, now: u64, late: bool) -> Option<(u64, Noted)> {
         let is_alive = match node.liveness {
             Liveness::Alive => true,

@@ -1,5 +1,5 @@
-//! Attempts that run on a node which is not held for them any more: taken from it by force,
-//! overtaken, or unknown to a quorum that was restored.
+//! Orphaned attempts: attempts that run on a node no longer held for them. The node was taken by force, the attempt was
+//! superseded, or a restored quorum has no record of it.
 
 use crate::{core::Core, error::AgentError, view::View};
 use lattice_quorum_types::{
@@ -9,10 +9,10 @@ use lattice_quorum_types::{
 };
 use std::collections::BTreeSet;
 
-/// Attempts that are named in a text; of the others there is the number.
+/// Maximum number of attempts named in a text; the others are only counted.
 const NAMED: usize = 4;
 
-/// Why it could not be told.
+/// Reason why orphans could not be determined.
 #[derive(Debug, Clone, thiserror::Error)]
 pub(crate) enum OrphansError {
     /// The agent was not reached.
@@ -23,8 +23,7 @@ pub(crate) enum OrphansError {
     Unavailable(#[from] Unavailable),
 }
 
-/// What runs on a node and is not its own any more, by all that was committed before this was
-/// asked.
+/// Returns the orphans on a node, according to everything committed before this call.
 pub(crate) async fn of(core: &Core, node: &NodeId) -> Result<Vec<AttemptKey>, OrphansError> {
     let told = list(core, node).await?;
     if !told.iter().any(runs) {
@@ -34,14 +33,14 @@ pub(crate) async fn of(core: &Core, node: &NodeId) -> Result<Vec<AttemptKey>, Or
     still_run(core, node, not_held(&present, node, &told)).await
 }
 
-/// All attempts an agent knows whose end is not acknowledged.
+/// Lists all attempts of an agent without an acknowledged end.
 pub(crate) async fn list(core: &Core, node: &NodeId) -> Result<Vec<AttemptStatus>, AgentError> {
     core.agents.attempts(&core.view(), node).await
 }
 
-/// Those of `suspects` that the agent still names without an end. What a view that is newer than
-/// the agent's first answer does not show as held never will be held again, for attempts only grow;
-/// so they run without a holder.
+/// Returns the suspects that the agent still reports as running. An attempt that a view newer than the agent's first
+/// answer does not show as held is never held again, because attempt numbers only grow. Such an attempt is therefore an
+/// orphan.
 pub(crate) async fn still_run(
     core: &Core,
     node: &NodeId,
@@ -61,7 +60,7 @@ pub(crate) async fn still_run(
     Ok(still)
 }
 
-/// Attempts without an end that the view does not show on this node.
+/// Returns running attempts that the view does not show as held on this node.
 pub(crate) fn not_held(view: &View, node: &NodeId, told: &[AttemptStatus]) -> Vec<AttemptKey> {
     let held = |key: &AttemptKey| {
         let allocation = view.allocation(key.allocation);
@@ -78,7 +77,7 @@ fn runs(status: &AttemptStatus) -> bool {
     !matches!(status.report, Some(RankReport::Ended { .. }))
 }
 
-/// Whether the node is held for this attempt, and its rank there has not ended.
+/// Whether the node is held for this attempt and its rank there has not ended.
 fn holds(allocation: &Allocation, key: AttemptKey, node: &NodeId) -> bool {
     let rank = allocation.ranks.iter().find(|rank| rank.node == *node);
     allocation.state.holds()
@@ -86,7 +85,7 @@ fn holds(allocation: &Allocation, key: AttemptKey, node: &NodeId) -> bool {
         && rank.is_some_and(|rank| !rank.phase.is_over())
 }
 
-/// As people read them.
+/// Readable list of attempts.
 pub(crate) fn names(attempts: &[AttemptKey]) -> String {
     let name = |key: &AttemptKey| format!("allocation {} attempt {}", key.allocation, key.attempt);
     let names: Vec<String> = attempts.iter().take(NAMED).map(name).collect();

@@ -1,7 +1,9 @@
-//! Ranks whose boot is over. A node that answers a direct, mutually authenticated ping under
-//! another boot id than the one a rank was assigned under has none of its processes left, whether
-//! its agent remembers the rank or not. Agents that remember report that themselves; where none
-//! does within a short time, the rank is reported lost here, with what was seen.
+//! Ranks of an earlier boot. A node that answers a direct, mutually authenticated ping with another boot id than that
+//! of a rank's assignment has no process of that rank left. This holds whether or not its agent has a record of the
+//! rank.
+//!
+//! An agent with a record reports the end itself. If no report arrives within a short time, this reconciler reports the
+//! rank as lost, with the observed boot ids.
 
 use crate::{
     core::Core,
@@ -22,46 +24,46 @@ use lattice_quorum_types::{
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::time::Instant;
 
-/// Nobody waits for it.
+/// No caller waits for this reconciler.
 const PACE: Pace = Pace {
     period: Duration::from_secs(1),
     spacing: Duration::from_millis(200),
 };
-/// How long a node may take to name its boot once more.
+/// Timeout of the confirming ping.
 const PING_TIMEOUT: Duration = Duration::from_secs(2);
-/// A rank that is still being launched is left to the dispatcher for so much longer: its agent refuses
-/// the launch, and only the dispatcher knows whether the rank was ever started. Longer than its
-/// longest pause between two calls, and a call.
+/// Additional wait for a rank that is still being launched. The dispatcher has priority there: the agent refuses the
+/// launch, and only the dispatcher can determine whether the rank was ever started. Longer than its longest pause
+/// between two calls plus one call.
 const LAUNCHED_WITHIN: Duration = Duration::from_secs(15);
-/// Nodes asked at a time.
+/// Maximum number of nodes pinged concurrently.
 const MAX_CALLS: usize = 64;
-/// How the quorum's words begin where it revokes the certificates of a name that is taken.
+/// Prefix of the revocation reason that the quorum writes when a node name is taken over.
 const TAKEN_OVER: &str = "taken over";
 
-/// A rank and the boot it was assigned under, which seems to be over.
+/// A rank and the boot of its assignment, which seems to be over.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Over {
     node: NodeId,
     key: AttemptKey,
     boot: String,
-    /// It is still being launched.
+    /// The rank is still being launched.
     launches: bool,
 }
 
-/// See the module.
+/// Reconciler for ranks of an earlier boot; see the module.
 #[derive(Debug)]
 pub(crate) struct Reboots {
     core: Arc<Core>,
-    /// Since when each is known here.
+    /// When this control first saw each of them.
     since: BTreeMap<Over, Instant>,
 }
 
-/// What one round did.
+/// Result of one round.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct RebootsReport {
     /// Ranks of a boot that seems to be over.
     pub(crate) found: usize,
-    /// Of those, reported lost.
+    /// Ranks reported as lost.
     pub(crate) reported: usize,
 }
 
@@ -89,7 +91,7 @@ impl Reboots {
         }
     }
 
-    /// Reports every rank whose boot has been over for long enough.
+    /// Reports every rank of a boot that has been over for long enough.
     pub(crate) async fn reconcile(&mut self, fence: &Fence) -> RebootsReport {
         let found = over(&self.core.view());
         let now = Instant::now();
@@ -138,8 +140,7 @@ impl Reboots {
     }
 }
 
-/// Asks the node once more: the boot in the view may be older than the assignment, the answer to a
-/// question that is asked now is not.
+/// Pings the node again: the boot in the view may be older than the assignment, but the answer to this ping is not.
 async fn confirm(
     core: &Core,
     fence: &Fence,
@@ -159,7 +160,7 @@ async fn confirm(
     Ok(true)
 }
 
-/// When names of nodes were taken over with a token: another machine may answer to them since.
+/// When node names were taken over with a token. Since then another machine may answer under the name.
 #[derive(Debug, Default)]
 struct Taken(BTreeMap<String, UnixMillis>);
 
@@ -177,12 +178,12 @@ impl Taken {
         Ok(Self(taken.collect()))
     }
 
-    /// Whether the name was another machine's when the rank was assigned, as far as that is known.
+    /// Whether the name was taken over since the rank was assigned, as far as that is known.
     fn since(&self, view: &View, lost: &Over) -> bool {
         let taken_at = self.0.get(lost.node.as_str());
         let assigned = view.allocation(lost.key.allocation).map(|allocation| {
             match allocation.state {
-                // An attempt that stops was assigned before it did, and when is not kept.
+                // The assignment time of a stopping attempt is not kept, so an earlier time is used.
                 AllocationState::Stopping => {
                     let began = allocation.started_at.unwrap_or(allocation.eligible_at);
                     began.max(allocation.eligible_at)
@@ -197,7 +198,7 @@ impl Taken {
     }
 }
 
-/// Reports a rank that was refused because its node is under another boot.
+/// Reports a rank refused because its node is under another boot.
 pub(crate) async fn report_refused(
     core: &Core,
     fence: &Fence,
@@ -215,8 +216,8 @@ pub(crate) async fn report_refused(
     report_lost(core, fence, &taken, &lost, (now, core.now())).await
 }
 
-/// Whether an allocation that waits came back from this boot of this node without anything of it
-/// having been started there: the boot is over, whatever the view says of the node.
+/// Whether a waiting allocation was returned from this boot of this node without having started anything there. That
+/// boot is over, whatever the view shows.
 pub(crate) fn is_known_over(waits: &Allocation, node: &NodeId, boot: &str) -> bool {
     waits.ranks.iter().any(|rank| {
         rank.node == *node
@@ -231,8 +232,7 @@ pub(crate) fn is_known_over(waits: &Allocation, node: &NodeId, boot: &str) -> bo
     })
 }
 
-/// Reports a rank of which it is certain that nothing of it was ever started: its node was booted
-/// anew before a launch reached it.
+/// Reports a rank that certainly never started: its node rebooted before a launch reached it.
 pub(crate) async fn report_never_started(
     core: &Core,
     fence: &Fence,
@@ -284,7 +284,7 @@ async fn report_lost(
     propose(core, fence, node, *key, RankExit::Lost { evidence }, at).await
 }
 
-/// Every rank that has not ended and was assigned under another boot than its node last named.
+/// Ranks that have not ended and were assigned under another boot than the node last reported.
 fn over(view: &View) -> Vec<Over> {
     let of_node = |entry: &Arc<crate::view::NodeEntry>| {
         let (holder, now) = (entry.record.as_ref()?.holder?, entry.boot.as_ref()?);

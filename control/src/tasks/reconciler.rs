@@ -1,5 +1,5 @@
-//! The one shape of what acts under a lease: a pass, and how often. Waking, the lease and what
-//! happens without it are here.
+//! Reconciler trait: a pass and its pace, for tasks that act under a lease. This module implements the wake-ups, the
+//! check of the lease, and the behaviour without it.
 
 use crate::{
     core::Core,
@@ -9,41 +9,41 @@ use lattice_quorum_types::command::Fence;
 use std::{future::Future, sync::Arc, time::Duration};
 use tokio_util::task::AbortOnDropHandle;
 
-/// How often a reconciler looks.
+/// Pace of a reconciler.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pace {
-    /// At least.
+    /// Longest time between two passes.
     pub(crate) period: Duration,
-    /// At most: what changes meanwhile is seen together.
+    /// Shortest time between two passes; changes within this time are handled together.
     pub(crate) spacing: Duration,
 }
 
-/// What compares what is with what should be, and acts on the difference.
+/// Compares the actual state with the desired one, and acts on the difference.
 pub(crate) trait Reconciler: Send + Sized + 'static {
-    /// As the log names it.
+    /// Name of the reconciler in the log.
     const NAME: &'static str;
 
-    /// How often it looks.
+    /// Pace of the reconciler.
     fn pace(&self) -> Pace;
 
-    /// One pass. It may be stopped at any moment, and repeated.
+    /// Runs one pass. A pass may be stopped at any moment, and repeated.
     fn pass(&mut self, fence: Fence) -> impl Future<Output = ()> + Send;
 
-    /// The lease is over, or not held yet: what was found out under it is nobody's.
+    /// Discards state gathered under a lease: the lease is over or not yet held.
     fn forget(&mut self);
 
-    /// Resolves when something of its own wants a pass. It is dropped whenever something else
-    /// wakes first, so nothing may be lost with it.
+    /// Resolves when the reconciler itself needs a pass. The future is dropped whenever another wake-up comes first, so
+    /// it must be cancel safe.
     fn wakes(&mut self) -> impl Future<Output = ()> + Send {
         std::future::pending()
     }
 }
 
-/// Before a task that ended is started again.
+/// Pause before a task that ended is restarted.
 const RESTART_PAUSE: Duration = Duration::from_millis(200);
 
-/// Runs `work` for ever, anew whenever it ends: a panic is our bug, and a reconciler that stands still
-/// would be a worse one.
+/// Runs `work` forever and restarts it whenever it ends. A panic is a bug, but a reconciler that stays stopped would be
+/// worse.
 pub(crate) async fn kept<F>(name: &'static str, work: impl Fn() -> F + Send)
 where
     F: Future<Output = ()> + Send + 'static,
@@ -57,7 +57,7 @@ where
     }
 }
 
-/// Runs one for ever.
+/// Runs one reconciler forever.
 pub(crate) async fn run(core: Arc<Core>, lease: Arc<Lease>, mut reconciler: impl Reconciler) {
     let Pace { period, spacing } = reconciler.pace();
     let mut activation = Activation::new(&core, period, spacing).with_lease(&lease);

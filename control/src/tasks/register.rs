@@ -1,6 +1,8 @@
-//! Registration: an agent that gossips a whole first reading becomes a node of the cluster, where
-//! the site allows that. Gossip only says whom to ask: the document was fetched from the agent
-//! itself, and the agent answers for its health gate before its node is accepted for work.
+//! Node registration: an agent that gossips a complete first reading becomes a node of the cluster, if the site allows
+//! it.
+//!
+//! Gossip only names candidates. The document is fetched from the agent itself, and its node passes the gate before it
+//! accepts jobs.
 
 use crate::{
     core::Core,
@@ -24,55 +26,55 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-/// A starting cluster's agents appear together.
+/// The agents of a starting cluster appear together.
 const PACE: Pace = Pace {
     period: Duration::from_secs(5),
     spacing: Duration::from_millis(100),
 };
-/// An agent that could not be asked is asked again after this long.
+/// Delay before an agent that was not reached is queried again.
 const ASK_AGAIN: Duration = Duration::from_secs(2);
-/// Nodes asked at a time.
+/// Maximum number of nodes queried concurrently.
 const MAX_CALLS: usize = 256;
-/// Answers that come together are proposed together.
+/// Time within which answers are collected and proposed together.
 const TOGETHER: Duration = Duration::from_millis(20);
 
 pub(crate) type Asked = (NodeId, Result<(), GateError>);
 
-/// Where one joining node stands.
+/// State of one joining node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Progress {
     Asking,
     Waits { until: Instant },
 }
 
-/// See the module.
+/// Registration reconciler; see the module.
 #[derive(Debug)]
 pub(crate) struct Register {
     core: Arc<Core>,
-    /// Where new nodes go.
+    /// vCluster of newly registered nodes.
     vcluster: VclusterName,
     progress: BTreeMap<NodeId, Progress>,
-    /// What stands written of those that do not pass.
+    /// Reason last written for each node that does not pass.
     said: BTreeMap<NodeId, Said>,
     gates: JoinSet<Asked>,
-    /// Answers that have come and were not handed on yet.
+    /// Answers received but not yet returned.
     heard: Vec<Asked>,
-    /// Answers that the next pass acts on.
+    /// Answers for the next pass.
     answered: Vec<Asked>,
 }
 
-/// What one round did.
+/// Result of one round.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct RegisterReport {
-    /// Made known.
+    /// Nodes registered.
     pub(crate) registered: Vec<NodeId>,
-    /// Accepted for work.
+    /// Nodes accepted for jobs.
     pub(crate) readied: Vec<NodeId>,
-    /// The quorum did not take it, or the node did not pass; tried again.
+    /// Rejected commands and nodes that did not pass; both are retried.
     pub(crate) failed: usize,
 }
 
-/// What a command of ours does, for the report.
+/// Effect of a proposed command, for the report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
     Registers,
@@ -124,8 +126,8 @@ impl Register {
         }
     }
 
-    /// Resolves when nodes that were asked have answered, or cannot. What has come is kept when
-    /// this is dropped before it resolves: a node whose answer were lost would be asked for ever.
+    /// Resolves when queried nodes have answered or failed. Cancel safe: answers already received are kept, because a
+    /// node with a lost answer would stay marked as being queried for ever.
     pub(crate) async fn answered(&mut self) -> Vec<Asked> {
         let (gates, heard) = (&mut self.gates, &mut self.heard);
         if heard.is_empty() {
@@ -133,7 +135,7 @@ impl Register {
                 None => return std::future::pending().await,
                 Some(Ok(first)) => heard.push(first),
                 Some(Err(error)) => {
-                    // Whose it was is not known: all are asked again.
+                    // The failed task does not identify its node, so all nodes are queried again.
                     if error.is_panic() {
                         tracing::error!(%error, "asking a node broke down");
                     }
@@ -151,7 +153,7 @@ impl Register {
         std::mem::take(heard)
     }
 
-    /// Asks every node that would join and was not asked yet. Returns how many.
+    /// Queries every joining node that is due. Returns the number queried.
     pub(crate) fn reconcile(&mut self) -> usize {
         if self.core.view_age_ms().is_none() {
             return 0;
@@ -182,7 +184,7 @@ impl Register {
         asked
     }
 
-    /// Registers those that answered, and readies those of them that passed.
+    /// Registers the nodes that answered, and sets those that passed to ready.
     pub(crate) async fn admit(&mut self, fence: Fence, answered: Vec<Asked>) -> RegisterReport {
         let mut report = RegisterReport::default();
         let view = self.core.view();
@@ -230,7 +232,7 @@ impl Register {
         report
     }
 
-    /// What follows from a node's answer.
+    /// Commands that follow from a node's answer.
     fn steps(
         &mut self,
         view: &View,
@@ -282,7 +284,7 @@ impl Register {
     }
 }
 
-/// Whether it is to be asked: it answers, placement knows what it is, and nobody accepted it yet.
+/// Whether to query the node: it is alive, its reading is complete, and it has not been accepted yet.
 fn joins(node: &NodeEntry) -> bool {
     let lifecycle = node.record.as_ref().map(|record| record.lifecycle);
     node.liveness == Liveness::Alive
@@ -290,8 +292,8 @@ fn joins(node: &NodeEntry) -> bool {
         && has_whole_reading(node)
 }
 
-/// It has said something of every standing class, be it that it could not be read or is switched off,
-/// and its document was fetched from itself and verified.
+/// Whether the node has published a state for every standing class (including unreadable and disabled ones), and its
+/// document was fetched from the node itself and verified.
 fn has_whole_reading(node: &NodeEntry) -> bool {
     node.document.is_some()
         && Class::STANDING

@@ -1,5 +1,5 @@
-//! Reports of agents: committed first, answered then. Reports that come together share a proposal:
-//! the quorum client groups them.
+//! Agent reports: committed first, then acknowledged. Reports that arrive together share a proposal, because the quorum
+//! client groups them.
 
 use crate::{core::Core, error::ProposeError, words};
 use lattice_mesh::{Caller, Failed, Router};
@@ -9,7 +9,7 @@ use lattice_quorum_types::{
 };
 use std::sync::{Arc, Weak};
 
-/// Answers [`Report`]. The router must not keep the core alive, so it holds it weakly.
+/// Adds the handler of [`Report`]. The handler holds the core weakly, because the router must not keep the core alive.
 pub(crate) fn route(router: Router, core: &Arc<Core>) -> Router {
     let core = Arc::downgrade(core);
     router.rpc(move |caller: Caller, report: Report| answer(core.clone(), caller, report))
@@ -23,7 +23,7 @@ async fn answer(
     let core = core
         .upgrade()
         .ok_or_else(|| Failed::new("this control is shutting down"))?;
-    // The node is who the certificate says, whatever the report says.
+    // The certificate identifies the node, whatever the report contains.
     let node = NodeId::new(caller.identity.id()).map_err(Failed::new)?;
     Ok(commit(&core, node, report).await)
 }
@@ -47,7 +47,8 @@ pub(crate) async fn commit(
     }
 }
 
-/// A report that no later state could accept is forgotten; anything else is asked again.
+/// Returns the answer for a rejected report. The agent may discard a report that no later state can accept; it must
+/// send any other report again.
 fn judged(refusal: &Refusal) -> Result<ReportAnswer, Unavailable> {
     match refusal {
         Refusal::StaleAttempt { .. }

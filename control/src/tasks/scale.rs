@@ -1,13 +1,14 @@
-//! Services whose number of nodes follows a metric, of one vCluster. Beside its scheduler and under the same
-//! lease, since who grows chooses nodes.
+//! Autoscaling of services: adjusts the number of nodes of each service in one vCluster to a metric. It runs next to
+//! the vCluster's scheduler and under the same lease, because growing a service chooses nodes.
 //!
-//! [`decide`] says when one gets a node more or gives one back; here its metric is read when that is due, the
-//! nodes are chosen as the solver would, and it is proposed. What must be remembered from one evaluation to the
-//! next is in memory alone: who takes over waits for a window anew, and knows from the record when nodes last
-//! came or went. A node that goes is drained first: its rank leaves, its processes are told to end (SIGTERM) and
-//! have their grace, and the node is held until they are gone.
+//! [`decide`] determines when a service gains or releases a node. This module reads due metrics, chooses nodes as the
+//! solver would, and proposes the change.
 //!
-//! A node that its owner wants back is given back at once, whatever the metric says; a replacement is sought.
+//! State between evaluations is held in memory only: a control that takes over starts its windows again, and reads from
+//! the record when nodes last changed. A released node is drained first. Its rank leaves, its processes receive SIGTERM
+//! and their grace period, and the node stays held until they are gone.
+//!
+//! A reclaimed node is released at once, whatever the metric, and a replacement is sought.
 
 mod choose;
 mod read;
@@ -48,34 +49,34 @@ use std::{
 };
 use tokio::time::timeout;
 
-/// Evaluations are a minute apart, or as far as the vCluster says; what lacks a node is seen at once.
+/// Evaluations are a minute apart, or as configured in the vCluster; a missing node is noticed at once.
 const PACE: Pace = Pace {
     period: Duration::from_secs(1),
     spacing: Duration::from_millis(200),
 };
-/// Metrics read at the same time.
+/// Maximum number of metrics read concurrently.
 const AT_A_TIME: usize = 16;
-/// Own writes are waited for so long.
+/// Longest wait for the view to show this control's own writes.
 const OWN_WRITES: Duration = Duration::from_secs(1);
 
-/// What one pass did.
+/// Result of one pass.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct ScaleReport {
     /// Metrics read.
     pub(crate) read: usize,
-    /// Of those, not known.
+    /// Metrics read without a value.
     pub(crate) missing: usize,
-    /// Services that got nodes.
+    /// Services that gained nodes.
     pub(crate) grown: usize,
-    /// Services that give nodes back.
+    /// Services that release nodes.
     pub(crate) shrunk: usize,
-    /// Changes that were wanted and are not made.
+    /// Changes that were wanted but not made.
     pub(crate) refused: usize,
-    /// The newest revision it made.
+    /// Newest revision created by the pass.
     pub(crate) revision: Revision,
 }
 
-/// See the module.
+/// Autoscaling reconciler; see the module.
 #[derive(Debug)]
 pub(crate) struct Scale {
     core: Arc<Core>,
@@ -84,16 +85,16 @@ pub(crate) struct Scale {
     followed: BTreeMap<AllocationId, Followed>,
 }
 
-/// What is remembered of a service that runs, or ran.
+/// State kept for a service that is running or was running.
 #[derive(Debug)]
 struct Followed {
     attempt: u32,
-    /// When that began to run, as it was first seen: nodes that come later change nothing of it.
+    /// Start of the attempt, as first seen: nodes added later do not change it.
     began_at: Option<UnixMillis>,
     state: ScaleState,
-    /// What each node bore at the last evaluation, where nodes were asked.
+    /// Load of each node at the last evaluation, if nodes were queried.
     loads: BTreeMap<NodeId, f64>,
-    /// Its metric is not known, and that was said.
+    /// The metric is unknown, and this was reported.
     is_silent: bool,
 }
 
@@ -108,7 +109,7 @@ impl Reconciler for Scale {
         let report = self.reconcile(&fence).await;
         if report.grown + report.shrunk + report.refused > 0 {
             tracing::debug!(vcluster = %self.vcluster, ?report, "scale");
-            // The next pass must see what this one did.
+            // The next pass must see the changes of this one.
             let _ = timeout(OWN_WRITES, self.core.reached(report.revision)).await;
         }
     }
@@ -131,7 +132,7 @@ impl Scale {
         }
     }
 
-    /// Evaluates what is due, and proposes what follows.
+    /// Evaluates due services and proposes the resulting changes.
     pub(crate) async fn reconcile(&mut self, fence: &Fence) -> ScaleReport {
         let mut report = ScaleReport::default();
         if self.core.view_age_ms().is_none() {
@@ -143,14 +144,14 @@ impl Scale {
         if services.is_empty() {
             return report;
         }
-        // A metric may take long to be read, and an owner does not wait for that.
+        // Reading a metric may take long, and owners of reclaimed nodes must not wait for it.
         for service in &services {
             self.give_back_recalled(&view, service, fence, &mut report)
                 .await;
         }
         let damping = view.damping_of(&self.vcluster);
         let mut readings = self.read(&view, &services, &damping).await;
-        // That may have taken a while.
+        // Reading may have taken a while, so a new view is used.
         let view = self.core.view();
         let mut taken = self.taken(&view);
         for service in self.services(&view) {
@@ -161,7 +162,7 @@ impl Scale {
             }
             let policy = service::policy(&service, &damping);
             let Some(policy) = policy else { continue };
-            // Whose time came while others were read is read in the next pass: its metric is not missing.
+            // A service that became due while others were read is read in the next pass; its metric is not missing.
             if reading.is_none() && self.is_due(&service, self.core.now(), &policy) {
                 continue;
             }
@@ -187,7 +188,7 @@ impl Scale {
         own.cloned().collect()
     }
 
-    /// Takes notice of services that run anew, and of those that are gone.
+    /// Updates the state of restarted services, and drops that of services that are gone.
     fn follow(&mut self, services: &[Arc<Allocation>]) {
         let present: BTreeSet<AllocationId> = services.iter().map(|held| held.id).collect();
         self.followed.retain(|id, _| present.contains(id));
@@ -221,7 +222,7 @@ impl Scale {
         known.is_some_and(|known| known.state.is_due(now, &policy.damping))
     }
 
-    /// The metrics of those whose time it is.
+    /// Reads the metrics of the services that are due.
     async fn read(
         &self,
         view: &Arc<View>,
@@ -292,8 +293,8 @@ impl Scale {
         Some(outcome)
     }
 
-    /// Nodes that the last plan gives to others who wait, or keeps for them. Who waits no more may be named still:
-    /// with nothing new to say a plan stays as it is.
+    /// Nodes that the last plan gives to, or reserves for, waiting jobs. The plan may still name jobs that no longer
+    /// wait, because it stays published while it has no news.
     fn taken(&self, view: &View) -> BTreeSet<NodeId> {
         let Some(planned) = view.plan.of(&self.vcluster) else {
             return BTreeSet::new();
@@ -364,7 +365,7 @@ impl Scale {
             }
         };
         report.refused += usize::from(answer != Some(Answer::Done));
-        // Where nobody answered, it is seen by and by what became of it.
+        // Without an answer, the effect of the proposal becomes visible in a later view.
         let (Some(answer), Some(known)) = (answer, self.followed.get_mut(&id)) else {
             return;
         };
@@ -397,7 +398,7 @@ impl Scale {
                 return Some(Answer::Refused);
             }
         };
-        // What one gets no other does, in this pass either.
+        // Nodes chosen for one service are not given to another in this pass.
         let names = nodes.iter().map(|expected| expected.node.clone());
         taken.extend(names);
         tracing::info!(%id, nodes = nodes.len(), ?cause, "a service grows");
@@ -405,7 +406,7 @@ impl Scale {
             .await
     }
 
-    /// What became of it; `None` where that is not known.
+    /// Proposes the change and returns its result; `None` if the result is unknown.
     async fn propose(
         &self,
         order: Order<'_>,
@@ -456,7 +457,7 @@ impl Scale {
     }
 }
 
-/// What a proposal is about.
+/// Context of a proposed change.
 #[derive(Debug, Clone, Copy)]
 struct Order<'a> {
     view: &'a Arc<View>,
@@ -465,7 +466,7 @@ struct Order<'a> {
     fence: &'a Fence,
 }
 
-/// What a service is to get.
+/// Nodes that a service is to gain.
 #[derive(Debug, Clone, Copy)]
 struct Wanted {
     nodes: u32,

@@ -1,6 +1,7 @@
-//! Scheduling of one vCluster: a planner, kept warm by the differences between two views. What it
-//! plans is proposed under that vCluster's lease, with the node versions it planned on; the quorum
-//! judges. A refusal costs a retry in the next cycle.
+//! Scheduler of one vCluster: a planner that is kept warm by applying the differences between two views.
+//!
+//! Its placements are proposed under the lease of the vCluster, with the node versions they were planned on. The quorum
+//! decides; a rejection costs a retry in the next cycle.
 
 use crate::{
     core::{Core, Wakes},
@@ -47,43 +48,43 @@ use promises::Refused;
 use room::{Search, Sought};
 use unassigned::{Of, Unassigned, Why, pending};
 
-/// Walltimes run, and estimates with them: it is planned this often at least.
+/// Longest time between two plans: walltimes elapse, and estimates change with them.
 pub(crate) const PERIOD: Duration = Duration::from_secs(5);
-/// Submits that come within the spacing are planned together.
+/// Submissions within the spacing are planned together.
 const PACE: Pace = Pace {
     period: PERIOD,
     spacing: Duration::from_millis(20),
 };
-/// For how long a plan holds that had nothing to place, while nothing changes that it depends on but the
-/// time. A little less than the period, so that each period's own wake plans.
+/// How long a plan without placements stays valid while nothing but the time changes. Slightly less than the period, so
+/// that each periodic wake-up plans.
 const REST: Duration = Duration::from_millis(4_500);
 /// How long a cycle waits to see its own assignments before it plans on the older view.
 const OWN_WRITES: Duration = Duration::from_secs(1);
 
-/// What one cycle did.
+/// Result of one cycle.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ScheduleReport {
     /// Placements proposed.
     pub(crate) proposed: usize,
-    /// Of those, committed.
+    /// Proposed placements that were committed.
     pub(crate) assigned: usize,
-    /// Of those, refused; planned again on a newer view.
+    /// Proposed placements that were rejected; they are planned again on a newer view.
     pub(crate) refused: usize,
     /// Allocations that wait.
     pub(crate) waiting: usize,
-    /// The newest revision it made.
+    /// Newest revision created by the cycle.
     pub(crate) revision: Revision,
 }
 
-/// Since the last plan, which had nothing to place, there may be nothing to plan.
+/// Marks the last plan as having no placements, so that the next plan may be skipped.
 #[derive(Debug, Clone, Copy)]
 struct Rest {
     since: Instant,
-    /// Of the lease that it was made under.
+    /// Epoch of the lease under which the plan was made.
     epoch: u64,
 }
 
-/// A planner with the view it knows.
+/// A planner and the view it was last updated to.
 #[derive(Debug)]
 struct Warm {
     planner: Planner,
@@ -91,7 +92,7 @@ struct Warm {
     turns: Turns,
 }
 
-/// See the module.
+/// Scheduler of one vCluster; see the module.
 #[derive(Debug)]
 pub(crate) struct Schedule {
     core: Arc<Core>,
@@ -100,15 +101,15 @@ pub(crate) struct Schedule {
     claims: Claims,
     warm: Option<Warm>,
     rest: Option<Rest>,
-    /// Longest command that is proposed, bytes.
+    /// Longest command that may be proposed, bytes.
     max_command_bytes: usize,
-    /// What was placed and is not assigned.
+    /// Placed but unassigned allocations.
     unassigned: Unassigned,
-    /// Whose promised nodes were refused.
+    /// Allocations with a rejected assignment to their promised nodes.
     promised_refused: Refused,
-    /// Something was set aside: others may have its nodes at once.
+    /// An allocation was set aside, so others may have its nodes at once.
     is_due: bool,
-    /// Settings that do not fit together, as logged last.
+    /// Inconsistent settings, as last logged.
     misfits: Vec<Misfit>,
 }
 
@@ -123,12 +124,12 @@ impl Reconciler for Schedule {
         let report = self.reconcile(fence).await;
         if report.proposed > 0 {
             tracing::debug!(?report, "schedule");
-            // The next plan must see what this one took. It is a few milliseconds away.
+            // The next plan must see the assignments of this cycle, which usually arrive within milliseconds.
             let _ = timeout(OWN_WRITES, self.core.reached(report.revision)).await;
         }
     }
 
-    /// What was planned under a lease that is over is nobody's plan any more.
+    /// Discards plans made under a lease that is over.
     fn forget(&mut self) {
         self.warm = None;
         self.rest = None;
@@ -163,7 +164,7 @@ impl Schedule {
         }
     }
 
-    /// One cycle; it plans nothing where nothing has changed since the last one had nothing to place.
+    /// Runs one cycle. It skips planning if nothing has changed since the last plan, which had no placements.
     pub(crate) async fn reconcile(&mut self, fence: Fence) -> ScheduleReport {
         self.is_due = false;
         let view = self.core.view();
@@ -180,7 +181,7 @@ impl Schedule {
             return ScheduleReport::default();
         };
         self.make_room(sought, &fence).await;
-        // What was placed and could not be proposed, or was refused, is planned again whatever changes.
+        // Placements that could not be proposed, or were rejected, are planned again even without changes.
         let has_placed = !plan.placements.is_empty();
         self.rest = (!has_placed).then_some(Rest { since, epoch });
         let plan = Arc::new(plan);
@@ -202,7 +203,7 @@ impl Schedule {
         report
     }
 
-    /// What was placed as commands, but where a node has not said yet what that needs.
+    /// Returns placements as commands, except those with a node that still has to report something.
     fn assignments<'a>(
         &mut self,
         view: &'a View,
@@ -218,7 +219,7 @@ impl Schedule {
             };
             let (id, of) = (placed.id, Of { plan, placed, held });
             let nodes = under_boots(view, held, &placed.nodes);
-            // They are asked although one of them has not named its boot yet.
+            // Attestations are requested even if a node has not reported its boot yet.
             let claimed = held.spec.sensitive.then(|| {
                 let nodes = nodes.as_ref().unwrap_or(&placed.nodes);
                 let claimed = claims.confirm(view, nodes);
@@ -250,8 +251,8 @@ impl Schedule {
         ready
     }
 
-    /// Keeps back what no member would take: a request that is too long fails with everything that
-    /// is proposed with it.
+    /// Holds back commands that exceed the size limit of the quorum: an oversized request fails together with
+    /// everything proposed with it.
     fn without_too_long<'a>(&mut self, ready: Vec<(Of<'a>, Envelope)>) -> Vec<(Of<'a>, Envelope)> {
         let most = self.max_command_bytes;
         let (fit, too_long): (Vec<_>, Vec<_>) = ready
@@ -328,7 +329,7 @@ impl Schedule {
         }
     }
 
-    /// What a refusal tells of more than the one assignment.
+    /// Handles refusals with consequences beyond the one assignment.
     fn heed(&mut self, refusal: &Refusal, fence: &Fence) {
         match refusal {
             Refusal::StaleEpoch { .. } => self.lease.is_over(fence.epoch),
@@ -337,9 +338,8 @@ impl Schedule {
         }
     }
 
-    /// Plans on a thread of its own; it may take a while. `None` while the process ends, and where it
-    /// `may_rest` and nothing that a plan depends on has changed: on a large cluster another node answers
-    /// all the time.
+    /// Plans on a blocking thread, because planning may take a while. `None` while the process ends, or if the plan
+    /// `may_rest` and nothing it depends on has changed. On a large cluster, views change constantly for other reasons.
     async fn plan(
         &mut self,
         view: &Arc<View>,
@@ -352,7 +352,7 @@ impl Schedule {
         let settings = view.settings_of(&vcluster);
         let rules = movement_of(&settings).room;
         self.report_misfits(misfits(&settings));
-        // Where this is stopped meanwhile, the next one begins cold.
+        // If this future is dropped meanwhile, the next plan starts with a cold planner.
         let warm = self.warm.take();
         let planning = tokio::task::spawn_blocking(move || {
             let (now, age_ms) = (core.now(), core.view_age_ms().unwrap_or(0));
@@ -437,7 +437,7 @@ impl Schedule {
         }
     }
 
-    /// Logs settings that do not fit together, when they change.
+    /// Logs inconsistent settings when they change.
     fn report_misfits(&mut self, misfits: Vec<Misfit>) {
         if misfits != self.misfits && !misfits.is_empty() {
             let settings: Vec<String> = misfits.iter().map(Misfit::to_string).collect();
@@ -447,7 +447,7 @@ impl Schedule {
         self.misfits = misfits;
     }
 
-    /// Puts the plan where people find it.
+    /// Publishes the plan and its explanations in the view.
     fn explain(&self, plan: &Arc<Plan>) {
         let planned = Arc::new(Planned {
             made_at: plan.made_at,
@@ -455,8 +455,8 @@ impl Schedule {
             not_assigned: self.unassigned.told(),
             is_own: true,
         });
-        // Found before it is published: who publishes keeps all other writers waiting, and a queue may
-        // be long. Nobody else says anything of this vCluster.
+        // The news is computed before publication, because publishing blocks all other writers and the queue may be
+        // long. No other task publishes about this vCluster.
         let view = self.core.view();
         let before = view.plan.of(&self.vcluster);
         let waiting = planned.news(before);
@@ -478,9 +478,9 @@ impl Schedule {
     }
 }
 
-/// This control does not plan this vCluster any more.
+/// Removes the plan of a vCluster that this control no longer plans.
 pub(crate) fn forget(core: &Core, vcluster: &VclusterName) {
-    // Whoever holds no lease comes here with every change.
+    // A control without the lease calls this function on every change.
     if core.view().plan.of(vcluster).is_none() {
         return;
     }
@@ -500,8 +500,8 @@ fn observed(waiting: BTreeSet<AllocationId>) -> Change {
     }))
 }
 
-/// Keeps from a planner what is set aside, and gives it back what is not any more. Whatever else becomes of
-/// it, also that a view was read anew and has other entries of the same, is in the delta.
+/// Hides set-aside allocations from the planner, and returns those that are no longer set aside. Every other change is
+/// already in the delta, also after a complete reload of the view.
 fn set_aside(
     asides: &BTreeMap<AllocationId, bool>,
     view: &View,
@@ -526,12 +526,12 @@ fn set_aside(
     }
 }
 
-/// The nodes of a placement, each with the boot it named itself when it last answered a ping: what
-/// is assigned under one boot never starts under another.
+/// Adds to each node of a placement the boot that the node itself reported in its last ping. An attempt assigned under
+/// one boot never starts under another.
 ///
 /// # Errors
-/// Those that have not, or have not answered since a boot that is known to be over: another control may
-/// have heard of that first, and would put the work back as fast as it is assigned here.
+/// Nodes that have not reported a boot since they were last known to be rebooted. Another control may have seen that
+/// reboot first, and would requeue the allocation as fast as it is assigned here.
 pub(crate) fn under_boots(
     view: &View,
     waits: &Allocation,

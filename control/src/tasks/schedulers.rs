@@ -1,6 +1,7 @@
-//! Which vClusters there are, and a scheduler for each, under a lease of its own. A control takes
-//! every lease that is free; who has more of them asks later, so that controls that start together, or
-//! inherit together, share. All that one control renews is renewed by one proposal.
+//! Schedulers of all vClusters: one scheduler per vCluster, each under its own lease.
+//!
+//! A control takes every free lease. A control with more leases tries later, so that controls that start or take over
+//! together share them. One proposal renews all leases of a control.
 
 #[cfg(test)]
 mod tests;
@@ -30,30 +31,30 @@ use tokio::{
 };
 use tokio_util::task::AbortOnDropHandle;
 
-/// vClusters come and go by people's words; it is looked this often at least and at most.
+/// Longest and shortest time between two passes; vClusters are created and deleted by operators only.
 const PERIOD: Duration = Duration::from_secs(5);
 const SPACING: Duration = Duration::from_millis(250);
-/// Between two rounds of leases.
+/// Time between two lease rounds.
 const ROUND: Duration = Duration::from_millis(250);
-/// How much later a control asks for a free lease, for each that it has, and at most.
+/// Delay of a request for a free lease, per lease already held; and its maximum.
 const LATER_FOR_EACH: Duration = Duration::from_millis(100);
 const LATER_AT_MOST: Duration = Duration::from_secs(1);
-/// Of the leases it does not have, a control asks for a quarter in one round, or for so many.
+/// Minimum number of free leases requested per round; otherwise a quarter of them.
 const BITE: usize = 4;
-/// Giving back a lease whose vCluster is gone may take so long.
+/// Timeout for releasing the lease of a deleted vCluster.
 const GIVE_BACK: Duration = Duration::from_secs(1);
 
-/// See the module.
+/// Schedulers of all vClusters; see the module.
 #[derive(Debug)]
 pub(crate) struct Schedulers {
     core: Arc<Core>,
     holder: String,
     leases: Mutex<BTreeMap<VclusterName, Arc<Lease>>>,
-    /// There is a new one.
+    /// Notifies when a vCluster was added.
     news: Notify,
 }
 
-/// What is known of a lease from asking for it.
+/// Request state of one lease.
 #[derive(Debug)]
 struct Known {
     ask_at: Instant,
@@ -75,7 +76,7 @@ impl Schedulers {
         leases.clone()
     }
 
-    /// Starts a scheduler for each vCluster that appears, and ends that of each that is gone; for ever.
+    /// Starts a scheduler for each new vCluster and stops those of deleted ones, forever.
     pub(crate) async fn run(self: Arc<Self>) {
         let mut activation = Activation::new(&self.core, PERIOD, SPACING);
         let mut running = BTreeMap::new();
@@ -86,7 +87,7 @@ impl Schedulers {
             let same = Arc::ptr_eq(&known.nodes, &view.nodes)
                 && Arc::ptr_eq(&known.allocations, &view.allocations)
                 && Arc::ptr_eq(&known.vclusters, &view.vclusters);
-            // Before the state was read nobody knows what there is.
+            // Before the state has been read, the set of vClusters is unknown.
             if !same && self.core.view_age_ms().is_some() {
                 self.follow(&view, &mut running).await;
                 known = view;
@@ -106,7 +107,7 @@ impl Schedulers {
             running.remove(&name);
             schedule::forget(&self.core, &name);
             self.leases.lock().remove(&name);
-            // What is not given back runs out.
+            // A lease that is not released expires.
             let _ = timeout(GIVE_BACK, lease.give_back(&self.core)).await;
             tracing::info!(vcluster = %name, "no scheduler any more: the vCluster is gone");
         }
@@ -141,7 +142,7 @@ impl Schedulers {
         AbortOnDropHandle::new(tokio::spawn(both))
     }
 
-    /// Keeps what it has, and asks for what is free; for ever.
+    /// Renews held leases and requests free ones, forever.
     pub(crate) async fn keep(self: Arc<Self>) {
         let mut known = BTreeMap::new();
         loop {
@@ -153,7 +154,7 @@ impl Schedulers {
         }
     }
 
-    /// One proposal: everything it has, when it is time, and some of what it has not.
+    /// Makes one proposal: all held leases if any is due, and some free ones.
     async fn round(&self, known: &mut BTreeMap<VclusterName, Known>) {
         let leases = self.leases();
         known.retain(|name, _| leases.contains_key(name));
@@ -174,7 +175,7 @@ impl Schedulers {
         let mut asked: Vec<_> = free.into_iter().filter(|(name, _)| is_due(name)).collect();
         asked.sort_by_key(|(name, _)| known.get(name).map(|known| known.ask_at));
         asked.truncate(bite);
-        // They are renewed together, whichever is due first.
+        // Held leases are renewed together as soon as one of them is due.
         if held.iter().any(|(name, _)| is_due(name)) {
             asked.extend(held);
         }
@@ -190,20 +191,20 @@ impl Schedulers {
         self.show();
     }
 
-    /// Asks for them; what became of each. A vCluster may go away meanwhile: its scheduler's lease is
-    /// given back as if it had been held then.
+    /// Requests leases and returns the result of each. If a vCluster was deleted meanwhile, its lease is released as if
+    /// it had been held then.
     async fn ask(&self, asked: &[(VclusterName, Arc<Lease>)]) -> Vec<LeaseReport> {
         let wished: Vec<_> = asked.iter().map(|(_, lease)| lease.clone()).collect();
         let said = Lease::ask_for(&self.core, &wished).await;
         let there = self.leases();
         let gone = asked.iter().filter(|(name, _)| !there.contains_key(name));
         let gone: Vec<_> = gone.map(|(_, lease)| lease.clone()).collect();
-        // What is not given back runs out.
+        // A lease that is not released expires.
         let _ = timeout(GIVE_BACK, Lease::give_all_back(&self.core, &gone)).await;
         said
     }
 
-    /// Shows in the view which vClusters this control schedules.
+    /// Publishes in the view which vClusters this control schedules.
     fn show(&self) {
         let leases = self.leases().into_iter();
         let held = leases.filter_map(|(name, lease)| Some((name, lease.epoch()?)));
@@ -214,20 +215,20 @@ impl Schedulers {
         self.core.publish(Wakes::Readers, |view| {
             view.schedules = Arc::new(held);
             view.acts();
-            // No node and no allocation; but whoever follows looks at the view again.
+            // No node or allocation changed, but this change makes subscribers read the view again.
             Some(vec![Change::Observed(Arc::default())])
         });
     }
 
-    /// Gives all of them back, so that other controls need not wait for their end.
+    /// Releases all leases, so that other controls need not wait for their expiry.
     pub(crate) async fn give_back(&self) {
         let leases: Vec<_> = self.leases().into_values().collect();
         Lease::give_all_back(&self.core, &leases).await;
     }
 }
 
-/// Until a lease is asked for again. What is still held is nobody else's to take, and must be renewed
-/// before it ends: who has many leases asks `later` only for those of others.
+/// Time until a lease is requested again. A held lease cannot be taken by another control and must be renewed before it
+/// ends. `later` therefore delays only requests for leases not held.
 fn pause(said: &LeaseReport, is_held: bool, later: Duration) -> Duration {
     match said {
         LeaseReport::Held { .. } => RENEWAL,
@@ -236,14 +237,13 @@ fn pause(said: &LeaseReport, is_held: bool, later: Duration) -> Duration {
     }
 }
 
-/// How much later a control that has so many leases asks for another.
+/// Delay before a control with `held` leases requests another one.
 fn later(held: usize) -> Duration {
     let held = u32::try_from(held).unwrap_or(u32::MAX);
     LATER_FOR_EACH.saturating_mul(held).min(LATER_AT_MOST)
 }
 
-/// Every vCluster that was defined, or that a node serves, or that an allocation is for. Settings alone
-/// define none.
+/// Every vCluster that is defined, is served by a node, or has an allocation. Settings alone do not define a vCluster.
 fn vclusters(view: &View) -> BTreeSet<&VclusterName> {
     let defined = view.vclusters.values().filter(|is| is.is_defined());
     let mut names: BTreeSet<&VclusterName> = defined.map(|is| &is.name).collect();

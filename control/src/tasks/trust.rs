@@ -1,8 +1,9 @@
-//! Who is trusted, handed on: the trust bundle in force here is pushed to every agent that lives,
-//! once it changes and whenever an agent was started anew. Agents ask for it themselves as well,
-//! but seldom; what a bundle revokes must end soon.
+//! Trust distribution: pushes the trust bundle in force to every alive agent, when the bundle changes and whenever an
+//! agent has restarted.
 //!
-//! Every control pushes: it needs no lease, for agents judge a bundle by its signature and number.
+//! Agents also fetch the bundle themselves, but rarely, and a revocation must take effect soon.
+//!
+//! Every control pushes. No lease is needed, because agents verify a bundle by its signature and number.
 
 use crate::{
     core::{Core, TrustNews},
@@ -19,46 +20,46 @@ use lattice_quorum_types::{
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::time::{Instant, sleep_until, timeout};
 
-/// Looks at least this often.
+/// Longest time between two rounds.
 const PERIOD: Duration = Duration::from_secs(5);
-/// Revocations that come together are pushed together.
+/// Shortest time between two rounds; revocations within this time are pushed together.
 const SPACING: Duration = Duration::from_millis(100);
-/// How long an agent may take to put a bundle in force.
+/// Timeout for an agent to put a bundle in force.
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);
-/// An agent that did not take it is told again after this long.
+/// Delay before a bundle is pushed again to an agent that did not accept it.
 const TELL_AGAIN: Duration = Duration::from_secs(5);
-/// A bundle that is not here yet is asked for again after this long; doubles.
+/// First delay before a missing bundle is requested again; the delay doubles.
 const ASK_AGAIN: Duration = Duration::from_millis(200);
-/// Longest wait until it is asked for again.
+/// Longest delay before a missing bundle is requested again.
 const ASK_AGAIN_AT_LAST: Duration = Duration::from_secs(5);
-/// Between two looks at our own certificate.
+/// Time between two checks of this control's own certificate.
 const OWN_PERIOD: Duration = Duration::from_secs(1);
-/// Agents told at a time.
+/// Maximum number of concurrent pushes.
 const MAX_CALLS: usize = 256;
-/// Between two bundles that are pushed to everybody; the first one goes at once. Each name that is
-/// taken over makes a bundle: when a thousand nodes boot without disks, this bounds what that costs.
-/// Another authority waits for nothing: whoever has not heard of it refuses who is of it already.
+/// Shortest time between two bundles pushed to every agent; the first one is pushed at once. Each takeover of a name
+/// makes a bundle, and this limits the cost when a thousand diskless nodes boot. A change of authorities does not wait:
+/// agents without it already reject peers with a certificate of the new authority.
 const BETWEEN_PUSHES: Duration = Duration::from_secs(5);
-/// A contradiction is looked at again this often.
+/// Time between two checks of a contradiction.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
 
-/// What one run of an agent is known to have.
+/// Bundle that one run of an agent is known to have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Told {
     generation: Option<u64>,
     number: u64,
-    /// When it is told again, after it did not take this number.
+    /// When the bundle is pushed again after the agent did not accept this number.
     again: Option<Instant>,
 }
 
-/// See the module.
+/// Trust distribution; see the module.
 #[derive(Debug)]
 pub(crate) struct Trust {
     core: Arc<Core>,
     told: BTreeMap<NodeId, Told>,
-    /// The last bundle that was pushed, and since when.
+    /// Last bundle pushed, and when.
     pushed: Option<Pushed>,
-    /// Until when the bundle in force waits.
+    /// Until when the bundle in force is held back.
     held_back: Option<Instant>,
 }
 
@@ -77,19 +78,19 @@ impl Pushed {
             at,
         }
     }
-    /// Until when another bundle waits.
+    /// Until when another bundle must wait; `None` if it may be pushed at once.
     fn holds_back(&self, bundle: &TrustBundle, now: Instant) -> Option<Instant> {
         let until = self.at + BETWEEN_PUSHES;
         (self.authorities == bundle.authorities && until > now).then_some(until)
     }
 }
 
-/// What one round did.
+/// Result of one round.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct TrustReport {
-    /// Agents that have the bundle now.
+    /// Agents that now have the bundle.
     pub(crate) told: usize,
-    /// Agents that did not take it.
+    /// Agents that did not accept the bundle.
     pub(crate) failed: usize,
 }
 
@@ -103,7 +104,7 @@ impl Trust {
         }
     }
 
-    /// Runs for ever.
+    /// Runs forever.
     pub(crate) async fn run(mut self) {
         let period = PERIOD.min(self.core.timings.trust_every);
         let mut activation = Activation::new(&self.core, period, SPACING);
@@ -123,7 +124,7 @@ impl Trust {
         }
     }
 
-    /// Tells every agent that lives and does not have what is in force here.
+    /// Pushes the bundle in force to every alive agent that does not have it.
     pub(crate) async fn reconcile(&mut self) -> TrustReport {
         let Some(bundle) = self.core.agents.mesh().bundle() else {
             return TrustReport::default();
@@ -133,7 +134,7 @@ impl Trust {
         self.told.retain(|node, _| view.node(node).is_some());
         let now = Instant::now();
         self.held_back = None;
-        // Read only when it is another one: it may name thousands.
+        // A bundle may name thousands of certificates, so it is only read when its number changes.
         if self
             .pushed
             .as_ref()
@@ -189,15 +190,15 @@ impl Trust {
     }
 }
 
-/// Fetches the bundle that the quorum's state demands: a member may have heard of it later than we,
-/// so it is asked for until it is here.
+/// Fetches the bundle that the quorum state requires. A member may receive that bundle later than this control learns
+/// of it, so the request repeats until the bundle arrives.
 pub(crate) async fn catch_up(core: Arc<Core>) {
     let mut news = core.trust_news();
     let mut pause = ASK_AGAIN;
     loop {
         let heard = *news.borrow_and_update();
         let mesh = core.agents.mesh();
-        // Before the state is read: what it says then is as new or newer.
+        // Read before the state, so that the state is at least as new.
         let (number, bundle) = (mesh.trust_state().number, mesh.bundle());
         let stands = match heard {
             TrustNews::Number(wanted) if wanted.0 > number => Some(Stands::Behind),
@@ -243,12 +244,12 @@ pub(crate) async fn catch_up(core: Arc<Core>) {
     }
 }
 
-/// How what is in force here stands to what the quorum's state demands.
+/// Relation between the bundle in force and the one the quorum state requires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stands {
     Same,
     Behind,
-    /// The state knows nothing of what is in force: no bundle of it will be accepted.
+    /// The quorum state does not contain the bundle in force, so no bundle of that state will be accepted.
     Contradicts,
 }
 
@@ -280,9 +281,8 @@ fn stands(number: u64, bundle: Option<&TrustBundle>, state: &TrustView) -> Stand
     }
 }
 
-/// Says in the log when this control's own certificate needs somebody's attention. Nothing else
-/// follows here: a revoked control is let in by nobody, so its leases run out and another one
-/// takes over; to enrol anew is an operator's decision.
+/// Logs problems with this control's own certificate. No other action follows: every peer rejects a revoked control, so
+/// its leases expire and another control takes over. Enrolling again is a decision of the operator.
 pub(crate) async fn watch_own(core: Arc<Core>) {
     let mut said = None;
     loop {
@@ -331,7 +331,7 @@ mod tests {
     use lattice_mesh::Role;
     use lattice_quorum_types::{Revision, UnixMillis, view::Revoked};
 
-    /// A bundle and the state's account of it, with these names revoked.
+    /// A bundle and the matching state, with these names revoked.
     fn known(number: u64, names: &[&str]) -> (TrustBundle, TrustView) {
         let revoked = |name: &&str| lattice_mesh::Revoked {
             role: Role::Agent,
@@ -377,7 +377,7 @@ mod tests {
         let bundle = |number| known(number, &[]).0;
         let mut pushed = Pushed::of(bundle(1), start);
         let mut at = vec![1];
-        // A minute in which there is another bundle every 100 ms.
+        // One minute with a new bundle every 100 ms.
         for number in 2..=600 {
             let now = start + Duration::from_millis(100 * (number - 1));
             if pushed.holds_back(&bundle(number), now).is_none() {
@@ -387,7 +387,7 @@ mod tests {
         }
         assert_eq!(at[..3], [1, 51, 101]);
         assert_eq!(at.len(), 12);
-        // The last one is held back for no longer.
+        // The last bundle waits no longer than the interval.
         let now = start + Duration::from_millis(59_900);
         let until = pushed.holds_back(&bundle(601), now);
         assert_eq!(until, Some(pushed.at + BETWEEN_PUSHES));
@@ -404,7 +404,7 @@ mod tests {
             issuing: false,
         });
         assert_eq!(pushed.holds_back(&next, start), None);
-        // That it issues now is as urgent.
+        // A change of the issuing authority is as urgent.
         let pushed = Pushed::of(next.clone(), start);
         next.number = 3;
         next.authorities[0].issuing = true;

@@ -1,5 +1,6 @@
-//! A class that agent and BMC both speak of is the union of what they say: BIOS settings come from
-//! the BMC, the BIOS version from DMI. Its mark, as everybody here sees it, is that of the union.
+//! Merge of agent and BMC records: a class reported by both is the union of the two records. BIOS settings, for
+//! example, come from the BMC, and the BIOS version from DMI. The mark of the class in the view is that of the merged
+//! record.
 
 #[cfg(test)]
 mod tests;
@@ -17,34 +18,34 @@ use lattice_quorum_types::NodeId;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::time::Instant;
 
-/// Looks at least this often: an agent's record that could not be fetched is asked for again.
+/// Longest time between two passes; a failed fetch of an agent record may be repeated then.
 const PERIOD: Duration = Duration::from_secs(5);
-/// Nodes united at a time.
+/// Maximum number of nodes merged concurrently.
 const AT_A_TIME: usize = 32;
-/// Many BMCs answer at a time.
+/// Shortest time between two passes; many BMCs answer at the same time.
 const SPACING: Duration = Duration::from_millis(500);
-/// What is united so soon after the first is told with it: each telling copies the map of all nodes.
+/// Time for which results are collected before publication: each publication copies the map of all nodes.
 const GATHER: Duration = Duration::from_millis(20);
 
-/// See the module.
+/// Merge task; see the module.
 #[derive(Debug)]
 pub(crate) struct Unite {
     core: Arc<Core>,
-    /// What was united last, of each node.
+    /// Last merge of each node.
     done: BTreeMap<NodeId, Done>,
 }
 
-/// From what a node's classes were united.
+/// Inputs and results of a merge for one node.
 #[derive(Debug)]
 struct Done {
     parts: Arc<Parts>,
     united: BTreeMap<Class, United>,
-    /// Nothing was missing.
+    /// No input was missing.
     is_whole: bool,
 }
 
 impl Done {
-    /// Whether nothing is to be done, and what was made is still at hand.
+    /// Whether the merge is still valid and its records are still available.
     fn holds(&self, core: &Core, entry: &NodeEntry, parts: &Arc<Parts>) -> bool {
         let is_at_hand = |united: &United| {
             let earlier = united.earlier.map(|earlier| earlier.digest);
@@ -67,7 +68,7 @@ impl Unite {
         Self { core, done }
     }
 
-    /// Runs for ever.
+    /// Runs forever.
     pub(crate) async fn run(mut self) {
         let mut activation = Activation::new(&self.core, PERIOD, SPACING);
         let mut news = News::new(self.core.bmc.changes(), SPACING);
@@ -80,7 +81,7 @@ impl Unite {
         }
     }
 
-    /// Unites what is not united yet. How many nodes changed.
+    /// Merges every node that needs it. Returns the number of nodes that changed.
     pub(crate) async fn reconcile(&mut self) -> usize {
         let view = self.core.view();
         let todo = self.core.bmc.all_parts().into_iter();
@@ -101,7 +102,7 @@ impl Unite {
             };
             (node, done)
         };
-        // One whose record is long in coming keeps nobody else waiting.
+        // A node with a slow record delays no other.
         let mut all = stream::iter(todo).map(unite).buffer_unordered(AT_A_TIME);
         let mut count = 0;
         let mut found = BTreeMap::new();
@@ -132,7 +133,7 @@ impl Unite {
     }
 }
 
-/// What agent and BMC say, put together, and whether all that is known is in it.
+/// Merges the records of agent and BMC for one node. Returns also whether all available data is included.
 async fn of(
     core: &Core,
     view: &View,
@@ -148,13 +149,13 @@ async fn of(
                 match agents_record(core, view, entry, mark).await {
                     Some(record) => match together(Some(record), part) {
                         Some(record) => record,
-                        // Of two schemas that have nothing in common nothing can be made.
+                        // Two schemas without a common version cannot be merged.
                         None => {
                             united.insert(*class, United::unknown(base));
                             continue;
                         }
                     },
-                    // Neither is the whole of it.
+                    // Without the agent record, the BMC record alone is incomplete.
                     None => {
                         is_whole = false;
                         united.insert(*class, United::unknown(base));
@@ -189,9 +190,9 @@ async fn of(
     (united, is_whole)
 }
 
-/// What an agent and a BMC say of one class as one, in the older schema of both: what comes of keys of
-/// two schemas would be equal to nothing. None where these have nothing in common. A class that the
-/// agent does not read is the BMC's alone.
+/// Merges the records of agent and BMC of one class, in the older of the two schemas; a record with keys of two schemas
+/// would never equal another. `None` if the schemas have no common version. If the agent does not read the class, the
+/// BMC record is used alone.
 pub(crate) fn together(record: Option<ClassRecord>, part: &ClassRecord) -> Option<ClassRecord> {
     let Some(record) = record.filter(|record| record.disabled.is_none()) else {
         return Some(part.clone());

@@ -1,6 +1,7 @@
-//! Wipes of nodes that their users gave back: each agent is asked to wipe until it says how that
-//! ended, and its word is committed. The agent wipes once for each order and answers a repeat with
-//! what it wrote down, so asking again is all there is to do after a restart of either.
+//! Node wipes after a node claim: calls each agent until it reports the result of the wipe, and commits that result.
+//!
+//! The agent wipes once per order and answers a repeat with its recorded result. After a restart of either side,
+//! repeating the call is therefore sufficient.
 
 #[cfg(test)]
 mod tests;
@@ -24,16 +25,16 @@ const PACE: Pace = Pace {
     period: Duration::from_secs(2),
     spacing: Duration::from_millis(250),
 };
-/// An agent answers at once: it says that the wipe runs.
+/// Timeout of a call; an agent answers at once that the wipe is running.
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);
-/// Agents asked at a time.
+/// Maximum number of agents called concurrently.
 const MAX_CALLS: usize = 64;
 
-/// See the module.
+/// Wipe reconciler; see the module.
 #[derive(Debug)]
 pub(crate) struct Wipes {
     core: Arc<Core>,
-    /// What was said last of a wipe that does not come about, so that each is logged once.
+    /// Last failure of each pending wipe, so that each failure is logged once.
     said: BTreeMap<NodeId, String>,
 }
 
@@ -61,7 +62,7 @@ impl Wipes {
         }
     }
 
-    /// Asks about every wipe that is waited for. Returns how many ended.
+    /// Calls the agent of every pending wipe. Returns the number of wipes that ended.
     pub(crate) async fn reconcile(&mut self, fence: &Fence) -> usize {
         let view = self.core.view();
         let due = due(&view);
@@ -112,7 +113,7 @@ impl Wipes {
     }
 }
 
-/// The nodes that wait for a wipe, but those that answer nobody.
+/// Nodes that wait for a wipe, without unreachable ones.
 fn due(view: &View) -> Vec<(NodeId, Wipe)> {
     let due = view.nodes.values().filter_map(|entry| {
         let tenure = entry.record.as_ref()?.tenure.as_ref()?;

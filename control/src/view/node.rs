@@ -1,4 +1,4 @@
-//! One node: its record, what it gossips, how it answers, and what follows from all of it.
+//! Node entry of the view: record, gossip, ping results, and derived state.
 
 use crate::drift::Effect;
 use lattice_gossip::HistoryMark;
@@ -17,71 +17,71 @@ use std::{
 };
 use tokio::time::Instant;
 
-/// How the reasons begin for which an agent takes no work, however sound its hardware is.
+/// Prefix of health reasons for which an agent accepts no allocation, although its hardware may be sound.
 pub(crate) const EXECUTOR_REASONS: &str = "executor.";
 
-/// That its agent does not answer.
+/// Health reason: the agent does not answer.
 pub(crate) const SILENT: &str = "agent.silent";
 
 /// One node, from all sources.
 #[derive(Debug, Clone)]
 pub struct NodeEntry {
-    /// Its name.
+    /// Node name.
     pub id: NodeId,
-    /// Its replicated record; `None` for one that gossips and is not registered.
+    /// Replicated record; `None` for a node that gossips and is not registered.
     pub record: Option<Node>,
-    /// What it gossips; `None` for one that was never seen since this control started.
+    /// Gossip of the node; `None` for a node that was not seen since this control started.
     pub seen: Option<Seen>,
-    /// Its document, once fetched and verified. While a newer one is being fetched, the last.
+    /// Document of the node, once fetched and verified. While a newer document is being fetched, the previous one.
     pub document: Option<Arc<NodeDocument>>,
-    /// Digest of that document.
+    /// Digest of `document`.
     pub(crate) document_digest: Option<Digest>,
-    /// Whether it answers pings.
+    /// Result of the pings.
     pub liveness: Liveness,
-    /// Why it is not alive, in words; `None` while it is, or was not asked yet.
+    /// Reason why the node is not alive; `None` while it is alive, or was not pinged yet.
     pub liveness_reason: Option<String>,
-    /// The boot its agent named when it last answered a ping of this control: confirmed, while
-    /// [`Seen::boot_id`] is only said.
+    /// Boot id in the last reply to a ping of this control. It is confirmed, while [`Seen::boot_id`] is only gossiped.
     pub boot: Option<String>,
-    /// When it named that boot: an answer that came before says nothing any more.
+    /// Time of the reply with that boot id; an older reply does not replace it.
     pub(crate) boot_heard_at: Option<Instant>,
-    /// Classes of which its BMC tells a part, united with what its agent says.
+    /// Classes with a part from the BMC, merged with the agent's part.
     pub(crate) united: BTreeMap<Class, United>,
-    /// What it says with those classes; `None` where there are none.
+    /// Marks of all classes including the merged ones; `None` where there are no merged classes.
     pub(crate) effective: Option<Arc<Says>>,
-    /// What its BMC names; nothing where none is read.
+    /// Faults reported by the BMC; empty where no BMC is read.
     pub(crate) named: Arc<Named>,
-    /// Its marks as it is compared with all the others, where nodes write different schemas and
-    /// that is another mark than its own.
+    /// Marks used for comparison with other nodes, where nodes publish different schemas and these marks differ from
+    /// the node's own.
     pub(crate) common: Option<Arc<BTreeMap<Class, ClassMark>>>,
-    /// As it was known last, while it gossips nothing: to this control, or by what it keeps of it.
+    /// Last known state while the node does not gossip, from this control's memory or its history.
     pub(crate) was: Option<Arc<NodeEntry>>,
-    /// What its own signed claim said against what it gossips, when it was last asked. It gets no
-    /// sensitive work then.
+    /// Contradiction between the node's signed attestation and its gossip, found when the attestation was last
+    /// requested. The node receives no sensitive allocations then.
     pub claim_refused: Option<String>,
-    /// What follows from its baselines; `None` while there is none, or it was not judged yet.
+    /// Effects of the baselines; `None` while there are no baselines, or the node was not compared yet.
     pub effect: Option<Arc<Effect>>,
-    /// Each class's mark, with when this control first saw it, by that name or an earlier one.
+    /// Mark of each class, with the time when this control first saw the mark or its earlier form.
     pub(crate) first_seen: BTreeMap<Class, (ClassMark, UnixMillis)>,
-    /// Where it last answered a ping of this control.
+    /// Address of the last reply to a ping of this control.
     pub(crate) reached_at: Option<SocketAddr>,
-    /// Shared with whoever pings, so that an answer alone makes no new view. 0: never.
+    /// Time of the last reply in Unix milliseconds, 0 for none. Shared with the ping task, so that a reply alone
+    /// creates no new view.
     pub(crate) answered_at: Arc<AtomicU64>,
 }
 
-/// A class put together of what agent and BMC say.
+/// Class mark merged from agent and BMC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct United {
-    /// What the agent said; `None` where it said nothing.
+    /// Mark published by the agent; `None` where it publishes none.
     pub(crate) base: Option<ClassMark>,
-    /// Of the whole.
+    /// Mark of the merged record.
     pub(crate) mark: ClassMark,
-    /// What is said of the whole beside that.
+    /// Mark of the merged record in an earlier schema.
     pub(crate) earlier: Option<Earlier>,
 }
 
 impl United {
-    /// Of a class of which the whole is not known.
+    /// A class with an unknown merged record.
     pub(crate) const fn unknown(base: Option<ClassMark>) -> Self {
         Self {
             base,
@@ -91,13 +91,12 @@ impl United {
     }
 }
 
-/// What a BMC names of its node, without what is only watched.
+/// Faults that a BMC reports for its node, without observe-only ones.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Named {
-    /// What follows from it for placement. That the BMC is silent is none of it: it says nothing of
-    /// the node.
+    /// Effect on placement. A silent BMC has no effect, because silence shows nothing about the node.
     pub(crate) health: Health,
-    /// Everything, by code and part, silence as well.
+    /// All reasons by code and entity, including silence.
     pub(crate) reasons: BTreeSet<(String, String)>,
 }
 
@@ -110,47 +109,47 @@ impl Default for Named {
     }
 }
 
-/// What is said of a node's classes.
+/// Published marks of a node's classes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Says {
     pub(crate) marks: BTreeMap<Class, ClassMark>,
     pub(crate) earlier: BTreeMap<Class, Earlier>,
 }
 
-/// What one node says of itself in gossip. A hint: what drains, admits or moves power is confirmed
-/// by a direct read.
+/// Values that a node publishes in gossip. They are hints: an action that drains or admits a node, or moves power, is
+/// confirmed by a direct read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seen {
-    /// The cell it is a member of.
+    /// Gossip cell of the node.
     pub cell: String,
-    /// Its mesh address.
+    /// Mesh address of the node.
     pub addr: SocketAddr,
-    /// One mark per class it published.
+    /// Mark of each published class.
     pub marks: BTreeMap<Class, ClassMark>,
-    /// What it says beside them while the cluster is upgraded.
+    /// Marks in earlier schemas, published while the cluster is upgraded.
     pub earlier: BTreeMap<Class, Earlier>,
-    /// Digest of its document.
+    /// Digest of the node's document.
     pub document: Option<Digest>,
-    /// Verdict of its checks.
+    /// Verdict of the node's health checks.
     pub health: Health,
-    /// Stable codes of what the verdict rests on.
+    /// Stable codes of the reasons for the verdict.
     pub health_reasons: Vec<String>,
-    /// The host's boot.
+    /// Boot id of the host.
     pub boot_id: Option<String>,
-    /// Which run of its agent.
+    /// Incarnation of the agent process.
     pub generation: u64,
-    /// Version of its agent.
+    /// Version of the agent.
     pub agent_version: Option<String>,
-    /// Its topology group, as it says.
+    /// Topology group reported by the node.
     pub group: Option<String>,
-    /// How far its own history goes.
+    /// Position up to which the node's own history goes.
     pub history: Option<HistoryMark>,
-    /// Whether its cell hears of it. No more than that: see [`NodeEntry::liveness`].
+    /// Whether gossip considers the node alive. Liveness itself is in [`NodeEntry::liveness`].
     pub heard: bool,
 }
 
 impl Seen {
-    /// Of a node that is down since before this control was started: what is kept of it, and no more.
+    /// State of a node that is down since before this control started, limited to its stored marks.
     pub(crate) fn before(marks: BTreeMap<Class, ClassMark>) -> Self {
         Self {
             cell: String::new(),
@@ -171,7 +170,7 @@ impl Seen {
 }
 
 impl NodeEntry {
-    /// It leaves gossip: what it was stays known.
+    /// Removes the node from gossip; its last state is kept.
     pub(crate) fn leave(&mut self) {
         if self.seen.is_some() {
             self.was = Some(Arc::new(self.clone()));
@@ -180,7 +179,7 @@ impl NodeEntry {
         self.unite_marks();
     }
 
-    /// A node of which nothing is known yet.
+    /// A node without any known data.
     pub(crate) fn new(id: NodeId) -> Self {
         Self {
             id,
@@ -205,7 +204,7 @@ impl NodeEntry {
         }
     }
 
-    /// When it last answered a ping, by this control's clock.
+    /// Time of the last reply to a ping, by this control's clock.
     pub fn answered_at(&self) -> Option<UnixMillis> {
         match self.answered_at.load(Ordering::Relaxed) {
             0 => None,
@@ -213,44 +212,44 @@ impl NodeEntry {
         }
     }
 
-    /// Where its agent is called: where it last answered, else where it gossips to be.
+    /// Address for calls to the agent: that of the last reply, else the gossiped one.
     pub(crate) fn addr(&self) -> Option<SocketAddr> {
         self.reached_at.or(self.seen.as_ref().map(|seen| seen.addr))
     }
 
-    /// Its class marks, from all sources; empty while nothing is known of it.
+    /// Class marks from all sources; empty while nothing is known of the node.
     pub fn marks(&self) -> &BTreeMap<Class, ClassMark> {
         static NONE: BTreeMap<Class, ClassMark> = BTreeMap::new();
         let said = self.seen.as_ref().map_or(&NONE, |seen| &seen.marks);
         self.effective.as_ref().map_or(said, |says| &says.marks)
     }
 
-    /// What is said of it beside its marks, from all sources.
+    /// Earlier marks from all sources.
     pub fn earlier(&self) -> &BTreeMap<Class, Earlier> {
         static NONE: BTreeMap<Class, Earlier> = BTreeMap::new();
         let said = self.seen.as_ref().map_or(&NONE, |seen| &seen.earlier);
         self.effective.as_ref().map_or(said, |says| &says.earlier)
     }
 
-    /// Its marks as it is compared with all the others.
+    /// Marks used for comparison with all other nodes.
     pub fn common_marks(&self) -> &BTreeMap<Class, ClassMark> {
         self.common.as_deref().unwrap_or_else(|| self.marks())
     }
 
-    /// What names one of its records: its mark, or what it says beside that.
+    /// Digests that name a record of the class: the mark and the earlier mark.
     pub(crate) fn names(&self, class: Class) -> impl Iterator<Item = Digest> {
         let mark = self.marks().get(&class).and_then(ClassMark::digest);
         let earlier = self.earlier().get(&class).map(|earlier| earlier.digest);
         mark.into_iter().chain(earlier)
     }
 
-    /// What its agent says of a class, without what its BMC says.
+    /// Mark of a class published by the agent, without the BMC's part.
     pub(crate) fn said(&self, class: Class) -> Option<ClassMark> {
         self.seen.as_ref()?.marks.get(&class).copied()
     }
 
-    /// Puts together what its agent and its BMC say, after one of them changed. A class that is
-    /// united with an older word of the agent is unknown until it is united anew.
+    /// Merges the marks of agent and BMC after one of them changed. A class merged with an outdated mark of the agent
+    /// is unknown until it is merged again.
     pub(crate) fn unite_marks(&mut self) {
         if self.united.is_empty() {
             self.effective = None;
@@ -276,29 +275,29 @@ impl NodeEntry {
         self.effective = Some(Arc::new(says));
     }
 
-    /// The node fingerprint, by which it is compared with all the others; `None` while a class is
-    /// incomplete or none was seen.
+    /// Node fingerprint used for comparison with all other nodes; `None` while a class is incomplete or the node was
+    /// not seen.
     pub fn fingerprint(&self) -> Option<Digest> {
         self.seen.as_ref()?;
         fingerprint(self.common_marks()).digest()
     }
 
-    /// Its verdict, by its agent's word; unknown while it was not seen.
+    /// Health verdict published by the agent; unknown while the node was not seen.
     pub fn health(&self) -> Health {
         self.seen
             .as_ref()
             .map_or(Health::Unknown, |seen| seen.health)
     }
 
-    /// Whether it does not answer: what is known of it is of before.
+    /// Whether the node does not answer, so that its data may be outdated.
     pub fn is_silent(&self) -> bool {
         let is_silent = matches!(self.liveness, Liveness::Suspect | Liveness::Unreachable);
         self.seen.is_none() || is_silent
     }
 
-    /// Its verdict as shown, with the reasons: where it does not answer, or its BMC should tell of a
-    /// class and does not, it is unknown at best. Placement goes by [`NodeEntry::facts`]: a BMC that
-    /// is silent stops no work but that which asks for the classes it tells of.
+    /// Health verdict for display, with the reasons. The verdict is at best unknown where the node does not answer, or
+    /// its BMC does not return a class that it should. Placement uses [`NodeEntry::facts`] instead: a silent BMC only
+    /// excludes allocations that require the classes it contributes to.
     pub fn shown_health(&self) -> (Health, Vec<String>) {
         let Some(seen) = &self.seen else {
             return (Health::Unknown, Vec::new());
@@ -322,25 +321,25 @@ impl NodeEntry {
         (verdict, reasons)
     }
 
-    /// Whether it said itself that its executor takes no work: [`EXECUTOR_REASONS`].
+    /// Whether the node reports that its executor accepts no allocation: [`EXECUTOR_REASONS`].
     pub(crate) fn takes_no_work(&self) -> bool {
         let mut reasons = self.seen.iter().flat_map(|seen| &seen.health_reasons);
         reasons.any(|reason| reason.starts_with(EXECUTOR_REASONS))
     }
 
-    /// Its topology group, by its verified document, else by what it gossips.
+    /// Topology group by the verified document, else by gossip.
     pub fn group(&self) -> Option<&str> {
         let told = self.document.as_ref().map(|d| &d.topology_group);
         let said = self.seen.as_ref().map(|s| &s.group);
         told.or(said)?.as_deref()
     }
 
-    /// Its cohort, where its document is at hand and says enough.
+    /// Cohort of the node, if its document is available and sufficient.
     pub fn cohort(&self) -> Option<CohortKey> {
         CohortKey::of(&self.document.as_ref()?.identity)
     }
 
-    /// As drift and groups see it.
+    /// The node in the form used for drift and conformance groups.
     pub fn conformance(&self) -> NodeView {
         NodeView {
             node: self.id.to_string(),
@@ -350,14 +349,14 @@ impl NodeEntry {
         }
     }
 
-    /// Since when it is known to have its present record of a class: when this control first saw
-    /// that. A control that started since then says when it started.
+    /// Time since which the node is known to have its present record of a class: when this control first saw the
+    /// record, and so not before the start of this control.
     pub fn since(&self, class: Class) -> Option<UnixMillis> {
         let (mark, at) = self.first_seen.get(&class)?;
         (self.marks().get(&class) == Some(mark)).then_some(*at)
     }
 
-    /// Takes down when its marks were first seen. What is the same under a later schema is as old.
+    /// Records when the present marks were first seen. An equal record under a later schema keeps its time.
     pub(crate) fn note_marks(&mut self, now: UnixMillis) {
         for (class, mark) in self.marks().clone() {
             let as_before = self.earlier().get(&class).map(Earlier::mark);
@@ -371,14 +370,15 @@ impl NodeEntry {
         }
     }
 
-    /// Why it gets no sensitive work, by its own claim or by its baseline.
+    /// Reason why the node receives no sensitive allocations, from its attestation or its baseline.
     pub fn no_sensitive(&self) -> Option<&str> {
         let by_baseline = self.effect.as_ref().and_then(|e| e.no_sensitive.as_deref());
         self.claim_refused.as_deref().or(by_baseline)
     }
 
-    /// As placement sees it, by the worse word of its agent and its BMC, which nothing brakes. A node
-    /// that gets no sensitive work is equal to no other: that is what sensitive work asks for.
+    /// Facts for placement, with the worse verdict of agent and BMC; the drain brake does not affect them. A node
+    /// excluded from sensitive allocations has an unknown conformance key, which equals no other: that is the condition
+    /// of such allocations.
     pub fn facts(&self) -> NodeFacts {
         let conformance = match self.fingerprint() {
             Some(digest) if self.no_sensitive().is_none() => ConformanceKey::Known(digest.0),
@@ -407,9 +407,9 @@ impl NodeEntry {
     }
 }
 
-/// Memory of all GPUs of a node, bytes: so many times that of the smallest, which is what a node says
-/// of theirs. `None` where it is not known, and where there is none: what such a node writes as a
-/// checkpoint does not follow from it.
+/// Memory of all GPUs of a node in bytes: their number times the memory of the smallest, which is the value a node
+/// reports. `None` where it is unknown or the node has no GPU, because the size of a checkpoint then does not follow
+/// from it.
 fn gpu_memory(facts: &Facts) -> Option<u64> {
     let (count, smallest) = (facts.gpus()?, facts.gpu_memory_bytes.present()?);
     let all = u64::from(count).checked_mul(*smallest);

@@ -1,4 +1,4 @@
-//! What a view makes of nodes that write different schemas.
+//! Views of nodes that publish different schemas.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use super::*;
@@ -13,7 +13,7 @@ fn mark(schema: u16, byte: u8) -> ClassMark {
     ClassMark::Complete { schema, digest }
 }
 
-/// Under schema 1 a node of `byte` has this digest, and another one under schema 2.
+/// A node of `byte` has this digest under schema 1, and another one under schema 2.
 fn node(name: &str, is_upgraded: bool, byte: u8) -> NodeEntry {
     let mut entry = testing::entry(name);
     says(&mut entry, is_upgraded, byte);
@@ -68,7 +68,7 @@ fn placement_sees_one_kind_of_node_while_half_are_upgraded_and_after() {
         assert!(matches!(keys[0], ConformanceKey::Known(_)));
         assert!(keys.iter().all(|key| *key == keys[0]));
     }
-    // Another machine is another machine in either half.
+    // A different machine differs in both halves.
     let odd = view([
         node("a", true, 1),
         node("b", false, 1),
@@ -86,7 +86,7 @@ fn entries_change_only_where_their_marks_among_others_do() {
     view.settle_levels();
     assert!(Arc::ptr_eq(&settled.nodes, &view.nodes), "nothing new");
     assert!(view.nodes.values().all(|node| node.common.is_none()));
-    // Somebody comes who cannot say the later schema: the warm planner must see all the others.
+    // A node without the later schema joins: the warm planner must see all other nodes.
     let old = node("d", false, 1);
     Arc::make_mut(&mut view.nodes).insert(old.id.clone(), Arc::new(old));
     view.settle_levels();
@@ -97,7 +97,7 @@ fn entries_change_only_where_their_marks_among_others_do() {
         assert_eq!(now.common_marks()[&Class::Nic], mark(1, 1));
         assert_eq!(now.common_marks()[&Class::Bios], mark(1, 9));
     }
-    // It is not heard any more.
+    // The node is not seen any more.
     let gone = testing::id("d");
     let entry = Arc::make_mut(&mut view.nodes).get_mut(&gone).unwrap();
     Arc::make_mut(entry).seen = None;
@@ -134,7 +134,7 @@ fn what_is_said_of_a_whole_class_goes_by_the_whole() {
     entry.unite_marks();
     assert_eq!(entry.marks()[&Class::Nic], mark(2, 8));
     assert_eq!(entry.earlier().get(&Class::Nic).copied(), earlier);
-    // The agent says something else by now: nothing that it says beside that is the whole's.
+    // The agent publishes another mark now, so its earlier mark does not belong to the merged record.
     says(&mut entry, true, 3);
     entry.unite_marks();
     assert_eq!(entry.marks()[&Class::Nic], ClassMark::Incomplete);
@@ -153,11 +153,11 @@ fn a_node_that_does_not_answer_is_not_known_to_be_healthy() {
             (verdict, reasons),
             (Health::Unknown, vec![SILENT.to_owned()])
         );
-        // A fault that leaves it usable is no better than not knowing.
+        // A fault that leaves the node usable shows as unknown.
         let seen = entry.seen.as_mut().unwrap();
         (seen.health, seen.document) = (Health::Degraded, Some(Digest([1; 32])));
         assert_eq!(entry.shown_health().0, Health::Unknown);
-        // What it was worse than that it is until it says otherwise.
+        // A worse state stays until the node reports another one.
         entry.seen.as_mut().unwrap().health = Health::Faulty;
         assert_eq!(entry.shown_health().0, Health::Faulty);
         entry.seen.as_mut().unwrap().health = Health::Healthy;

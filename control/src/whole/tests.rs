@@ -1,5 +1,5 @@
-//! A class that its node announces as incomplete, though its last reading is complete, is known
-//! nowhere; and what a node's own meter says of the whole node.
+//! A class that its node announces as incomplete is unknown everywhere, although its last reading is complete. Power
+//! readings of a node's own meter.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use super::*;
@@ -31,7 +31,7 @@ fn kernel() -> ClassRecord {
     record(Class::Kernel, "kernel.osrelease", "6.8")
 }
 
-/// Its NICs read otherwise each time, its kernel does not.
+/// A node with NICs that change with every reading, and an unchanged kernel.
 fn restless() -> World {
     let world = World::new();
     world.is_read();

@@ -1,5 +1,5 @@
-//! Where a site wants no accounting, nothing of it is there. Where it wants it, Waldur has what ran, whichever
-//! control acts, and what is bought there lets waiting work begin.
+//! Accounting: a site without accounting has no trace of it. With accounting, Waldur receives usage from whichever
+//! control acts, and a limit bought in Waldur lets waiting jobs start.
 
 use crate::{
     fixture::{ClusterFixture, PATIENCE, TOKEN, submit},
@@ -23,11 +23,11 @@ use std::{
 };
 use tokio::{net::TcpListener, time::timeout};
 
-/// Of each node.
+/// GPUs per node.
 const GPUS: u64 = 8;
 const RESOURCE: &str = "lattice:atlas@default";
 
-/// What ran without accounting, on the cluster in use.
+/// Allocation that ran on the cluster in use without accounting.
 static UNWANTED: Mutex<Option<Allocation>> = Mutex::new(None);
 
 pub fn group() -> Group {
@@ -63,7 +63,7 @@ async fn founded() -> ClusterFixture {
     cluster
 }
 
-/// Submits for one node to the tenant itself.
+/// Submits a one-node allocation directly to the tenant.
 async fn submitted(cluster: &ClusterFixture, script: &str) -> AllocationId {
     let Command::Submit { mut spec } = submit(1, script) else {
         panic!("another command")
@@ -75,7 +75,7 @@ async fn submitted(cluster: &ClusterFixture, script: &str) -> AllocationId {
     }
 }
 
-/// The section of the seed, for a Waldur that is here.
+/// Accounting section of the example configuration, with a local Waldur.
 fn section(enabled: bool, url: &str, token: &Path, folder: &Path) -> AccountingConfig {
     serde_yaml_ng::from_str(&format!(
         "
@@ -109,10 +109,10 @@ async fn metrics(cluster: &ClusterFixture) -> String {
     got.text().await.unwrap()
 }
 
-/// Another control in the place of the one there is.
+/// Replaces the control by another one with this accounting configuration.
 async fn again(cluster: &mut ClusterFixture, accounting: &AccountingConfig) {
     let control = cluster.control.take().unwrap();
-    // Where agents look for it.
+    // Agents look for the control at this address.
     let at = control.mesh_addr();
     control.stop().await;
     cluster.accounting = accounting.settings();
@@ -136,7 +136,7 @@ async fn unwanted(cluster: &mut ClusterFixture) -> Allocation {
         }
     });
     let folder = cluster.part("unwanted").join("wal");
-    // Nor is its token read: there is none.
+    // The token file does not exist, and is not read.
     let config = section(false, &url, Path::new("/nonexistent/token"), &folder);
     assert!(config.settings().is_none());
     again(cluster, &config).await;
@@ -148,7 +148,7 @@ async fn unwanted(cluster: &mut ClusterFixture) -> Allocation {
     assert!(!metrics(cluster).await.contains("lattice_accounting"));
     assert!(!folder.exists());
     assert_eq!(calls.load(Ordering::Relaxed), 0);
-    // What ran is known all the same.
+    // Usage is recorded without accounting as well.
     let used = cluster
         .client(TOKEN)
         .tenant_usage("atlas", 90)
@@ -157,7 +157,7 @@ async fn unwanted(cluster: &mut ClusterFixture) -> Allocation {
     assert!(used.node_hours_used.0 >= 3_000, "{used:?}");
     listens.abort();
 
-    // The same section, wanted: it does call there.
+    // The same section, enabled: control does call Waldur.
     let listener = TcpListener::bind(LOOPBACK).await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let token = cluster.part("unwanted").join("token");
@@ -175,14 +175,14 @@ fn secret(path: &Path, text: &str) {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).unwrap();
 }
 
-/// Hundredths of hours that allocations used, rounded as Waldur is told them.
+/// Hundredths of hours used by allocations, rounded as they are reported to Waldur.
 fn hundredths(of: &[&Allocation], devices: u64) -> i128 {
     let span = |one: &&Allocation| one.ended_at.unwrap().0 - one.started_at.unwrap().0;
     let ms: u64 = of.iter().map(span).sum::<u64>() * devices;
     i128::from((ms + 18_000) / 36_000)
 }
 
-/// What Waldur has of the project, whichever month it is.
+/// Totals of the project in Waldur, over all months.
 fn totals(waldur: &Waldur) -> BTreeMap<String, i128> {
     let mut totals = BTreeMap::new();
     for ((resource, component, _), amount) in waldur.totals() {
@@ -209,7 +209,7 @@ async fn becomes(waldur: &Waldur, cluster: &ClusterFixture, of: &[&Allocation]) 
     }
 }
 
-/// A condition that comes about by itself.
+/// Waits for a condition.
 async fn waits_for(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     let comes = async {
         while !is_so().await {
@@ -222,7 +222,7 @@ async fn waits_for(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     );
 }
 
-/// So many nodes are bought in Waldur, and become the tenant's limit.
+/// Buys nodes in Waldur, which become the tenant's limit.
 async fn bought(cluster: &ClusterFixture, waldur: &Waldur, nodes: u64) {
     let resource = waldur.snapshot().resources[0]["uuid"].clone();
     let limits = serde_json::Map::from_iter([("max_nodes".to_owned(), nodes.into())]);
@@ -234,7 +234,7 @@ async fn bought(cluster: &ClusterFixture, waldur: &Waldur, nodes: u64) {
     .await;
 }
 
-/// `first` ran before anybody wanted to know; it counts as well.
+/// `first` ran before accounting was enabled; it counts as well.
 async fn wanted(cluster: &mut ClusterFixture, first: &Allocation) {
     let waldur = Waldur::builder().version(Version::V8).seed_paths();
     let waldur = waldur.start().await.unwrap();
@@ -243,11 +243,11 @@ async fn wanted(cluster: &mut ClusterFixture, first: &Allocation) {
     let folder = cluster.part("wanted").join("c1");
     again(cluster, &section(true, &waldur.url(), &token, &folder)).await;
 
-    // One runs, and another one waits for a node.
+    // One allocation runs, and another waits for a node.
     let runs = submitted(cluster, "sleep 600").await;
     cluster.reaches(runs, &[AllocationState::Running]).await;
     let starved = submitted(cluster, "sleep 1").await;
-    // Waldur lowers what the tenant may have, so that the node which comes then does not help.
+    // Waldur lowers the limit of the tenant, so that the next node does not help.
     waits_for("a resource", async || {
         waldur.snapshot().resources.len() == 1
     })
@@ -260,17 +260,17 @@ async fn wanted(cluster: &mut ClusterFixture, first: &Allocation) {
             .contains("\"atlas\" max_nodes (current: 1, requested: 1, limit: 1)")
     })
     .await;
-    // One more is bought.
+    // One more node is bought.
     bought(cluster, &waldur, 2).await;
     let second = ends(cluster, starved).await;
 
-    // Control ends while it runs, and what begins in its place has nothing of what that kept on its disk.
+    // The control stops while the allocation runs; its replacement has none of the data it kept on disk.
     let folder = cluster.part("wanted").join("other");
     again(cluster, &section(true, &waldur.url(), &token, &folder)).await;
     cluster.admin(Command::Cancel { id: runs }).await;
     let third = cluster.reaches(runs, &[AllocationState::Cancelled]).await;
     becomes(&waldur, cluster, &[first, &second, &third]).await;
-    // Each event came once.
+    // Each event arrived once.
     let told = async || cluster.client(TOKEN).accounting_status().await.unwrap();
     waits_for("the last event", async || {
         let status = told().await;

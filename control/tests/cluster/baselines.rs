@@ -1,5 +1,5 @@
-//! What nodes are meant to be, from the request to the drain, on captured hosts: gpu005 has another
-//! NIC firmware than its like, gpu108 another kernel argument.
+//! Baselines from the request to the drain, on captured hosts: gpu005 has another NIC firmware than its peers, gpu108
+//! another kernel argument.
 
 use crate::{
     fixture::{ClusterFixture, TOKEN, node, shows, submit},
@@ -14,7 +14,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 const H100: [&str; 5] = ["gpu001", "gpu002", "gpu003", "gpu004", "gpu005"];
 const OTHERS: [&str; 5] = ["gpu101", "gpu102", "gpu103", "gpu104", "gpu108"];
-/// In whose name nodes are drained that are not what they are meant to be.
+/// Owner of drains of nodes that differ from their baseline.
 const OWNER: &str = "service:conformance";
 
 pub fn group() -> Group {
@@ -24,7 +24,7 @@ pub fn group() -> Group {
     )
 }
 
-/// Like a node, in these classes.
+/// Request for a baseline modelled on a node, in these classes.
 fn like(model: &str, classes: &[&str], nodes: &str, policy: &str) -> BaselineRequest {
     let classes = classes
         .iter()
@@ -38,7 +38,7 @@ fn like(model: &str, classes: &[&str], nodes: &str, policy: &str) -> BaselineReq
     }
 }
 
-/// What baselines say: node, key, by which version.
+/// Drift from baselines: node, key and baseline version.
 fn told(view: &View) -> Vec<(String, String, String)> {
     let drifted = view.judged.drifted.iter();
     drifted
@@ -120,13 +120,13 @@ async fn exactly_the_odd_ones_differ(cluster: &ClusterFixture, core: &Arc<Core>)
     let shown = root.baseline("h100").await.unwrap();
     assert_eq!(shown.judged_count, Some(5));
     assert_eq!(shown.differ.as_deref(), Some("gpu005"));
-    // Beside a node it need not speak for.
+    // Comparison with a node to which the baseline need not apply.
     let diff = root.baseline_diff("h100", "gpu005").await.unwrap();
     let keys: Vec<_> = diff.differences.iter().map(|d| d.key.as_str()).collect();
     assert_eq!(keys, ["nic.0.firmware"]);
     let same = root.baseline_diff("h100", "gpu002").await.unwrap();
     assert!(same.differences.is_empty(), "{same:?}");
-    // One key, whatever the rest: what gpu005 has is what is asked for now.
+    // One key, whatever the others: the value of gpu005 is now the required one.
     let keys = BTreeMap::from([("nic.0.firmware".to_owned(), json!(odd.found))]);
     let mut partial = like("gpu001", &["bios", "gpu"], "gpu[001-005]", "warn");
     let form = ClassForm {
@@ -202,7 +202,7 @@ async fn one_is_drained_and_the_brake_holds_the_next(cluster: &ClusterFixture, c
     );
     root.release_brake("both are known").await.unwrap();
     shows(core, "gpu108 drained", |view| reason(view, "gpu108")).await;
-    // A baseline that no longer says so lets go of its node, and of nothing else.
+    // A baseline without its drain rule clears its drain reason on the node, and no other reason.
     root.drain("gpu005", "a fan is loud").await.unwrap();
     let warns = like("gpu001", &["nic", "bios", "gpu"], "gpu[001-005]", "warn");
     root.set_baseline("h100", &warns, None).await.unwrap();

@@ -1,4 +1,4 @@
-//! What the README shows of the Rust SDK, as a program of its own beside the cluster.
+//! The README example of the Rust SDK, as a separate program that uses the cluster.
 
 use crate::{
     fixture::{ClusterFixture, TOKEN},
@@ -16,7 +16,7 @@ mod shown {
     }
 }
 
-/// First argument of the process that is the example.
+/// First argument of the process that runs the example.
 pub const PROGRAM: &str = "readme-example";
 const TOLD: &str = "completed on gpu[001-002]\natlas used 0.0 node hours in 90 days\n";
 const README: &str = include_str!("../../../README.md");

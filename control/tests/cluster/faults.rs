@@ -1,4 +1,4 @@
-//! What the cluster must do while parts of it are gone, or refuse.
+//! Behaviour of the cluster while parts of it are down or refuse requests.
 
 use crate::fixture::{ClusterFixture, PATIENCE, node, shows, submit};
 use crate::scenarios::NODES;
@@ -28,7 +28,7 @@ impl Gate {
         std::fs::set_permissions(folder.path(), mode).unwrap();
         Self(folder)
     }
-    /// Another file there.
+    /// Path of another file in the same directory.
     pub fn file(&self, name: &str) -> std::path::PathBuf {
         self.0.path().join(name)
     }
@@ -175,7 +175,7 @@ pub async fn broken_journal(cluster: &mut ClusterFixture) {
     let aside = attempts.with_file_name("aside");
     std::fs::rename(&attempts, &aside).unwrap();
     let id = cluster.submit(NODES.len() as u32, "true").await;
-    // What ran on the others is ended; it waits for a fifth node.
+    // The ranks on the other nodes are ended; the allocation waits for a fifth node.
     shows(&core, "a drained node and work that waits again", |view| {
         let drained = view.node(&node("gpu004"))?.record.clone()?;
         let is_out = drained.drain.iter().any(|d| d.owner == "service:dispatch");
@@ -189,7 +189,7 @@ pub async fn broken_journal(cluster: &mut ClusterFixture) {
     };
     assert_eq!(*at, node("gpu004"));
     println!("put back: {reason}");
-    // Gossip comes later than the answer to a launch.
+    // Gossip arrives later than the answer to a launch.
     let names_a_fault = |view: &lattice_control::View| {
         let seen = view.node(&node("gpu004"))?.seen.clone()?;
         let mut reasons = seen.health_reasons.iter();
@@ -204,7 +204,7 @@ pub async fn broken_journal(cluster: &mut ClusterFixture) {
         names_a_fault(view).filter(|names| !names)
     })
     .await;
-    // The dispatcher would let it in by itself, later.
+    // The dispatcher would readmit the node by itself, later.
     cluster
         .admin(Command::SetLifecycle {
             node: node("gpu004"),
@@ -241,7 +241,7 @@ pub async fn takeover(cluster: &mut ClusterFixture) {
     let mut second = cluster.spare.take().unwrap();
     second.start(cluster.members()).await.unwrap();
     let core = second.core().unwrap();
-    // It sees the same and does not act while the first one does.
+    // The second control sees the same state and does not act while the first one does.
     shows(&core, "the replicated state and the nodes", |view| {
         let alive = view
             .nodes
@@ -306,7 +306,7 @@ fn held_spec() -> Box<AllocationSpec> {
     spec
 }
 
-/// The epoch under which scheduling goes on now.
+/// Epoch of the current scheduler lease.
 async fn lease_epoch(cluster: &ClusterFixture) -> u64 {
     let mesh = cluster.control.as_ref().unwrap().mesh().clone();
     let client = lattice_quorum_client::QuorumClient::new(mesh, cluster.members());

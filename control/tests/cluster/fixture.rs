@@ -1,4 +1,4 @@
-//! The cluster under test, and how to wait for something in it.
+//! Cluster under test, and waiting for its state.
 
 use lattice_client::{Client, Endpoint};
 use lattice_cluster::{AgentPlan, ClusterFounder, ControlPlan, LOOPBACK};
@@ -24,14 +24,14 @@ use std::{
 use tempfile::TempDir;
 use tokio::time::timeout;
 
-/// Longer than anything here takes on a busy machine.
+/// Longer than any step takes on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 const CLUSTER: &str = "test";
 const CELL: &str = "c0";
 pub const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
-/// As ever, but that nobody waits half a minute. An agent that is restarted on a busy machine must not
-/// be lost for long meanwhile, nor a suspect be unreachable before the test has looked.
+/// Default timings, shortened where a test would wait half a minute. A restarting agent on a busy machine must not
+/// count as lost for long, nor may a suspect become unreachable before the test has checked it.
 const TIMINGS: Timings = Timings {
     ping_every: Duration::from_millis(500),
     suspect_after: Duration::from_millis(2500),
@@ -55,16 +55,16 @@ pub struct ClusterFixture {
     folder: TempDir,
     quorum: Vec<lattice_quorum::App>,
     pub control: Option<App>,
-    /// A second control that agents know and that does not run yet.
+    /// A second control that agents know and that is not running yet.
     pub spare: Option<App>,
-    /// Where controls that are bound from now on learn what the site tells.
+    /// Scheduling inputs of controls bound from now on.
     pub scheduling: SchedulingConfig,
-    /// And what they tell of what ran, and where.
+    /// Accounting settings of controls bound from now on.
     pub accounting: Option<lattice_accounting::config::Settings>,
     /// Certificate and key of the public port, PEM.
     pub https: (String, String),
     pub agents: BTreeMap<NodeId, lattice_agent::App>,
-    /// Under which boot each agent was started last, and where it says that it is.
+    /// Boot id and gossiped address of each agent's last start.
     started: BTreeMap<NodeId, (String, SocketAddr)>,
 }
 
@@ -78,11 +78,11 @@ impl ClusterFixture {
             authority: Arc::new(Authority::create(CLUSTER, validity).unwrap()),
             lifetime,
             gossip_interval: Duration::from_millis(200),
-            // A control that was just stopped here lets go of its port with its last call.
+            // A control that was just stopped releases its port with its last call.
             bind_timeout: PATIENCE,
         };
         let folder = tempfile::tempdir().unwrap();
-        // Ranks run as somebody else when the test is root.
+        // Ranks run as another user when the test runs as root.
         open_to_others(folder.path());
         let certificate = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
         let key = certificate.signing_key.serialize_pem();
@@ -108,7 +108,7 @@ impl ClusterFixture {
         cluster
     }
 
-    /// Stops the member that leads, for good.
+    /// Stops the leading member permanently.
     pub async fn stop_leader(&mut self) {
         let agreed = async {
             loop {
@@ -129,7 +129,7 @@ impl ClusterFixture {
         self.quorum.iter().map(lattice_quorum::App::addr).collect()
     }
 
-    /// A folder of one of its processes.
+    /// Data directory of one process.
     pub fn part(&self, name: &str) -> PathBuf {
         let path = self.folder.path().join(name);
         std::fs::create_dir_all(&path).unwrap();
@@ -137,12 +137,12 @@ impl ClusterFixture {
         path
     }
 
-    /// An agent's own folder, which it makes: one that others may write to is refused.
+    /// An agent's own directory, which the agent creates: one that others may write to is refused.
     pub fn agent_folder(&self, name: &str) -> PathBuf {
         self.folder.path().join(format!("agent-{name}"))
     }
 
-    /// A user of the public port with this secret.
+    /// Client of the public port with this token.
     pub fn client(&self, token: &str) -> Client {
         let control = self.control.as_ref().unwrap();
         Client::new(Endpoint {
@@ -153,7 +153,7 @@ impl ClusterFixture {
         .unwrap()
     }
 
-    /// For what the SDK does not ask.
+    /// HTTP client for requests that the SDK does not offer.
     pub fn raw(&self) -> reqwest::Client {
         let mut roots = rustls::RootCertStore::empty();
         let certificate = CertificateDer::from_pem_slice(self.https.0.as_bytes()).unwrap();
@@ -166,7 +166,7 @@ impl ClusterFixture {
         client.no_proxy().build().unwrap()
     }
 
-    /// A control of this cluster, started.
+    /// Starts a control of this cluster.
     pub async fn new_control(&self, name: &str, listen: SocketAddr) -> App {
         let mut control = self.bind_control(name, listen).await;
         control.start(self.members()).await.unwrap();
@@ -191,7 +191,7 @@ impl ClusterFixture {
         self.founder.bind_control(plan, edit).await.unwrap()
     }
 
-    /// Starts the agent of a captured host, anew or on the folder it had.
+    /// Starts the agent of a captured host, new or with its previous directory.
     pub async fn start_agent(
         &mut self,
         name: &str,
@@ -200,7 +200,7 @@ impl ClusterFixture {
         self.start_agent_with(name, edit, |_| {}).await;
     }
 
-    /// As [`ClusterFixture::start_agent`], also with another surrounding.
+    /// Like [`ClusterFixture::start_agent`], with modified edges as well.
     pub async fn start_agent_with(
         &mut self,
         name: &str,
@@ -231,7 +231,7 @@ impl ClusterFixture {
         self.agents.insert(node(name), agent);
     }
 
-    /// Whether this is known of an agent as it was started last, and not as it was before.
+    /// Whether the entry reflects the last start of the agent, not an earlier one.
     pub fn is_current(&self, entry: &NodeEntry) -> bool {
         self.started.get(&entry.id).is_some_and(|(boot, at)| {
             entry.boot.as_ref() == Some(boot)
@@ -243,7 +243,7 @@ impl ClusterFixture {
         self.agents.remove(&node(name)).unwrap().stop().await;
     }
 
-    /// How long it takes until work on a node that nobody reaches is stopped.
+    /// Time until an allocation on an unreachable node is stopped.
     pub fn lost_within(&self) -> Duration {
         TIMINGS.unreachable_after + STOP_LOST_AFTER
     }
@@ -272,7 +272,7 @@ impl ClusterFixture {
         proposed.unwrap().outcome
     }
 
-    /// An agent of that name runs, and its node takes work.
+    /// Starts an agent with this name and waits until its node accepts jobs.
     pub async fn serves(&mut self, name: &str) {
         self.start_agent(name, |_| {}).await;
         shows(&self.core(), "a node in service", |view| {
@@ -295,7 +295,7 @@ impl ClusterFixture {
         self.admin(command).await;
     }
 
-    /// Submits a script for so many nodes, as an administrator.
+    /// Submits a script for `nodes` nodes, as an administrator.
     pub async fn submit(&self, nodes: u32, script: &str) -> AllocationId {
         match self.admin(submit(nodes, script)).await {
             Outcome::Submitted { id } => id,
@@ -303,7 +303,7 @@ impl ClusterFixture {
         }
     }
 
-    /// An allocation as the quorum has it.
+    /// Allocation record from the quorum.
     pub async fn allocation(&self, id: AllocationId) -> Allocation {
         match self.core().read(Query::Allocation { id }).await.unwrap() {
             Answer::Allocation(Some(found)) => *found,
@@ -339,7 +339,7 @@ impl ClusterFixture {
     }
 }
 
-/// A request for so many nodes that runs a script.
+/// Request for `nodes` nodes that runs a script.
 pub fn submit(nodes: u32, script: &str) -> Command {
     Command::Submit {
         spec: Box::new(AllocationSpec {
@@ -363,7 +363,7 @@ pub fn submit(nodes: u32, script: &str) -> Command {
     }
 }
 
-/// Waits until the view shows something.
+/// Waits until the view satisfies a condition.
 pub async fn shows<T>(
     core: &Arc<Core>,
     what: &str,
@@ -391,7 +391,7 @@ pub fn refused(error: lattice_control::ProposeError) -> Refusal {
     }
 }
 
-/// A host tree of the fixtures, its GPUs played by the fake driver.
+/// A host tree of the fixtures, with its GPUs simulated by the fake driver.
 fn captured(name: &str) -> Host {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../fixtures/hosts")

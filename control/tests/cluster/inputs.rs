@@ -1,5 +1,4 @@
-//! What a site's own services tell reaches the queue of a running control, and one that hangs stops
-//! nothing.
+//! Scheduling inputs of a site reach the queue of a running control, and a source that hangs stops nothing.
 
 use crate::{
     fixture::{ClusterFixture, PATIENCE, TOKEN, node, shows, submit},
@@ -22,7 +21,7 @@ pub fn group() -> Group {
     )
 }
 
-/// A site's services: prices, readiness by project and user, and a storage system's that hangs.
+/// Services of a site: prices, readiness by project and user, and a storage system service that hangs.
 async fn site() -> String {
     let service = |Path(what): Path<String>, Query(asked): Query<BTreeMap<String, String>>| async move {
         let named = |key: &str| asked.get(key).map(String::as_str);
@@ -64,7 +63,7 @@ storage: {{scratch: {{bandwidth_gb_s: 100, utilisation: {{url: '{site}/used', de
     let core = cluster.control.as_ref().unwrap().core().unwrap();
     cluster.create_project("atlas", 120).await;
     cluster.create_project("atlas/web", 50).await;
-    // Registered, and never seen: what is submitted waits.
+    // Registered but never seen, so that submitted allocations wait.
     cluster
         .admin(Command::RegisterNode {
             node: node("gpu001"),
@@ -72,7 +71,7 @@ storage: {{scratch: {{bandwidth_gb_s: 100, utilisation: {{url: '{site}/used', de
         })
         .await;
     let id = submitted(cluster, |_| {}).await;
-    // Its own word wins over the site's.
+    // A declared readiness takes precedence over that of the site.
     let says_itself = submitted(cluster, |demand| demand.data_ready_ppm = Some(250_000)).await;
     let factor = async |id, name: &str| {
         let why = cluster.client(TOKEN).explanation(id).await.unwrap();
@@ -93,7 +92,7 @@ storage: {{scratch: {{bandwidth_gb_s: 100, utilisation: {{url: '{site}/used', de
         let found = factor(id, name).await;
         assert!(came.is_ok(), "{name} of {id} is {found:?}, not {value}");
     };
-    // -5 between -25 and 55.
+    // The price -5 lies between -25 and 55.
     becomes(id, "energy", 0.75).await;
     becomes(id, "data_ready", 0.8).await;
     becomes(says_itself, "data_ready", 0.25).await;
@@ -132,13 +131,13 @@ storage: {{scratch: {{bandwidth_gb_s: 100, utilisation: {{url: '{site}/used', de
     };
     let came = timeout(PATIENCE, is_told).await;
     assert!(came.is_ok(), "{}", metrics().await);
-    // What comes now is planned, though the storage system's source hangs.
+    // Later submissions are planned although the source of the storage system hangs.
     let late = submitted(cluster, |_| {}).await;
     let planned = |view: &View| view.plan.explanation(view.allocation(late)?);
     shows(&core, "it plans on", planned).await;
 }
 
-/// An allocation that waits.
+/// Submits an allocation that waits.
 async fn submitted(
     cluster: &ClusterFixture,
     says: impl FnOnce(&mut lattice_quorum_types::spec::Demand),

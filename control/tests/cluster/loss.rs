@@ -1,4 +1,4 @@
-//! Nodes that are lost, cut off, booted anew, taken by force, or trusted no more.
+//! Nodes that are lost, cut off, rebooted, taken by force, or revoked.
 
 use crate::faults::Gate;
 use crate::fixture::{ClusterFixture, PATIENCE, node, shows, submit};
@@ -43,7 +43,7 @@ fn is(view: &View, name: &str, word: Liveness) -> Option<String> {
     (entry.liveness == word).then(|| entry.liveness_reason.clone().unwrap_or_default())
 }
 
-/// As their agents were started last: of one that is restarted, the view shows for a while what was.
+/// Waits for the last start of each agent: the view of a restarted agent shows the previous state for a while.
 async fn all_alive_and_ready(cluster: &ClusterFixture) {
     shows(&cluster.core(), "all nodes alive and ready", |view| {
         let fit = view.nodes.values().filter(|n| {
@@ -57,7 +57,7 @@ async fn all_alive_and_ready(cluster: &ClusterFixture) {
     .await;
 }
 
-/// Every record of an allocation that a subscription was told.
+/// Every record of an allocation that a subscription received.
 fn records(changes: &mut Subscription, id: AllocationId) -> Vec<Allocation> {
     let mut found = Vec::new();
     while let Some(change) = changes.try_next() {
@@ -75,7 +75,7 @@ fn records(changes: &mut Subscription, id: AllocationId) -> Vec<Allocation> {
     found
 }
 
-/// Why the dispatcher keeps a node out, as soon as it does.
+/// Drain reason of the dispatcher for a node, as soon as it is set.
 async fn kept_out(changes: &mut Subscription, name: &str) -> String {
     loop {
         let Change::Events(events) = changes.next().await else {
@@ -98,7 +98,7 @@ fn lines(path: &Path) -> Vec<String> {
     text.lines().map(str::to_owned).collect()
 }
 
-/// Waits for something outside the cluster.
+/// Waits for a condition outside the cluster.
 async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let wait = async {
         while !is_so() {
@@ -119,9 +119,9 @@ pub async fn rebooted_node(cluster: &mut ClusterFixture) {
     let mut changes = core.subscribe(None);
     let id = submit_on(cluster, &["gpu003"], Requeue::Once, &script).await;
     cluster.reaches(id, &[AllocationState::Running]).await;
-    // It runs before its script has come to anything.
+    // An allocation is running before its script has done anything.
     until("the first start", || lines(&starts).len() == 1).await;
-    // The machine comes up anew and has lost its disk.
+    // The machine reboots and has lost its disk.
     cluster.stop_agent("gpu003").await;
     cluster
         .start_agent_with(
@@ -167,7 +167,7 @@ pub async fn rebooted_node(cluster: &mut ClusterFixture) {
     all_alive_and_ready(cluster).await;
 }
 
-/// Comes back under another boot between the last look at it and the launch.
+/// The node reboots between its last ping and the launch.
 pub async fn booted_before_the_launch(cluster: &mut ClusterFixture) {
     let core = cluster.core();
     all_alive_and_ready(cluster).await;
@@ -180,7 +180,7 @@ pub async fn booted_before_the_launch(cluster: &mut ClusterFixture) {
     else {
         unreachable!()
     };
-    // Nothing that control would place by itself: here it is assigned by hand.
+    // Control would never place this allocation by itself; the test assigns it.
     spec.constraints.gpu_models = vec!["none of them".to_owned()];
     let Outcome::Submitted { id } = cluster.admin(Command::Submit { spec }).await else {
         panic!("not submitted")
@@ -258,7 +258,7 @@ pub async fn cut_off_from_control(cluster: &mut ClusterFixture) {
     .await;
     println!("after {:?}: {why}", began.elapsed());
     assert!(why.starts_with("control cannot reach it, gpu0"), "{why}");
-    // Longer than a node that nobody reaches takes to be unreachable, and its work to be stopped.
+    // Longer than an unreached node takes to become unreachable, and its allocation to be stopped.
     let mut changes = core.subscribe(None);
     let watched = tokio::time::timeout(cluster.lost_within() * 5 / 4, async {
         loop {
@@ -296,7 +296,7 @@ pub async fn lost_for_long(cluster: &mut ClusterFixture) {
     .await;
     println!("unreachable after {:?}: {why}", began.elapsed());
     assert!(why.starts_with("answers neither control nor gpu"), "{why}");
-    // The other rank is ended; the lost node is not given away.
+    // The other rank is ended; the lost node is not released.
     let stopping = shows(&core, "a rank ended and a node still held", |view| {
         let held = view.allocation(id)?;
         let over = |name| {
@@ -314,7 +314,7 @@ pub async fn lost_for_long(cluster: &mut ClusterFixture) {
     assert_eq!(stopping.stop, Some(lost.clone()));
     let holder = core.view().node(&node("gpu004")).unwrap().record.clone();
     assert_eq!(holder.unwrap().holder.map(|h| h.allocation), Some(id));
-    // Its agent comes back, ends the rank and says so.
+    // The agent of the lost node returns, ends the rank and reports it.
     cluster.start_agent("gpu004", |_| {}).await;
     let ended = cluster.reaches(id, &[AllocationState::Failed]).await;
     assert_eq!((ended.attempt, ended.stop), (running.attempt, Some(lost)));
@@ -350,8 +350,8 @@ pub async fn taken_by_force(cluster: &mut ClusterFixture) {
     };
     assert!(matches!(exit, RankExit::Lost { .. }), "{exit:?}");
     assert!(!ended.exists(), "its processes live on");
-    // The person was wrong: the node comes back, and what runs there is ended first.
-    // That it is kept out is over soon, and told by what happens, not by what is.
+    // The operator was wrong: the node returns, and the processes there are ended first. Its drain ends soon, so the
+    // test checks events rather than state.
     let mut changes = core.subscribe(None);
     cluster.start_agent("gpu001", |_| {}).await;
     let reason = tokio::time::timeout(PATIENCE, kept_out(&mut changes, "gpu001")).await;
@@ -375,7 +375,7 @@ pub async fn taken_by_force(cluster: &mut ClusterFixture) {
     gate.open();
 }
 
-/// Each of its nodes says itself, signed and now, what it is.
+/// Each node of a sensitive allocation attests its current state.
 pub async fn sensitive_work(cluster: &ClusterFixture) {
     let core = cluster.core();
     all_alive_and_ready(cluster).await;
@@ -389,7 +389,7 @@ pub async fn sensitive_work(cluster: &ClusterFixture) {
     };
     let ended = cluster.reaches(id, &[AllocationState::Completed]).await;
     println!("four claims and the work took {:?}", began.elapsed());
-    // The fifth has another NIC firmware.
+    // The fifth node has another NIC firmware.
     assert!(ended.nodes().all(|id| *id != node("gpu005")));
     let view = core.view();
     let refused = view.nodes.values().filter_map(|n| n.claim_refused.as_ref());
@@ -423,7 +423,7 @@ pub async fn revoked_agent(cluster: &mut ClusterFixture) {
     let number = mesh.trust_state().number;
     let has = |name: &str| cluster.agents[&node(name)].mesh().trust_state().number >= number;
     let others = || NODES.iter().filter(|name| **name != "gpu005");
-    // Neither waits for the other, and a suspect that nobody reaches is none for long.
+    // The two waits are independent, and an unreached suspect does not stay suspect for long.
     let told = async {
         until("every other agent has it", || {
             others().all(|name| has(name))
@@ -442,13 +442,13 @@ pub async fn revoked_agent(cluster: &mut ClusterFixture) {
         println!("suspect after {:?}: {why}", began.elapsed());
     };
     tokio::join!(told, suspected);
-    // With a certificate issued later it is a member again.
+    // With a certificate issued later, the agent is a member again.
     cluster.stop_agent("gpu005").await;
     cluster.start_agent("gpu005", |_| {}).await;
     all_alive_and_ready(cluster).await;
 }
 
-/// Control is stopped as soon as an allocation reaches each state; the next one goes on.
+/// Control is stopped as soon as an allocation reaches each state; the next control continues.
 pub async fn control_restart_at_every_step(cluster: &mut ClusterFixture) {
     use AllocationState::{Cancelled, Completed, Pending, Running, Starting, Stopping};
     for step in [Pending, Starting, Running, Stopping] {
@@ -464,7 +464,7 @@ pub async fn control_restart_at_every_step(cluster: &mut ClusterFixture) {
         let id = cluster.submit(2, &script).await;
         if step == Stopping {
             cluster.reaches(id, &[Running]).await;
-            // They run before their script has come to anything.
+            // Ranks are running before their script has done anything.
             until("two starts", || lines(&starts).len() == 2).await;
             cluster.admin(Command::Cancel { id }).await;
         }

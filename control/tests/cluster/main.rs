@@ -1,6 +1,6 @@
-//! A whole cluster in this process: three quorum members, controls, and agents that read captured
-//! hosts and run real processes. Its `main` begins with the hidden subcommands of the processes that
-//! the cluster starts, which the standard test harness does not permit.
+//! A whole cluster in this process: three quorum members, controls, and agents that read captured hosts and run real
+//! processes. Its `main` begins with the hidden subcommands of the processes that the cluster starts, which the
+//! standard test harness does not permit.
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 

@@ -1,5 +1,4 @@
-//! Work that is moved, and work that waits for other work, with a program that really counts, writes
-//! checkpoints and goes on from them.
+//! Preemption, lending and dependencies of jobs, with a real program that counts, writes checkpoints and restores them.
 
 use crate::{
     fixture::{ClusterFixture, PATIENCE, node, shows, submit},
@@ -23,7 +22,7 @@ use lattice_quorum_types::{
 use std::{collections::BTreeMap, time::Instant};
 use tokio::time::timeout;
 
-/// As the first argument, this process is the program that counts.
+/// First argument that makes this process the counting program.
 pub const PROGRAM: &str = "checkpointer";
 const NODES: [&str; 2] = ["gpu001", "gpu002"];
 
@@ -61,7 +60,7 @@ async fn furnished() -> ClusterFixture {
     cluster
 }
 
-/// Two nodes, and a vCluster whose work is moved at once.
+/// Two nodes, and a vCluster that preempts and lends without delay.
 async fn furnish(cluster: &mut ClusterFixture) {
     for name in NODES {
         cluster.start_agent(name, |_| {}).await;
@@ -79,7 +78,7 @@ async fn furnish(cluster: &mut ClusterFixture) {
             timeout_ms: Setting::Set(30_000),
             ..CheckpointPatch::default()
         },
-        // An unused node goes home after as long: the longest of all vClusters'.
+        // An unused borrowed node returns after this time as well; the longest setting of all vClusters applies.
         sharing: SharingPatch {
             return_grace_ms: Setting::Set(500),
             ..SharingPatch::default()
@@ -128,7 +127,7 @@ async fn output(cluster: &ClusterFixture, id: AllocationId) -> String {
     String::from_utf8(chunks.concat()).unwrap()
 }
 
-/// An array's elements run side by side, no more than it says, each with its index.
+/// Elements of an array run concurrently, no more than its limit, each with its index.
 async fn array(cluster: &ClusterFixture) {
     let mut spec = spec(
         1,
@@ -165,7 +164,7 @@ fn member(name: &str, script: &str, after: &[(&str, Condition)]) -> MemberSpec {
     }
 }
 
-/// The graph once all of it has ended, and its members' states by name.
+/// The DAG once all of it has ended, and its members by name.
 async fn graph(
     cluster: &ClusterFixture,
     members: Vec<MemberSpec>,
@@ -256,8 +255,8 @@ async fn caught(cluster: &ClusterFixture) {
     assert!(matches!(cause, StopCause::Unsatisfiable { on: it, .. } if it == on));
 }
 
-/// Extended while it runs, and told to every rank: it ends by itself, after its first walltime. One that is
-/// made shorter is ended then.
+/// A walltime extended during the run reaches every rank: the allocation ends by itself, after its first walltime. An
+/// allocation with a shortened walltime is ended then.
 async fn extended(cluster: &ClusterFixture) {
     const FIRST_MS: u64 = 3_000;
     let mut spec = spec(2, "sleep 5; echo rank $LATTICE_NODE_RANK");
@@ -286,7 +285,7 @@ async fn extended(cluster: &ClusterFixture) {
     assert_eq!(ended.stop, Some(StopCause::Walltime));
 }
 
-/// A script that counts so far, writing checkpoints where it is told.
+/// Script that counts up to `steps`, writing checkpoints where requested.
 fn counting(steps: u64) -> String {
     let program = std::env::current_exe().unwrap();
     format!(
@@ -312,12 +311,12 @@ fn saving(
     spec
 }
 
-/// Work of a higher class gets the nodes of one that can be saved, which goes on from where it was.
+/// A job of a higher class preempts one with checkpoints, which later continues from its checkpoint.
 async fn preempted(cluster: &ClusterFixture, mode: CheckpointMode) {
     const STEPS: u64 = 150;
     let victim = submitted(cluster, saving(cluster, mode, 2, STEPS)).await;
     cluster.reaches(victim, &[AllocationState::Running]).await;
-    // It has counted a little.
+    // The victim has counted a little.
     tokio::time::sleep(std::time::Duration::from_millis(600)).await;
     let mut urgent = spec(2, "exit 0");
     urgent.class = 8;
@@ -353,7 +352,7 @@ async fn preempted(cluster: &ClusterFixture, mode: CheckpointMode) {
     );
 }
 
-/// With a least interval of a second and a longest of two, one is soon due.
+/// With these intervals, a checkpoint is soon due.
 async fn pays(cluster: &ClusterFixture) {
     let settings = SchedulerPatch {
         checkpoint: CheckpointPatch {
@@ -382,7 +381,7 @@ async fn pays(cluster: &ClusterFixture) {
     })
     .await;
     assert!(kept.number >= 1 && kept.bytes.is_some());
-    // Who comes after it waits for it, and then runs.
+    // A dependent allocation waits for it, and then runs.
     let mut after = AllocationSpec {
         terms: Default::default(),
         ..after
@@ -401,7 +400,7 @@ async fn pays(cluster: &ClusterFixture) {
     cluster.reaches(after, &[AllocationState::Completed]).await;
 }
 
-/// Where both nodes are: whose they are, and who uses them.
+/// Home and current vCluster of both nodes.
 fn whose(cluster: &ClusterFixture) -> Vec<(String, String)> {
     let view = cluster.core().view();
     let record = |name| view.node(&node(name))?.record.clone();
@@ -410,8 +409,8 @@ fn whose(cluster: &ClusterFixture) -> Vec<(String, String)> {
     names.collect()
 }
 
-/// One vCluster has all nodes, the other all the work: it borrows, and gives back when the first has work
-/// of its own. What ran there goes on later, on nodes that are lent again.
+/// One vCluster has all nodes, the other all jobs: it borrows nodes, and returns them when the first has jobs of its
+/// own. The jobs that ran there continue later, on nodes lent again.
 async fn lent(cluster: &ClusterFixture) {
     let settings = SchedulerPatch {
         preemption: PreemptionPatch {

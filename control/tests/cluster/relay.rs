@@ -1,4 +1,4 @@
-//! A way to an agent that can be cut for some of those who use it.
+//! UDP relay to an agent that can be cut for single senders.
 
 use lattice_cluster::LOOPBACK;
 use std::{
@@ -10,7 +10,7 @@ use tokio::{net::UdpSocket, task::JoinHandle};
 
 const LONGEST: usize = 65_536;
 
-/// Forwards datagrams to a target, one socket for each who sends them.
+/// Forwards datagrams to a target, with one socket per sender.
 pub struct Relay {
     addr: SocketAddr,
     state: Arc<Mutex<State>>,
@@ -32,7 +32,7 @@ impl Relay {
         Self { addr, state, task }
     }
 
-    /// Where it is reached.
+    /// Address of the relay.
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
@@ -41,7 +41,7 @@ impl Relay {
         self.state.lock().unwrap().target = Some(target);
     }
 
-    /// From now on nothing goes through for this sender, in either direction.
+    /// Cuts this sender off, in both directions.
     pub fn cut(&self, sender: SocketAddr) {
         self.state.lock().unwrap().cut_off.insert(sender);
     }
@@ -82,7 +82,7 @@ async fn forward(socket: Arc<UdpSocket>, state: Arc<Mutex<State>>) {
     }
 }
 
-/// Answers, until the test ends.
+/// Forwards answers until the test ends.
 async fn back(
     socket: Arc<UdpSocket>,
     way: Arc<UdpSocket>,

@@ -1,9 +1,9 @@
-//! A cluster whose agents are upgraded node by node to a build that writes another schema: what an
-//! admin and a scheduler see of it, which is nothing but the upgrade.
+//! Rolling upgrade of agents to a build that writes another schema: for an administrator and for the scheduler, nothing
+//! changes but the upgrade.
 //!
-//! The schemas are played: the later build is this one, with two keys of the kernel that came with
-//! its schema; the earlier one writes the schema before and knows nothing of saying two. Control
-//! knows neither: what it compares it has from the nodes.
+//! The schemas are simulated. The later build is this one, with two kernel keys that came with its schema. The earlier
+//! build writes the schema before it and reports only one. Control has neither schema built in: it compares data
+//! received from the nodes.
 
 use crate::{
     fixture::{ClusterFixture, PATIENCE, TOKEN, node, shows, submit},
@@ -28,7 +28,7 @@ use tokio::time::timeout;
 
 const NODES: [&str; 4] = ["gpu001", "gpu002", "gpu003", "gpu004"];
 const ALL: &str = "gpu[001-004]";
-/// What the later build reads beyond the earlier one.
+/// Keys that only the later build reads.
 const LATER: [&str; 2] = ["kernel.smt", "kernel.clocksource"];
 
 static LATER_BUILD: LazyLock<Schemas> = LazyLock::new(|| {
@@ -75,7 +75,7 @@ async fn start(cluster: &mut ClusterFixture, name: &str, schemas: Schemas) {
         .await;
 }
 
-/// The schema and the digest of a node's kernel, as control sees it.
+/// Schema and digest of a node's kernel class, as control sees them.
 fn kernel(view: &View, name: &str) -> Option<(u16, Digest)> {
     match view.node(&node(name))?.marks().get(&Class::Kernel)? {
         ClassMark::Complete { schema, digest } => Some((*schema, *digest)),
@@ -83,7 +83,7 @@ fn kernel(view: &View, name: &str) -> Option<(u16, Digest)> {
     }
 }
 
-/// Waits until these nodes write this schema and all four are as usual again.
+/// Waits until these nodes write these schemas and all four are ready again.
 async fn are(core: &Arc<Core>, what: &str, schemas: [u16; 4]) {
     shows(core, what, |view| {
         let is = |(name, schema): (&&str, u16)| {
@@ -152,8 +152,8 @@ async fn rolls(cluster: &mut ClusterFixture) {
     assert_eq!(kernel_diff(cluster, "gpu001", "gpu003").await, []);
 }
 
-/// In which keys of the kernel two nodes differ, or may; and that they differ in nothing else. That
-/// none of them has a BMC to ask is unknown, and nothing more.
+/// Kernel keys in which two nodes differ or may differ; checks that nothing else differs. The class `bmc` is unknown
+/// because no node has a BMC to read.
 async fn kernel_diff(cluster: &ClusterFixture, left: &str, right: &str) -> Vec<DifferenceView> {
     let diff = cluster.client(TOKEN).diff(left, right).await.unwrap();
     let (kernel, others): (Vec<_>, Vec<_>) = diff
@@ -164,7 +164,8 @@ async fn kernel_diff(cluster: &ClusterFixture, left: &str, right: &str) -> Vec<D
     kernel
 }
 
-/// Of the kernel and of whole nodes; nobody drifts, and all are what the baseline asks.
+/// Checks that there is one group for the kernel and one for whole nodes, that no node drifts, and that all match the
+/// baseline.
 async fn is_one_group(cluster: &ClusterFixture, core: &Arc<Core>, digest: Digest) {
     let root = cluster.client(TOKEN);
     let kernel = root.conformance_groups(Some("kernel")).await.unwrap();
@@ -173,7 +174,7 @@ async fn is_one_group(cluster: &ClusterFixture, core: &Arc<Core>, digest: Digest
     let whole = root.conformance_groups(None).await.unwrap();
     assert_eq!((whole.groups.len(), whole.unknown.as_str()), (1, ""));
     assert_eq!(whole.groups[0].nodes, ALL);
-    // A node that was just read again is judged a little later, and gets no sensitive work till then.
+    // A node that was just read again is judged a little later, and receives no sensitive jobs until then.
     shows(core, "all are judged, and of one key", |view| {
         let judged = view.judged.judged.values().map(|nodes| nodes.len());
         let keys = NODES.map(|name| view.node(&node(name)).map(|n| n.facts().conformance));
@@ -236,7 +237,7 @@ async fn the_upgrade_alone_is_history(cluster: &ClusterFixture) {
     assert_eq!(nic.items.len(), 1, "the first read, and nothing since");
 }
 
-/// Each node says itself what it is, and the baseline is of the schema that two of them left.
+/// Each node attests its state, and the baseline has the schema that two of the nodes no longer write.
 async fn sensitive_work_spans_both_halves(cluster: &ClusterFixture) {
     cluster.create_project("atlas", 120).await;
     cluster.create_project("atlas/web", 50).await;

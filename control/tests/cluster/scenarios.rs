@@ -1,4 +1,4 @@
-//! What the cluster must do.
+//! Required behaviour of the cluster.
 
 use crate::{
     faults,
@@ -29,14 +29,14 @@ use std::{
 use tokio::time::timeout;
 
 pub const NODES: [&str; 5] = ["gpu001", "gpu002", "gpu003", "gpu004", "gpu005"];
-/// Submits that come at once.
+/// Number of submissions made at once.
 const BURST: u32 = 60;
-/// Submits that are timed.
+/// Number of timed submissions.
 const TIMED: usize = 100;
 
 pub fn group() -> Group {
     Group::new("scenarios", || Box::pin(founded()))
-        // Each scenario's cluster is founded so, and this one needs no more.
+        // The cluster of each scenario starts this way, and this scenario needs no more.
         .scenario("agents_become_nodes_and_the_odd_one_is_found", |_| {
             Box::pin(async {})
         })
@@ -259,7 +259,7 @@ async fn beyond_a_limit(cluster: &ClusterFixture) {
 async fn changes(cluster: &ClusterFixture) {
     let core = cluster.core();
     let mut live = core.subscribe(None);
-    // What the view shows by now may still be on its way to who reads along.
+    // Events already in the view may still be on their way to the subscription.
     let since = core.view().revision;
     let id = cluster.submit(1, "true").await;
     let ended = cluster.reaches(id, &[AllocationState::Completed]).await;
@@ -268,7 +268,7 @@ async fn changes(cluster: &ClusterFixture) {
         .into_iter()
         .filter(|events| events[0].revision > since)
         .collect();
-    // All of it is there: it was told to another.
+    // The late subscription receives all of them, as the live one did.
     let of_late = until_told(&mut core.subscribe(Some(since)), ended.revision).await;
     let mut states = Vec::new();
     for event in of_late.iter().flat_map(|events| events.iter()) {
@@ -293,7 +293,7 @@ async fn changes(cluster: &ClusterFixture) {
     );
 }
 
-/// What is told up to a revision.
+/// Events received up to a revision.
 async fn until_told(changes: &mut Subscription, last: Revision) -> Vec<Arc<[Event]>> {
     let mut told = Vec::new();
     let all = async {
@@ -344,7 +344,7 @@ async fn public_port(cluster: &ClusterFixture) {
         .await
         .unwrap();
     let id = submitted.id.unwrap();
-    // At once, before it has a node.
+    // Immediately, before the allocation has a node.
     let follow = LogOptions {
         follow: true,
         ..LogOptions::default()
@@ -357,7 +357,7 @@ async fn public_port(cluster: &ClusterFixture) {
     assert_eq!(output.concat(), b"late\n");
     let ended = cluster.reaches(id, &[AllocationState::Completed]).await;
     assert_eq!(ended.user, "root");
-    // Control answers by what it has heard of the quorum.
+    // Control answers from what it has received from the quorum.
     timeout(PATIENCE, cluster.core().reached(ended.revision))
         .await
         .unwrap();
@@ -398,11 +398,11 @@ async fn enrols(cluster: &ClusterFixture) {
     assert!(lattice_control::enrol(&config).await.unwrap());
     let enrolled = Credentials::load(&folder.path().join("identity")).unwrap();
     assert_eq!(enrolled.identity().uri(), "spiffe://test/control/c7");
-    // Once a member, it asks nobody again.
+    // An enrolled member does not request enrolment again.
     assert!(!lattice_control::enrol(&config).await.unwrap());
 }
 
-/// Far more than fits at a time; every third fails.
+/// Far more than fits at a time; every third allocation fails.
 async fn burst(cluster: &ClusterFixture) {
     let began = Instant::now();
     let job = |n: u32| async move {
@@ -426,7 +426,7 @@ async fn burst(cluster: &ClusterFixture) {
     );
 }
 
-/// Prints what it measures; the bound is far above it, for busy machines.
+/// Prints the measurements; the bound is far above them, for busy machines.
 async fn latency(cluster: &ClusterFixture) {
     use AllocationState::{Pending, Running, Starting};
     let core = cluster.core();

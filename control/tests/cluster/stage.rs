@@ -13,8 +13,7 @@ use tokio::runtime::Runtime;
 type Found = fn() -> LocalBoxFuture<'static, ClusterFixture>;
 type Play = Box<dyn for<'a> Fn(&'a mut ClusterFixture) -> LocalBoxFuture<'a, ()> + Send>;
 
-/// Scenarios that share a cluster. Each uses the cluster as the one before left it, and plays on a new
-/// one too.
+/// Scenarios that share a cluster. Each uses the cluster as the previous one left it, and works on a new one too.
 pub struct Group {
     name: &'static str,
     found: Found,
@@ -22,7 +21,7 @@ pub struct Group {
 }
 
 impl Group {
-    /// A group without scenarios; `found` starts its cluster.
+    /// Creates a group without scenarios; `found` starts its cluster.
     pub fn new(name: &'static str, found: Found) -> Self {
         Self {
             name,
@@ -41,14 +40,14 @@ impl Group {
     }
 }
 
-/// The runtime, and the cluster in use with the name of its group.
+/// Runtime, and the cluster in use with the name of its group.
 struct Stage {
     runtime: Runtime,
     current: Option<(&'static str, ClusterFixture)>,
 }
 
 impl Stage {
-    /// A cluster in which a scenario fails is not used again.
+    /// Runs one scenario. A cluster in which a scenario failed is not used again.
     fn play(&mut self, group: &'static str, found: Found, name: &str, play: &Play) {
         let started_at = Instant::now();
         if self.current.as_ref().is_some_and(|(of, _)| *of != group) {

@@ -1,4 +1,4 @@
-//! The binary: what it says when it cannot start.
+//! Error output of the daemon when it cannot start.
 
 use lattice_mesh::{Authority, Clock as _, Credentials, Identity, Role, SystemClock, Validity};
 use std::{
@@ -12,7 +12,7 @@ use std::{
 };
 use tempfile::TempDir;
 
-/// A folder with everything a configuration names, for this role's certificate.
+/// Directory with everything a configuration names, with a certificate for this role.
 fn folder(role: Role) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let validity = Validity::from_now(SystemClock.now(), Duration::from_secs(3600));
@@ -59,7 +59,7 @@ fn run(folder: &TempDir, config: &str, args: &[&str]) -> Output {
         .unwrap()
 }
 
-/// What it says on its error output, having failed.
+/// Error output of a failed process.
 fn complaint(output: &Output) -> String {
     assert!(!output.status.success(), "{output:?}");
     assert!(output.stdout.is_empty(), "{output:?}");
@@ -145,7 +145,7 @@ fn a_file_of_tokens_that_others_can_read_is_refused() {
     }
 }
 
-/// A control that runs, ended when dropped.
+/// A running control, killed on drop.
 struct Running(Child);
 
 impl Drop for Running {
@@ -155,7 +155,7 @@ impl Drop for Running {
     }
 }
 
-/// What it says next that holds `wanted`.
+/// Next output line that contains `wanted`.
 fn says(lines: &mut impl Iterator<Item = std::io::Result<String>>, wanted: &str) -> String {
     let mut said = lines.map(Result::unwrap);
     said.find(|line| line.contains(wanted)).unwrap()
@@ -192,7 +192,7 @@ fn a_hangup_renews_the_tokens_and_ends_nothing() {
     signal("-HUP");
     says(&mut log, "tokens renewed");
     signal("-TERM");
-    // Whoever writes to a pipe that is full waits.
+    // A process that writes to a full pipe would block.
     std::thread::spawn(move || log.for_each(drop));
     assert!(running.0.wait().unwrap().success());
 }

@@ -1,10 +1,10 @@
-//! A class that reads otherwise at every look is not known, and keeps nothing else waiting.
+//! A class that changes with every reading is unknown, and delays nothing else.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use super::*;
 use lattice_hwprobe::{Vitals, health::Table};
 
-/// Where what a BMC calls critical drains its node.
+/// A node for which a critical state of the BMC drains.
 fn node() -> Node {
     let site = "version: s\nchecks:\n  bmc.system_critical: {severity: faulty}";
     let table = Table::shipped().unwrap().with_site(site).unwrap();
@@ -47,7 +47,7 @@ fn bios(node: &Node) -> ClassRecord {
     node.parts(UnixMillis(0)).records[&Class::Bios].clone()
 }
 
-/// Codes, and whether it tells of the one that drains.
+/// Codes of the reasons, and whether the BMC data decides the draining check.
 fn named(node: &Node) -> (Vec<String>, bool) {
     let parts = node.parts(UnixMillis(0));
     let codes = parts.reasons.into_iter().map(|reason| reason.code);
@@ -57,7 +57,7 @@ fn named(node: &Node) -> (Vec<String>, bool) {
     )
 }
 
-/// The sixth look in a row is unlike the one before it for the fifth time.
+/// In the sixth reading the class differs from the previous reading for the fifth time.
 fn restless() -> Node {
     let mut node = node();
     for (at, seed) in (0..).zip(["a", "b", "c", "b", "c", "b"]) {
@@ -78,7 +78,7 @@ fn a_class_that_does_not_hold_still_has_no_digest_until_it_does() {
     assert_eq!(told.get("bios.probe.reads"), why);
     let records = node.parts(UnixMillis(0)).records;
     assert!(records[&Class::Bmc].state().digest().is_some());
-    // Silence is silence, and what is told after it holds as little.
+    // Silence is unknown, and a value after it is just as unsettled.
     for (at, seed) in [
         (6, Reading::failed("no answer")),
         (7, Reading::Present("c")),
@@ -89,7 +89,7 @@ fn a_class_that_does_not_hold_still_has_no_digest_until_it_does() {
     node.take(&tells(Reading::Present("c"), "OK"), &look(8));
     let told = bios(&node);
     assert!(told.state().digest().is_some(), "{told:?}");
-    // From here on a change is read twice before it counts, as ever.
+    // From here on a change is read twice before it counts, as usual.
     let (next, looked) = node.take(&tells(Reading::Present("d"), "OK"), &look(9));
     let differs = vec![Class::Bios];
     assert_eq!((next, looked), (Next::Confirm, Looked::Read { differs }));

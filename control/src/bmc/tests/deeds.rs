@@ -1,4 +1,4 @@
-//! What BMCs did, read by control beside everything else.
+//! BMC events, read by control together with the other values.
 
 use super::*;
 use crate::history::{BmcDid, Item, Listing, What};
@@ -9,7 +9,7 @@ const MANAGER: &str = "/redfish/v1/Managers/iDRAC.Embedded.1";
 const IML: &str = "/redfish/v1/Systems/1/LogServices/IML/Entries";
 const TASKS: &str = "/redfish/v1/TaskService/Tasks";
 
-/// The demo's BMC, of a whole folder.
+/// The BMC of the demo, from a complete folder.
 fn xe9680() -> Tree {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures/bmc/xe9680");
     Tree::load(&folder).unwrap()
@@ -24,7 +24,7 @@ async fn started(tree: Tree) -> (FakeBmc, tempfile::TempDir, PathBuf) {
 }
 
 impl BmcFixture {
-    /// What its BMC did, oldest first.
+    /// Events of the BMC, oldest first.
     async fn deeds(&self) -> Vec<BmcDid> {
         let items = self
             .history
@@ -52,10 +52,10 @@ impl BmcFixture {
         }
     }
 
-    /// So many looks at everything more.
+    /// Waits for `count` more complete readings.
     async fn looks(&self, count: usize) {
         let at = |r: &Readings| r.parts(&id("gpu001")).map(|parts| parts.read_at);
-        // There are parts before the first look.
+        // Parts exist before the first reading.
         self.until("its parts", |r| at(r)).await;
         for _ in 0..count {
             let before = at(&self.readings);
@@ -65,7 +65,7 @@ impl BmcFixture {
     }
 }
 
-/// An entry of HPE's log as that BMC writes it.
+/// An entry of HPE's log in the format of that BMC.
 fn entry(id: u32, severity: &str, message: &str) -> serde_json::Value {
     json!({
         "@odata.id": format!("{IML}/{id}"), "@odata.type": "#LogEntry.v1_1_0.LogEntry",
@@ -101,7 +101,7 @@ async fn the_task_of_a_flash_stands_beside_the_change_and_is_told_once_over_a_re
     assert!(deeds[0].deed.at <= Some(deeds[0].read_at));
     drop(fixture.end().await);
 
-    // Read anew from its beginning by the next run, and told once.
+    // The next run reads the list again from its beginning, and stores no event twice.
     let fixture = BmcFixture::with(plan(), kept().await);
     fixture.looks(3).await;
     assert_eq!(fixture.deeds().await.len(), 1);
@@ -136,7 +136,7 @@ async fn new_entries_are_told_whatever_the_clock_and_a_bmc_without_lists_tells_n
     let (bmc, _folder, path) = started(tree("hpe-dl325-ilo5")).await;
     let fixture = BmcFixture::start(BmcPlan::load(&path).unwrap());
     fixture.looks(2).await;
-    // Hundreds of entries of years ago are no news.
+    // Hundreds of entries that are years old are not reported.
     assert_eq!(fixture.deeds().await, []);
     assert!(bmc.add(IML, entry(900, "Critical", "Uncorrectable memory error")));
     assert!(bmc.add(IML, entry(901, "OK", "Server power restored")));
@@ -187,7 +187,7 @@ async fn lists_that_are_broken_huge_or_cyclic_cost_only_themselves() {
     fixture.until_entries("gpu001", 2).await;
     let power = fixture.readings.power(&id("gpu001")).unwrap();
     assert!(power.power.draw.is_known(), "{power:?}");
-    // And when they are whole again, they are read again.
+    // Lists that answer again are read again.
     bmc.heal();
     let of_manager = "/redfish/v1/Managers/1/LogServices/IEL/Entries";
     assert!(bmc.add(of_manager, entry(901, "Critical", "iLO: flash is worn out")));

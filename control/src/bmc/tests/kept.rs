@@ -1,4 +1,4 @@
-//! What cannot be read, or breaks down, is told and begins anew.
+//! A BMC that cannot be read, or a worker that panics, is reported and restarted.
 
 use super::*;
 use lattice_redfish::http::{Endpoint, ReadOnly, Trust};
@@ -39,7 +39,7 @@ async fn a_file_of_authorities_that_goes_is_the_reason_until_it_is_back() {
 
     let made = rcgen::generate_simple_self_signed(["b".to_owned()]).unwrap();
     fs::write(&ca, made.cert.pem()).unwrap();
-    // Not after the minute until it is tried again unasked.
+    // Before the end of the minute after which an attempt is made without a request.
     assert!(matches!(asked(&fixture).await, Looked::Read { .. }));
     fixture
         .until("no silence", |r| silent(r).is_none().then_some(()))
@@ -107,7 +107,7 @@ async fn what_was_named_outlasts_a_worker_that_breaks_down_until_the_bmc_says_th
     let why = fixture.until("silence", silent).await;
     assert!(why.contains("broke down"), "{why}");
     assert!(is_named(&fixture.readings));
-    // It begins anew, and its first look is not answered.
+    // The worker restarts, and its first reading gets no answer.
     breaks.store(false, Ordering::Relaxed);
     bmc.break_path("*", Fault::Reset);
     assert!(matches!(asked(&fixture).await, Looked::Silent { .. }));

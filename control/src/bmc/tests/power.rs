@@ -1,9 +1,9 @@
-//! Draw and limit of a BMC that hangs, is dead, or is not let in.
+//! Power draw and limit of a BMC that hangs, is dead, or rejects the login.
 
 use super::*;
 use crate::bmc::readings::PowerSeen;
 
-/// A plan whose looks at everything are `interval_s` apart, and those at power a second.
+/// A plan with complete readings every `interval_s` seconds and power readings every second.
 fn plan(folder: &Path, url: &str, interval_s: u64) -> BmcPlan {
     let entry = format!("url: '{url}', nodes: gpu001");
     let path = file(folder, &[entry]);
@@ -20,7 +20,7 @@ fn seen(readings: &Readings) -> Option<Arc<PowerSeen>> {
     readings.power(&id("gpu001"))
 }
 
-/// For so long nothing says that there is no draw or no limit, and nothing is read.
+/// Checks for `how_long` that draw and limit are neither reported absent nor read.
 async fn stays_unknown(fixture: &BmcFixture, last: &PowerSeen, how_long: Duration) {
     let ends_at = Instant::now() + how_long;
     while Instant::now() < ends_at {
@@ -42,7 +42,7 @@ async fn a_bmc_that_hangs_and_then_dies_never_says_that_nothing_limits_its_node(
     let fixture = BmcFixture::start(plan(folder.path(), &bmc.url(), 3600));
     let drawn = |r: &Readings| seen(r).filter(|s| s.power.draw.present().is_some());
     fixture.until("a draw", drawn).await;
-    // Everything but its power answers, and somebody has it looked at.
+    // Every value except power answers, and an operator requests a reading.
     bmc.break_path("/redfish/v1/Chassis*", Fault::Slow { ms: 600_000 });
     let looked = fixture.readings.look(&id("gpu001"), "ada", LONG).await;
     assert!(matches!(looked, Some(Looked::Read { .. })), "{looked:?}");
@@ -50,7 +50,7 @@ async fn a_bmc_that_hangs_and_then_dies_never_says_that_nothing_limits_its_node(
     assert!(!hung.power.draw.is_known(), "{hung:?}");
     let requests = bmc.counters().requests;
     stays_unknown(&fixture, &hung, Duration::from_secs(4)).await;
-    // It is dead: its port takes no connection.
+    // The BMC is dead: its port accepts no connection.
     bmc.break_path("*", Fault::Reset);
     stays_unknown(&fixture, &hung, Duration::from_secs(4)).await;
     assert!(hung.read_at.is_some() && bmc.counters().requests >= requests);
@@ -98,7 +98,7 @@ async fn a_wrong_password_is_the_reason_for_no_power_and_a_corrected_one_is_used
     let drawn = |r: &Readings| seen(r).filter(|s| s.power.draw.present().is_some());
     let began_at = Instant::now();
     fixture.until("a draw", drawn).await;
-    // Not after the minute for which a BMC that did not answer is left alone.
+    // Before the end of the minute for which a BMC that did not answer is left alone.
     assert!(began_at.elapsed() < Duration::from_secs(30));
 }
 
@@ -128,7 +128,7 @@ async fn the_bmc_of_another_machine_is_a_reason_and_ends_none_of_the_others() {
         "the host is HPE HPE Cray EX235n, the BMC's system 1 is Dell Inc. PowerEdge XE9680"
     );
     assert!(!told[0].drains(), "{told:?}");
-    // It says nothing of who it is: nobody knows whether it is the right one.
+    // The BMC reports no identity, so its ownership is unknown.
     for pointer in ["/Manufacturer", "/Model"] {
         assert!(bmc.set(system, pointer, "".into()));
     }
@@ -137,7 +137,7 @@ async fn the_bmc_of_another_machine_is_a_reason_and_ends_none_of_the_others() {
         (told[0].code == "bmc.unverified").then_some(told)
     };
     fixture.until("nothing to compare", unverified).await;
-    // Put where it belongs.
+    // The BMC reports the identity of the node again.
     assert!(bmc.set(system, "/Model", "HPE Cray EX235n".into()));
     let fine = |r: &Readings| r.parts(&id("gpu777"))?.reasons.is_empty().then_some(());
     fixture.until("its own", fine).await;

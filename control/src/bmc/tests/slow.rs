@@ -1,4 +1,4 @@
-//! A BMC that takes longer for everything than who asks would wait.
+//! A BMC with complete readings that take longer than a request waits.
 
 use super::{super::ask::Ask, *};
 use tokio::sync::mpsc;
@@ -28,7 +28,7 @@ async fn a_look_that_goes_on_is_the_answer_to_the_next_question_of_who_asked() {
     let requests = bmc.counters().requests;
     assert_eq!(look("ada", within).await, read);
     assert_eq!(bmc.counters().requests, requests, "no other look was made");
-    // It is the answer once, and to nobody else.
+    // The reading answers one request only, and only of the same principal.
     for who in ["ada", "ben"] {
         assert_eq!(look(who, within).await, Some(Looked::Late { within }));
         assert_eq!(look(who, LONG).await, read, "{who}");
@@ -36,7 +36,7 @@ async fn a_look_that_goes_on_is_the_answer_to_the_next_question_of_who_asked() {
     assert!(bmc.counters().requests > requests);
 }
 
-/// Who reads a BMC, and does as a test says.
+/// A BMC reader that answers as a test requires.
 struct Reader {
     readings: Readings,
     asks: mpsc::Receiver<Ask>,
@@ -66,7 +66,7 @@ async fn a_question_that_was_not_taken_is_asked_anew() {
     let readings = reader.readings.clone();
     let late = Some(Looked::Late { within: SHORT });
     assert_eq!(readings.look(&node, "ada", SHORT).await, late);
-    // There is no place for another's question while the first one waits.
+    // There is no room for another request while the first one waits.
     assert_eq!(readings.look(&node, "ben", SHORT).await, late);
     let read = Some(Looked::Read { differs: vec![] });
     let answers = tokio::spawn(async move {
@@ -85,7 +85,7 @@ async fn who_goes_away_finds_the_look_when_they_are_back() {
     let node = id("gpu001");
     let mut reader = Reader::of(&node);
     let readings = reader.readings.clone();
-    // As a caller whose connection ends.
+    // Like a caller that disconnects.
     let look = tokio::time::timeout(SHORT, readings.look(&node, "ada", LONG));
     assert!(look.await.is_err());
     reader.answers("ada").await;
@@ -104,7 +104,7 @@ async fn a_look_that_sees_a_fault_first_does_not_confirm_it() {
     assert_eq!(readings.look(&node, "ada", SHORT).await, late);
     readings.put_parts(node.clone(), Parts::naming([Parts::critical()]));
     reader.answers("ada").await;
-    // It is another look that is asked for now. That one saw it again.
+    // A new reading is requested now; it confirms the fault.
     assert_eq!(readings.look(&node, "ada", SHORT).await, late);
     reader.answers("ada").await;
     assert_eq!(readings.look(&node, "ada", SHORT).await, read);

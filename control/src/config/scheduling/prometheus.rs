@@ -1,19 +1,19 @@
-//! The site's Prometheus.
+//! Configuration of the site's Prometheus.
 
 use super::{MOST_DEADLINE_S, check_url, five_seconds};
 use lattice_config::Problems;
 use serde::Deserialize;
 use std::path::PathBuf;
 
-/// The site's Prometheus: it is asked for the metrics that services follow. Who may submit work may have it asked
-/// anything, and learns of the answer whether the service grew.
+/// The site's Prometheus, which is queried for the metrics that services scale by. Any user with permission to submit
+/// jobs can have any query sent to it, and sees from the result whether the service scaled up.
 #[derive(Debug, Clone, Deserialize)]
 pub struct PrometheusConfig {
-    /// Where it is, without `/api/v1`.
+    /// Base URL, without `/api/v1`.
     pub url: String,
-    /// File with the bearer token that it asks for.
+    /// File with the bearer token for the URL.
     pub token_file: Option<PathBuf>,
-    /// Seconds after which a query is given up.
+    /// Timeout of a query, in seconds.
     #[serde(default = "five_seconds")]
     pub deadline_s: u64,
 }

@@ -46,7 +46,7 @@ fn task(identity: u64, at: u64) -> Deed {
     }
 }
 
-/// As on a BMC that was read before.
+/// State of a BMC that was read before.
 fn known() -> Remembered {
     Remembered {
         lists: lists(&["IML", "Tasks"]),
@@ -82,7 +82,7 @@ fn nothing_is_told_twice_however_often_and_by_whichever_run_it_is_read() {
     };
     assert_eq!(add(&store, &deeds, NOW), 2);
     assert_eq!(add(&store, &deeds, NOW + MINUTE), 0);
-    // Lists that were empty for a moment forget nothing.
+    // A list that is empty for a moment drops nothing.
     assert_eq!(add(&store, &[], NOW + MINUTE), 0);
     drop(store);
     let store = HistoryStore::open(&path).unwrap();
@@ -93,7 +93,7 @@ fn nothing_is_told_twice_however_often_and_by_whichever_run_it_is_read() {
     let times: Vec<u64> = shown.iter().map(|(when, _)| *when).collect();
     assert_eq!(times, [NOW - 2 * MINUTE, NOW - MINUTE, NOW]);
     assert_eq!(shown[2].1.read_at, NOW + 3 * MINUTE);
-    // Another node's is its own.
+    // Another node has its own events.
     let other = store.append_deeds("gpu002", (&read, &deeds[..1]), NOW);
     assert_eq!(other.unwrap(), 1);
 }
@@ -108,17 +108,17 @@ fn a_list_that_is_read_for_the_first_time_tells_its_newest_and_nothing_without_a
     deeds.push(logged(201, Some(5), DeedSeverity::Critical, "1970"));
     deeds.push(warning(202, NOW + day));
     let (kept, lines) = chosen(Remembered::default(), &deeds, NOW);
-    // An hour has thirty lines.
+    // An hour allows thirty lines.
     assert_eq!(lines.len(), MOST_HOURLY);
     assert!(lines.iter().all(|did| did.believed().is_some()));
     assert_eq!(lines.last().unwrap().deed.identity, 98);
     assert_eq!(kept.left_out, 2, "of the newest 32");
-    // What was not told then is not told later either.
+    // Events that were left out then are not reported later either.
     assert_eq!(
         choose(kept.clone(), (&lists(&["IML"]), &deeds), NOW + day),
         None
     );
-    // A list that is new to a BMC that is known.
+    // A list that is new on a known BMC.
     let before = Remembered {
         lists: lists(&["Tasks"]),
         ..Remembered::default()
@@ -192,7 +192,7 @@ fn a_storm_of_one_message_is_one_line_and_hides_neither_updates_nor_what_is_crit
         .iter()
         .filter(|did| matches!(did.deed.of, DeedOf::Task { .. }));
     assert_eq!(tasks.map(|did| did.left_out).collect::<Vec<_>>(), [0]);
-    // An hour later there is room again.
+    // An hour later new lines are allowed.
     let (_, lines) = chosen(kept, &[warning(6_000, NOW)], NOW + HOUR_MS + 2);
     assert_eq!(lines.len(), 1);
 }

@@ -72,12 +72,12 @@ fn whens(items: &[Item]) -> Vec<u64> {
     items.iter().map(|item| item.place().when).collect()
 }
 
-/// A change, a driver, a drain that control saw meanwhile, and a change that came late.
+/// A change, a driver event, a drain observed by control in between, and a change that arrived late.
 fn mixed() -> HistoryStore {
     let store = HistoryStore::in_memory().unwrap();
     append(&store, 2, &[entry(1, 1_000, Class::Nic), event(2, 2_000)]);
     note(&store, NODE, 5_000);
-    // Told after the drain, and happened before it; the kernel's log told later still.
+    // Reported after the drain, and older; the kernel log is reported later still.
     append(&store, 4, &[entry(3, 4_000, Class::Gpu), event(4, 1_500)]);
     store
 }
@@ -174,7 +174,7 @@ fn a_flood_of_events_costs_no_change_and_has_a_bound() {
         3 * MOST_EVENTS as u64 - 1,
         "the newest stay"
     );
-    // Nor do many changes cost an event.
+    // Many changes displace no event.
     let last = 9_000 + MOST_CHANGES as u64;
     let many: Vec<Record> = (9_000..last + 10)
         .map(|n| entry(n, n, Class::Gpu))
@@ -185,7 +185,7 @@ fn a_flood_of_events_costs_no_change_and_has_a_bound() {
     assert_eq!(store.len().unwrap(), MOST_CHANGES as u64);
 }
 
-/// What control noted, and a firmware that the BMC told, outlast every storm of others.
+/// Notes of control and a firmware change from the BMC survive any number of other lines.
 #[test]
 fn each_teller_has_places_of_its_own() {
     let store = HistoryStore::in_memory().unwrap();
@@ -226,7 +226,7 @@ fn each_teller_has_places_of_its_own() {
     let (count, first) = oldest(4);
     assert_eq!(first, [100, 200, 300, 400]);
     assert_eq!(count, 4 + MOST_TURNS + MOST_LIVENESS);
-    // An agent that raves costs itself what it told before, and nobody else anything.
+    // Excess lines of an agent displace only the agent's own earlier lines.
     let raves = (10_000..30_000).map(|n| event(n, n));
     append(&store, 30_000, &raves.collect::<Vec<_>>());
     let raves = (40_000..60_000).map(|n| entry(n, n, Class::Gpu));
@@ -245,7 +245,7 @@ fn a_host_whose_clock_was_not_set_yet_puts_nothing_into_another_century() {
     let told = [
         entry(1, now - 9_000, Class::Nic),
         event(2, now - 8_000),
-        // A boot before NTP, and a kernel's log that is told late.
+        // A boot before NTP, and a kernel log that is reported late.
         event(3, 86_400_000),
         event(4, now - 8_500),
     ];
@@ -305,7 +305,7 @@ fn what_a_newer_agent_tells_is_kept_until_it_is_understood() {
     let store = HistoryStore::in_memory().unwrap();
     let flood = json!({"seq": 1, "at": 600, "boot_id": "b1", "event": {"kind": "flood"}});
     let known = serde_json::to_value(event(2, 700)).unwrap();
-    // As an older control kept it: it could not read it.
+    // Stored by an older control that could not read it.
     append(&store, 2, &[Record::Other(flood), Record::Other(known)]);
     let all = store.list(NODE, &Listing::default(), 9).unwrap();
     let kinds: Vec<&str> = all

@@ -78,7 +78,7 @@ async fn an_answer_is_kept_until_the_node_has_another_line_or_a_record_comes() {
     assert_eq!(asked(&history).await, at(3_000));
 }
 
-/// A question about each of many nodes may not read the whole history of all of them.
+/// A query about each of many nodes must not read their whole history.
 #[tokio::test]
 async fn entries_of_other_classes_are_among_those_that_a_question_looks_at() {
     let history = History::open(None).unwrap();

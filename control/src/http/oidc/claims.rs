@@ -1,4 +1,4 @@
-//! What a token must say to let somebody in, and as whom.
+//! Token claims: conditions for accepting a token, and the identity it gives.
 
 use crate::http::{
     auth::{MAX_NAME, is_name},
@@ -8,43 +8,42 @@ use lattice_quorum_types::{ProjectPath, UnixMillis};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The claims that name who asks, where the site names none: what people are called, and else what the
-/// issuer calls them.
+/// Claims with the user name, if the site configures none: the login name, else the subject identifier of the issuer.
 const USUAL_NAMES: [&str; 2] = ["preferred_username", "sub"];
-/// In the claim of tenants: all of them.
+/// Value of the tenants claim that means all tenants.
 const ALL_TENANTS: &str = "*";
 
-/// What this site believes, of which issuer.
+/// Validation rules of this site for one issuer.
 #[derive(Debug, Clone)]
 pub(super) struct Rules {
     pub(super) issuer: String,
     pub(super) audience: String,
-    /// The claim that names who asks; `None`: the usual ones.
+    /// Claim with the user name; `None` for the usual ones.
     pub(super) name_claim: Option<String>,
     pub(super) roles_claim: String,
     pub(super) roles: BTreeMap<String, Role>,
     pub(super) tenants_claim: Option<String>,
-    /// How far the issuer's clock may be from ours.
+    /// Allowed difference between the issuer's clock and the local one, milliseconds.
     pub(super) leeway_ms: u64,
 }
 
-/// Whom a token lets in.
+/// Identity given by a token.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Holder {
     pub(super) name: String,
     pub(super) role: Role,
     pub(super) tenants: Option<BTreeSet<ProjectPath>>,
-    /// From when on it lets nobody in.
+    /// When the token stops being valid.
     pub(super) until: UnixMillis,
 }
 
-/// Why a token with a good signature lets nobody in.
+/// Reason why a correctly signed token is rejected.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Fault {
-    /// It is not for here, or not now: whoever shows it is nobody.
+    /// The token is not meant for this service or not valid now: the caller is unauthenticated.
     #[error("{0}")]
     NotValid(String),
-    /// It is known who shows it, and that they may do nothing here.
+    /// The token identifies a person without permissions here.
     #[error("{0}")]
     NotAllowed(String),
 }
@@ -59,7 +58,7 @@ fn not_allowed<T>(text: String) -> Result<T, Fault> {
 
 type Claims = Map<String, Value>;
 
-/// The claim of this name, or at the end of this path (`realm_access.roles`).
+/// Claim with this name, or at the end of this path (`realm_access.roles`).
 fn at<'a>(claims: &'a Claims, path: &str) -> Option<&'a Value> {
     if let Some(value) = claims.get(path) {
         return Some(value);
@@ -68,7 +67,7 @@ fn at<'a>(claims: &'a Claims, path: &str) -> Option<&'a Value> {
     at(claims.get(first)?.as_object()?, rest)
 }
 
-/// A list of texts, or one text with spaces between them.
+/// Words of a claim: a list of texts, or one text separated by spaces.
 fn words(value: &Value) -> Vec<&str> {
     match value {
         Value::String(text) => text.split_whitespace().collect(),
@@ -77,7 +76,7 @@ fn words(value: &Value) -> Vec<&str> {
     }
 }
 
-/// A moment: seconds, which may have a fraction.
+/// Time claim: seconds, possibly with a fraction.
 fn moment(claims: &Claims, name: &str) -> Result<Option<UnixMillis>, Fault> {
     let Some(value) = claims.get(name) else {
         return Ok(None);
@@ -85,7 +84,7 @@ fn moment(claims: &Claims, name: &str) -> Result<Option<UnixMillis>, Fault> {
     let seconds = value.as_u64().map(|whole| whole.saturating_mul(1_000));
     let parts = || {
         let seconds = value.as_f64().filter(|s| *s >= 0.0)?;
-        // Beyond the last moment there is, it is the last one.
+        // Larger values saturate at the latest representable time.
         Some((seconds * 1_000.0) as u64)
     };
     match seconds.or_else(parts) {
@@ -95,7 +94,7 @@ fn moment(claims: &Claims, name: &str) -> Result<Option<UnixMillis>, Fault> {
 }
 
 impl Rules {
-    /// Whom the claims of a token let in, at this moment.
+    /// Identity given by the claims of a token at the time `now`.
     pub(super) fn holder(&self, payload: &[u8], now: UnixMillis) -> Result<Holder, Fault> {
         let Ok(claims) = serde_json::from_slice::<Claims>(payload) else {
             return not_valid("the token's payload is no JSON object");
@@ -201,7 +200,8 @@ impl Rules {
         }
     }
 
-    /// Where the site has a claim for them, a token without it is for no tenant: never for all.
+    /// Tenants of the token. If the site configures a tenants claim, a token without it has no tenant; it never has
+    /// all.
     fn tenants(&self, claims: &Claims, name: &str) -> Result<Option<BTreeSet<ProjectPath>>, Fault> {
         let Some(claim) = &self.tenants_claim else {
             return Ok(None);
@@ -251,7 +251,7 @@ mod tests {
         }
     }
 
-    /// Good claims with some put in, or, as null, left out.
+    /// Valid claims with changes; a null removes a claim.
     fn with(changes: Value) -> Vec<u8> {
         let mut claims = json!({
             "iss": "https://id.example.org", "aud": ["account", "lattice"], "sub": "f3a1",
@@ -338,12 +338,12 @@ mod tests {
         assert_eq!(roles(json!(["hpc-user", "hpc-admin"])), "ada admin");
         assert_eq!(roles(json!("waldur hpc-user")), "ada user");
         assert_eq!(roles(json!(["waldur"])), "ada service");
-        // Names of our own roles mean nothing that the site does not say.
+        // A role name of Lattice has no meaning in a token unless the site maps it.
         let none = roles(json!(["admin"]));
         assert!(none.contains("nothing in the token's claim `realm_access.roles`"));
         let none = says(&rules, json!({"realm_access": null}));
         assert!(none.contains("has no claim `realm_access.roles`"), "{none}");
-        // Nobody looks after tenants that are not named.
+        // A tenant administrator requires named tenants.
         assert!(roles(json!(["hpc-dean"])).starts_with("403 "));
     }
 

@@ -1,13 +1,13 @@
 //! Signatures of an issuer's tokens: keys (RFC 7517), compact form (RFC 7515), verification.
 //!
-//! `jsonwebtoken` reads the keys and names the algorithms. [`RING`] makes `ring`, the TLS provider, verify
-//! for it: its own two providers are AWS-LC, which the build denies, and RustCrypto, whose `rsa` has an open
-//! advisory. Three things stay here because the crate does not keep them: `crit` is refused (it is ignored
-//! there), `Ed25519` is an algorithm (RFC 9864), and times are checked by the injected clock (`claims.rs`).
+//! `jsonwebtoken` reads the keys and names the algorithms. [`RING`] makes `ring`, the TLS provider, verify for it: its
+//! own two providers are AWS-LC, which the build denies, and RustCrypto, which uses an `rsa` crate with an open
+//! advisory. Three things stay here because the crate does not keep them: `crit` is refused (it is ignored there),
+//! `Ed25519` is an algorithm (RFC 9864), and times are checked by the injected clock (`claims.rs`).
 //!
-//! **A key has one algorithm**, published with it by the issuer. Verification uses that one; a token that
-//! names another is refused before anything is computed. Therefore `none` does not exist, and no public key
-//! can become the secret of an HMAC. Keys inside a token (`jwk`, `jku`, `x5c`, `x5u`) are not even parsed.
+//! **A key has one algorithm**, published with it by the issuer. Verification uses that one; a token that names another
+//! is refused before anything is computed. Therefore `none` does not exist, and no public key can become the secret of
+//! an HMAC. Keys inside a token (`jwk`, `jku`, `x5c`, `x5u`) are not even parsed.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use jsonwebtoken::{

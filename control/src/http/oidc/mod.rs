@@ -1,11 +1,11 @@
-//! Tokens that an issuer signs (OpenID Connect), beside those of the file.
+//! OpenID Connect: tokens signed by an issuer, in addition to those of the token file.
 //!
-//! The issuer is asked for its keys alone, by a task of its own ([`Issuer::follow`]): when control starts,
-//! once in a while, and when a token names a key that is not known. Nobody who shows a token waits for
-//! the issuer but in the last case, and not for long. Keys that are known stay in force while it is silent.
+//! Only the keys of the issuer are requested, by a separate task ([`Issuer::follow`]): at the start of control,
+//! periodically, and when a token names an unknown key. Only in the last case does a request wait for the issuer, and
+//! not for long. Known keys stay in force while the issuer is silent.
 //!
-//! `jose.rs` says whose a token is, `claims.rs` what it must say; both know no clock and no network. Why
-//! it is as it is: `0002-tokens-of-an-issuer.md`.
+//! `jose.rs` verifies signatures, and `claims.rs` validates claims; both are free of clock and network. Design reasons:
+//! `0002-tokens-of-an-issuer.md`.
 
 mod claims;
 mod jose;
@@ -30,36 +30,36 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-/// Where the issuer says what it is, below its own address.
+/// Path of the issuer's discovery document, below its address.
 const DISCOVERY: &str = "/.well-known/openid-configuration";
-/// Longest wait for each of its two answers.
+/// Timeout for each of the issuer's two answers.
 const DEADLINE: Duration = Duration::from_secs(10);
-/// Longest answer: a set of keys with certificates has some tens of KiB.
+/// Maximum bytes of an answer: a key set with certificates takes some tens of KiB.
 const MOST_BYTES: usize = 1 << 20;
-/// An issuer that does not answer is asked again after this, then after twice as long, and so on.
+/// First pause before a silent issuer is queried again; it doubles each time.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// Between two questions because of a key that is not known: whoever invents names of keys must not make
-/// us ask the issuer as often as they like.
+/// Shortest time between two key requests because of an unknown key: invented key names must not cause unlimited
+/// requests to the issuer.
 const BETWEEN_UNKNOWN: Duration = Duration::from_secs(60);
-/// Longest wait of who shows a token with a key that is not known.
+/// Longest wait of a request with an unknown key.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The issuer cannot be asked.
+/// The issuer cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum IssuerError {
-    /// The client cannot be set up.
+    /// The HTTP client cannot be set up.
     #[error("https.oidc: {reason}")]
     Client {
-        /// Why.
+        /// Cause of the failure.
         reason: String,
     },
-    /// What the configuration names.
+    /// A setting is invalid.
     #[error("https.oidc.{key}: {reason}")]
     Key {
-        /// Below `https.oidc`.
+        /// Setting below `https.oidc`.
         key: &'static str,
-        /// What is wrong.
+        /// Cause of the failure.
         reason: String,
     },
 }
@@ -72,7 +72,7 @@ impl From<ClientError> for IssuerError {
     }
 }
 
-/// Why the issuer's keys are not known anew.
+/// Reason why the keys of the issuer could not be refreshed.
 #[derive(Debug, thiserror::Error)]
 enum KeysError {
     #[error("{url}: {source}")]
@@ -87,7 +87,7 @@ enum KeysError {
     NoKeys { url: Url },
 }
 
-/// What the issuer says of itself, as far as it is read.
+/// Discovery document of the issuer, as far as it is used.
 #[derive(Deserialize)]
 struct Discovery {
     issuer: String,
@@ -100,15 +100,15 @@ struct Known {
     at: Instant,
 }
 
-/// Who asked for keys because one was not known.
+/// State of key requests caused by unknown keys.
 #[derive(Default)]
 struct Turn {
     last: Option<Instant>,
-    /// Somebody waits for the answer.
+    /// A request waits for the answer.
     is_pending: bool,
 }
 
-/// An issuer of tokens, and what is known of it.
+/// An issuer of tokens and its known keys.
 pub(crate) struct Issuer {
     rules: Rules,
     web: Web,
@@ -117,7 +117,7 @@ pub(crate) struct Issuer {
     known: ArcSwapOption<Known>,
     turn: Mutex<Turn>,
     wanted: Notify,
-    /// How often it was asked.
+    /// Number of completed key requests.
     rounds: watch::Sender<u64>,
 }
 
@@ -128,10 +128,10 @@ impl fmt::Debug for Issuer {
 }
 
 impl Issuer {
-    /// Of a section that was checked. Reads the file of its authority; asks nobody yet.
+    /// Creates an issuer from a checked configuration. Reads its CA file; sends no request yet.
     ///
     /// # Errors
-    /// A file that cannot be used, or TLS.
+    /// The CA file is unusable, or TLS cannot be set up.
     pub(crate) fn new(config: &OidcConfig) -> Result<Self, IssuerError> {
         let trust = match &config.ca_file {
             Some(path) => Trust::Only(authorities(path)?),
@@ -166,7 +166,7 @@ impl Issuer {
         self.turn.lock()
     }
 
-    /// Keeps its keys; ends never.
+    /// Keeps the keys up to date; never ends.
     pub(crate) async fn follow(self: Arc<Self>) {
         let mut pause = FIRST_PAUSE;
         let mut said = String::new();
@@ -239,12 +239,12 @@ impl Issuer {
         })
     }
 
-    /// How long ago its keys were read.
+    /// Age of the keys.
     pub(crate) fn keys_age(&self) -> Option<Duration> {
         Some(self.known.load().as_ref()?.at.elapsed())
     }
 
-    /// Whom a text lets in that has the form of a token of an issuer; `None` for another text.
+    /// Identifies the caller by a text with the form of an issuer's token; `None` for any other text.
     pub(crate) async fn find(
         &self,
         text: &str,
@@ -261,7 +261,7 @@ impl Issuer {
         let token = token.map_err(|why| nobody(&format!("the token cannot be used: {why}")))?;
         let seen = self.rounds.subscribe();
         let mut signed = self.is_signed(&token)?;
-        // A token that names no key may be of one that came since.
+        // A token without a key name may be signed by a key published since.
         let may_be_newer = match signed {
             None => true,
             Some(good) => !good && !token.names_key(),
@@ -288,7 +288,7 @@ impl Issuer {
             })
     }
 
-    /// Whether its issuer signed it; `None`: it is of no key that the issuer is known to have.
+    /// Whether the issuer signed the token; `None`: the issuer is not known to have the key.
     fn is_signed(&self, token: &Token<'_>) -> Result<Option<bool>, Problem> {
         let known = self.known.load();
         let known = known.as_ref().ok_or_else(|| self.no_keys())?;
@@ -304,7 +304,7 @@ impl Issuer {
         Problem::new(Kind::Unavailable, "issuer_unavailable", detail)
     }
 
-    /// Has the issuer asked for its keys, and waits for them; `false` where that was done too lately.
+    /// Requests the keys and waits for them; `false` if the last such request was too recent.
     async fn asks_again(&self, mut seen: watch::Receiver<u64>) -> bool {
         {
             let mut turn = self.turn();
@@ -332,7 +332,7 @@ fn caller(holder: Holder, now: UnixMillis) -> Caller {
         name: holder.name.into(),
         role: holder.role,
         tenants: holder.tenants.map(Arc::new),
-        // Beyond what a clock can say it does not end.
+        // If the expiry is beyond the range of the clock, the token does not end by itself.
         ends_at: Instant::now().checked_add(left),
     }
 }

@@ -1,4 +1,4 @@
-//! How accounting stands, and putting it right.
+//! Accounting status and reconciliation.
 
 use super::{read, time, unexpected};
 use crate::{
@@ -55,7 +55,7 @@ pub(crate) async fn status(core: &Core, caller: &Caller) -> Result<AccountingSta
         on_disk: status.on_disk,
         disk_buffer_max_events: bounds.disk as u64,
         full: status.is_full,
-        // Those that are passed the quorum counts; those that are not yet this control does.
+        // The quorum counts acknowledged drops; this control counts the others.
         dropped: head.dropped.max(status.dropped),
         sent: status.sent,
         reported: status.reported,
@@ -92,7 +92,8 @@ pub(crate) async fn reconcile(
     })
 }
 
-/// A hook says that something happened there. What it says besides is not believed: the accountant asks itself.
+/// Handles a webhook call as a wake-up only. Its content is not trusted: the accountant queries the accounting system
+/// itself.
 pub(crate) async fn hook(core: &Core, secret: &str) -> Result<(), Problem> {
     let unknown = || Problem::new(Kind::NotFound, "unknown_hook", "there is no such hook");
     let desk = core.accounting().ok_or_else(unknown)?;

@@ -1,4 +1,4 @@
-//! Allocations.
+//! Allocation operations: list, show and act.
 
 use super::{elements, paging, propose, read, unexpected, waits::Waits};
 use crate::{Core, LastPlan, View, http::caller::Caller};
@@ -21,14 +21,14 @@ use std::{ops::Bound, sync::Arc};
 
 /// Records read from the quorum at a time.
 const CHUNK: u32 = 1_000;
-/// Reads for one page. A page may come out short when few records match; its cursor goes on.
+/// Maximum number of reads for one page. A page may be short when few records match; its cursor continues.
 const MAX_READS: usize = 10;
 
 fn unknown(id: AllocationId) -> Problem {
     Problem::from(&Refusal::UnknownAllocation { id })
 }
 
-/// Which allocations to list.
+/// Filter of an allocation list.
 #[derive(Debug, Default)]
 pub(crate) struct Filter {
     states: Vec<AllocationState>,
@@ -37,7 +37,7 @@ pub(crate) struct Filter {
 }
 
 impl Filter {
-    /// Reads the texts; each state may itself be a list with commas.
+    /// Parses the filter; each state may itself be a comma-separated list.
     pub(crate) fn new<'a>(
         states: impl IntoIterator<Item = &'a str>,
         project: Option<&str>,
@@ -66,7 +66,7 @@ impl Filter {
             && self.user.as_ref().is_none_or(|user| a.user == *user)
     }
 
-    /// Whether the view holds everything that passes.
+    /// Whether the view contains every matching allocation.
     fn is_live(&self) -> bool {
         !self.states.is_empty() && !self.states.iter().any(|s| s.is_terminal())
     }
@@ -105,7 +105,7 @@ pub(crate) async fn list(
     Ok(page.map(|a| shown(&view, (&plan, &waits), caller, &a)))
 }
 
-/// With those that have ended, which only the quorum has.
+/// Lists allocations including ended ones, which only the quorum has.
 async fn list_all(
     core: &Core,
     caller: &Caller,
@@ -124,7 +124,7 @@ async fn list_all(
         let Answer::Allocations(found) = read(core, query).await? else {
             return Err(unexpected());
         };
-        // A page may come out short: the quorum bounds its bytes, and what it reads for it.
+        // A page may be short, because the quorum limits its bytes and the records it examines.
         let is_last = found.is_empty();
         after = found.last().map_or(after, |a| a.id);
         let room = limit + 1 - items.len();
@@ -144,8 +144,8 @@ async fn list_all(
     })
 }
 
-/// The record, out of the view or, once it has ended, out of the quorum; of an element that was never placed,
-/// what its array's has of it.
+/// Returns the record from the view, or from the quorum once the allocation has ended. For an element that was never
+/// placed, the record is derived from its array.
 pub(super) async fn record(
     core: &Core,
     caller: &Caller,
@@ -173,7 +173,7 @@ pub(crate) async fn get(
     Ok(shown_now(core, caller, &record).await)
 }
 
-/// What a person may do to an allocation.
+/// Action on an allocation.
 #[derive(Debug, Clone)]
 pub(crate) enum Act {
     Cancel,
@@ -188,7 +188,7 @@ pub(crate) enum Act {
 }
 
 impl Act {
-    /// What has to be known of the allocation is read.
+    /// Builds the command; reads the allocation first if necessary.
     async fn command(
         &self,
         core: &Core,
@@ -240,7 +240,7 @@ async fn checkpoint(
                 let reason = "neither the work nor the site says where to; give a directory";
                 Problem::field("directory", reason)
             };
-            // Of what writes none, the quorum says so.
+            // For an allocation without checkpoints, the quorum returns the error.
             match record.spec.terms.checkpoint {
                 None => "/".to_owned(),
                 Some(_) => core.checkpoint_directory(&record).ok_or_else(nowhere)?,
@@ -254,11 +254,12 @@ async fn checkpoint(
     })
 }
 
-/// The checkpoint goes where the work's others go, and may take as long as its vCluster gives them.
+/// Builds the command to suspend after a checkpoint. The checkpoint uses the allocation's usual directory and the time
+/// limit of its vCluster.
 async fn suspend_after(core: &Core, caller: &Caller, id: AllocationId) -> Result<Command, Problem> {
     let record = record(core, caller, id).await?;
     let directory = match record.spec.terms.checkpoint {
-        // The quorum says so, unless it refuses for a better reason.
+        // The quorum returns the error, unless another refusal has priority.
         None => "/".to_owned(),
         Some(_) => core.checkpoint_directory(&record).ok_or_else(|| {
             let reason = "neither the work nor the site says where its checkpoints go; have it write one \
@@ -281,7 +282,7 @@ pub(crate) async fn act(
     act: Act,
     key: Option<String>,
 ) -> Result<AllocationView, Problem> {
-    // Who may not write is told that, and not what there is.
+    // Checked first, so that a caller without write permission does not learn which objects exist.
     caller.check_writes()?;
     if caller.tenants.is_some() {
         record(core, caller, id).await?;
@@ -314,7 +315,7 @@ pub(crate) async fn explanation(
     Ok(explained)
 }
 
-/// Whether the caller may see what runs: its own, of a project it administers, or as an operator.
+/// Whether the caller sees the full workload: its owner, an administrator of its project or tenant, or an operator.
 pub(crate) fn sight(view: &View, caller: &Caller, a: &Allocation) -> Sight {
     let administers = || {
         let levels = a.spec.project.ancestors();
@@ -329,7 +330,7 @@ pub(crate) fn sight(view: &View, caller: &Caller, a: &Allocation) -> Sight {
     }
 }
 
-/// An allocation as the caller may see it. `plan`: [`Core::plan_for`] it.
+/// View of an allocation for the caller. `plan` comes from [`Core::plan_for`].
 pub(crate) fn shown(
     view: &View,
     (plan, waits): (&LastPlan, &Waits<'_>),

@@ -1,4 +1,4 @@
-//! The audit.
+//! Audit queries.
 
 use super::{authorities, paging, read, unexpected};
 use crate::{
@@ -22,7 +22,7 @@ use std::collections::BTreeSet;
 /// Entries read from the quorum at a time.
 const CHUNK: u32 = 1_000;
 
-/// What to look for, as it was written.
+/// Audit filter as given by the caller.
 #[derive(Debug, Default)]
 pub(crate) struct Wanted<'a> {
     pub(crate) by: Option<&'a str>,
@@ -65,7 +65,7 @@ impl Wanted<'_> {
     }
 }
 
-/// The actions of a list; every one has to be known.
+/// Parses a list of actions; each one must be known.
 fn actions(list: Option<&str>) -> Result<BTreeSet<String>, Problem> {
     let named = list.into_iter().flat_map(|list| list.split(','));
     let known = |word: &str| match ACTIONS.contains(&word) {
@@ -78,9 +78,9 @@ fn actions(list: Option<&str>) -> Result<BTreeSet<String>, Problem> {
     named.map(|word| known(word.trim())).collect()
 }
 
-/// Narrows what is asked for to what the caller may read. All of it is for operators of the whole
-/// cluster; those of some tenants, and who looks after one, read what is about these alone; everybody else what they did, or
-/// what was done to what is theirs.
+/// Narrows the filter to entries that the caller may read. Operators of the whole cluster read everything.
+/// Tenant-scoped operators and tenant administrators read entries about their tenants only. Users read entries about
+/// their own actions and objects.
 fn narrow(caller: &Caller, filter: &mut AuditFilter) -> Result<(), Problem> {
     let refused = |detail: String| Err(Problem::new(Kind::Forbidden, "forbidden", detail));
     match (caller.role, &caller.tenants) {
@@ -111,7 +111,7 @@ fn narrow(caller: &Caller, filter: &mut AuditFilter) -> Result<(), Problem> {
     }
 }
 
-/// Whether an entry speaks of nobody's projects that this caller may not know of.
+/// Whether the entry refers only to projects visible to the caller.
 fn is_shown(caller: &Caller, entry: &AuditEntry) -> bool {
     let about = entry.action.subjects();
     about.projects.iter().all(|project| caller.sees(project))
@@ -125,7 +125,7 @@ async fn search(core: &Core, search: AuditSearch) -> Result<AuditPage, Problem> 
     }
 }
 
-/// Looks at every entry there is.
+/// Calls `look` for every audit entry.
 pub(super) async fn each(core: &Core, mut look: impl FnMut(&AuditEntry)) -> Result<(), Problem> {
     let mut wanted = AuditSearch {
         limit: CHUNK,
@@ -141,8 +141,8 @@ pub(super) async fn each(core: &Core, mut look: impl FnMut(&AuditEntry)) -> Resu
     }
 }
 
-/// Entries behind a number, in the order that is asked for. The next page comes behind
-/// `next_cursor`; a page may come out short and still have a next.
+/// Lists entries after a sequence number, in the requested order. The next page starts after `next_cursor`; a short
+/// page may still have a next one.
 pub(crate) async fn list(
     core: &Core,
     caller: &Caller,
@@ -174,7 +174,7 @@ pub(crate) async fn list(
     })
 }
 
-/// Has the audit signed as far as it reaches, where it is not yet.
+/// Has the current end of the audit signed, unless it is already.
 pub(crate) async fn sign(core: &Core, caller: &Caller) -> Result<AuditHeadView, Problem> {
     caller.check_whole(Role::Operator, "having the audit signed")?;
     let signed = core.store.sign_audit().await;

@@ -25,10 +25,10 @@ use lattice_quorum_types::{
 use std::{collections::BTreeMap, time::Duration};
 use tokio::time::{Instant, sleep};
 
-/// Longest a promotion waits until certificates that exist are of a second that is over. They are
-/// stamped at most a second ahead, as a rule.
+/// Longest wait of a promotion until the second in which the newest certificate was issued is over. Certificates are
+/// usually stamped at most one second ahead.
 const STAMPS_PASS_WITHIN: Duration = Duration::from_secs(5);
-/// Between two looks meanwhile.
+/// Pause between two checks during that wait.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 pub(super) async fn trusted(core: &Core) -> Result<Vec<Authority>, Problem> {
@@ -38,8 +38,8 @@ pub(super) async fn trusted(core: &Core) -> Result<Vec<Authority>, Problem> {
     }
 }
 
-/// The pins that newcomers are told: of the authority that issues, and of all others that are
-/// trusted. `None` while the state knows no authority.
+/// CA pins for joining members: that of the issuing authority, and those of all other trusted ones. `None` if the state
+/// has no authority.
 pub(super) async fn pins(core: &Core) -> Result<Option<(Pin, Vec<Pin>)>, Problem> {
     let mut all = trusted(core).await?;
     all.sort_by_key(|authority| !authority.issuing);
@@ -48,13 +48,13 @@ pub(super) async fn pins(core: &Core) -> Result<Option<(Pin, Vec<Pin>)>, Problem
     Ok(pins.next().map(|first| (first, pins.collect())))
 }
 
-/// Since when each authority was the one that issued, oldest first. The first that became known
-/// issues; afterwards it takes a promotion.
+/// Start of each authority's time as the issuing one, oldest first. The first authority issues from the beginning;
+/// later ones from their promotion.
 async fn reigns(core: &Core) -> Result<Vec<(UnixMillis, String)>, Problem> {
     let mut reigns: Vec<(UnixMillis, String)> = Vec::new();
     audit::each(core, |entry| match &entry.action {
         AuditAction::AuthorityAdded { pin } if reigns.is_empty() => {
-            // Whatever was issued before it was written down was issued by the first.
+            // Certificates issued before the first audit entry were issued by the first authority.
             reigns.push((UnixMillis(0), pin.clone()));
         }
         AuditAction::AuthorityPromoted { pin } => reigns.push((entry.at, pin.clone())),
@@ -64,9 +64,9 @@ async fn reigns(core: &Core) -> Result<Vec<(UnixMillis, String)>, Problem> {
     Ok(reigns)
 }
 
-/// Members by the authority that issued their newest certificate, where that one holds. Who issued
-/// is known by when: certificates carry whole seconds, and one of the second of a promotion counts
-/// for the promoted.
+/// Members with a valid certificate, by the authority that issued it. The issuer is derived from the time of issue.
+/// Certificates have a resolution of one second, and one from the second of a promotion counts for the promoted
+/// authority.
 async fn in_use(core: &Core) -> Result<BTreeMap<String, Vec<Known>>, Problem> {
     let reigns = reigns(core).await?;
     let now = core.now();
@@ -98,7 +98,7 @@ pub(crate) async fn list(core: &Core, caller: &Caller) -> Result<Vec<AuthorityVi
     Ok(shown.collect())
 }
 
-/// The one authority whose pin begins so.
+/// The only authority with a pin that starts with this text.
 async fn find(core: &Core, pin: &str) -> Result<Authority, Problem> {
     let beginning = tokens::beginning("pin", pin)?;
     let all = trusted(core).await?;
@@ -148,9 +148,9 @@ pub(crate) async fn promote(
     change(core, caller, key, Command::PromoteAuthority { pin }).await
 }
 
-/// Waits until every certificate there is was issued in a second before this one, or [`in_use`] would
-/// count it for who is promoted now. What is issued between the last look and the promotion, some
-/// milliseconds, is counted so all the same.
+/// Waits until every existing certificate was issued in an earlier second; otherwise [`in_use`] would count it for the
+/// authority about to be promoted. Certificates issued between the last check and the promotion, some milliseconds, are
+/// still counted that way.
 async fn stamps_pass(core: &Core) -> Result<(), Problem> {
     let until = Instant::now() + STAMPS_PASS_WITHIN;
     loop {
@@ -208,7 +208,8 @@ pub(crate) async fn retire(
     change(core, caller, key, Command::RetireAuthority { pin }).await
 }
 
-/// Refuses while somebody would be cut off: who holds a certificate of it, and who may.
+/// Rejects the retirement while a member would be cut off: members with a certificate of this authority, and members
+/// with an unknown issuer.
 async fn check_unused(core: &Core, pin: &str) -> Result<(), Problem> {
     let refused = |detail: String| {
         Err(Problem::new(
@@ -242,8 +243,8 @@ async fn check_unused(core: &Core, pin: &str) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Members that are here without a certificate the quorum knows of: it was issued by hand. Losing
-/// one of the quorum's by mistake could cost its majority.
+/// Members that are present without a certificate recorded in the quorum, so one issued by hand. Cutting off a quorum
+/// member by mistake could cost the majority.
 async fn unseen(core: &Core) -> Result<Vec<(Member, String)>, Problem> {
     let known = certificates::known(core).await?;
     let view = core.view();

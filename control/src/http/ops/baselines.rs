@@ -1,6 +1,5 @@
-//! Baselines: what nodes are meant to be. How one looks beside a node, or beside another, is in
-//! [`beside`], and what it is when it is made like a node or a group in [`model`]; the brake is in
-//! `ops/brake`.
+//! Baselines: the required state of nodes. [`beside`] compares a baseline with a node or another baseline, and
+//! [`model`] builds one from a node or a group. The brake is in `ops/brake`.
 
 mod beside;
 mod model;
@@ -37,7 +36,7 @@ fn unknown(name: &BaselineName) -> Problem {
     Problem::from(&Refusal::UnknownBaseline { name: name.clone() })
 }
 
-/// `h100`, or `h100@3` for one that was.
+/// Parses `h100`, or `h100@3` for an earlier version.
 fn versioned(text: &str) -> Result<(BaselineName, Option<u32>), Problem> {
     let Some((text, version)) = text.split_once('@') else {
         return Ok((name(text)?, None));
@@ -47,7 +46,7 @@ fn versioned(text: &str) -> Result<(BaselineName, Option<u32>), Problem> {
     Ok((name(text)?, Some(version)))
 }
 
-/// Those in force, by name.
+/// Baselines in force, by name.
 pub(crate) fn list(core: &Core) -> Vec<BaselineView> {
     let view = core.view();
     let all = view.baselines.all();
@@ -55,7 +54,7 @@ pub(crate) fn list(core: &Core) -> Vec<BaselineView> {
         .collect()
 }
 
-/// One of them, whole, with the versions that are kept.
+/// One complete baseline, with its stored versions.
 pub(crate) async fn get(core: &Core, text: &str) -> Result<BaselineView, Problem> {
     let kept = find(core, text).await?;
     let mut found = shown(&core.view(), &kept, Keys::All);
@@ -91,7 +90,7 @@ async fn find(core: &Core, text: &str) -> Result<Kept, Problem> {
     }
 }
 
-/// Whether exact rules show their keys.
+/// Whether exact rules include their keys.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Keys {
     All,
@@ -102,7 +101,7 @@ fn shown(view: &View, kept: &Kept, keys: Keys) -> BaselineView {
     let record = &kept.record;
     let definition = &record.definition;
     let report = &view.judged;
-    // By another version, or before the last change, it is not said how these nodes stand by this one.
+    // For another version, or before the last change is judged, the conformance of the nodes is unknown.
     let in_force = view.baselines.get(&record.name).map(|kept| &kept.record);
     let is_judged = in_force.is_some_and(|is| is.version == record.version)
         && report.number == view.baselines.number;
@@ -190,8 +189,8 @@ fn rule_view(class: Class, rule: &ClassRule, keys: Keys) -> ClassRuleView {
     shown
 }
 
-/// Makes a new version, or with `dry_run` only says whether it would and for whom. Whom the others
-/// should be like is asked now, directly.
+/// Sets a baseline as a new version. With `dry_run`, only reports whether it would change and which nodes it concerns.
+/// The model node is queried directly.
 pub(crate) async fn set(
     core: &Core,
     caller: &Caller,
@@ -239,7 +238,7 @@ pub(crate) async fn set(
     })
 }
 
-/// Nobody is judged by it any more.
+/// Deletes a baseline; no node is judged by it afterwards.
 pub(crate) async fn delete(
     core: &Core,
     caller: &Caller,

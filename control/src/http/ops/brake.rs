@@ -1,4 +1,4 @@
-//! The brake on automatic draining: whether it is held, and that a person releases it.
+//! Brake on automatic draining: its state, and its release by an operator.
 
 use super::time;
 use crate::{
@@ -12,7 +12,7 @@ use lattice_api::{
 };
 use lattice_quorum_types::{Command, baseline::Brake};
 
-/// Whether automatic draining stands still.
+/// Returns whether automatic draining is stopped.
 pub(crate) fn state(core: &Core) -> BrakeState {
     BrakeState {
         held: core.view().brake.as_deref().map(view),
@@ -27,7 +27,7 @@ pub(super) fn view(held: &Brake) -> BrakeView {
     }
 }
 
-/// A person lets it go on.
+/// Releases the brake.
 pub(crate) async fn release(
     core: &Core,
     caller: &Caller,

@@ -1,4 +1,4 @@
-//! Members' certificates.
+//! Certificates of members.
 
 use super::{change, nodes::name as node_name, paging, read, unexpected};
 use crate::{
@@ -19,7 +19,7 @@ use lattice_quorum_types::{
 };
 use std::time::Duration;
 
-/// How long the answer about a node waits for what the quorum knows of its certificate.
+/// Timeout for the certificate data in an answer about a node.
 const BESIDE: Duration = Duration::from_millis(500);
 
 pub(super) async fn known(core: &Core) -> Result<Vec<Known>, Problem> {
@@ -29,7 +29,7 @@ pub(super) async fn known(core: &Core) -> Result<Vec<Known>, Problem> {
     }
 }
 
-/// By role and name, a page at a time. The cursor is `role/name` of the last one.
+/// Lists certificates by role and name, a page at a time. The cursor is `role/name` of the last item.
 pub(crate) async fn list(
     core: &Core,
     caller: &Caller,
@@ -61,7 +61,8 @@ fn identity(text: &str) -> Option<(Member, String)> {
     Some((role.parse().ok()?, name.to_owned()))
 }
 
-/// That of one node's agent, for an answer that goes without it when the quorum is silent.
+/// Certificate of a node's agent; `None` if the quorum does not answer in time, so that the answer about the node is
+/// sent without it.
 pub(super) async fn of_node(core: &Core, node: &NodeId) -> Option<CertificateView> {
     let all = tokio::time::timeout(BESIDE, known(core)).await.ok()?.ok()?;
     let of_agent = |c: &&Known| c.role == Member::Agent && c.name == node.as_str();
@@ -69,7 +70,7 @@ pub(super) async fn of_node(core: &Core, node: &NodeId) -> Option<CertificateVie
     Some(CertificateView::new(found, core.now()))
 }
 
-/// What a person says for the record.
+/// Checks a reason given for the audit: not empty and not too long.
 pub(super) fn check_reason(reason: &str, hint: &str) -> Result<(), Problem> {
     if reason.trim().is_empty() {
         return Err(Problem::field("reason", hint));
@@ -81,9 +82,8 @@ pub(super) fn check_reason(reason: &str, hint: &str) -> Result<(), Problem> {
     Ok(())
 }
 
-/// A name that was mistyped would be revoked without anybody noticing. Services may have
-/// certificates that people issued and nobody here knows of; agents have none but by enrolment, or
-/// gossip.
+/// Rejects an unknown agent name, because revoking a misspelt name would go unnoticed. Services may hold certificates
+/// issued by hand that are unknown here. Agents obtain certificates only by enrolment, or appear in gossip.
 async fn check_agent(core: &Core, name: &str) -> Result<(), Problem> {
     let node = node_name(name)?;
     if core.view().node(&node).is_some() {

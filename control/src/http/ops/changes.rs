@@ -1,4 +1,4 @@
-//! Changes as the event stream shows them to one caller.
+//! Changes, as the event stream shows them to one caller.
 
 use super::{allocations, explain, nodes, time, waits::Waits};
 use crate::{Change as CoreChange, Core, Observed as CoreObserved, View, http::caller::Caller};
@@ -11,7 +11,8 @@ use lattice_quorum_types::{
     event::{AllocationChange, EventKind},
 };
 
-/// `None` when nothing of it is for this caller (a lease, an enrolment, another tenant's).
+/// Converts a change for a caller. `None` if the change is not visible to the caller (a lease, an enrolment, or another
+/// tenant's object).
 pub(crate) fn shown(
     core: &Core,
     view: &View,
@@ -79,7 +80,7 @@ fn one(
         EventKind::Allocation { change, record } => {
             let why = (&*view.plan, waits);
             let mut record = Box::new(allocations::shown(view, why, caller, record));
-            // It never changes, and the feed does not keep it.
+            // The workload never changes, and subscribers do not store it.
             record.workload = None;
             Some(Change::Allocation {
                 change: word(*change).to_owned(),
@@ -90,7 +91,7 @@ fn one(
             let entry = view.node(&record.id)?;
             let node = nodes::shown_as(view, entry, Some(record));
             Some(Change::Node {
-                // Who follows the stream replaces the node with it: it is as in the list.
+                // A subscriber replaces the node with this record, so it has the same form as in the list.
                 record: Box::new(nodes::told(caller, nodes::with_bmc(core, node, entry))),
             })
         }

@@ -1,4 +1,4 @@
-//! Nodes that belong to one user: claiming them, and giving them back.
+//! Node claims of users: claim and release.
 
 use super::{nodes::name, propose, read, unexpected};
 use crate::{
@@ -15,10 +15,10 @@ use lattice_quorum_types::{
     view::{Answer, Query},
 };
 
-/// Nodes that one claim, or one release, may name.
+/// Maximum number of nodes in one claim or release.
 const MAX_NODES: usize = 4096;
 
-/// Makes nodes the caller's own, all of them or none. Each is asked what it is.
+/// Claims nodes for the caller, all or none. Each node attests its state.
 pub(crate) async fn claim(
     core: &Core,
     caller: &Caller,
@@ -36,7 +36,7 @@ pub(crate) async fn claim(
         nodes,
         purpose: purpose.clone(),
     };
-    // Whose they are, and whether they fit, is told without asking any node.
+    // Ownership and fit are checked first, without querying any node.
     let unasked = command(claims::unasked(&core.view(), &nodes));
     let by = caller.proposer(&unasked)?;
     let envelope = Box::new(core.envelope(by, key.clone(), None, unasked));
@@ -60,7 +60,7 @@ pub(crate) async fn claim(
     })
 }
 
-/// Gives nodes back, all of them or none; or has those that were not wiped seen to.
+/// Releases nodes, all or none; or handles nodes that could not be wiped.
 pub(crate) async fn release(
     core: &Core,
     caller: &Caller,
@@ -84,7 +84,7 @@ pub(crate) async fn release(
     let mut revision = core.view().revision;
     for node in nodes {
         let reason = reason.clone();
-        // One key for several commands: each has its own.
+        // One key for several commands: each command derives its own.
         let key = key.as_ref().map(|key| format!("{key}/{node}"));
         let command = match wipe {
             Wipe::Waive => Command::AcceptUnwiped { node, reason },
@@ -98,7 +98,7 @@ pub(crate) async fn release(
     })
 }
 
-/// Who administers some tenants only releases no other tenant's nodes.
+/// Rejects the release of nodes of other tenants by an administrator of some tenants only.
 fn check_tenants(core: &Core, caller: &Caller, nodes: &[NodeId]) -> Result<(), Problem> {
     let view = core.view();
     for id in nodes {
@@ -116,7 +116,7 @@ fn check_tenants(core: &Core, caller: &Caller, nodes: &[NodeId]) -> Result<(), P
     Ok(())
 }
 
-/// The nodes of a hostlist, as many as one request may name.
+/// Nodes of a hostlist, limited to the maximum of one request.
 pub(super) fn named(nodes: &str) -> Result<Vec<NodeId>, Problem> {
     if !nodes.contains(['[', ',']) {
         return Ok(vec![name(nodes)?]);

@@ -1,4 +1,4 @@
-//! A node or a group beside another, or a node beside itself.
+//! Comparison of nodes and groups with each other, or of a node with its earlier state.
 
 use super::{
     groups::Side,
@@ -9,8 +9,8 @@ use crate::Core;
 use lattice_api::{conformance::DiffView, problem::Problem};
 use lattice_hwprobe::Class;
 
-/// Two nodes or groups, one and the majority of its cohort, or a node as it was and is: one of them
-/// must be asked for.
+/// Compares two nodes or groups, a node with the majority of its cohort, or a node with its earlier state. Exactly one
+/// of `with` and `since` is required.
 pub(crate) async fn diff(
     core: &Core,
     node: &str,
@@ -24,7 +24,8 @@ pub(crate) async fn diff(
     }
 }
 
-/// Of a group one of its nodes stands for all of them, and is compared in what it is a group by.
+/// Compares two sides. A group is represented by one of its nodes, and is compared only in the classes that define the
+/// group.
 async fn beside(core: &Core, left: &str, right: &str) -> Result<DiffView, Problem> {
     let left = Side::read(core, "node", left).await?;
     let right = match right {

@@ -15,7 +15,7 @@ use lattice_hwprobe::{
 use lattice_quorum_types::{NodeId, UnixMillis, hostlist};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Node names come from the view, so each is one; what were none would be left out.
+/// Node names come from the view and are valid; an invalid name would be left out.
 fn fold<'a>(names: impl IntoIterator<Item = &'a String>) -> String {
     let nodes: Vec<NodeId> = names
         .into_iter()
@@ -51,7 +51,7 @@ pub(crate) async fn groups(core: &Core, class: Option<&str>) -> Result<GroupsVie
             None => unknown.push(name),
         }
     }
-    // Who gossips nothing is in no group either.
+    // Nodes that do not gossip belong to no group either.
     let unheard = view.nodes.values().filter(|entry| entry.seen.is_none());
     unknown.extend(unheard.map(|entry| entry.id.to_string()));
     let not_read = not_read.into_iter().map(|(why, nodes)| NotReadView {
@@ -65,11 +65,11 @@ pub(crate) async fn groups(core: &Core, class: Option<&str>) -> Result<GroupsVie
     })
 }
 
-/// Nodes of which the history is asked; of those behind, what this control saw is told.
+/// Maximum number of nodes looked up in the history; for the others, this control's own observation is used.
 const ASKED_OF_HISTORY: usize = 500;
 
-/// Since when members of groups are what they are, by what is kept of them. The largest group's come
-/// last: in a small one each counts.
+/// Since when group members have their present state, according to the history. The members of the largest group come
+/// last, because in a small group each member matters.
 async fn kept_since(core: &Core, groups: &[Group], classes: &[Class]) -> BTreeMap<String, u64> {
     let members = groups.iter().rev().flat_map(|group| &group.nodes);
     let members = members.take(ASKED_OF_HISTORY).cloned().collect();
@@ -77,7 +77,8 @@ async fn kept_since(core: &Core, groups: &[Group], classes: &[Class]) -> BTreeMa
     kept.await.unwrap_or_default()
 }
 
-/// When the first of its members was seen to be so: of a member, since the last of its classes is.
+/// When the first member of the group was seen in its present state: for each member, since the last change of its
+/// classes.
 fn first_seen(
     view: &View,
     group: &Group,
@@ -87,14 +88,14 @@ fn first_seen(
     let of_member = |name: &String| {
         let entry = view.node(&NodeId::new(name).ok()?)?;
         let seen = classes.iter().filter_map(|class| entry.since(*class)).max();
-        // What this control saw first may have been so before it was started.
+        // A state first seen by this control may be older than the start of this control.
         let kept = kept.get(name).map(|at| UnixMillis(*at));
         seen.map(|seen| kept.map_or(seen, |kept| kept.min(seen)))
     };
     group.nodes.iter().filter_map(of_member).min()
 }
 
-/// Why something that is asked for is not read on a node, where that is somebody's intention.
+/// Reason why a requested class is deliberately not read on a node.
 fn why_not_read(core: &Core, view: &View, name: &str, scope: &Scope) -> Option<&'static str> {
     let id = NodeId::new(name).ok()?;
     let entry = view.node(&id)?;
@@ -114,7 +115,7 @@ pub(crate) async fn drift(core: &Core) -> DriftReportView {
     let asked = asked.map(|d| (d.node.to_string(), d.class, d.key.clone()));
     let kept = core.history.since_all(asked.collect()).await;
     for (since, shown) in kept.into_iter().zip(&mut shown) {
-        // Where it cannot be read, what this control saw itself stands.
+        // Without a readable history entry, this control's own observation stands.
         if let Some(since) = since {
             shown.since = Some(time(UnixMillis(since.at)));
             shown.since_or_before = since.at_least;
@@ -143,8 +144,8 @@ pub(crate) async fn drift(core: &Core) -> DriftReportView {
     }
 }
 
-/// Who is neither held against anything nor known to have nothing to be held against. Before the first
-/// comparison that is everybody.
+/// Nodes that are neither judged nor known to have nothing to compare with. Before the first comparison these are all
+/// nodes.
 fn pending(view: &View) -> String {
     let report = &view.judged;
     let alone: BTreeSet<&str> = report.alone.iter().map(String::as_str).collect();
@@ -156,7 +157,7 @@ fn pending(view: &View) -> String {
     hostlist::fold(&waits.cloned().collect::<Vec<_>>())
 }
 
-/// When those of these nodes that do not answer were there last.
+/// When each silent node among these was last present.
 async fn silent<'n>(
     core: &Core,
     view: &View,
@@ -178,7 +179,7 @@ async fn silent<'n>(
     found
 }
 
-/// When a node that does not answer was there last.
+/// When a silent node was last present.
 pub(super) async fn as_of(core: &Core, view: &View, node: &NodeId) -> Option<UnixMillis> {
     let entry = view.node(node).filter(|entry| entry.is_silent())?;
     if let Some(at) = entry.answered_at() {
@@ -188,7 +189,7 @@ pub(super) async fn as_of(core: &Core, view: &View, node: &NodeId) -> Option<Uni
     kept.ok().flatten().map(UnixMillis)
 }
 
-/// Why a class of a node is not known, by its BMC, or by what its agent told of it.
+/// Reason why a class of a node is unknown, from its BMC, or from its agent's last data.
 pub(super) async fn why_incomplete(core: &Core, node: &NodeId, class: Class) -> Option<String> {
     match missing_by_bmc(core, node, class) {
         Some(missing) => words(&missing),
@@ -213,7 +214,7 @@ async fn missing_by_history(core: &Core, node: &NodeId, class: Class) -> Option<
     words(missing.get(&class)?)
 }
 
-/// The first of them, and how many more: a reason that a BMC has for everything names no key.
+/// First missing key, and the number of others. If the BMC has one reason for everything, no key is named.
 fn words(missing: &[(String, Reading<Value>)]) -> Option<String> {
     let (key, reading) = missing.first()?;
     let first = match reading {
@@ -264,7 +265,7 @@ fn drifted(view: &View, d: &Drifted) -> DriftView {
     }
 }
 
-/// `left`: how often the history may be asked still.
+/// `left`: number of history lookups still allowed.
 async fn unknown(core: &Core, view: &View, u: &Unknown, left: &mut usize) -> UnknownView {
     let mark = view.as_known(&u.node).map(NodeEntry::marks);
     let mark = mark.and_then(|marks| marks.get(&u.class));

@@ -1,4 +1,4 @@
-//! Graphs of work.
+//! DAG operations.
 
 use super::{allocations::sight, elements, paging, propose, read, submit, unexpected};
 use crate::{Core, View, http::caller::Caller};
@@ -18,10 +18,10 @@ use std::{collections::BTreeMap, sync::Arc};
 
 /// Records read from the quorum at a time.
 const CHUNK: u32 = 1_000;
-/// Reads for one page, or for the members of one graph. What is not found by then is not told.
+/// Maximum number of reads for one page, or for the members of one DAG. Members not found by then are left out.
 const MAX_READS: usize = 100;
 
-/// A number from a path.
+/// Parses a DAG number from a path.
 pub(crate) fn number(text: &str) -> Result<DagId, Problem> {
     text.parse()
         .map_err(|e: lattice_quorum_types::id::InvalidId| Problem::field("id", e.to_string()))
@@ -31,7 +31,7 @@ fn unknown(id: DagId) -> Problem {
     Problem::from(&Refusal::UnknownDag { id })
 }
 
-/// Submits all members or none. `most`: members that a graph may have at this site.
+/// Submits all members or none. `most`: maximum number of members at this site.
 pub(crate) async fn submit(
     core: &Core,
     caller: &Caller,
@@ -45,7 +45,7 @@ pub(crate) async fn submit(
     if let Err(problem) = possible
         && !submit::was_used(core, caller, key.as_deref()).await?
     {
-        // What the quorum refuses, it refuses for the better reason.
+        // A refusal by the quorum has priority, because it is more specific.
         super::judge(core, caller, command).await?;
         return Err(problem);
     }
@@ -59,7 +59,7 @@ pub(crate) async fn submit(
     })
 }
 
-/// Judges a submit of all members, and changes nothing.
+/// Checks the submission of all members without changing anything.
 pub(crate) async fn dry_run(
     core: &Core,
     caller: &Caller,
@@ -78,7 +78,7 @@ pub(crate) async fn dry_run(
     })
 }
 
-/// What is asked for, as the quorum reads it; `most`: members that it may have.
+/// Builds the DAG specification; `most`: maximum number of members.
 async fn asked(
     core: &Core,
     caller: &Caller,
@@ -102,7 +102,7 @@ async fn asked(
     Ok(Box::new(dag))
 }
 
-/// What each member is read with.
+/// Context for parsing each member.
 async fn known(core: &Core, caller: &Caller, request: &DagRequest) -> Result<Vec<Known>, Problem> {
     let mut all = Vec::with_capacity(request.members.len());
     for (place, member) in request.members.iter().enumerate() {
@@ -116,7 +116,7 @@ async fn known(core: &Core, caller: &Caller, request: &DagRequest) -> Result<Vec
 fn within(member: &str, mut problem: Problem) -> Problem {
     if let Some(field) = problem.field.take() {
         let named = field_of(member, &field);
-        // The text of a field that is wrong begins with its name.
+        // The text of a field error starts with the field name.
         if let Some(rest) = problem.detail.strip_prefix(&format!("{field}: ")) {
             problem.detail = format!("{named}: {rest}");
         }
@@ -125,7 +125,7 @@ fn within(member: &str, mut problem: Problem) -> Problem {
     problem
 }
 
-/// Whether each member could ever be had. Many ask for the same: that is looked at once.
+/// Checks that each member could ever be satisfied. Equal requests of several members are checked once.
 fn possible(core: &Core, dag: &DagSpec) -> Result<(), Problem> {
     let mut asked: Vec<&lattice_quorum_types::spec::AllocationSpec> = Vec::new();
     for member in &dag.members {
@@ -145,7 +145,7 @@ fn possible(core: &Core, dag: &DagSpec) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Those that run, and the last ones that ended, of one tenant or of all that the caller sees.
+/// Lists running DAGs and the last ended ones, of one tenant or of all tenants visible to the caller.
 pub(crate) async fn list(
     core: &Core,
     caller: &Caller,
@@ -188,7 +188,7 @@ pub(crate) async fn list(
     })
 }
 
-/// The record, out of the view or, once it has ended, out of the quorum.
+/// Returns the record from the view, or from the quorum once the DAG has ended.
 async fn record(core: &Core, caller: &Caller, id: DagId) -> Result<Arc<Dag>, Problem> {
     let live = core.view().dags.get(&id).cloned();
     let record = match live {
@@ -219,7 +219,7 @@ pub(crate) async fn cancel(
 ) -> Result<DagView, Problem> {
     caller.check_writes()?;
     let before = record(core, caller, id).await?;
-    // The quorum does not look for one that has ended.
+    // The quorum does not check whether the DAG has ended.
     if before.state != DagState::Running {
         let detail = format!("graph {id} is {}; there is nothing to cancel", before.state);
         return Err(Problem::new(Kind::Conflict, "wrong_state", detail));
@@ -241,7 +241,7 @@ async fn shown(core: &Core, caller: &Caller, dag: &Dag) -> Result<DagView, Probl
     }))
 }
 
-/// Members that are not in the view any more. Those that are no arrays have numbers one behind the other.
+/// Members that are no longer in the view. Members that are not arrays have consecutive numbers.
 async fn ended(
     core: &Core,
     view: &View,

@@ -1,4 +1,4 @@
-//! What schedulers were told and what they decided.
+//! Recorded inputs and decisions of the schedulers.
 
 use crate::{
     decisions::DecisionsError,
@@ -18,10 +18,11 @@ use lattice_api::{
     text,
 };
 
-/// Bytes that are read at a time.
+/// Bytes read at a time.
 const PIECE_BYTES: usize = 256 << 10;
 
-/// Lines from the last file on that begins no later than `since`; all that is kept without one.
+/// Streams the recorded lines, starting with the last file that begins no later than `since`. Without `since`, streams
+/// everything that is kept.
 pub(crate) fn since(
     api: &Api,
     caller: &Caller,

@@ -1,4 +1,4 @@
-//! Taking nodes out of use, by force too, and back.
+//! Draining and undraining of nodes, including forced release.
 
 use super::{
     audit,
@@ -27,7 +27,7 @@ use lattice_quorum_types::{
 };
 use std::sync::Arc;
 
-/// Takes a node out of use; with `force_release` takes it from its holder too.
+/// Drains a node; with `force_release`, also takes the node from its holder.
 pub(crate) async fn drain(
     core: &Core,
     caller: &Caller,
@@ -71,7 +71,7 @@ pub(crate) async fn drain(
         expected,
     };
     let applied = match propose(core, caller, key, command).await {
-        // Nothing holds it: there is nothing to give up, and draining it does the rest.
+        // The node has no holder, so draining it is sufficient.
         Err(problem) if problem.field.as_deref() == Some("node") => {
             let reason = Some(reason);
             let drain = Command::Drain {
@@ -90,7 +90,7 @@ pub(crate) async fn drain(
         _ => None,
     });
     if applied.events.is_empty() {
-        // A repeat, which is answered without its events.
+        // A repeated request is answered without its events.
         audit::each(core, |entry| {
             if entry.revision == applied.revision {
                 given_up = given_up.take().or_else(|| released(entry));
@@ -104,7 +104,7 @@ pub(crate) async fn drain(
     })
 }
 
-/// Whose node was taken by force.
+/// Holder from which the node was taken by force.
 fn released(entry: &AuditEntry) -> Option<HolderView> {
     match &entry.action {
         AuditAction::ForceReleased {
@@ -119,8 +119,8 @@ fn released(entry: &AuditEntry) -> Option<HolderView> {
     }
 }
 
-/// Who is an operator of some tenants only gives up no other tenant's work. Returns the revision of
-/// the node at which that was looked at, by what is committed: it is released at no other.
+/// Rejects a forced release of another tenant's allocation by an operator of some tenants only. Returns the committed
+/// revision of the node at which this was checked; the release applies only at that revision.
 async fn check_holder(
     core: &Core,
     caller: &Caller,
@@ -129,7 +129,7 @@ async fn check_holder(
     let view = present(core).await?;
     let record = view.node(node).and_then(|entry| entry.record.as_ref());
     let Some(record) = record else {
-        // The quorum says so.
+        // The quorum rejects the unknown node.
         return Ok(None);
     };
     if let Some(holder) = record.holder {
@@ -150,13 +150,13 @@ async fn present(core: &Core) -> Result<Arc<View>, Problem> {
     present.map_err(|unavailable| Problem::from(&unavailable))
 }
 
-/// Clears the caller's own drain reason, and one that a failed hook of the site gave: that is for a
-/// person to clear. Where none is left the node goes back into service, so everything that must hold
-/// then is asked of it first. Where only reasons of others are left there is nothing to clear, and
-/// a node that is not drained has nothing to pass. All of
-/// that is decided on one record of the node, as it is committed: when it is another one by then
-/// (somebody else undrained it too, or took it from its holder while the gate was asked), nothing is
-/// cleared.
+/// Clears the caller's own drain reason, and that of a failed site hook, which only an operator may clear.
+///
+/// If no reason remains, the node returns to service, so it must pass the gate first. If only reasons of other owners
+/// remain, nothing is cleared. A node that is not drained is not checked.
+///
+/// The whole decision applies to one committed record of the node. If that record changes meanwhile, for example by
+/// another undrain or by the release from its holder, nothing is cleared.
 pub(crate) async fn undrain(
     core: &Core,
     caller: &Caller,
@@ -203,18 +203,18 @@ fn has_hooks_reason(record: &Node) -> bool {
     record.drain.iter().any(|d| d.owner == faults::HOOKS)
 }
 
-/// Whether the caller may clear it.
+/// Whether the caller may clear this reason.
 fn is_own(caller: &Caller, drain: &DrainReason) -> bool {
     *drain.owner == *caller.name || drain.owner == faults::HOOKS
 }
 
-/// Whether nothing but what the caller clears keeps it out of service.
+/// Whether every reason that keeps the node out of service may be cleared by the caller.
 fn goes_back(caller: &Caller, record: &Node) -> bool {
     !record.drain.is_empty() && record.drain.iter().all(|drain| is_own(caller, drain))
 }
 
-/// Refuses where the node is kept out by others alone: nothing would be cleared, and whoever asks
-/// wants to know why.
+/// Rejects the request if only other owners keep the node out: nothing would be cleared, and the error lists their
+/// reasons.
 fn has_own(caller: &Caller, record: &Node) -> Result<(), Problem> {
     let drains = &record.drain;
     if drains.is_empty() || drains.iter().any(|drain| is_own(caller, drain)) {
@@ -231,7 +231,7 @@ fn has_own(caller: &Caller, record: &Node) -> Result<(), Problem> {
     Err(Problem::new(Kind::Conflict, "drained_by_others", detail))
 }
 
-/// As a problem: what keeps the node out, and who may do without.
+/// Runs the gate; a failure becomes a problem with the reason and the remedy.
 async fn gate(core: &Core, caller: &Caller, node: &NodeId) -> Result<(), Problem> {
     let by = Some(caller.name.to_string());
     let Err(error) = gate::check(core, node, &Freshness::Now { by }).await else {
@@ -251,7 +251,7 @@ async fn gate(core: &Core, caller: &Caller, node: &NodeId) -> Result<(), Problem
     Err(problem)
 }
 
-/// What helps, as the end of a sentence.
+/// Remedy, as the end of a sentence.
 fn what_to_do(error: &GateError, node: &NodeId) -> String {
     const SKIP: &str = "let an administrator do so with --skip-gate (skip_gate=true)";
     match error {

@@ -1,5 +1,5 @@
-//! Elements of arrays. Until one is placed, all that there is of it is its place in its array's record, and
-//! its number, which is behind the array's.
+//! Elements of job arrays. An element that was never placed exists only as an index in the record of its array; its
+//! number follows that of the array.
 
 use super::{allocations::record, read, unexpected};
 use crate::{Core, http::caller::Caller};
@@ -28,7 +28,7 @@ fn no_element(field: &str, detail: String) -> Problem {
     problem
 }
 
-/// The number that a text names: `12`, or `12_7`, an element of the array 12.
+/// Allocation number for a text: `12`, or `12_7` for an element of array 12.
 pub(crate) async fn number(
     core: &Core,
     caller: &Caller,
@@ -65,7 +65,7 @@ async fn number_of(
     })
 }
 
-/// What a request is read with: the time, and the elements that it names.
+/// Context for parsing a request: the time, and the elements it names.
 pub(crate) async fn known(
     core: &Core,
     caller: &Caller,
@@ -81,7 +81,7 @@ pub(crate) async fn known(
             false => "dependencies",
         };
         let id = number_of(core, caller, named, field).await?;
-        // What a caller may not see is not waited for either: how it ended would be told.
+        // A dependency on an invisible allocation is rejected, because it would reveal how that allocation ended.
         if caller.tenants.is_some() {
             record(core, caller, id).await?;
         }
@@ -92,7 +92,7 @@ pub(crate) async fn known(
     Ok(known)
 }
 
-/// The record of this number, out of the view or, once it has ended, out of the quorum.
+/// Record of this number, from the view, or from the quorum once the allocation has ended.
 pub(super) async fn recorded(
     core: &Core,
     id: AllocationId,
@@ -106,7 +106,7 @@ pub(super) async fn recorded(
     }
 }
 
-/// The element of this number that has no allocation of its own, as one that waits, or was cancelled.
+/// Element of this number without an own allocation, shown as waiting, blocked or cancelled.
 pub(super) async fn unplaced(
     core: &Core,
     id: AllocationId,
@@ -124,13 +124,13 @@ pub(super) async fn unplaced(
     Ok(array.and_then(|array| as_waiting(&array, id)).map(Arc::new))
 }
 
-/// The index of the element that has this number.
+/// Index of the element with this number.
 pub(super) fn index_of(array: &Allocation, id: AllocationId) -> Option<u32> {
     array.element_numbers()?.index_of(id)
 }
 
-/// The record with the highest number below this one, of those near enough to be of the same array. Nobody
-/// can ask for it from above, so it is closed in from below.
+/// Record with the highest number below `id`, within the range of one array. The quorum cannot be queried downwards, so
+/// a binary search from below finds it.
 async fn ended_before(core: &Core, id: AllocationId) -> Result<Option<Allocation>, Problem> {
     let lowest = id.0.saturating_sub(MAX_ELEMENTS as u64 + 1);
     let mut end = id.0;
@@ -147,7 +147,7 @@ async fn ended_before(core: &Core, id: AllocationId) -> Result<Option<Allocation
     Ok(found)
 }
 
-/// The first record with a number above `after` and below `end`.
+/// First record with a number above `after` and below `end`.
 async fn next(core: &Core, after: u64, end: u64) -> Result<Option<Allocation>, Problem> {
     let query = Query::Allocations {
         after: AllocationId(after),
@@ -161,7 +161,7 @@ async fn next(core: &Core, after: u64, end: u64) -> Result<Option<Allocation>, P
     Ok(found.into_iter().next().filter(|next| next.id.0 < end))
 }
 
-/// An element as its array's record has it; `None` where it has, or had, an allocation of its own.
+/// Element as derived from its array record; `None` if the element has or had its own allocation.
 fn as_waiting(array: &Allocation, id: AllocationId) -> Option<Allocation> {
     let index = index_of(array, id)?;
     let tally = array.course.tally.as_ref()?;

@@ -1,4 +1,4 @@
-//! Why an allocation is where it is.
+//! Explanation of an allocation's state.
 
 use super::time;
 use crate::{LastPlan, View};
@@ -9,11 +9,11 @@ use lattice_api::{
 use lattice_placement::{Explanation, Score, Weights};
 use lattice_quorum_types::{Allocation, AllocationState, hostlist};
 
-/// Why it waits; `None` for one that does not.
+/// Reason why a waiting allocation waits; `None` for any other.
 pub(crate) fn reason(view: &View, plan: &LastPlan, a: &Allocation) -> Option<String> {
     match a.state {
         AllocationState::Pending => Some(match planned(view, plan, a) {
-            // It was deleted, or all its nodes were moved.
+            // The vCluster was deleted, or all its nodes were moved.
             Some(explanation) if explanation.total == 0 => format!(
                 "{explanation}; vCluster \"{}\" has no nodes",
                 a.spec.vcluster
@@ -30,8 +30,8 @@ pub(crate) fn reason(view: &View, plan: &LastPlan, a: &Allocation) -> Option<Str
     }
 }
 
-/// What the last cycle says of it. Of an array, and of its elements that have no nodes, the first ones are in the
-/// queue, and what is said of the first of these is said of all.
+/// Explanation of the last cycle. For an array and its elements without nodes, only the first elements are in the
+/// queue. The explanation of the first one applies to all.
 fn planned(view: &View, plan: &LastPlan, a: &Allocation) -> Option<Explanation> {
     let of_first = || {
         let array = array_of(view, a)?;
@@ -42,7 +42,7 @@ fn planned(view: &View, plan: &LastPlan, a: &Allocation) -> Option<Explanation> 
     plan.explanation(a).or_else(of_first)
 }
 
-/// The array that it is, or is an element of.
+/// The allocation itself if it is an array, or the array of which it is an element.
 fn array_of<'a>(view: &'a View, a: &'a Allocation) -> Option<&'a Allocation> {
     match (&a.course.tally, &a.course.element) {
         (Some(_), _) => Some(a),
@@ -51,7 +51,7 @@ fn array_of<'a>(view: &'a View, a: &'a Allocation) -> Option<&'a Allocation> {
     }
 }
 
-/// How many elements of an array may run at a time, where as many do.
+/// Maximum number of concurrently running elements, if the array has reached it.
 fn as_many_as_may(array: &Allocation) -> Option<u32> {
     let most = array.spec.terms.array.as_ref()?.max_running()?;
     let tally = array.course.tally.as_ref()?;
@@ -90,7 +90,7 @@ pub(crate) fn explain(
     }
 }
 
-/// A score as people see it; its factors count, not its total.
+/// Score as shown; its factors count rather than its total.
 pub(super) fn score(score: Score, ahead: u32, weights: Weights) -> ScoreView {
     let factors = score.factors;
     let named = Weights::NAMES.into_iter().zip(factors.to_array());
@@ -114,7 +114,7 @@ fn summary(a: &Allocation, sight: Sight) -> String {
     let nodes = hostlist::fold(a.kept_nodes());
     let since = time(a.state_since);
     let cause = stop_of(a, sight).map_or_else(String::new, |cause| format!(": {cause}"));
-    // A checkpoint on the way makes it no other attempt.
+    // Writing a checkpoint does not start another attempt.
     let began = a.attempt_began_at().unwrap_or(a.state_since);
     match a.state {
         AllocationState::Starting => format!("has {nodes} since {since}; its processes start"),

@@ -1,4 +1,4 @@
-//! A conformance group by the beginning of its digest, as `lattice conformance groups` shows it.
+//! Lookup of conformance groups by the first digits of their digest, as shown by `lattice conformance groups`.
 
 use crate::{Core, View};
 use lattice_api::problem::{Kind, Problem};
@@ -8,18 +8,18 @@ use lattice_quorum_types::NodeId;
 use std::collections::{BTreeMap, BTreeSet};
 use tokio::{sync::Semaphore, task::spawn_blocking};
 
-/// Fewest digits that name a group.
+/// Minimum number of digits that identify a group.
 const LEAST_DIGITS: usize = 8;
-/// Digests that are made to find of which classes together one is: some tenths of a second.
+/// Maximum number of digests computed to find the set of classes of a group: some tenths of a second.
 const MOST_DIGESTS: usize = 100_000;
 
-/// Whoever may read may ask for groups that are none: no more cores than this look for them.
+/// Limits searches to two cores, because every reader may request groups that do not exist.
 static SEARCHES: Semaphore = Semaphore::const_new(2);
 
-/// A group, and what it is a group by.
+/// A group, and the scope that defines it.
 pub(super) type Found = (Group, Scope);
 
-/// The groups of these scopes whose digest begins so.
+/// Groups of these scopes with a digest that starts with `digits`.
 pub(super) fn beginning(
     view: &View,
     digits: &str,
@@ -35,13 +35,14 @@ pub(super) fn beginning(
     found
 }
 
-/// Those of whole nodes, and of each class.
+/// Scopes of single classes and of whole nodes.
 pub(super) fn plain() -> Vec<Scope> {
     let classes = Class::ALL.into_iter().map(Scope::Class);
     classes.chain([Scope::All]).collect()
 }
 
-/// A node, or a group, for which one of its nodes stands: what they share they are equal in.
+/// One side of a comparison: a node, or a group represented by one of its nodes. All members are equal in the scope of
+/// the group.
 #[derive(Debug)]
 pub(super) struct Side {
     pub(super) node: NodeId,
@@ -49,8 +50,8 @@ pub(super) struct Side {
 }
 
 impl Side {
-    /// Reads the name of a node, or else the beginning of a group's digest, given as `field`. A group
-    /// is looked for where that keeps no request waiting.
+    /// Parses a node name, or else the first digits of a group digest, given as `field`. The search for a group runs on
+    /// a blocking thread and delays no other request.
     pub(super) async fn read(
         core: &Core,
         field: &'static str,
@@ -74,7 +75,7 @@ impl Side {
             return Err(Problem::field(field, reason));
         }
         let text = text.to_owned();
-        // Never closed.
+        // The semaphore is never closed.
         let permit = SEARCHES.acquire().await;
         let search = spawn_blocking(move || {
             let _permit = permit;
@@ -86,7 +87,7 @@ impl Side {
         }
     }
 
-    /// The one group whose digest begins so.
+    /// The only group with a digest that starts with `digits`.
     fn group(view: &View, field: &str, text: &str, digits: &str) -> Result<Self, Problem> {
         let mut fitting = beginning(view, digits, plain());
         if fitting.is_empty() {
@@ -121,7 +122,7 @@ impl Side {
         })
     }
 
-    /// As it is named in an answer.
+    /// Name of the side in an answer.
     pub(super) fn label(&self) -> String {
         let Some((group, scope)) = &self.group else {
             return self.node.to_string();
@@ -135,7 +136,7 @@ impl Side {
     }
 }
 
-/// The classes that a digest may be of together.
+/// Sets of several classes to which the digest may belong.
 fn together(view: &View, digits: &str) -> Vec<Scope> {
     let entries = view.nodes.values().filter(|entry| entry.seen.is_some());
     let kinds: BTreeSet<Vec<(Class, ClassMark)>> = entries
@@ -159,7 +160,7 @@ fn together(view: &View, digits: &str) -> Vec<Scope> {
     found
 }
 
-/// Every choice of two or more, the smallest first.
+/// Every subset of two or more classes, the smallest first.
 fn several_of(all: &[Class]) -> Vec<BTreeSet<Class>> {
     let mut choices: Vec<BTreeSet<Class>> = vec![BTreeSet::new()];
     for class in all {

@@ -1,4 +1,4 @@
-//! What is wrong with a node's hardware: asked of the node itself, and what its BMC tells beside it.
+//! Hardware health of a node: its own health checks, and the faults reported by its BMC.
 
 use super::{conformance, nodes, time};
 use crate::{
@@ -20,7 +20,7 @@ use lattice_quorum_types::{
 use serde::Serialize;
 use std::cmp::Reverse;
 
-/// What its checks say, by the last pass or by one that is made now.
+/// Returns the results of the health checks, from the last pass or from a new one.
 pub(crate) async fn show(
     core: &Core,
     caller: &Caller,
@@ -45,7 +45,7 @@ pub(crate) async fn show(
     shown(core, &id, told).await
 }
 
-/// Ends reasons that somebody says are over. What is still wrong comes back with the next pass.
+/// Clears reasons after a repair. A persisting fault returns with the next pass.
 pub(crate) async fn clear(
     core: &Core,
     caller: &Caller,
@@ -62,7 +62,7 @@ pub(crate) async fn clear(
         by: Some(caller.name.to_string()),
     };
     let id = nodes::name(node)?;
-    // What a BMC tells ends when the BMC says so.
+    // Reasons from a BMC end only when the BMC reports so.
     let told = ask(core, &id, &request).await;
     let told = told.map_err(|error| nodes::agent_problem(&error))?;
     shown(core, &id, Ok(told)).await
@@ -78,8 +78,8 @@ async fn ask(core: &Core, node: &NodeId, request: &GetHealth) -> Result<NodeHeal
     Err(AgentError::Refused { node, reason })
 }
 
-/// What agent and BMC say. Where the agent says nothing, there is what its BMC tells and why the agent
-/// says nothing; of a node that does not answer also its last pass, as far as this control heard of it.
+/// Combines the answers of agent and BMC. If the agent gives no answer, the BMC reasons are shown with the error of the
+/// agent. For a node that does not answer, its last known pass is shown as well.
 async fn shown(
     core: &Core,
     node: &NodeId,
@@ -108,7 +108,7 @@ async fn shown(
     let mut reasons: Vec<_> = agents
         .chain(bmcs.map(|told| (Reverse(told.severity), reason(told, "bmc"))))
         .collect();
-    // Stable: each one's order stays within a severity.
+    // The sort is stable: the order within a severity is kept.
     reasons.sort_by_key(|(severity, _)| *severity);
     let mut reasons: Vec<ReasonView> = reasons.into_iter().map(|(_, reason)| reason).collect();
     reasons.extend(others(core, node, &reasons).await);
@@ -131,8 +131,8 @@ async fn shown(
     })
 }
 
-/// What the checks of a node named that does not answer, and when it was there last. One that answers
-/// has no last pass: what it does not say is not known.
+/// Last known reasons of a node that does not answer, and when it was last present. `None` for a node that answers with
+/// a refusal: its state is unknown.
 async fn before(
     core: &Core,
     node: &NodeId,
@@ -146,8 +146,8 @@ async fn before(
     Some((reasons.unwrap_or_default(), at))
 }
 
-/// What else the node's verdict rests on wherever it is shown: what its agent announces beside its
-/// checks, and what this control sees itself.
+/// Other reasons behind the node's verdict: those its agent announces outside its checks, and those that this control
+/// observes.
 async fn others(core: &Core, node: &NodeId, known: &[ReasonView]) -> Vec<ReasonView> {
     let view = core.view();
     let (Some(entry), Ok(shown)) = (view.node(node), nodes::get(core, node.as_str())) else {
@@ -200,7 +200,7 @@ async fn others(core: &Core, node: &NodeId, known: &[ReasonView]) -> Vec<ReasonV
     others
 }
 
-/// Whether a code is said with any verdict, and changes none.
+/// Whether the code is informational and changes no verdict.
 fn is_note(code: &str) -> bool {
     code.ends_with(".unheard") || matches!(code, "history.damaged" | "reasons.more")
 }
@@ -220,7 +220,7 @@ fn reason(reason: &Reason, source: &str) -> ReasonView {
     }
 }
 
-/// The name a value has in JSON.
+/// Name of a value in JSON.
 fn word(value: &impl Serialize) -> String {
     let name = serde_json::to_value(value).ok();
     let name = name.as_ref().and_then(|name| name.as_str());

@@ -1,4 +1,4 @@
-//! What nodes were, and when and why that changed.
+//! Node history: earlier states, and when and why they changed.
 
 use super::{history_lines, nodes, paging, time};
 use crate::{
@@ -22,15 +22,15 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 
-/// Changes that a question about the fleet puts together.
+/// Maximum number of changes combined for one query about the cluster.
 const MOST_CHANGES: usize = 50_000;
-/// Entries that it reads for them: a fleet of 10,000 nodes that was just installed has 90,000 of
-/// classes that were read for the first time.
+/// Maximum number of entries read for such a query. A newly installed cluster of 10,000 nodes has 90,000 first-time
+/// class readings.
 const MOST_ENTRIES: usize = 500_000;
-/// Of them at a time.
+/// Entries read at a time.
 const CHUNK: usize = 500;
 
-/// What to look for, as it was written.
+/// Filter as given by the caller.
 #[derive(Debug, Default)]
 pub(crate) struct Asked<'a> {
     pub(crate) since: Option<&'a str>,
@@ -42,9 +42,8 @@ pub(crate) struct Asked<'a> {
     pub(crate) cursor: Option<&'a str>,
 }
 
-/// A node's lines, newest first. Answered from what this control keeps: also while the node is
-/// down. Lines out of the audit, and of what BMCs did, may name people: they are for those who may
-/// read the audit.
+/// Lists the history of a node, newest first, from the data of this control, so also while the node is down. Lines from
+/// the audit and from BMC logs may name people, so only callers that may read the audit see them.
 pub(crate) async fn of_node(
     core: &Core,
     caller: &Caller,
@@ -85,7 +84,7 @@ pub(crate) async fn of_node(
     Ok(page.map(history_lines::view))
 }
 
-/// From when to when, Unix milliseconds, where what surrounds something is asked for.
+/// Time range of an `around` query, Unix milliseconds.
 async fn around(
     core: &Core,
     node: &NodeId,
@@ -146,7 +145,7 @@ fn moment(core: &Core, field: &str, text: Option<&str>) -> Result<Option<UnixMil
     read.map_err(|reason| Problem::field(field, reason))
 }
 
-/// What changed anywhere since a moment, equal changes of several nodes together.
+/// Lists changes of all nodes since a time; equal changes of several nodes are combined.
 pub(crate) async fn changes(core: &Core, since: Option<&str>) -> Result<ChangesView, Problem> {
     let since = moment(core, "since", since)?;
     let since = since.unwrap_or(UnixMillis(core.now().0.saturating_sub(86_400_000)));
@@ -158,27 +157,27 @@ pub(crate) async fn changes(core: &Core, since: Option<&str>) -> Result<ChangesV
     Ok(fleet.map_err(|error| problem(&error))?.view(since))
 }
 
-/// How much one question looks at.
+/// Limits of one query.
 struct Most {
     changes: usize,
     entries: usize,
 }
 
-/// Changes put together.
+/// Combined changes.
 #[derive(Default)]
 struct Fleet {
     entries: usize,
     changed: usize,
     left_out: u32,
-    /// The oldest that was looked at, where there are older ones, Unix milliseconds.
+    /// Time of the oldest entry read, if there are older ones, Unix milliseconds.
     reaches_back_to: Option<u64>,
     new: BTreeSet<String>,
     changes: BTreeMap<(Class, KeyChangeView), Alike>,
 }
 
-/// Those who made the same change.
+/// Nodes with the same change.
 struct Alike {
-    /// Both before and after it was read.
+    /// The values before and after the change are both known.
     is_known: bool,
     nodes: BTreeSet<String>,
     causes: BTreeMap<String, u32>,
@@ -187,7 +186,7 @@ struct Alike {
 }
 
 impl Fleet {
-    /// Newest first: where that is more than it may look at, what happened last is told.
+    /// Reads newest first, so that the limits leave out the oldest changes.
     async fn read(history: &History, since: UnixMillis, most: &Most) -> Result<Self, HistoryError> {
         let mut fleet = Self::default();
         let mut before: Option<(u64, String, u64)> = None;
@@ -211,7 +210,7 @@ impl Fleet {
     fn add(&mut self, node: String, told: Told) {
         self.entries += 1;
         if told.entry.cause == Cause::First && told.entry.from.is_none() {
-            // A node is new by its agent's word, not when its BMC answers for the first time.
+            // Only agent data makes a node new, not the first answer of its BMC.
             if told.source == Source::Agent {
                 self.new.insert(node);
             }
@@ -258,7 +257,7 @@ impl Fleet {
                 last: time(UnixMillis(alike.last)),
             })
             .collect();
-        // Stable: those of equal size stay by class and key.
+        // The sort is stable: changes of equal size stay ordered by class and key.
         changes.sort_by_key(|change| (change.verdict != "differs", Reverse(change.count)));
         ChangesView {
             since: time(since),
@@ -275,7 +274,7 @@ fn fold(names: &BTreeSet<String>) -> String {
     hostlist::fold(&nodes.collect::<Vec<_>>())
 }
 
-/// What differs between a node as it is and as it was.
+/// Differences between the current and an earlier state of a node.
 pub(crate) async fn diff_since(core: &Core, node: &str, since: &str) -> Result<DiffView, Problem> {
     let id = nodes::name(node)?;
     let at = moment(core, "since", Some(since))?;
@@ -299,7 +298,7 @@ pub(crate) async fn diff_since(core: &Core, node: &str, since: &str) -> Result<D
     })
 }
 
-/// Nothing is known of the node then: that is no difference.
+/// Error for a time before the history of the node: missing data is not a difference.
 async fn too_early(core: &Core, node: &NodeId, at: UnixMillis) -> Problem {
     let begins = match core.history.begins(node.to_string()).await {
         Ok(begins) => begins,
@@ -316,7 +315,7 @@ async fn too_early(core: &Core, node: &NodeId, at: UnixMillis) -> Problem {
     Problem::field("since", why)
 }
 
-/// A class that was not known then differs in nothing: it is unknown, and says why.
+/// Compares a class with its earlier state. If that state is unknown, every key is unknown, with the reason.
 fn compare(class: Class, then: &Then, now: &ClassRecord) -> Vec<Difference> {
     let unknown = |why: String| {
         let mut record = ClassRecord::new(class);
@@ -345,7 +344,7 @@ fn compare(class: Class, then: &Then, now: &ClassRecord) -> Vec<Difference> {
     }
 }
 
-/// One line for a class of which nothing of then is known, with what it is now.
+/// A single line for a class with an unknown earlier state, with its current digest.
 fn one_unknown(now: &ClassRecord, why: &str) -> Vec<Difference> {
     let state = now.state();
     let right = match (&now.disabled, state.digest()) {

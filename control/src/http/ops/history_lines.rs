@@ -1,4 +1,4 @@
-//! A line of a node's history, as it is shown.
+//! Lines of a node history, as shown to callers.
 
 mod bmc;
 
@@ -18,10 +18,10 @@ use lattice_hwprobe::{
 };
 use lattice_quorum_types::UnixMillis;
 
-/// Keys that a line for a person names.
+/// Maximum number of keys named in a line.
 const MOST_NAMED: usize = 3;
 
-/// As it is shown.
+/// Converts an item to its view.
 pub(super) fn view(item: Item) -> HistoryEntryView {
     match item {
         Item::Change(told) => change(*told),
@@ -62,7 +62,7 @@ fn change(told: Told) -> HistoryEntryView {
     }
 }
 
-/// `nic.5.firmware 28.41.1000 -> 28.43.2026 (operator (ada))`
+/// Example: `nic.5.firmware 28.41.1000 -> 28.43.2026 (operator (ada))`
 fn changed((entry, source): (&Entry, Source), changes: &[KeyChangeView], left_out: u32) -> String {
     let named = changes.iter().take(MOST_NAMED);
     let named: Vec<String> = named
@@ -77,7 +77,7 @@ fn changed((entry, source): (&Entry, Source), changes: &[KeyChangeView], left_ou
                 ClassMark::Incomplete => "incomplete",
                 ClassMark::Disabled => "disabled",
             };
-            // Agent and BMC each tell their part of some classes.
+            // Agent and BMC each report their part of some classes.
             let whose = match source {
                 Source::Agent => "",
                 Source::Bmc => " of its BMC",
@@ -131,7 +131,7 @@ fn event(happened: &Happened) -> HistoryEntryView {
     }
 }
 
-/// What an agent told, in a line and in parts.
+/// Agent event as text and as fields.
 fn told(event: &Event) -> (String, NodeEventView) {
     let (mut what, mut parts) = happening(&event.event);
     if event.count > 1 {
@@ -289,7 +289,7 @@ const fn word(severity: Severity) -> &'static str {
     }
 }
 
-/// By whom: a reason is cleared by its owner. That of a failed hook an operator clears.
+/// Text for a cleared reason. The owner clears its reason, except that an operator clears that of a failed hook.
 fn undrained(owner: &str) -> String {
     match owner {
         faults::HOOKS => format!("undrained by an operator of what {owner} had drained it for"),
@@ -297,7 +297,7 @@ fn undrained(owner: &str) -> String {
     }
 }
 
-/// What this control saw, in a line and in parts.
+/// Event observed by this control, as text and as fields.
 fn noted(noted: &Noted) -> (String, NodeEventView) {
     let some = |text: &str| Some(text.to_owned());
     let (mut what, parts) = match noted {

@@ -1,11 +1,11 @@
-//! What the site's sources of scheduling said last, in numbers.
+//! Metrics of the site's scheduling inputs.
 
 use crate::{View, exposition::Exposition, inputs};
 use lattice_quorum_types::UnixMillis;
 
 const BYTES_IN_MB: f64 = 1e6;
 
-/// How things stand with each source, and what is in force. What is not known has no series.
+/// Exposes the state of each source and the values in force. An unknown value has no series.
 pub(crate) fn expose(view: &View, now: UnixMillis, to: &mut Exposition) {
     sources(view, now, to);
     let price = view.inputs.energy;

@@ -1,4 +1,4 @@
-//! The output of ranks.
+//! Output of ranks.
 
 use super::{
     allocations::{record, sight},
@@ -18,7 +18,7 @@ use lattice_api::{
 use lattice_quorum_types::{Allocation, AllocationId, NodeId, spec::OutputFiles, wire::LogStream};
 use std::sync::Arc;
 
-/// Which output to read.
+/// Requested output.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LogRequest {
     pub(crate) rank: u32,
@@ -27,11 +27,11 @@ pub(crate) struct LogRequest {
     pub(crate) follow: bool,
 }
 
-/// A rank's output; an error breaks the answer off.
+/// Output of a rank; an error aborts the response.
 type Output = BoxStream<'static, Result<Bytes, BoxError>>;
 
-/// The output, with a place among the open streams for as long as it is read. Who follows a rank
-/// that has not begun waits for it within the answer.
+/// Returns the output of a rank. It occupies a stream place while it is read. With `follow`, a rank that has not
+/// started is awaited within the response.
 pub(crate) async fn logs(
     api: &Api,
     caller: &Caller,
@@ -73,7 +73,7 @@ fn output_file(files: &OutputFiles, stream: LogStream) -> Option<&str> {
     file.as_deref()
 }
 
-/// Nobody but its owner reads a file of theirs: it is said where it is.
+/// Error for output that goes to a file: only its owner can read that file, so the error gives its path.
 fn in_file(record: &Allocation, log: LogRequest, pattern: &str) -> Problem {
     let what = match log.stream {
         LogStream::Stdout => "standard output",
@@ -82,7 +82,7 @@ fn in_file(record: &Allocation, log: LogRequest, pattern: &str) -> Problem {
     let (id, rank) = (record.id, log.rank);
     let place = record.ranks.get(rank as usize);
     let path = match place {
-        // As the node fills it in; what could not be was refused at submit.
+        // Expanded as the node expands it; an invalid pattern was rejected at submission.
         Some(place) => OutputFiles::file_of(pattern, id, rank, &place.node)
             .unwrap_or_else(|_| pattern.to_owned()),
         None => pattern.to_owned(),
@@ -112,8 +112,8 @@ fn log_problem(error: &LogError) -> Problem {
     }
 }
 
-/// The output of a rank from when it begins; nothing when it never does. `held` is the place of
-/// who waits, and the node it counts for.
+/// Output of a rank once it starts; empty if it never starts. `held` is the stream place of the caller and the node it
+/// counts for.
 async fn once_begun(
     api: &Api,
     name: &Arc<str>,

@@ -1,5 +1,4 @@
-//! What can be asked, once for both faces: REST and gRPC only read the question and write the
-//! answer.
+//! Operations of the interfaces: REST and gRPC only parse requests and build responses.
 
 pub(crate) mod accounting;
 pub(crate) mod allocations;
@@ -47,11 +46,11 @@ use lattice_quorum_types::{
 };
 use std::time::Duration;
 
-/// How long a writer waits to see its own change in this control's view. Afterwards it is
-/// answered anyway: the change is committed.
+/// How long a request waits for its own change to appear in this control's view. After that the response is sent
+/// anyway, because the change is committed.
 const SEE_OWN_WRITE: Duration = Duration::from_secs(2);
 
-/// Proposes in the caller's name, and waits until the view shows what came of it.
+/// Proposes a command as the caller, and waits until the view shows its effect.
 pub(crate) async fn propose(
     core: &Core,
     caller: &Caller,
@@ -65,8 +64,8 @@ pub(crate) async fn propose(
     Ok(applied)
 }
 
-/// As [`propose`], for a baseline: whoever asks then who differs is told by the baselines as they
-/// are now, and not that nobody does.
+/// Like [`propose`], for baselines: also waits for the next judgement, so that a drift query right after the change
+/// uses the new baselines.
 pub(crate) async fn propose_judged(
     core: &Core,
     caller: &Caller,
@@ -78,7 +77,7 @@ pub(crate) async fn propose_judged(
     Ok(applied)
 }
 
-/// As [`propose`], for what tells of nothing but its revision.
+/// Like [`propose`], for commands that return only their revision.
 pub(crate) async fn change(
     core: &Core,
     caller: &Caller,
@@ -91,7 +90,7 @@ pub(crate) async fn change(
     })
 }
 
-/// Why a command was not applied.
+/// Converts the error of a proposal to a problem.
 pub(crate) fn problem(error: &ProposeError) -> Problem {
     match error {
         ProposeError::Refused(refusal) => Problem::from(refusal),
@@ -99,7 +98,7 @@ pub(crate) fn problem(error: &ProposeError) -> Problem {
     }
 }
 
-/// Whether it would be applied, by the quorum's own rule; nothing changes.
+/// Checks a command with the quorum's own rules; changes nothing.
 pub(crate) async fn judge(
     core: &Core,
     caller: &Caller,
@@ -121,14 +120,14 @@ pub(crate) async fn read(core: &Core, query: Query) -> Result<Answer, Problem> {
     core.read(query).await.map_err(|e| Problem::from(&e))
 }
 
-/// The quorum answered another question than it was asked.
+/// Error for an answer that does not match the query.
 pub(crate) fn unexpected() -> Problem {
     let detail = "the quorum's answer does not belong to the question; are all daemons of one \
                   version?";
     Problem::new(Kind::Internal, "unexpected_answer", detail)
 }
 
-/// A time as the interfaces write it.
+/// Formats a time as in the interfaces.
 pub(crate) fn time(at: UnixMillis) -> String {
     lattice_api::text::time(at)
 }

@@ -1,4 +1,4 @@
-//! Nodes.
+//! Node operations.
 
 use super::{certificates::of_node, conformance, paging, time};
 use crate::{
@@ -25,22 +25,22 @@ use lattice_quorum_types::{NodeId, ProjectPath, Revision, UnixMillis, node::Node
 use std::{ops::Bound, time::Duration};
 use tokio::time::timeout;
 
-/// `with` of a comparison with the rest of the node's cohort.
+/// Value of `with` that compares a node with the rest of its cohort.
 pub(crate) const MAJORITY: &str = "majority";
 
-/// Longest wait for a BMC that somebody wants looked at: most take half a minute for everything. Slow
-/// ones take minutes; their look goes on without who asked.
+/// Timeout of a requested BMC reading. Most BMCs need half a minute; a slow one takes minutes, and its reading
+/// continues after the timeout.
 const BMC_LOOK_TIMEOUT: Duration = Duration::from_secs(50);
 
-/// Longest wait for an agent's word on its power, while everything else of the node is at hand.
+/// Timeout for the power reading of an agent, when all other data is available.
 const IN_BAND_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A node's name from a path; what is no name is no node.
+/// Parses a node name from a path; an invalid name is an unknown node.
 pub(crate) fn name(text: &str) -> Result<NodeId, Problem> {
     NodeId::new(text).map_err(|_| Problem::unknown_node(text))
 }
 
-/// Whose a node is, is not told of other tenants: only that it is somebody's.
+/// Hides the owner of a node claimed in another tenant; only the fact of the claim is shown.
 pub(super) fn told(caller: &Caller, mut shown: NodeView) -> NodeView {
     const OTHERS: &str = "(another tenant)";
     if let Some(claim) = &mut shown.claim {
@@ -69,8 +69,7 @@ pub(crate) fn list(
     Ok(page.map(|(_, entry)| told(caller, with_bmc(core, shown(&view, entry), entry))))
 }
 
-/// One node, with its certificate for those who may see it, and what it measures of its power where
-/// no BMC is read.
+/// Shows one node: with its certificate for operators, and with the agent's power reading if no BMC is read.
 pub(crate) async fn show(core: &Core, caller: &Caller, node: &str) -> Result<NodeView, Problem> {
     let mut shown = told(caller, get(core, node)?);
     if shown.power.is_none() {
@@ -90,7 +89,7 @@ pub(crate) fn get(core: &Core, node: &str) -> Result<NodeView, Problem> {
     Ok(with_bmc(core, shown(&view, entry), entry))
 }
 
-/// Beside each class that is not known now, what it was when it was.
+/// Adds to each incomplete class its last complete state.
 async fn add_last_complete(core: &Core, shown: &mut NodeView) {
     let mut classes = shown.classes.values();
     if !classes.any(|class| class.state == "incomplete") {
@@ -108,8 +107,8 @@ async fn add_last_complete(core: &Core, shown: &mut NodeView) {
     }
 }
 
-/// What a BMC tells moves all the time and is not part of the view. What is wrong by its word is
-/// wrong with the node.
+/// Adds BMC data, which changes constantly and is not part of the view. A fault reported by the BMC counts as a fault
+/// of the node.
 pub(super) fn with_bmc(core: &Core, mut shown: NodeView, entry: &NodeEntry) -> NodeView {
     shown.power = core
         .bmc
@@ -132,7 +131,7 @@ pub(super) fn with_bmc(core: &Core, mut shown: NodeView, entry: &NodeEntry) -> N
     shown
 }
 
-/// What a node's agent measured in its last probe; none where it does not say so at once.
+/// Power reading from an agent's last probe; `None` if the agent does not answer at once.
 async fn in_band(core: &Core, node: &NodeId) -> Option<PowerView> {
     let asked = timeout(IN_BAND_TIMEOUT, core.inventory(node, Look::Last));
     let measured = asked.await.ok()?.ok()?.power?;
@@ -155,7 +154,7 @@ fn power(power: &Power, read_at: Option<UnixMillis>) -> PowerView {
     }
 }
 
-/// Why a reading is not known.
+/// Reason why a reading is unknown.
 fn why<T>(reading: &Reading<T>) -> Option<String> {
     match reading {
         Reading::Denied { why } | Reading::Failed { why } | Reading::Disabled { why } => {
@@ -188,8 +187,8 @@ pub(crate) async fn inventory(
     read.map_err(|e| agent_problem(&e))
 }
 
-/// Has a node read its hardware now, and looks at its BMC, also while the node is off. By its agent's
-/// word alone.
+/// Has a node read its hardware now, and reads its BMC, even if the node is off. The returned inventory contains agent
+/// data only.
 async fn read_anew(
     core: &Core,
     caller: &Caller,
@@ -206,7 +205,7 @@ async fn read_anew(
     Ok((read.map_err(|e| agent_problem(&e))?, bmc))
 }
 
-/// Has this control look at a node's BMC now; `None` where it reads none of it.
+/// Reads the BMC of a node now; `None` if this control reads no BMC for it.
 pub(super) async fn look_at_bmc(core: &Core, node: &NodeId, caller: &Caller) -> Option<BmcLooked> {
     let who = caller.name.to_string();
     let (error, differs) = match core.bmc.look(node, &who, BMC_LOOK_TIMEOUT).await? {
@@ -222,19 +221,19 @@ pub(super) async fn look_at_bmc(core: &Core, node: &NodeId, caller: &Caller) -> 
     Some(BmcLooked { error, differs })
 }
 
-/// Probes a node anew, its BMC too, and says what is other than was announced before.
+/// Probes a node and its BMC again, and returns the differences from the last announcement.
 pub(crate) async fn reprobe(core: &Core, caller: &Caller, node: &str) -> Result<Reprobed, Problem> {
     caller.check_role(Role::Operator, "probing anew")?;
     let id = name(node)?;
     let (mut read, bmc) = read_anew(core, caller, &id).await?;
     let view = core.view();
-    // Its own word against its own word; its BMC's is apart.
+    // Agent data is compared with the agent's own announcement; BMC data is reported separately.
     let entry = view.node(&id);
     let announced = |class: &Class| entry.and_then(|entry| entry.said(*class));
     let marks = read.marks().into_iter();
     let differs = marks.filter(|(class, mark)| announced(class) != Some(*mark));
     let differs = differs.map(|(class, _)| class.to_string()).collect();
-    // What it is, is that of both, here as everywhere.
+    // The reported classes combine agent and BMC, as everywhere.
     core.unite_inventory(&id, &mut read);
     Ok(Reprobed {
         node: node.to_owned(),
@@ -249,7 +248,7 @@ pub(crate) async fn reprobe(core: &Core, caller: &Caller, node: &str) -> Result<
     })
 }
 
-/// Why an agent gave no answer, as a problem.
+/// Converts an agent error to a problem.
 pub(crate) fn agent_problem(error: &AgentError) -> Problem {
     match error {
         AgentError::UnknownNode { node } => Problem::unknown_node(node.as_str()),
@@ -291,7 +290,8 @@ pub(super) fn difference(d: Difference) -> DifferenceView {
     }
 }
 
-/// Of what was not compared nothing is said: nobody's word is that it is equal.
+/// Differences from the majority of the cohort. Nodes that were not compared return an error, because no result does
+/// not mean equal.
 async fn diff_majority(core: &Core, node: &str) -> Result<DiffView, Problem> {
     get(core, node)?;
     let (id, view) = (name(node)?, core.view());
@@ -353,12 +353,12 @@ async fn diff_majority(core: &Core, node: &str) -> Result<DiffView, Problem> {
     })
 }
 
-/// A node as the view has it.
+/// View of a node.
 pub(crate) fn shown(view: &View, entry: &NodeEntry) -> NodeView {
     shown_as(view, entry, entry.record.as_ref())
 }
 
-/// A node with another replicated record than the view's.
+/// View of a node with a replicated record other than that of the view.
 pub(crate) fn shown_as(view: &View, entry: &NodeEntry, record: Option<&Node>) -> NodeView {
     let seen = entry.seen.as_ref();
     let (verdict, reasons) = entry.shown_health();
@@ -414,7 +414,7 @@ pub(crate) fn shown_as(view: &View, entry: &NodeEntry, record: Option<&Node>) ->
     }
 }
 
-/// As printed.
+/// Printed form of a liveness.
 pub(crate) fn liveness(liveness: Liveness) -> &'static str {
     match liveness {
         Liveness::Unknown => "unknown",

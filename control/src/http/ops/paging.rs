@@ -1,11 +1,11 @@
-//! Pages: a limit, and a cursor that names the last item of the page before.
+//! Paging: a limit, and a cursor that names the last item of the previous page.
 
 use lattice_api::{
     page::{DEFAULT_LIMIT, MAX_LIMIT, Page},
     problem::Problem,
 };
 
-/// Reads `limit`.
+/// Parses `limit`.
 pub(crate) fn limit(asked: Option<u32>) -> Result<usize, Problem> {
     match asked.unwrap_or(DEFAULT_LIMIT) {
         limit if (1..=MAX_LIMIT).contains(&limit) => Ok(limit as usize),
@@ -16,7 +16,7 @@ pub(crate) fn limit(asked: Option<u32>) -> Result<usize, Problem> {
     }
 }
 
-/// Reads `cursor`; an empty one starts at the beginning.
+/// Parses `cursor`; an empty one starts at the beginning.
 pub(crate) fn after<T: std::str::FromStr>(cursor: Option<&str>) -> Result<Option<T>, Problem> {
     let Some(cursor) = cursor.filter(|text| !text.is_empty()) else {
         return Ok(None);
@@ -27,7 +27,7 @@ pub(crate) fn after<T: std::str::FromStr>(cursor: Option<&str>) -> Result<Option
     })
 }
 
-/// Takes one page off an ordered list; the cursor is there when more follows.
+/// Takes one page from an ordered list; the cursor is present if more items follow.
 pub(crate) fn page<T>(
     items: impl Iterator<Item = T>,
     limit: usize,

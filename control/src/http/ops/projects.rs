@@ -1,4 +1,4 @@
-//! Projects and limits.
+//! Project operations and limits.
 
 use super::{change, paging, propose, read, tenants::check_root, unexpected};
 use crate::{
@@ -28,7 +28,7 @@ fn path(field: &str, text: &str) -> Result<ProjectPath, Problem> {
     })
 }
 
-/// A path in a URL: what is no path is no project.
+/// Parses a project path from a URL; an invalid path is an unknown project.
 fn place(text: &str) -> Result<ProjectPath, Problem> {
     path("path", text.trim_end_matches('/'))
 }
@@ -68,15 +68,15 @@ pub(crate) fn get(core: &Core, caller: &Caller, text: &str) -> Result<ProjectVie
     Ok(project.into())
 }
 
-/// What ends the path of a project whose headroom is asked for. No project is called so.
+/// Path suffix of a headroom request. No project can have this name.
 const HEADROOM: &str = "/headroom";
 
-/// The project whose headroom this path asks for.
+/// Project of a headroom request.
 pub(crate) fn asks_headroom(text: &str) -> Option<&str> {
     text.trim_end_matches('/').strip_suffix(HEADROOM)
 }
 
-/// How much more a project could be given, as it is committed.
+/// Headroom of a project, from committed state.
 pub(crate) async fn headroom(
     core: &Core,
     caller: &Caller,
@@ -115,7 +115,7 @@ pub(crate) async fn create(
     changed(core, &applied, &path)
 }
 
-/// The record after a change: out of its events, or, for a repeat, which has none, as it is now.
+/// Record after a change: from its events, or the current record for a repeated request, which has no events.
 fn changed(core: &Core, applied: &Applied, path: &ProjectPath) -> Result<ProjectView, Problem> {
     let of_path = |project: &&Project| project.path == *path;
     let records = applied.events.iter().filter_map(|event| match &event.kind {
@@ -140,7 +140,7 @@ pub(crate) async fn update(
     update_with(core, caller, text, update, false, key).await
 }
 
-/// The same, with `force` also below the sum of the children's limits.
+/// Updates limits; with `force`, also below the sum of the children's limits.
 pub(super) async fn update_with(
     core: &Core,
     caller: &Caller,
@@ -191,7 +191,8 @@ pub(crate) async fn set_limits(
     change(core, caller, key, command).await
 }
 
-/// Whoever overbooks a level does so at the cost of everybody who shares the nodes.
+/// Requires an administrator of the whole cluster for `force`: overcommitting a level affects everyone sharing the
+/// nodes.
 pub(super) fn check_force(caller: &Caller, force: bool) -> Result<(), Problem> {
     match force {
         true => caller.check_whole(Role::Admin, "setting limits by force"),

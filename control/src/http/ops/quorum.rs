@@ -1,4 +1,4 @@
-//! The quorum itself: its members, changes of them, backups.
+//! Quorum operations: members, membership changes and backups.
 
 use crate::{
     Core,
@@ -49,7 +49,7 @@ fn refused(refused: &ChangeRefused) -> Problem {
     Problem::new(kind, refused.code(), refused.to_string())
 }
 
-/// What is written down under one key is written down once.
+/// Idempotency key of a change. Requests with the same key are recorded once.
 fn named(key: Option<String>) -> String {
     key.unwrap_or_else(|| format!("quorum-{:032x}", rand::random::<u128>()))
 }
@@ -118,7 +118,7 @@ pub(crate) async fn step_down(
     change(core, by, key, Change::StepDown { to: request.to }).await
 }
 
-/// The bytes of a backup. An error breaks the answer off: the file is then not whole, and says so.
+/// Streams a backup. An error aborts the response; the file is then incomplete, which its format shows.
 pub(crate) async fn backup(
     api: &Api,
     caller: &Caller,

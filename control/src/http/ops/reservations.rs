@@ -1,4 +1,4 @@
-//! Reservations: nodes that are kept for some for a time.
+//! Reservations: nodes reserved for users or projects for a time.
 
 use super::{change, paging, propose};
 use crate::{
@@ -26,7 +26,7 @@ fn name(text: &str) -> Result<ReservationName, Problem> {
     ReservationName::new(text).map_err(|error| Problem::field("name", error.to_string()))
 }
 
-/// Of whom one may not know, one is not told.
+/// View of a reservation without the projects and users that the caller may not see.
 fn shown(
     view: &View,
     caller: &Caller,
@@ -38,7 +38,7 @@ fn shown(
     let seen = spec.projects.iter().filter(|path| caller.sees(path));
     shown.projects = seen.map(ToString::to_string).collect();
     shown.usable = spec.users.contains(&*caller.name) || !shown.projects.is_empty();
-    // Whose users they are, nobody knows.
+    // The tenants of a user are unknown, so only operators of the whole cluster see other users.
     if !caller.operates_whole() {
         shown.users.retain(|user| **user == *caller.name);
     }
@@ -46,7 +46,7 @@ fn shown(
     shown
 }
 
-/// Who may still be there when it begins, by number.
+/// Allocations that may still hold reserved nodes at the start of the reservation, by number.
 fn conflicts(
     view: &View,
     caller: &Caller,
@@ -103,7 +103,7 @@ pub(crate) fn get(core: &Core, caller: &Caller, text: &str) -> Result<Reservatio
     }
 }
 
-/// Makes one, or changes it.
+/// Creates or replaces a reservation.
 pub(crate) async fn set(
     core: &Core,
     caller: &Caller,
@@ -127,14 +127,14 @@ pub(crate) async fn set(
         EventKind::Reservation { record } if record.name == name => Some(record),
         _ => None,
     });
-    // A repeat, and what changed nothing, have no events.
+    // A repeated request, or one that changes nothing, has no events.
     match made {
         Some(made) => Ok(shown(&core.view(), caller, made, now)),
         None => get(core, caller, text),
     }
 }
 
-/// The nodes that are in these topology groups now.
+/// Nodes that are in these topology groups now.
 fn in_groups(view: &View, groups: &[String]) -> Result<BTreeSet<NodeId>, Problem> {
     let mut nodes = BTreeSet::new();
     for group in groups {
@@ -158,7 +158,7 @@ fn in_groups(view: &View, groups: &[String]) -> Result<BTreeSet<NodeId>, Problem
     Ok(nodes)
 }
 
-/// Which field what is not known stands in.
+/// Names the request field that an error refers to.
 fn of_field(mut problem: Problem) -> Problem {
     let field = match problem.code.as_str() {
         "unknown_node" => "nodes",
@@ -170,7 +170,7 @@ fn of_field(mut problem: Problem) -> Problem {
     problem
 }
 
-/// Nothing is kept under this name any more.
+/// Deletes a reservation.
 pub(crate) async fn delete(
     core: &Core,
     caller: &Caller,

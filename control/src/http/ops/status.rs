@@ -1,4 +1,4 @@
-//! The cluster in numbers, and whether this control is fit to answer.
+//! Cluster status in numbers, and readiness of this control.
 
 use super::{nodes::liveness, read, unexpected};
 use crate::{Core, View, bmc::SILENT, http::caller::Caller};
@@ -13,12 +13,12 @@ use lattice_quorum_types::{
 };
 use std::{collections::BTreeMap, time::Duration};
 
-/// A quorum silent for so long is asked once more, and not waited for.
+/// Age of the view from which the quorum is considered stale, milliseconds. It is then queried with a short timeout.
 const STALE_MS: u64 = 3_000;
-/// How long the numbers wait for those of ended allocations.
+/// Timeouts for counting ended allocations, normally and with a stale quorum.
 const PATIENCE: Duration = Duration::from_secs(5);
 const STALE_PATIENCE: Duration = Duration::from_millis(500);
-/// A view older than this is no longer shown as ready: the watch says something every few seconds.
+/// Maximum age of the view for readiness, milliseconds. The watch delivers a message every few seconds.
 const READY_AGE_MS: u64 = 15_000;
 
 pub(crate) async fn status(core: &Core, caller: &Caller) -> Result<StatusView, Problem> {
@@ -47,8 +47,8 @@ pub(crate) async fn status(core: &Core, caller: &Caller) -> Result<StatusView, P
     })
 }
 
-/// Allocations by state, those that have ended too, which only the quorum knows. `None` when it
-/// does not answer and there is a view to answer from.
+/// Allocations by state, including ended ones, which only the quorum has. `None` if the quorum does not answer and a
+/// view is available.
 async fn counts(core: &Core) -> Result<Option<BTreeMap<String, u64>>, Problem> {
     let asked = read(core, Query::Counts);
     let patience = match core.view_age_ms() {
@@ -74,7 +74,7 @@ fn count<T>(items: impl Iterator<Item = T>) -> u64 {
     items.count() as u64
 }
 
-/// How often each word comes.
+/// Number of occurrences of each word.
 pub(crate) fn tally<'a>(words: impl Iterator<Item = &'a str>) -> BTreeMap<String, u64> {
     let mut tally = BTreeMap::new();
     for word in words {
@@ -94,14 +94,14 @@ pub(crate) fn nodes_held(view: &View) -> u64 {
     count(view.nodes.values().filter(held))
 }
 
-/// `None` before any node was judged: nobody knows that none differs.
+/// Number of nodes with drift; `None` before any node was judged.
 pub(crate) fn nodes_drifted(view: &View) -> Option<u64> {
     let keys = view.nodes.keys().filter_map(|id| view.drifted_keys(id));
     let (judged, drifted) = keys.fold((false, 0), |(_, n), keys| (true, n + u64::from(keys > 0)));
     judged.then_some(drifted)
 }
 
-/// Those of which nobody can say whether they differ; who is retired and gone is asked about no more.
+/// Number of nodes not yet judged. Retired nodes that are gone are not counted.
 pub(crate) fn nodes_not_judged(view: &View) -> u64 {
     let is_there = |node: &&std::sync::Arc<crate::NodeEntry>| {
         let record = node.record.as_ref();
@@ -111,18 +111,18 @@ pub(crate) fn nodes_not_judged(view: &View) -> u64 {
     count(nodes.filter(|node| view.drifted_keys(&node.id).is_none()))
 }
 
-/// Series of the nodes whose BMCs this control reads, one of each kind a node.
+/// Power metrics of the nodes with BMCs read by this control; one series of each kind per node.
 #[derive(Debug, Default)]
 pub(crate) struct PowerSeries {
-    /// By node and source.
+    /// Power draw by node and source, watts.
     pub(crate) draws: Vec<([String; 2], f64)>,
-    /// By node and source.
+    /// Power limit by node and source, watts.
     pub(crate) limits: Vec<([String; 2], f64)>,
-    /// By node.
+    /// Whether the BMC answers, by node.
     pub(crate) answers: Vec<([String; 1], f64)>,
 }
 
-/// What the BMCs told last of nodes that are in the view. A reading that is not known is no number.
+/// Last BMC power readings of the nodes in the view. An unknown reading has no series.
 pub(crate) fn power(core: &Core, view: &View) -> PowerSeries {
     let mut series = PowerSeries::default();
     for node in view.nodes.keys() {
@@ -143,7 +143,7 @@ pub(crate) fn power(core: &Core, view: &View) -> PowerSeries {
     series
 }
 
-/// Whether questions are answered from a view of the present.
+/// Whether requests are answered from a current view.
 pub(crate) fn ready(core: &Core) -> Result<(), Problem> {
     let detail = match core.view_age_ms() {
         None => "the quorum has not been heard yet".to_owned(),
@@ -156,7 +156,7 @@ pub(crate) fn ready(core: &Core) -> Result<(), Problem> {
                 .to_owned()
         }
         Some(_) => match core.certificate_problem() {
-            // It still holds; renewal goes on, and the log and the metrics tell of it.
+            // The certificate is still valid and renewal continues; log and metrics report the state.
             None | Some("certificate.expiring") => return Ok(()),
             Some(problem) => format!("nobody lets this control in ({problem}); enrol it anew"),
         },

@@ -1,5 +1,4 @@
-//! Submits: what no node set could ever satisfy is refused by name, and a dry run says what would become
-//! of it.
+//! Submission: rejects requests that no set of nodes could ever satisfy, and offers a dry run with a forecast.
 
 use super::{
     elements, explain, judge, propose, read, unexpected,
@@ -26,7 +25,7 @@ use lattice_quorum_types::{
 };
 use std::{collections::BTreeSet, sync::Arc};
 
-/// What is planned and never was submitted comes after everything that was.
+/// Number of the allocation in a dry run, ordered after every submitted one.
 const NOBODY: AllocationId = AllocationId(u64::MAX);
 
 pub(crate) async fn submit(
@@ -47,7 +46,7 @@ pub(crate) async fn submit(
     if let Err(problem) = possible
         && !was_used(core, caller, key.as_deref()).await?
     {
-        // What the quorum refuses, it refuses for the better reason.
+        // A refusal by the quorum has priority, because it is more specific.
         judge(core, caller, command).await?;
         return Err(problem);
     }
@@ -83,7 +82,7 @@ async fn judged(
     })
 }
 
-/// Whether what is asked for could ever be had.
+/// Checks that the request could ever be satisfied.
 pub(super) fn possible(core: &Core, spec: &AllocationSpec) -> Result<(), Problem> {
     let view = core.view();
     check_storage(&view, spec)?;
@@ -92,8 +91,8 @@ pub(super) fn possible(core: &Core, spec: &AllocationSpec) -> Result<(), Problem
         return Ok(());
     }
     let name = &spec.vcluster;
-    // What is lent comes back, what is borrowed may stay, and what others lend may be had for a while: by
-    // what does not keep to its own.
+    // Lent nodes return, borrowed nodes may stay, and lendable nodes of others may become available. Only home nodes
+    // count for a request that must stay on them.
     let is_home_only = Home::of(&view.vclusters).keeps(spec, spec.nodes, spec.walltime_ms);
     let lenders = match is_home_only {
         true => BTreeSet::new(),
@@ -106,7 +105,7 @@ pub(super) fn possible(core: &Core, spec: &AllocationSpec) -> Result<(), Problem
     let nodes = view.nodes.values();
     let nodes = nodes.filter(|entry| entry.record.as_ref().is_some_and(is_its));
     let nodes = nodes.map(|entry| (&entry.id, &**entry));
-    // One that is not there, or is for others, the quorum refuses.
+    // An unknown reservation, or one for other users, is rejected by the quorum.
     let named = spec.terms.reservation.as_ref();
     let within = named.and_then(|name| {
         let nodes = &view.reservations.get(name)?.spec.nodes;
@@ -117,7 +116,7 @@ pub(super) fn possible(core: &Core, spec: &AllocationSpec) -> Result<(), Problem
         .map_err(|no| impossible(no.field, no.reason))
 }
 
-/// What writes checkpoints needs somewhere to write them.
+/// Checks that an allocation with checkpoints has a checkpoint directory.
 fn check_checkpoint(core: &Core, spec: &AllocationSpec) -> Result<(), Problem> {
     let terms = spec.terms.checkpoint.as_ref();
     match terms.is_some_and(|terms| terms.directory.is_none()) && !core.has_checkpoint_directory() {
@@ -129,7 +128,7 @@ fn check_checkpoint(core: &Core, spec: &AllocationSpec) -> Result<(), Problem> {
     }
 }
 
-/// The vClusters that lend nodes, where this one borrows.
+/// vClusters that lend nodes, if this one borrows.
 fn lenders_to<'a>(view: &'a View, name: &VclusterName) -> BTreeSet<&'a VclusterName> {
     let own = view.movement_of(name).lend;
     let is_there = sharers(view).any(|other| other == name);
@@ -143,7 +142,8 @@ fn lenders_to<'a>(view: &'a View, name: &VclusterName) -> BTreeSet<&'a VclusterN
     sharers(view).filter(lends).collect()
 }
 
-/// Where the site rations bandwidth, a system that is asked for is one of those it names, and has as much.
+/// Checks storage bandwidth. If the site limits bandwidth, a requested storage system must be listed and have the
+/// requested bandwidth.
 fn check_storage(view: &View, spec: &AllocationSpec) -> Result<(), Problem> {
     let (field, systems) = ("storage_gb_s", &view.inputs.storage);
     if systems.is_empty() {
@@ -176,15 +176,15 @@ fn impossible(field: &str, reason: String) -> Problem {
     problem
 }
 
-/// Whether the caller used this key before: a repeat is answered as it was then, whatever has become of
-/// the nodes since.
+/// Whether the caller has used this key before. A repeat returns the first result, whatever has happened to the nodes
+/// since.
 pub(super) async fn was_used(
     core: &Core,
     caller: &Caller,
     key: Option<&str>,
 ) -> Result<bool, Problem> {
     let Some(key) = key else { return Ok(false) };
-    // No command that was ever applied.
+    // This command is never applied.
     let other = Command::Cancel {
         id: AllocationId(0),
     };
@@ -198,7 +198,7 @@ pub(super) async fn was_used(
     }
 }
 
-/// What the next cycle would make of it; `None` where nothing can be planned at present.
+/// Forecast of the next cycle; `None` if nothing can be planned at present.
 async fn outlook(
     core: &Core,
     caller: &Caller,
@@ -265,7 +265,7 @@ fn starts(placed: &Placement, plan: &Plan) -> OutlookView {
     }
 }
 
-/// It is not in the queue as long as others have not ended.
+/// Forecast for an allocation that waits for others and is therefore not in the queue.
 fn waits_for_others(view: &View, record: &Allocation) -> Option<OutlookView> {
     let blocked = Allocation {
         state: AllocationState::Blocked,

@@ -1,4 +1,4 @@
-//! Tenants, which are the roots of the tree, and what holds for the whole cluster.
+//! Tenants (the roots of the project tree), and cluster-wide limits.
 
 use super::{change, paging, projects, propose, read, unexpected};
 use crate::{
@@ -22,7 +22,7 @@ use lattice_quorum_types::{
 };
 use std::ops::Bound;
 
-/// Who may be told that a name is a project and no tenant.
+/// Checks that the text names a tenant rather than a project below one.
 fn root(text: &str) -> Result<&str, Problem> {
     match text.contains('/') {
         false => Ok(text),
@@ -48,7 +48,7 @@ pub(crate) fn list(
     Ok(page.map(|(_, root)| shown(&view, ProjectView::from(root))))
 }
 
-/// A tenant with what it is meant to use.
+/// View of a tenant with its soft limits (intended usage).
 fn shown(view: &View, root: ProjectView) -> TenantView {
     let path = ProjectPath::new(&root.path).ok();
     let budget = path.and_then(|path| view.budgets.get(&path));
@@ -70,7 +70,7 @@ pub(crate) async fn create(
     key: Option<String>,
 ) -> Result<TenantView, Problem> {
     let soft = request.soft();
-    // What the quorum would refuse it refuses at once: nothing is made by halves.
+    // Everything that the quorum would reject is checked first, so that no tenant is created without its soft limits.
     check_soft(&request)?;
     let request = ProjectRequest {
         path: root(&request.id)?.to_owned(),
@@ -132,7 +132,7 @@ pub(crate) async fn update(
     key: Option<String>,
 ) -> Result<TenantView, Problem> {
     let tenant = tenant(core, caller, id)?;
-    // What an accounting system is for is to set what tenants may use, of those that it is told of.
+    // An accounting system exists to set what tenants may use, for the tenants visible to it.
     if !caller.is_accounting() {
         check_root(caller, &tenant)?;
     }
@@ -147,7 +147,7 @@ pub(crate) async fn update(
     get(core, caller, tenant.as_str())
 }
 
-/// The tenant of this name, if the caller is told of it.
+/// Path of the tenant with this name, if visible to the caller.
 pub(super) fn tenant(core: &Core, caller: &Caller, id: &str) -> Result<ProjectPath, Problem> {
     let project = projects::get(core, caller, root(id)?)?;
     ProjectPath::new(&project.path).map_err(|error| Problem::field("id", error.to_string()))
@@ -162,7 +162,7 @@ pub(crate) async fn delete(
     projects::delete(core, caller, root(id)?, key).await
 }
 
-/// A tenant's own limits are set by administrators of the whole cluster, not by its own.
+/// Rejects changes of a tenant's own limits by administrators of some tenants only.
 pub(super) fn check_root(caller: &Caller, path: &ProjectPath) -> Result<(), Problem> {
     if !path.is_tenant() || caller.tenants.is_none() {
         return Ok(());
@@ -175,7 +175,7 @@ pub(super) fn check_root(caller: &Caller, path: &ProjectPath) -> Result<(), Prob
     Err(Problem::new(Kind::Forbidden, "forbidden", detail))
 }
 
-/// What is limited for the whole cluster, as it is committed.
+/// Cluster-wide limits, from committed state.
 pub(crate) async fn system(core: &Core, caller: &Caller) -> Result<SystemLimitsView, Problem> {
     caller.check_whole(Role::Viewer, "reading the limits of the whole cluster")?;
     match read(core, Query::System).await? {

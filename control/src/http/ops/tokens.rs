@@ -18,7 +18,7 @@ use lattice_quorum_types::{
 };
 use secrecy::ExposeSecret;
 
-/// Makes a token, and has its hash kept. Its text is in the answer and nowhere else.
+/// Creates a token and stores its hash. The text of the token is only in this response.
 pub(crate) async fn create(
     core: &Core,
     caller: &Caller,
@@ -34,7 +34,7 @@ pub(crate) async fn create(
     let token = JoinToken::generate(role, first).trusting(others);
     let grant = terms.into_grant(token.hash(), core.now());
     let expires_at = grant.expires_at;
-    // Without a key of the caller's: a repeat could not be told the text again.
+    // Proposed without the caller's idempotency key, because a repeat could not return the text again.
     propose(core, caller, None, Command::CreateToken { grant }).await?;
     let id = short_hash(&token.hash());
     tracing::info!(by = %caller.name, id, %role, uses, "join token made");
@@ -46,7 +46,7 @@ pub(crate) async fn create(
     })
 }
 
-/// Those that can still be used, the first to end first.
+/// Lists usable tokens, the first to expire first.
 pub(crate) async fn list(core: &Core, caller: &Caller) -> Result<Vec<TokenView>, Problem> {
     caller.check_whole(Role::Admin, "listing join tokens")?;
     let Answer::Tokens(mut tokens) = read(core, Query::Tokens).await? else {
@@ -56,7 +56,7 @@ pub(crate) async fn list(core: &Core, caller: &Caller) -> Result<Vec<TokenView>,
     Ok(tokens.iter().map(TokenView::from).collect())
 }
 
-/// The beginning of a hash, as the state takes it.
+/// Parses the first digits of a hash.
 pub(super) fn beginning(field: &str, text: &str) -> Result<String, FieldError> {
     let text = text.trim().to_ascii_lowercase();
     let is_hex = text.bytes().all(|b| b.is_ascii_hexdigit());

@@ -1,4 +1,4 @@
-//! What tenants and users have used.
+//! Usage of tenants and users.
 
 use super::{tenants, time};
 use crate::{
@@ -14,7 +14,7 @@ use lattice_api::{
 };
 use lattice_quorum_types::{UnixMillis, id::MAX_NAME_BYTES};
 
-/// A window of days that ends now.
+/// Window of days that ends now.
 struct Window {
     days: u64,
     since: UnixMillis,
@@ -43,7 +43,7 @@ fn not_read() -> Problem {
     Problem::new(Kind::Unavailable, "not_ready", detail)
 }
 
-/// One tenant's, for who is told of it.
+/// Usage of one tenant that is visible to the caller.
 pub(crate) fn of_tenant(
     core: &Core,
     caller: &Caller,
@@ -91,7 +91,8 @@ pub(crate) fn of_tenant(
     })
 }
 
-/// One user's; others' for operators and accounting systems, and for who looks after tenants in those.
+/// Usage of one user. Usage of other users requires an operator, a tenant administrator (for its tenants), or an
+/// accounting system.
 pub(crate) fn of_user(
     core: &Core,
     caller: &Caller,

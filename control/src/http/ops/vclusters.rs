@@ -1,5 +1,5 @@
-//! vClusters: for whom they are, and whose nodes are whose. Lending is not here: `current` is changed
-//! by a service under its lease, `home` by people.
+//! vCluster operations: definitions, and assignment of nodes. Lending is not here: a service changes `current` under
+//! its lease, and administrators change `home`.
 
 use super::{change, claims::named, paging, propose, read, unexpected};
 use crate::{
@@ -28,18 +28,18 @@ fn name(field: &str, text: &str) -> Result<VclusterName, Problem> {
     VclusterName::new(text).map_err(|error| Problem::field(field, error.to_string()))
 }
 
-/// What is known of one: what was said of it, and its nodes.
+/// State of one vCluster: its definition and its nodes.
 #[derive(Default)]
 struct Known<'a> {
     said: Option<Vcluster>,
     home: Vec<&'a NodeId>,
     lent: Vec<&'a NodeId>,
     borrowed: Vec<&'a NodeId>,
-    /// Of its scheduler.
+    /// Lease of the scheduler.
     lease: Option<LeaseView>,
 }
 
-/// Those that were defined, those that nodes belong to or serve, and the one for work that names none.
+/// All vClusters: those that are defined, those with nodes, and the default one.
 async fn all<'a>(
     core: &Core,
     view: &'a View,
@@ -70,12 +70,12 @@ async fn leases(core: &Core) -> Result<BTreeMap<String, LeaseView>, Problem> {
     Ok(named.collect())
 }
 
-/// A lease's holder is a control's name and which run of it.
+/// Control name of a lease holder, which consists of the name and the run.
 fn control(holder: &str) -> &str {
     holder.rsplit_once('.').map_or(holder, |(name, _)| name)
 }
 
-/// Those that nodes belong to or serve.
+/// vClusters that own nodes or are served by nodes.
 fn with_nodes(view: &View) -> BTreeMap<VclusterName, Known<'_>> {
     let mut all: BTreeMap<VclusterName, Known<'_>> = BTreeMap::new();
     for record in view
@@ -179,7 +179,7 @@ async fn settings_changed(
     if let Some(change) = moves {
         movement::patch(change, &mut patch)?;
     }
-    // Weights of another kind of work decide whether nodes may be lent.
+    // Weights for another kind of job decide whether nodes may be lent.
     let changes_kind = patch.kind != Setting::Unchanged;
     if moves.is_some() || changes_kind {
         let Answer::Vclusters(all) = read(core, Query::Vclusters).await? else {
@@ -196,7 +196,7 @@ async fn settings_changed(
     Ok(Some(patch))
 }
 
-/// Says what one is, the first time too.
+/// Defines a vCluster, or changes its definition.
 pub(crate) async fn set(
     core: &Core,
     caller: &Caller,
@@ -230,20 +230,20 @@ pub(crate) async fn set(
             EventKind::Vcluster { record } if record.name == vcluster => Some(*record),
             _ => None,
         });
-    // A repeat, and what changed nothing, have no events.
+    // A repeated request, or one that changes nothing, has no events.
     let Some(said) = said else {
         return get(core, caller, text).await;
     };
     let view = core.view();
     let mut known = with_nodes(&view).remove(&vcluster).unwrap_or_default();
     known.said = Some(said);
-    // It is done, whoever schedules it.
+    // The change is committed, so a failure to read the leases is ignored.
     let mut leases = leases(core).await.unwrap_or_default();
     known.lease = leases.remove(LeaseName::of_scheduler(&vcluster).as_str());
     Ok(shown(caller, &vcluster, known))
 }
 
-/// What was said of one holds no more.
+/// Deletes the definition of a vCluster.
 pub(crate) async fn delete(
     core: &Core,
     caller: &Caller,
@@ -259,7 +259,7 @@ pub(crate) async fn delete(
     change(core, caller, key, command).await
 }
 
-/// Nodes belong to it from now on, all of them or none.
+/// Assigns nodes to a vCluster, all or none.
 pub(crate) async fn assign(
     core: &Core,
     caller: &Caller,
@@ -290,7 +290,7 @@ pub(crate) async fn assign(
     })
 }
 
-/// Which field an unknown node stands in.
+/// Names the request field that an unknown node refers to.
 fn of_nodes(mut problem: Problem) -> Problem {
     if problem.code == "unknown_node" {
         problem.field = Some("nodes".to_owned());

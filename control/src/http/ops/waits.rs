@@ -1,4 +1,4 @@
-//! For whom work that is blocked waits.
+//! Dependencies and mutexes for which a blocked allocation waits.
 
 use super::elements::index_of;
 use crate::View;
@@ -7,13 +7,13 @@ use lattice_quorum_types::{
 };
 use std::{cell::OnceCell, collections::BTreeMap};
 
-/// Most numbers in a sentence; the others are counted.
+/// Maximum number of allocations named in a text; the others are counted.
 const NAMED: usize = 5;
 
-/// Looks them up in one view.
+/// Lookup in one view.
 pub(crate) struct Waits<'a> {
     view: &'a View,
-    /// Whoever has a mutex, by user and its name. Found when the first of a page asks.
+    /// Holder of each mutex, by user and mutex name; computed on first use.
     mutexes: OnceCell<BTreeMap<(&'a str, &'a str), AllocationId>>,
 }
 
@@ -23,7 +23,7 @@ impl<'a> Waits<'a> {
         Self { view, mutexes }
     }
 
-    /// `None` for what is not blocked.
+    /// Returns what a blocked allocation waits for; `None` if it is not blocked.
     pub(crate) fn of(&self, a: &Allocation) -> Option<WaitsFor> {
         if a.state != AllocationState::Blocked {
             return None;
@@ -39,7 +39,8 @@ impl<'a> Waits<'a> {
         })
     }
 
-    /// Had it ended otherwise than it must have, nobody would wait for it any more.
+    /// Whether a dependency has not ended. An allocation with a dependency that ended with the wrong result no longer
+    /// waits.
     fn has_not_ended(&self, id: AllocationId) -> bool {
         if self.view.allocation(id).is_some() {
             return true;
@@ -72,7 +73,7 @@ impl<'a> Waits<'a> {
     }
 }
 
-/// In words.
+/// Describes the wait as text.
 pub(crate) fn in_words(a: &Allocation, waits: &WaitsFor) -> String {
     if let Some(tally) = &a.course.tally
         && tally.pending.is_empty()
@@ -92,7 +93,7 @@ pub(crate) fn in_words(a: &Allocation, waits: &WaitsFor) -> String {
     }
 }
 
-/// `allocation 12 (success)`, or `allocations 12 (success), 13 (any) and 4 more`.
+/// Example: `allocation 12 (success)`, or `allocations 12 (success), 13 (any) and 4 more`.
 fn others(a: &Allocation, waits: &WaitsFor) -> String {
     let terms = a.spec.terms.after.iter();
     let unmet: Vec<(AllocationId, Condition)> = terms

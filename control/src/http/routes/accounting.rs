@@ -1,4 +1,4 @@
-//! How accounting stands, putting it right, and where an accounting system calls.
+//! Accounting routes: status, reconciliation and webhook.
 
 use crate::http::{
     Caller,
@@ -10,15 +10,18 @@ use crate::http::{
 use axum::{Json, extract::State, http::StatusCode};
 use lattice_api::accounting::{AccountingStatus, ReconcileRequest, ReconcileView};
 
-/// How accounting stands: what the accounting system has, what waits, and what it refuses. For operators.
+/// Show the accounting status.
+///
+/// It contains what the accounting system has, the pending data and the rejected data. For operators.
 #[utoipa::path(get, path = "/accounting/status", tag = "accounting", responses(
     (status = 200, body = AccountingStatus)))]
 pub(super) async fn status(State(api): State<Api>, caller: Caller) -> Answer<AccountingStatus> {
     Ok(Json(accounting::status(api.core(), &caller).await?))
 }
 
-/// Compares the totals of months with what was used, and sets them unless it is a dry run; lower ones too. For
-/// administrators of the whole cluster.
+/// Compare monthly totals with recorded usage.
+///
+/// Differences are corrected, also downwards, unless it is a dry run. For administrators of the whole cluster.
 #[utoipa::path(post, path = "/accounting/reconcile", tag = "accounting",
     request_body = ReconcileRequest, responses(
     (status = 200, body = ReconcileView)))]
@@ -32,8 +35,10 @@ pub(super) async fn reconcile(
     ))
 }
 
-/// Where Waldur's web hook calls: `destination_url` of a `hooks-web`. The secret in the path stands for a token. The
-/// body is not read: what happened is asked of Waldur itself.
+/// Receive Waldur's webhook.
+///
+/// Its address is the `destination_url` of a `hooks-web`. The secret in the path replaces a token. The body is not
+/// read: the changes are read from Waldur itself.
 #[utoipa::path(post, path = "/accounting/hook/{secret}", tag = "accounting", security(()),
     params(("secret" = String, Path)), responses(
     (status = 204)))]

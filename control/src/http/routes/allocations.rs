@@ -1,4 +1,4 @@
-//! Allocations.
+//! Allocation routes.
 
 use crate::http::{
     Caller,
@@ -34,20 +34,20 @@ use utoipa::IntoParams;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Which {
-    /// Only in these states, separated by commas.
+    /// Only allocations in these states, separated by commas.
     state: Option<String>,
-    /// Only of this project and what is below it.
+    /// Only allocations of this project and its descendants.
     project: Option<String>,
-    /// Only of this user.
+    /// Only allocations of this user.
     user: Option<String>,
-    /// Items on a page, 1 to 5000; 200 when left out. A page may hold fewer and still have a next.
+    /// Items per page, 1 to 5000; default 200. A page may hold fewer items and still have a next page.
     #[param(minimum = 1, maximum = 5000)]
     limit: Option<u32>,
-    /// `next_cursor` of the page before.
+    /// `next_cursor` of the previous page.
     cursor: Option<String>,
 }
 
-/// Allocations by number, ended ones included, a page at a time.
+/// List allocations by number, including ended ones, a page at a time.
 #[utoipa::path(get, path = "/allocations", tag = "allocations", params(Which), responses(
     (status = 200, body = Page<AllocationView>),
     (status = 404, body = Problem, description = "There is no such project, for who asks.")))]
@@ -66,13 +66,15 @@ pub(super) async fn list(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct How {
-    /// Judge only, change nothing.
+    /// Check only, change nothing.
     #[serde(default)]
     dry_run: bool,
 }
 
-/// Asks for nodes. A limit that would be exceeded is 409 and names every violated level; what no set of the
-/// vCluster's nodes could ever satisfy is 422 and names the field.
+/// Submit an allocation.
+///
+/// A limit that would be exceeded returns 409 and names every violated level. A request that no set of the vCluster's
+/// nodes could ever satisfy returns 422 and names the field.
 #[utoipa::path(post, path = "/allocations", tag = "allocations", request_body = AllocationRequest,
     params(How, Key),
     responses((status = 201, body = Submitted), (status = 200, body = Submitted,
@@ -93,7 +95,7 @@ pub(super) async fn submit(
     Ok((status, Json(made)))
 }
 
-/// One allocation, ended ones included.
+/// Show an allocation, including an ended one.
 #[utoipa::path(get, path = "/allocations/{id}", tag = "allocations", params(("id" = inline(Element), Path)),
     responses((status = 200, body = AllocationView)))]
 pub(super) async fn get(
@@ -118,7 +120,9 @@ async fn act(
     ))
 }
 
-/// Ends it: at once if it holds nothing, else what runs is stopped first.
+/// Cancel an allocation.
+///
+/// An allocation without nodes ends at once; otherwise its processes are stopped first.
 #[utoipa::path(delete, path = "/allocations/{id}", tag = "allocations",
     params(("id" = inline(Element), Path), Key), responses(
     (status = 200, body = AllocationView)))]
@@ -131,7 +135,7 @@ pub(super) async fn cancel(
     act(&api, &caller, &id, Act::Cancel, key).await
 }
 
-/// Keeps a pending one from starting.
+/// Hold a pending allocation, so that it does not start.
 #[utoipa::path(post, path = "/allocations/{id}/hold", tag = "allocations",
     params(("id" = inline(Element), Path), Key), responses(
     (status = 200, body = AllocationView)))]
@@ -144,7 +148,7 @@ pub(super) async fn hold(
     act(&api, &caller, &id, Act::Hold, key).await
 }
 
-/// Takes it off hold.
+/// Release a held allocation.
 #[utoipa::path(post, path = "/allocations/{id}/release", tag = "allocations",
     params(("id" = inline(Element), Path), Key), responses(
     (status = 200, body = AllocationView)))]
@@ -157,8 +161,9 @@ pub(super) async fn release(
     act(&api, &caller, &id, Act::Release, key).await
 }
 
-/// Ends the processes of one that holds nodes; it waits for nodes again, from its last checkpoint on if it has
-/// one.
+/// Requeue an allocation that holds nodes.
+///
+/// Its processes are ended, and it waits for nodes again. It restarts from its last checkpoint, if it has one.
 #[utoipa::path(post, path = "/allocations/{id}/requeue", tag = "allocations",
     params(("id" = inline(Element), Path), Key), responses(
     (status = 200, body = AllocationView)))]
@@ -175,14 +180,16 @@ pub(super) async fn requeue(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct First {
-    /// Have it write a checkpoint first, or wait for the one that it writes already. Where that comes to nothing it
-    /// is suspended without. Refused where it has no checkpoint mode, and where it does not run.
+    /// Write a checkpoint first, or wait for the one being written. If the checkpoint fails, the allocation is
+    /// suspended without it. Rejected for an allocation that has no checkpoint mode or is not running.
     #[serde(default)]
     checkpoint: bool,
 }
 
-/// Ends the processes of one that holds nodes. It holds nothing then, and waits until it is resumed, from its
-/// last checkpoint on if it has one. For its user and for operators.
+/// Suspend an allocation that holds nodes.
+///
+/// Its processes are ended and its nodes released. It waits until it is resumed, and restarts from its last checkpoint,
+/// if it has one. For its user and for operators.
 #[utoipa::path(post, path = "/allocations/{id}/suspend", tag = "allocations",
     params(("id" = inline(Element), Path), First, Key), responses(
     (status = 200, body = AllocationView)))]
@@ -200,7 +207,7 @@ pub(super) async fn suspend(
     act(&api, &caller, &id, how, key).await
 }
 
-/// A suspended one waits for nodes again, if limits allow it now.
+/// Resume a suspended allocation: it waits for nodes again, if limits allow it now.
 #[utoipa::path(post, path = "/allocations/{id}/resume", tag = "allocations",
     params(("id" = inline(Element), Path), Key), responses(
     (status = 200, body = AllocationView)))]
@@ -213,7 +220,9 @@ pub(super) async fn resume(
     act(&api, &caller, &id, Act::Resume, key).await
 }
 
-/// Gives one that has not ended another walltime. A longer one is for operators.
+/// Change the walltime of an allocation that has not ended.
+///
+/// Only operators may extend it.
 #[utoipa::path(post, path = "/allocations/{id}/extend", tag = "allocations", request_body = ExtendRequest,
     params(("id" = inline(Element), Path), Key), responses(
     (status = 200, body = AllocationView)))]
@@ -227,7 +236,9 @@ pub(super) async fn extend(
     act(&api, &caller, &id, Act::Extend(request), key).await
 }
 
-/// Has a running one write a checkpoint and go on. For its user and for operators.
+/// Write a checkpoint of a running allocation, which then continues.
+///
+/// For its user and for operators.
 #[utoipa::path(post, path = "/allocations/{id}/checkpoint", tag = "allocations", request_body = CheckpointRequest,
     params(("id" = inline(Element), Path), Key), responses(
     (status = 200, body = AllocationView)))]
@@ -241,7 +252,7 @@ pub(super) async fn checkpoint(
     act(&api, &caller, &id, Act::Checkpoint(request), key).await
 }
 
-/// Why it is where it is.
+/// Explain the state of an allocation.
 #[utoipa::path(get, path = "/allocations/{id}/explanation", tag = "allocations",
     params(("id" = inline(Element), Path)), responses(
     (status = 200, body = ExplanationView)))]
@@ -256,7 +267,7 @@ pub(super) async fn explanation(
     ))
 }
 
-/// Which output.
+/// Output stream.
 #[derive(Clone, Copy, Default, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
 enum Output {
@@ -269,22 +280,24 @@ enum Output {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct LogQuery {
-    /// The rank, from 0, which is also what leaving it out means.
+    /// Rank, starting at 0; default 0.
     #[serde(default)]
     rank: u32,
     /// `stdout` (default) or `stderr`.
     #[serde(default)]
     #[param(inline)]
     stream: Output,
-    /// First byte wanted.
+    /// First byte to return.
     #[serde(default)]
     offset: u64,
-    /// Wait for more until the rank ends.
+    /// Wait for more output until the rank ends.
     #[serde(default)]
     follow: bool,
 }
 
-/// A rank's captured output. For whoever submitted it, administrators of its project, operators.
+/// Read the captured output of a rank.
+///
+/// For the submitting user, administrators of the project or tenant, and operators.
 #[utoipa::path(get, path = "/allocations/{id}/logs", tag = "allocations",
     params(("id" = inline(Element), Path), LogQuery), responses(
     (status = 200, body = String, content_type = "application/octet-stream"),

@@ -1,4 +1,4 @@
-//! The audit.
+//! Audit routes.
 
 use crate::http::{
     Caller,
@@ -19,38 +19,39 @@ use utoipa::IntoParams;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Which {
-    /// Only entries after this number; `next_cursor` of the page before.
+    /// Only entries after this sequence number; `next_cursor` of the previous page.
     #[serde(default)]
     after: u64,
-    /// Entries on a page, 1 to 5000; 200 when left out. A page may hold fewer and still have a
-    /// next.
+    /// Entries per page, 1 to 5000; default 200. A page may hold fewer entries and still have a next page.
     #[param(minimum = 1, maximum = 5000)]
     limit: Option<u32>,
-    /// Only what this principal did.
+    /// Only actions of this principal.
     by: Option<String>,
-    /// Only what this person did or what is about them: their claims, their work.
+    /// Only entries about this user: their actions, their node claims and their allocations.
     user: Option<String>,
-    /// Only what is about these nodes, as a hostlist.
+    /// Only entries about these nodes, as a hostlist.
     node: Option<String>,
-    /// Only what is about this allocation.
+    /// Only entries about this allocation.
     allocation: Option<u64>,
-    /// Only what is about this project or one below it.
+    /// Only entries about this project or its descendants.
     project: Option<String>,
     /// Only these actions, such as `force_released,certificates_revoked`.
     action: Option<String>,
-    /// Only from this moment on: a time, a date, or how long ago (`2d`).
+    /// Only entries from this time on: a time, a date, or an age (`2d`).
     since: Option<String>,
-    /// Only before this moment.
+    /// Only entries before this time.
     until: Option<String>,
-    /// The last one first; `after` is then the number behind which, going back, the page begins.
+    /// Newest entries first; `after` is then the sequence number below which the page begins.
     #[serde(default)]
     newest_first: bool,
 }
 
-/// What was written down for ever, oldest first. Operators of the whole cluster read all of it,
-/// those of some tenants what is about these alone, users what they did or what is about them.
+/// List audit entries, oldest first.
 ///
-/// Each entry's hash covers the one before it: a change, a gap or another order shows.
+/// Operators of the whole cluster read all entries. Operators and administrators of some tenants read entries about
+/// these tenants alone. Users read entries about their own actions and objects.
+///
+/// Each entry's hash covers the previous entry, so a change, a gap or a reordering is detectable.
 #[utoipa::path(get, path = "/audit", tag = "audit", params(Which), responses(
     (status = 200, body = Page<AuditView>),
     (status = 404, body = Problem, description = "There is no such project, for who asks.")))]
@@ -75,9 +76,9 @@ pub(super) async fn query(
     ))
 }
 
-/// Has the leader sign the audit as far as it reaches, where something in it is not signed yet; says
-/// where it ends then. What is exported afterwards is proven up to there. For operators of the whole
-/// cluster.
+/// Sign the current audit head, if it is not signed yet, and return it.
+///
+/// An export made afterwards is verifiable up to that head. For operators of the whole cluster.
 #[utoipa::path(post, path = "/audit/checkpoint", tag = "audit", responses(
     (status = 200, body = AuditHeadView)))]
 pub(super) async fn sign(State(api): State<Api>, caller: Caller) -> Answer<AuditHeadView> {

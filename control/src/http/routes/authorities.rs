@@ -1,4 +1,4 @@
-//! Certificate authorities.
+//! Certificate authority routes.
 
 use crate::http::{
     Caller,
@@ -17,7 +17,9 @@ use lattice_api::{
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-/// Who vouches for the members, in the order in which they became known. For operators.
+/// List the trusted certificate authorities, in the order in which they were added.
+///
+/// For operators.
 #[utoipa::path(get, path = "/authorities", tag = "authorities", responses(
     (status = 200, body = Page<AuthorityView>)))]
 pub(super) async fn list(State(api): State<Api>, caller: Caller) -> Answer<Page<AuthorityView>> {
@@ -25,7 +27,9 @@ pub(super) async fn list(State(api): State<Api>, caller: Caller) -> Answer<Page<
     Ok(Json(Page::whole(all)))
 }
 
-/// Trusts one more authority, everywhere; another goes on issuing. For administrators.
+/// Trust an additional certificate authority.
+///
+/// The issuing authority does not change. For administrators.
 #[utoipa::path(post, path = "/authorities", tag = "authorities", params(Key),
     request_body = AuthorityRequest, responses(
     (status = 201, body = Changed)))]
@@ -39,7 +43,9 @@ pub(super) async fn add(
     Ok((StatusCode::CREATED, Json(made)))
 }
 
-/// Lets a trusted authority issue from now on; everybody renews. For administrators.
+/// Promote a trusted certificate authority to the issuing one.
+///
+/// All members then renew their certificates. For administrators.
 #[utoipa::path(post, path = "/authorities/{pin}/promote", tag = "authorities", params(
     ("pin" = inline(Digits), Path, description = "Its pin, or 8 characters of its beginning or more."),
     Key),
@@ -59,13 +65,14 @@ pub(super) async fn promote(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Force {
-    /// Even while certificates it issued are in use: their holders must enrol again.
+    /// Retire the authority even while certificates it issued are in use; the holders must enrol again.
     #[serde(default)]
     force: bool,
 }
 
-/// Trusts an authority no more. Not the one that issues, and, without `force`, none whose
-/// certificates are in use. For administrators.
+/// Retire a certificate authority.
+///
+/// Rejected for the issuing authority, and, without `force`, while its certificates are in use. For administrators.
 #[utoipa::path(delete, path = "/authorities/{pin}", tag = "authorities", params(
     ("pin" = inline(Digits), Path, description = "Its pin, or 8 characters of its beginning or more."),
     Force, Key),

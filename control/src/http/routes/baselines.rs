@@ -1,4 +1,4 @@
-//! Baselines, and the brake on automatic draining.
+//! Baseline routes, and those of the brake on automatic draining.
 
 use super::Expected;
 use crate::http::{
@@ -19,14 +19,18 @@ use lattice_api::{
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-/// The baselines in force, by name. Exact rules are shown by their digest.
+/// List the baselines in force, by name.
+///
+/// Exact rules are shown by their digest.
 #[utoipa::path(get, path = "/conformance/baselines", tag = "baselines", responses(
     (status = 200, body = Page<BaselineView>)))]
 pub(super) async fn list(State(api): State<Api>, _: Caller) -> Answer<Page<BaselineView>> {
     Ok(Json(Page::whole(baselines::list(api.core()))))
 }
 
-/// One baseline whole: every key, the versions that are kept, and how the nodes it speaks for stand.
+/// Show one complete baseline.
+///
+/// The response has every key, the stored versions, and the conformance of its nodes.
 #[utoipa::path(get, path = "/conformance/baselines/{name}", tag = "baselines", params(
     ("name" = String, Path, description = "Its name, or `name@3` for a version that was.")),
     responses((status = 200, body = BaselineView)))]
@@ -42,18 +46,20 @@ pub(super) async fn get(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct DryRun {
-    /// Set nothing; say what it would be, and for whom.
+    /// Change nothing; only return the resulting version and the nodes it applies to.
     #[serde(default)]
     dry_run: bool,
 }
 
-/// Makes a new version of a baseline, the first one too. For operators of the whole cluster; kept
-/// in the audit.
+/// Create a new version of a baseline.
 ///
-/// `from_node` is asked now, directly; `from_group` is what its members share. At most 256 KiB each, 64 MiB together with
-/// the 16 last versions of each, 256 baselines. Two baselines that name the same node, or choose the
-/// same cohort, for one class are refused. The answer says for how many nodes it speaks and how they
-/// stand at this moment, and warns of names and keys that no node has: they may come.
+/// For operators of the whole cluster; recorded in the audit.
+///
+/// `from_node` queries the node directly for its last reading; `from_group` uses what the members of the group share.
+/// Limits: 256 KiB each, 64 MiB in total including the last 16 versions of each, 256 baselines. Two baselines for the
+/// same class that name the same node, or select the same cohort, are rejected. The response contains the number of
+/// nodes the baseline applies to and their current conformance. It warns of names and keys that no node has, since they
+/// may appear later.
 #[utoipa::path(put, path = "/conformance/baselines/{name}", tag = "baselines",
     request_body = BaselineRequest, params(("name" = inline(Name), Path), DryRun, Key),
     responses((status = 200, body = BaselineSet)))]
@@ -70,8 +76,9 @@ pub(super) async fn set(
     ))
 }
 
-/// Deletes a baseline: nobody is judged by it any more. For operators of the whole cluster; kept in
-/// the audit.
+/// Delete a baseline.
+///
+/// No node is judged by it afterwards. For operators of the whole cluster; recorded in the audit.
 #[utoipa::path(delete, path = "/conformance/baselines/{name}", tag = "baselines", params(
     ("name" = inline(Name), Path), Expected, Key),
     responses((status = 200, body = Changed)))]
@@ -92,11 +99,13 @@ pub(super) async fn delete(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct With {
-    /// A node, or another baseline (`h100`, or `h100@3` for a version that was).
+    /// A node, or another baseline (`h100`, or `h100@3` for an earlier version).
     with: String,
 }
 
-/// A baseline beside a node, or beside another baseline, key by key. The baseline is on the left.
+/// Compare a baseline with a node or another baseline, key by key.
+///
+/// The baseline is on the left.
 #[utoipa::path(get, path = "/conformance/baselines/{name}/diff", tag = "baselines", params(
     ("name" = String, Path, description = "Its name, or `name@3` for a version that was."),
     With), responses((status = 200, body = DiffView)))]
@@ -109,15 +118,16 @@ pub(super) async fn diff(
     Ok(Json(baselines::diff(api.core(), &name, &p.with).await?))
 }
 
-/// Whether automatic draining stands still, and why.
+/// Show whether automatic draining is stopped, and why.
 #[utoipa::path(get, path = "/conformance/brake", tag = "baselines", responses(
     (status = 200, body = BrakeState)))]
 pub(super) async fn brake(State(api): State<Api>, _: Caller) -> Answer<BrakeState> {
     Ok(Json(brake::state(api.core())))
 }
 
-/// Lets automatic draining go on after a person has looked. For operators of the whole cluster;
-/// kept in the audit.
+/// Release the brake on automatic draining, after an operator's check.
+///
+/// For operators of the whole cluster; recorded in the audit.
 #[utoipa::path(post, path = "/conformance/brake/release", tag = "baselines",
     request_body = ReleaseRequest, params(Key),
     responses((status = 200, body = Changed)))]

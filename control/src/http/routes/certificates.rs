@@ -1,4 +1,4 @@
-//! Members' certificates.
+//! Certificate routes.
 
 use super::Paging;
 use crate::http::{
@@ -16,7 +16,9 @@ use lattice_api::{
     schema::Name,
 };
 
-/// Every member that has a certificate, by role and name, a page at a time. For operators.
+/// List all members with a certificate, by role and name, a page at a time.
+///
+/// For operators.
 #[utoipa::path(get, path = "/certificates", tag = "certificates", params(Paging), responses(
     (status = 200, body = Page<CertificateView>)))]
 pub(super) async fn list(
@@ -30,8 +32,9 @@ pub(super) async fn list(
     ))
 }
 
-/// A member's certificates issued until now hold no more: its connections end everywhere, and it
-/// must enrol again with a new token. For administrators.
+/// Revoke all certificates of a member issued until now.
+///
+/// Its connections end everywhere, and it must enrol again with a new token. For administrators.
 #[utoipa::path(post, path = "/certificates/{role}/{name}/revoke", tag = "certificates", params(
     ("role" = String, Path, pattern = "^(agent|control|quorum)$"), ("name" = inline(Name), Path), Key),
     request_body = RevokeRequest, responses(

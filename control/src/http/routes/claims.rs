@@ -1,4 +1,4 @@
-//! Nodes that belong to one user.
+//! Node claim routes.
 
 use crate::http::{
     Caller,
@@ -10,12 +10,11 @@ use crate::http::{
 use axum::{Json, extract::State};
 use lattice_api::claim::{ClaimRequest, Claimed, ReleaseRequest, Released};
 
-/// Makes nodes the caller's own for sensitive work, until they are released.
+/// Claim nodes for the caller's sensitive jobs, until they are released.
 ///
-/// `id` is a node or a hostlist (`gpu[001-004]`): all of them or none. Each must be ready, nobody's and
-/// held by nothing, fit the project's limits and the sensitive pool, and conform to its baselines by
-/// its own signed word. A refusal with the code `ownership_conflict` names each node that cannot be
-/// had and whose it is.
+/// `id` is a node or a hostlist (`gpu[001-004]`), all or none. Each node must be ready, unclaimed and not held, fit the
+/// project's limits and the sensitive pool, and conform to its baselines by its own signed attestation. A refusal with
+/// the code `ownership_conflict` names each unavailable node and its owner.
 #[utoipa::path(post, path = "/nodes/{id}/claim", tag = "nodes", params(
     ("id" = String, Path, description = "Nodes, as a hostlist.", example = "gpu[001-004]"), Key),
     request_body = ClaimRequest, responses((status = 200, body = Claimed)))]
@@ -30,10 +29,12 @@ pub(super) async fn claim(
     Ok(Json(claimed))
 }
 
-/// Gives claimed nodes back. Each is wiped, and free once that is confirmed.
+/// Release claimed nodes.
 ///
-/// `id` is a node or a hostlist: all of them or none. For who claimed them, and for administrators,
-/// who say why. While something runs on one of them none is released.
+/// Each node is wiped, and is free once the wipe is confirmed.
+///
+/// `id` is a node or a hostlist, all or none. For the owner of the claim, and for administrators, which must give a
+/// reason. While an allocation holds one of the nodes, none is released.
 #[utoipa::path(post, path = "/nodes/{id}/release", tag = "nodes", params(
     ("id" = String, Path, description = "Nodes, as a hostlist.", example = "gpu[001-004]"), Key),
     request_body = ReleaseRequest, responses((status = 200, body = Released)))]

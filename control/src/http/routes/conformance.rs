@@ -1,4 +1,4 @@
-//! Conformance.
+//! Conformance routes.
 
 use crate::http::{Caller, answer::Answer, extract::Params, ops::conformance, state::Api};
 use axum::{Json, extract::State};
@@ -10,13 +10,12 @@ use utoipa::IntoParams;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Scope {
-    /// `gpu`, `nic`, `bios`, `bmc`, `kernel`, `cpu`, `memory`, `storage`, `software`, several of
-    /// them with commas between (`nic,gpu`), or `all` for the node fingerprint, which is also what
-    /// leaving it out means.
+    /// `gpu`, `nic`, `bios`, `bmc`, `kernel`, `cpu`, `memory`, `storage`, `software`, several of them separated by
+    /// commas (`nic,gpu`), or `all` (default) for the node fingerprint.
     class: Option<String>,
 }
 
-/// Nodes that share a digest, largest group first.
+/// List groups of nodes that share a digest, largest group first.
 #[utoipa::path(get, path = "/conformance/groups", tag = "conformance", params(Scope), responses(
     (status = 200, body = GroupsView)))]
 pub(super) async fn groups(
@@ -29,8 +28,9 @@ pub(super) async fn groups(
     ))
 }
 
-/// Who is not what it is meant to be, and in what: by its baseline where one speaks for it, else by
-/// the majority of its cohort.
+/// List drifting nodes and their differences.
+///
+/// A node is compared with the baseline that applies to it, or else with the majority of its cohort.
 #[utoipa::path(get, path = "/conformance/drift", tag = "conformance", responses(
     (status = 200, body = DriftReportView)))]
 pub(super) async fn drift(State(api): State<Api>, _: Caller) -> Answer<DriftReportView> {

@@ -1,4 +1,4 @@
-//! Graphs of work: members that begin when others have ended.
+//! DAG routes: members that start after others have ended.
 
 use crate::http::{
     Caller,
@@ -24,16 +24,16 @@ use utoipa::IntoParams;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Which {
-    /// Only of this tenant.
+    /// Only DAGs of this tenant.
     tenant: Option<String>,
-    /// Items on a page, 1 to 5000; 200 when left out.
+    /// Items per page, 1 to 5000; default 200.
     #[param(minimum = 1, maximum = 5000)]
     limit: Option<u32>,
-    /// `next_cursor` of the page before.
+    /// `next_cursor` of the previous page.
     cursor: Option<String>,
 }
 
-/// Graphs that run, and the last ones that ended, by number and without their members, a page at a time.
+/// List running DAGs and the last ended ones, by number and without their members, a page at a time.
 #[utoipa::path(get, path = "/dags", tag = "dags", params(Which), responses(
     (status = 200, body = Page<DagView>),
     (status = 404, body = Problem, description = "There is no such tenant, for who asks.")))]
@@ -51,16 +51,15 @@ pub(super) async fn list(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct How {
-    /// Judge only, change nothing.
+    /// Check only, change nothing.
     #[serde(default)]
     dry_run: bool,
 }
 
-/// Submits a graph, as JSON or YAML: all its members, or none.
+/// Submit a DAG, as JSON or YAML: all its members or none.
 ///
-/// Members that would wait for each other, names that nobody has, and what is wrong with a member are refused
-/// by the field, as `members.NAME.field`. Each member must fit its limits if nothing else ran; it is judged
-/// again when it is eligible.
+/// Cyclic dependencies, unknown names and errors in a member are rejected with the field, as `members.NAME.field`. Each
+/// member must fit its limits if nothing else ran; it is checked again when it becomes eligible.
 #[utoipa::path(post, path = "/dags", tag = "dags", params(How, Key),
     request_body(content((DagRequest = "application/json"), (DagRequest = "application/yaml"))),
     responses((status = 201, body = DagSubmitted), (status = 200, body = DagJudged,
@@ -83,7 +82,7 @@ pub(super) async fn submit(
     Ok((StatusCode::CREATED, Json(made)).into_response())
 }
 
-/// One graph with its members and where each stands, ended ones included.
+/// Show a DAG with its members and their states, including ended ones.
 #[utoipa::path(get, path = "/dags/{id}", tag = "dags", params(("id" = u64, Path)),
     responses((status = 200, body = DagView)))]
 pub(super) async fn get(
@@ -95,7 +94,7 @@ pub(super) async fn get(
     Ok(Json(dags::get(api.core(), &caller, id).await?))
 }
 
-/// Cancels every member that has not ended.
+/// Cancel every member that has not ended.
 #[utoipa::path(delete, path = "/dags/{id}", tag = "dags", params(("id" = u64, Path), Key),
     responses((status = 200, body = DagView)))]
 pub(super) async fn cancel(
@@ -108,7 +107,7 @@ pub(super) async fn cancel(
     Ok(Json(dags::cancel(api.core(), &caller, id, key).await?))
 }
 
-/// How it is written.
+/// Format of the graph.
 #[derive(Clone, Copy, PartialEq, Eq, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
 enum Form {
@@ -120,12 +119,12 @@ enum Form {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Drawn {
-    /// `json` or `dot`; when left out, what the header Accept asks for.
+    /// `json` or `dot`; default from the Accept header.
     #[param(inline)]
     format: Option<Form>,
 }
 
-/// Its members as points and lines: JSON, or the language of Graphviz.
+/// Show the members as nodes and edges: JSON, or the language of Graphviz.
 #[utoipa::path(get, path = "/dags/{id}/graph", tag = "dags", params(("id" = u64, Path), Drawn),
     responses((status = 200, content((GraphView = "application/json"), (String = "text/vnd.graphviz")))))]
 pub(super) async fn graph(

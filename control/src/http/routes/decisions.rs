@@ -1,4 +1,4 @@
-//! What schedulers were told and what they decided.
+//! Routes of recorded scheduler inputs and decisions.
 
 use crate::http::{Caller, answer::Fail, extract::Params, ops::decisions, state::Api};
 use axum::{body::Body, extract::State, http::header::CONTENT_TYPE, response::IntoResponse};
@@ -11,14 +11,15 @@ use utoipa::IntoParams;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Range {
-    /// From which moment on: a time, a date, or how long ago (`2h`). What is told begins before it, with all that
-    /// schedulers knew then; all that is kept when left out.
+    /// Start of the range: a time, a date, or an age (`2h`). The output begins earlier, with the complete inputs of the
+    /// schedulers at that point. Default: everything that is kept.
     since: Option<String>,
 }
 
-/// Everything that this control's schedulers were told and what they decided, a line of JSON each: enough to decide
-/// it again elsewhere (`lattice replay verify`). A control keeps what it schedules itself, for a while. For operators
-/// of the whole cluster.
+/// Stream the recorded inputs and decisions of this control's schedulers, one JSON line each.
+///
+/// They suffice to repeat the decisions elsewhere (`lattice replay verify`). A control keeps the records of its own
+/// schedulers for a limited time. For operators of the whole cluster.
 #[utoipa::path(get, path = "/decisions", tag = "allocations", params(Range), responses(
     (status = 200, body = String, content_type = "application/x-ndjson"),
     (status = 404, body = Problem, description = "None of that time are kept.")))]

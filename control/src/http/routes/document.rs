@@ -1,4 +1,4 @@
-//! The OpenAPI document: what the routes say of themselves, made whole.
+//! OpenAPI document, completed from the documentation of the routes.
 
 use super::{openapi, projects::__path_headroom};
 use axum::{http::header::CONTENT_TYPE, response::IntoResponse};
@@ -38,15 +38,15 @@ pub(super) fn about() -> OpenApi {
         .build()
 }
 
-/// Adds what no single route says: the token, how each operation can be refused, a word for each answer, and
-/// what stands in the stream of events.
+/// Adds what no single route documents: the token, the possible errors of each operation, a description of each
+/// response, and the content of the event stream.
 pub(super) fn finish(mut document: OpenApi) -> OpenApi {
     let bearer = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build();
     document
         .components
         .get_or_insert_default()
         .add_security_scheme("token", SecurityScheme::Http(bearer));
-    // It stands behind another route, for the router's sake.
+    // The headroom route shares a path with another route in the router.
     let mut operation = <__path_headroom as utoipa::Path>::operation();
     operation.tags = Some(vec!["projects".to_owned()]);
     let headroom = PathItem::new(utoipa::openapi::HttpMethod::Get, operation);
@@ -55,32 +55,32 @@ pub(super) fn finish(mut document: OpenApi) -> OpenApi {
     let components = document.components.get_or_insert_default();
     components.schemas.extend(named::<HeadroomView>());
     components.schemas.extend(named::<Problem>());
-    // The stream of events carries them besides the changes that its operation names.
+    // The event stream carries these types in addition to the changes that its operation names.
     components.schemas.extend(named::<Observed>());
     components.schemas.extend(named::<Compacted>());
     let paths = std::mem::take(&mut document.paths.paths);
     for (path, mut item) in paths {
         for (writes, operation) in operations(&mut item) {
-            // A function's name is unique in its module only, whose name is the tag.
+            // A function name is unique only in its module; the module name is the tag.
             let tag = operation.tags.iter().flatten().next();
             let name = tag.zip(operation.operation_id.as_ref());
             operation.operation_id = name.map(|(tag, name)| format!("{tag}_{name}"));
             tell_problems(operation, writes);
         }
-        // The router's sign for "the rest of the path" means nothing outside it.
+        // The wildcard syntax of the router has no meaning outside it.
         document.paths.paths.insert(path.replace("{*", "{"), item);
     }
     document
 }
 
-/// A type's schema, and those it refers to, by their names.
+/// Schemas of a type and of the types it refers to, by name.
 fn named<T: ToSchema>() -> Vec<(String, RefOr<Schema>)> {
     let mut schemas = vec![(T::name().into_owned(), T::schema())];
     T::schemas(&mut schemas);
     schemas
 }
 
-/// Each operation, and whether it may change something.
+/// Operations of a path, each with whether it may change state.
 fn operations(item: &mut PathItem) -> impl Iterator<Item = (bool, &mut Operation)> {
     let methods = [
         (false, &mut item.get),
@@ -93,14 +93,14 @@ fn operations(item: &mut PathItem) -> impl Iterator<Item = (bool, &mut Operation
         .filter_map(|(writes, operation)| Some((writes, operation.as_mut()?)))
 }
 
-/// Adds the ways in which what is asked like this can be refused. What an operation says of itself stays.
+/// Adds the possible errors of an operation. Descriptions given by the operation itself stay.
 fn tell_problems(operation: &mut Operation, writes: bool) {
     let parameters = operation.parameters.iter().flatten();
     let is_of_one = parameters
         .clone()
         .any(|p| matches!(p, RefOr::T(p) if p.parameter_in == ParameterIn::Path));
     let is_read = parameters.count() > 0 || operation.request_body.is_some();
-    // `security(())` takes the token away.
+    // `security(())` removes the token requirement.
     let is_closed = operation.security.is_none();
     let has_body = operation.request_body.is_some();
     let problems = [
@@ -169,7 +169,7 @@ fn describe(status: &str, response: &mut Response) {
 pub(super) async fn json() -> impl IntoResponse {
     static DOCUMENT: OnceLock<String> = OnceLock::new();
     let text = DOCUMENT.get_or_init(|| {
-        // A document made of plain values; were it ever not writable, the tests would see it.
+        // The document consists of plain values; a serialization failure would fail the tests.
         serde_json::to_string_pretty(&openapi()).unwrap_or_default()
     });
     ([(CONTENT_TYPE, "application/json")], text.as_str())

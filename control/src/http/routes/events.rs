@@ -1,4 +1,4 @@
-//! The event stream.
+//! Event stream.
 
 use crate::{
     Subscription,
@@ -22,26 +22,27 @@ use serde::Deserialize;
 use std::{convert::Infallible, time::Duration};
 use utoipa::IntoParams;
 
-/// A comment is sent in a silence this long, so that a dead stream is told from a quiet one.
+/// Interval of keep-alive comments, which distinguish a dead stream from a quiet one.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
-/// Names the revision a stream starts after.
+/// Header with the revision after which a stream starts.
 const REVISION: HeaderName = HeaderName::from_static("lattice-revision");
 
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Since {
-    /// Everything after this revision; without it, from now on. `Last-Event-ID` says the same.
+    /// Start after this revision; without it, with the next change. `Last-Event-ID` has the same meaning.
     since: Option<u64>,
 }
 
-/// Changes as they happen, as server-sent events: `changes` (with its revision as id), `observed`,
-/// and `compacted` for a reader that fell behind, who reads the lists again and goes on.
+/// Stream changes as server-sent events.
 ///
-/// Resuming after a revision covers every later one, at whichever control. What is `observed`
-/// (liveness, health, digests, reasons to wait) is no part of a revision: the control that told it
-/// before tells what it has seen since, any other only what it sees from now on. A reader that
-/// shows such things reads the nodes again once it has connected anew.
+/// The events are `changes` (with the revision as id), `observed` and `compacted`. A client that fell behind receives
+/// `compacted`, and must read the lists again before it continues.
+///
+/// Resuming after a revision covers every later one, on any control. `observed` data (liveness, health, digests, wait
+/// reasons) is not part of a revision. On the same control, a resumed stream includes the observations made since; on
+/// another control, only new ones. A client that shows such data must read the nodes again after a reconnect.
 #[utoipa::path(get, path = "/events", tag = "service", params(Since), responses(
     (status = 200, body = Changes, content_type = "text/event-stream")))]
 pub(super) async fn events(
@@ -76,7 +77,7 @@ fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
     number.map(Some).ok_or_else(wrong)
 }
 
-/// One reader. Nothing is queued for it: it takes the next change when its connection takes more.
+/// One stream client. No events are queued: the next change is taken when the connection accepts more data.
 struct Reader {
     subscription: Subscription,
     api: Api,

@@ -1,4 +1,4 @@
-//! What is wrong with a node's hardware.
+//! Node health routes.
 
 use super::nodes::Freshness;
 use crate::http::{
@@ -14,8 +14,9 @@ use lattice_api::{
     schema::Name,
 };
 
-/// What a node's health checks say: each reason with the part, the evidence, since when, and what
-/// helps. Asked of the node itself.
+/// Show the health checks of a node.
+///
+/// Each reason has its component, evidence, start time and remedy. The node is queried directly.
 #[utoipa::path(get, path = "/nodes/{id}/health", tag = "nodes",
     params(("id" = inline(Name), Path), Freshness), responses(
     (status = 200, body = NodeHealthView)))]
@@ -28,8 +29,9 @@ pub(super) async fn show(
     Ok(Json(health::show(api.core(), &caller, &id, p.fresh).await?))
 }
 
-/// Somebody repaired it: ends the reasons of one code. What is still wrong comes back with the next
-/// pass. For operators; the agent writes down who did it.
+/// Clear the health reasons of one code after a repair.
+///
+/// A persisting fault returns with the next pass. For operators; the agent records the caller.
 #[utoipa::path(post, path = "/nodes/{id}/health/clear", tag = "nodes",
     params(("id" = inline(Name), Path)), request_body = ClearRequest, responses(
     (status = 200, body = NodeHealthView)))]

@@ -1,4 +1,4 @@
-//! What nodes were, and when and why that changed.
+//! Node history routes.
 
 use crate::http::{
     Caller,
@@ -20,29 +20,30 @@ use utoipa::IntoParams;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Which {
-    /// Only from this moment on: a time, a date, `yesterday`, or how long ago (`2d`).
+    /// Only entries from this time on: a time, a date, `yesterday`, or an age (`2d`).
     since: Option<String>,
     /// Only changes of this class.
     class: Option<String>,
-    /// Only these kinds, comma-separated: change, boot, agent, driver, device, xid, health, cleared,
-    /// drain, lifecycle, liveness; audit, for those who may read it.
+    /// Only these kinds, comma-separated: change, boot, agent, driver, device, xid, health, cleared, drain, lifecycle,
+    /// liveness; audit, for callers that may read it.
     kind: Option<String>,
-    /// Only what happened about the time of the line with this number, or about this moment.
+    /// Only entries around the time of the entry with this number, or around this time.
     around: Option<String>,
-    /// How long before and after that; 10m when left out.
+    /// Time before and after `around`; default 10m.
     within: Option<String>,
-    /// Lines on a page, 1 to 5000; 200 when left out.
+    /// Entries per page, 1 to 5000; default 200.
     #[param(minimum = 1, maximum = 5000)]
     limit: Option<u32>,
-    /// `next_cursor` of the page before.
+    /// `next_cursor` of the previous page.
     cursor: Option<String>,
 }
 
-/// What changed on a node, and what else happened there, newest first: boots, drivers, XIDs, health,
-/// drains, whether it answered.
+/// List changes and events of a node, newest first.
 ///
-/// This control answers from what it keeps, also while the node is down. What the audit says of the
-/// node is left out for those who may not read the audit.
+/// They cover boots, drivers, XIDs, health, drains and liveness.
+///
+/// This control answers from its own history, also while the node is down. Audit entries about the node are left out
+/// for callers that may not read the audit.
 #[utoipa::path(get, path = "/nodes/{id}/history", tag = "nodes",
     params(("id" = inline(Name), Path), Which), responses(
     (status = 200, body = Page<HistoryEntryView>)))]
@@ -70,11 +71,11 @@ pub(super) async fn of_node(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Since {
-    /// From this moment on: a time, a date, `yesterday`, or how long ago. A day when left out.
+    /// Start of the range: a time, a date, `yesterday`, or an age. Default: one day.
     since: Option<String>,
 }
 
-/// What changed anywhere, equal changes of several nodes together.
+/// List changes of all nodes; equal changes of several nodes are combined.
 #[utoipa::path(get, path = "/conformance/changes", tag = "conformance", params(Since),
     responses((status = 200, body = ChangesView)))]
 pub(super) async fn changes(

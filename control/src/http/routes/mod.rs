@@ -1,4 +1,4 @@
-//! REST, route by route. Each is documented where it stands; `/openapi.json` is made from that.
+//! REST routes. Each handler documents its route; `/openapi.json` is generated from that.
 
 mod accounting;
 mod allocations;
@@ -38,28 +38,28 @@ use serde::Deserialize;
 use utoipa::{IntoParams, openapi::OpenApi};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-/// Which page of a list.
+/// Page of a list.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct Paging {
-    /// Items on a page, 1 to 5000; 200 when left out.
+    /// Items per page, 1 to 5000; default 200.
     #[param(minimum = 1, maximum = 5000)]
     limit: Option<u32>,
-    /// `next_cursor` of the page before.
+    /// `next_cursor` of the previous page.
     cursor: Option<String>,
 }
 
-/// On which version of a thing its deletion rests.
+/// Expected version of an object to delete.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct Expected {
-    /// The version this rests on; refused when there is another by then.
+    /// Expected current version; the request is rejected if the version differs.
     expected_version: Option<u32>,
 }
 
-/// Every route with its document.
+/// All routes with their documentation.
 fn documented() -> OpenApiRouter<Api> {
     let v1 = OpenApiRouter::new()
         .routes(routes!(service::status))
@@ -141,13 +141,14 @@ fn documented() -> OpenApiRouter<Api> {
         .routes(routes!(service::metrics))
 }
 
-/// The document of everything that REST serves.
+/// OpenAPI document of all REST routes.
 pub fn openapi() -> OpenApi {
     let (_, document) = documented().split_for_parts();
     document::finish(document)
 }
 
-/// A project's headroom is only read, although it stands behind the route of projects, which are changed too.
+/// Restricts the headroom path of a project to GET and HEAD, although it shares a route with projects, which accept
+/// changes.
 pub(super) async fn headroom_is_read(request: Request, next: Next) -> Response {
     let path = request.uri().path();
     let project = path.strip_prefix("/api/v1/projects/");
@@ -159,7 +160,7 @@ pub(super) async fn headroom_is_read(request: Request, next: Next) -> Response {
     ([(ALLOW, "GET,HEAD")], refused.await).into_response()
 }
 
-/// REST, the document, and the page.
+/// Router of REST, the OpenAPI document and the web page.
 pub(crate) fn router(api: Api) -> Router {
     let (router, _) = documented().split_for_parts();
     router

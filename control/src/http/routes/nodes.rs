@@ -1,4 +1,4 @@
-//! Nodes.
+//! Node routes.
 
 use super::Paging;
 use crate::http::{
@@ -20,7 +20,7 @@ use lattice_hwprobe::Inventory;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-/// Every node by name, a page at a time.
+/// List all nodes by name, a page at a time.
 #[utoipa::path(get, path = "/nodes", tag = "nodes", params(Paging), responses(
     (status = 200, body = Page<NodeView>)))]
 pub(super) async fn list(
@@ -36,7 +36,9 @@ pub(super) async fn list(
     )?))
 }
 
-/// One node. Operators are told of its certificate too, while the quorum answers.
+/// Show a node.
+///
+/// For operators of the whole cluster the response includes its certificate, while the quorum answers.
 #[utoipa::path(get, path = "/nodes/{id}", tag = "nodes", params(("id" = inline(Name), Path)), responses(
     (status = 200, body = NodeView)))]
 pub(super) async fn get(
@@ -51,13 +53,14 @@ pub(super) async fn get(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Freshness {
-    /// Look again instead of answering with the last reading. For operators: it is work for the
-    /// node.
+    /// Read again instead of returning the last reading. For operators, because it causes load on the node.
     #[serde(default)]
     pub(super) fresh: bool,
 }
 
-/// Everything its probes read, as the node tells it: the document is its agent's, handed on as it came.
+/// Show the complete inventory of a node.
+///
+/// The records of its agent are merged with the last readings of its BMC.
 #[utoipa::path(get, path = "/nodes/{id}/inventory", tag = "nodes",
     params(("id" = inline(Name), Path), Freshness), responses(
     (status = 200, body = InventoryView)))]
@@ -72,10 +75,11 @@ pub(super) async fn inventory(
     ))
 }
 
-/// Probes a node anew. For operators: it is work for the node.
+/// Probe a node again.
 ///
-/// What differs from what the node announces is announced once it was read twice; the change is put
-/// down to the caller in the node's history.
+/// For operators, because it causes load on the node.
+///
+/// The node announces a difference once it was read twice; its history names the caller as the cause.
 #[utoipa::path(post, path = "/nodes/{id}/reprobe", tag = "nodes", params(("id" = inline(Name), Path)),
     responses((status = 200, body = Reprobed)))]
 pub(super) async fn reprobe(
@@ -90,16 +94,18 @@ pub(super) async fn reprobe(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct With {
-    /// Another node; a conformance group, by 8 digits of its digest or more; or `majority` for that of
-    /// its cohort.
+    /// Another node; a conformance group, by at least 8 digits of its digest; or `majority` for that of the node's
+    /// cohort.
     with: Option<String>,
-    /// The node itself at a moment: a time, a date, `yesterday`, or how long ago (`2d`).
+    /// The node's own state at a time: a time, a date, `yesterday`, or an age (`2d`).
     since: Option<String>,
 }
 
-/// Two nodes, a node and the majority of its cohort, or a node as it was and is, key by key. Give
-/// either `with` or `since`. With `with`, the digest of a conformance group may stand in either place:
-/// one of its nodes stands for it, and is compared in the classes that it is a group by.
+/// Compare nodes and groups, key by key: two nodes, a node with the majority of its cohort, or a node with its earlier
+/// state.
+///
+/// Give either `with` or `since`. With `with`, either side may be a conformance group, given by its digest. One of its
+/// nodes represents it, and only the classes that define the group are compared.
 #[utoipa::path(get, path = "/nodes/{id}/diff", tag = "nodes",
     params(("id" = inline(Name), Path), With), responses(
     (status = 200, body = DiffView),
@@ -114,11 +120,12 @@ pub(super) async fn diff(
     Ok(Json(compared::diff(api.core(), &id, with, since).await?))
 }
 
-/// Gives it no new work; what runs there runs on. For operators.
+/// Drain a node.
 ///
-/// With `force_release` it is also taken from the allocation that holds it, although nobody knows
-/// that its processes are gone: the rank counts as lost, the reason is kept in the audit, and the
-/// node stays drained by who did it.
+/// It receives no new jobs, and running jobs continue. For operators.
+///
+/// With `force_release` the node is also taken from the allocation that holds it, although its processes are not known
+/// to be gone. The rank counts as lost, the reason is recorded in the audit, and the node stays drained by the caller.
 #[utoipa::path(post, path = "/nodes/{id}/drain", tag = "nodes", params(("id" = inline(Name), Path), Key),
     request_body = DrainRequest, responses(
     (status = 200, body = Drained)))]
@@ -138,16 +145,17 @@ pub(super) async fn drain(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Gate {
-    /// Without asking the node's health gate. For administrators; kept in the audit.
+    /// Skip the node's health gate. For administrators; recorded in the audit.
     #[serde(default)]
     skip_gate: bool,
 }
 
-/// Clears the caller's own drain reason; those of others stay. For operators.
+/// Undrain a node.
 ///
-/// Where none is left the node's health gate is asked first; when it does not let the node back,
-/// the answer is 409 and the node stays drained. Of a node that is not drained nothing is asked and
-/// nothing cleared.
+/// Clears the caller's own drain reason, and that of a failed site hook; reasons of other owners stay. For operators.
+///
+/// If no reason remains, the node's health gate is checked first. If the gate fails, the response is 409 and the node
+/// stays drained. For a node that is not drained, nothing is checked or cleared.
 #[utoipa::path(post, path = "/nodes/{id}/undrain", tag = "nodes",
     params(("id" = inline(Name), Path), Gate, Key),
     responses((status = 200, body = Undrained)))]

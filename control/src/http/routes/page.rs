@@ -1,4 +1,4 @@
-//! The page: a few files, compiled in.
+//! Web page: a few files, compiled in.
 
 use crate::http::state::Api;
 use axum::{Router, http::header::CONTENT_TYPE, response::IntoResponse, routing::get};
@@ -8,7 +8,7 @@ const CSS: &str = "text/css; charset=utf-8";
 const JS: &str = "text/javascript; charset=utf-8";
 const SVG: &str = "image/svg+xml";
 
-/// Path, media type, content.
+/// Path, media type and content of each file.
 pub(crate) const FILES: [(&str, &str, &str); 9] = [
     ("/", HTML, include_str!("../../../web/page.html")),
     ("/page.css", CSS, include_str!("../../../web/page.css")),

@@ -1,4 +1,4 @@
-//! Projects and limits.
+//! Project routes and limits.
 
 use crate::http::{
     Caller,
@@ -26,16 +26,16 @@ use utoipa::IntoParams;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Part {
-    /// Only this project and what is below it.
+    /// Only this project and its descendants.
     below: Option<String>,
-    /// Items on a page, 1 to 5000; 200 when left out.
+    /// Items per page, 1 to 5000; default 200.
     #[param(minimum = 1, maximum = 5000)]
     limit: Option<u32>,
-    /// `next_cursor` of the page before.
+    /// `next_cursor` of the previous page.
     cursor: Option<String>,
 }
 
-/// The tree, parents before children, a page at a time.
+/// List the project tree, parents before children, a page at a time.
 #[utoipa::path(get, path = "/projects", tag = "projects", params(Part), responses(
     (status = 200, body = Page<ProjectView>),
     (status = 404, body = Problem, description = "There is no such project to be below.")))]
@@ -54,7 +54,7 @@ pub(super) async fn list(
     )?))
 }
 
-/// A new project below its parent, or a tenant.
+/// Create a project below its parent, or a tenant.
 #[utoipa::path(post, path = "/projects", tag = "projects", request_body = ProjectRequest,
     params(Key),
     responses((status = 201, body = ProjectView)))]
@@ -68,7 +68,7 @@ pub(super) async fn create(
     Ok((StatusCode::CREATED, Json(made)))
 }
 
-/// One project, or tenant.
+/// Show a project or tenant.
 #[utoipa::path(get, path = "/projects/{*path}", tag = "projects", params(("path" = inline(ProjectPath), Path)),
     responses((status = 200, body = ProjectView)))]
 pub(super) async fn get(
@@ -84,8 +84,8 @@ pub(super) async fn get(
     }
 }
 
-/// How much more it could be given now, as far as limits go, with every level that has a say.
-// The router cannot tell "the rest of the path, and then a word": it asks the one above.
+/// Show the headroom of a project under its limits, with every level that applies.
+// The router does not support a wildcard followed by a fixed segment, so the handler above calls this one.
 #[utoipa::path(get, path = "/projects/{path}/headroom", tag = "projects",
     params(("path" = inline(ProjectPath), Path)), responses(
     (status = 200, body = HeadroomView)))]
@@ -97,7 +97,9 @@ pub(super) async fn headroom(
     Ok(Json(projects::headroom(api.core(), &caller, &path).await?))
 }
 
-/// Changes its limits: a field left out stays, `null` lifts the ceiling.
+/// Change the limits of a project.
+///
+/// A field left out stays; `null` removes the limit.
 #[utoipa::path(put, path = "/projects/{*path}", tag = "projects", params(("path" = inline(ProjectPath), Path), Key),
     request_body = ProjectUpdate, responses(
     (status = 200, body = ProjectView)))]
@@ -113,7 +115,7 @@ pub(super) async fn update(
     ))
 }
 
-/// Deletes an empty project.
+/// Delete an empty project.
 #[utoipa::path(delete, path = "/projects/{*path}", tag = "projects",
     params(("path" = inline(ProjectPath), Path), Key), responses(
     (status = 200, body = Changed)))]
@@ -128,7 +130,7 @@ pub(super) async fn delete(
     ))
 }
 
-/// Changes several limits, all or none, judged on the resulting tree.
+/// Change several limits, all or none, checked on the resulting tree.
 #[utoipa::path(put, path = "/limits", tag = "projects", request_body = LimitsRequest,
     params(Key),
     responses((status = 200, body = Changed)))]

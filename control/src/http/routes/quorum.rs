@@ -1,4 +1,4 @@
-//! The quorum itself.
+//! Quorum routes.
 
 use crate::http::{
     Caller,
@@ -16,7 +16,7 @@ use lattice_api::{
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-/// The `Idempotency-Key` of a change that takes many calls.
+/// `Idempotency-Key` of a change that takes several calls.
 #[derive(IntoParams)]
 #[into_params(names("Idempotency-Key"), parameter_in = Header)]
 #[expect(
@@ -24,21 +24,24 @@ use utoipa::IntoParams;
     reason = "it is read as any other key; its document is another"
 )]
 struct Once(
-    /// What is done under one key is written down once.
+    /// Idempotency key. Calls with the same key are recorded once.
     #[param(min_length = 1, max_length = 255, pattern = "^[!-~]([ -~]*[!-~])?$")]
     Option<String>,
 );
 
-/// Who the members are, who leads, how far each is, and what somebody should look at. Answered also
-/// when there is no leader. For operators.
+/// Show the quorum: members, leader, replication state, and conditions that need attention.
+///
+/// Answered also without a leader. For operators.
 #[utoipa::path(get, path = "/quorum", tag = "quorum", responses(
     (status = 200, body = QuorumView)))]
 pub(super) async fn view(State(api): State<Api>, caller: Caller) -> Answer<QuorumView> {
     Ok(Json(quorum::view(api.core(), &caller).await?))
 }
 
-/// One step of adding a member, some seconds at most: a learner first, a voter once it has
-/// everything. Repeat it until it is done. For administrators.
+/// Add a quorum member.
+///
+/// Each call makes one step of at most some seconds: first the member becomes a learner, then a voter once it has
+/// caught up. Repeat the call until it is done. For administrators.
 #[utoipa::path(post, path = "/quorum/members", tag = "quorum", params(Once),
     request_body = AddMemberRequest, responses(
     (status = 200, body = QuorumStep)))]
@@ -55,17 +58,19 @@ pub(super) async fn add(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Removal {
-    /// Why; it is written down.
+    /// Reason for the removal; recorded in the audit.
     #[serde(default)]
     #[param(required = true, min_length = 1, max_length = 512, pattern = "[^ ]")]
     reason: String,
-    /// Even when a majority of the rest does not answer: then nothing can be changed until it does.
+    /// Remove the member even if a majority of the others does not answer; no change is possible then until it does.
     #[serde(default)]
     force: bool,
 }
 
-/// One step of removing a member; the leader hands over first. Repeat it until it is done. Refused
-/// while a majority of the rest does not answer. For administrators.
+/// Remove a quorum member.
+///
+/// Each call makes one step; a leader hands over first. Repeat the call until it is done. Rejected while a majority of
+/// the others does not answer. For administrators.
 #[utoipa::path(delete, path = "/quorum/members/{id}", tag = "quorum", params(
     ("id" = u64, Path, description = "Its number."), Removal, Once),
     responses((status = 200, body = QuorumStep)))]
@@ -83,7 +88,9 @@ pub(super) async fn remove(
     Ok(Json(step))
 }
 
-/// Lets another member lead, with a pause of one election. For administrators.
+/// Transfer leadership to another member.
+///
+/// The quorum pauses for one election. For administrators.
 #[utoipa::path(post, path = "/quorum/step-down", tag = "quorum", params(Once),
     request_body = StepDownRequest, responses(
     (status = 200, body = QuorumStep)))]
@@ -97,9 +104,10 @@ pub(super) async fn step_down(
     Ok(Json(step))
 }
 
-/// A backup of the whole state at one revision, as the bytes of a file that says itself whether it
-/// is whole. Everything that was acknowledged before the request is in it; no key is. For
-/// administrators.
+/// Create a backup of the whole state at one revision.
+///
+/// Its file format shows whether it is complete. It contains everything acknowledged before the request, and no keys.
+/// For administrators.
 #[utoipa::path(post, path = "/quorum/backup", tag = "quorum", params(Once),
     responses((status = 200, body = String, content_type = "application/octet-stream")))]
 pub(super) async fn backup(

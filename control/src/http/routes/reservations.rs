@@ -1,4 +1,4 @@
-//! Reservations: nodes that are kept for some for a time.
+//! Reservation routes: nodes reserved for users or projects for a time.
 
 use super::Paging;
 use crate::http::{
@@ -16,7 +16,7 @@ use lattice_api::{
     schema::Name,
 };
 
-/// Reservations by name, a page at a time: those to come too.
+/// List reservations by name, including future ones, a page at a time.
 #[utoipa::path(get, path = "/reservations", tag = "reservations", params(Paging), responses(
     (status = 200, body = Page<ReservationView>)))]
 pub(super) async fn list(
@@ -33,7 +33,7 @@ pub(super) async fn list(
     )?))
 }
 
-/// One reservation.
+/// Show a reservation.
 #[utoipa::path(get, path = "/reservations/{name}", tag = "reservations",
     params(("name" = inline(Name), Path)), responses((status = 200, body = ReservationView)))]
 pub(super) async fn get(
@@ -44,10 +44,10 @@ pub(super) async fn get(
     Ok(Json(reservations::get(api.core(), &caller, &name)?))
 }
 
-/// Keeps nodes for some for a time, or changes the whole of what is kept under this name.
+/// Create or replace a reservation.
 ///
-/// What runs there goes on; what would run into the time is not placed there. Nodes of groups are those that
-/// are in them now. For operators of the whole cluster; kept in the audit.
+/// Running jobs continue; a job that would run into the reserved time is not placed there. Groups stand for the nodes
+/// that are in them now. For operators of the whole cluster; recorded in the audit.
 #[utoipa::path(put, path = "/reservations/{name}", tag = "reservations",
     request_body = ReservationRequest, params(("name" = inline(Name), Path), Key),
     responses((status = 200, body = ReservationView)))]
@@ -63,7 +63,9 @@ pub(super) async fn set(
     ))
 }
 
-/// Nothing is kept under this name any more. For operators of the whole cluster; kept in the audit.
+/// Delete a reservation.
+///
+/// For operators of the whole cluster; recorded in the audit.
 #[utoipa::path(delete, path = "/reservations/{name}", tag = "reservations",
     params(("name" = inline(Name), Path), Key),
     responses((status = 200, body = Changed)))]

@@ -1,4 +1,4 @@
-//! About the service itself.
+//! Service routes: status, health, readiness and metrics.
 
 use crate::http::{
     Caller,
@@ -10,21 +10,25 @@ use crate::http::{
 use axum::{Json, extract::State, http::header::CONTENT_TYPE, response::IntoResponse};
 use lattice_api::{Problem, status::StatusView};
 
-/// The cluster in numbers, and who asks.
+/// Show the cluster status in numbers, and the caller.
 #[utoipa::path(get, path = "/status", tag = "service", responses(
     (status = 200, body = StatusView)))]
 pub(super) async fn status(State(api): State<Api>, caller: Caller) -> Answer<StatusView> {
     Ok(Json(status::status(api.core(), &caller).await?))
 }
 
-/// The process answers. Needs no token.
+/// Check that the process answers.
+///
+/// Needs no token.
 #[utoipa::path(get, path = "/healthz", tag = "service", security(()),
     responses((status = 200, body = String)))]
 pub(super) async fn healthz() -> &'static str {
     "ok\n"
 }
 
-/// The quorum is heard and there is a view to answer from. Needs no token.
+/// Check that the quorum is reached and a view is available.
+///
+/// Needs no token.
 #[utoipa::path(get, path = "/readyz", tag = "service", security(()), responses(
     (status = 200, body = String),
     (status = 503, body = Problem, description = "The quorum is not heard, or nothing is read yet.")))]
@@ -33,7 +37,9 @@ pub(super) async fn readyz(State(api): State<Api>) -> Result<&'static str, Fail>
     Ok("ready\n")
 }
 
-/// Numbers in the exposition format of Prometheus. Projects are named to operators only.
+/// Return metrics in the Prometheus exposition format.
+///
+/// Project names are included for operators and tenant administrators only.
 #[utoipa::path(get, path = "/metrics", tag = "service", responses(
     (status = 200, body = String, content_type = "text/plain")))]
 pub(super) async fn metrics(State(api): State<Api>, caller: Caller) -> impl IntoResponse {

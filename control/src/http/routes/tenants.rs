@@ -1,4 +1,4 @@
-//! Tenants, and what holds for the whole cluster.
+//! Tenant routes, and cluster-wide limits.
 
 use super::Paging;
 use crate::http::{
@@ -19,7 +19,7 @@ use lattice_api::{
     },
 };
 
-/// All tenants by name, a page at a time.
+/// List all tenants by name, a page at a time.
 #[utoipa::path(get, path = "/tenants", tag = "tenants", params(Paging), responses(
     (status = 200, body = Page<TenantView>)))]
 pub(super) async fn list(
@@ -35,7 +35,9 @@ pub(super) async fn list(
     )?))
 }
 
-/// A new tenant. For administrators.
+/// Create a tenant.
+///
+/// For administrators.
 #[utoipa::path(post, path = "/tenants", tag = "tenants", request_body = TenantRequest,
     params(Key),
     responses((status = 201, body = TenantView)))]
@@ -49,7 +51,7 @@ pub(super) async fn create(
     Ok((StatusCode::CREATED, Json(made)))
 }
 
-/// One tenant.
+/// Show a tenant.
 #[utoipa::path(get, path = "/tenants/{id}", tag = "tenants", params(("id" = inline(Name), Path)),
     responses((status = 200, body = TenantView)))]
 pub(super) async fn get(
@@ -60,9 +62,11 @@ pub(super) async fn get(
     Ok(Json(tenants::get(api.core(), &caller, &id)?))
 }
 
-/// Changes its limits: a field left out stays, `null` lifts the ceiling where that is allowed. It may
-/// go below what is used, which ends nothing; below the sum of its projects' limits it is refused with
-/// 409, unless `force` is given, which marks it as overcommitted. For administrators of the whole cluster.
+/// Change the limits of a tenant.
+///
+/// A field left out stays; `null` removes the limit where that is allowed. A limit may go below the usage, which ends
+/// nothing. Below the sum of the project limits it is rejected with 409, unless `force` is given, which marks the
+/// tenant as overcommitted. For administrators of the whole cluster.
 #[utoipa::path(put, path = "/tenants/{id}", tag = "tenants", request_body = TenantUpdate,
     params(("id" = inline(Name), Path), Key),
     responses((status = 200, body = TenantView)))]
@@ -78,7 +82,9 @@ pub(super) async fn update(
     ))
 }
 
-/// Deletes a tenant without projects and unfinished allocations. For administrators.
+/// Delete a tenant without projects or unfinished allocations.
+///
+/// For administrators.
 #[utoipa::path(delete, path = "/tenants/{id}", tag = "tenants", params(("id" = inline(Name), Path), Key),
     responses((status = 200, body = Changed)))]
 pub(super) async fn delete(
@@ -90,15 +96,17 @@ pub(super) async fn delete(
     Ok(Json(tenants::delete(api.core(), &caller, &id, key).await?))
 }
 
-/// What is limited for the whole cluster, and what limits of projects mean.
+/// Show the cluster-wide limits and the limit policy.
 #[utoipa::path(get, path = "/system/limits", tag = "system", responses(
     (status = 200, body = SystemLimitsView)))]
 pub(super) async fn limits(State(api): State<Api>, caller: Caller) -> Answer<SystemLimitsView> {
     Ok(Json(tenants::system(api.core(), &caller).await?))
 }
 
-/// Changes it: a field left out stays, `null` lifts the ceiling. It may go below what is used, which
-/// takes nothing away. For administrators of the whole cluster.
+/// Change the cluster-wide limits.
+///
+/// A field left out stays; `null` removes the limit. A limit may go below the usage, which ends nothing. For
+/// administrators of the whole cluster.
 #[utoipa::path(put, path = "/system/limits", tag = "system", request_body = SystemLimitsUpdate,
     params(Key),
     responses((status = 200, body = SystemLimitsView)))]
@@ -113,8 +121,9 @@ pub(super) async fn set_limits(
     ))
 }
 
-/// What limits of projects mean from now on. Refused with 409 while the tree does not obey it. For
-/// administrators of the whole cluster.
+/// Set the limit policy.
+///
+/// Rejected with 409 while the project tree violates it. For administrators of the whole cluster.
 #[utoipa::path(put, path = "/system/limit-policy", tag = "system", request_body = LimitPolicyUpdate,
     params(Key),
     responses((status = 200, body = SystemLimitsView)))]

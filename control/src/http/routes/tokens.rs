@@ -1,4 +1,4 @@
-//! Join tokens.
+//! Join token routes.
 
 use crate::http::{
     Caller,
@@ -12,8 +12,9 @@ use lattice_api::{
     Page, TokenCreated, TokenRequest, project::Changed, schema::Digits, token::TokenView,
 };
 
-/// A join token for new agents, quorum members or controls. Its text is told this once: only its
-/// hash is kept. For administrators of the whole cluster.
+/// Create a join token for new agents, quorum members or controls.
+///
+/// Its text is returned only here; only its hash is stored. For administrators of the whole cluster.
 #[utoipa::path(post, path = "/tokens", tag = "tokens", request_body = TokenRequest, responses(
     (status = 201, body = TokenCreated)))]
 pub(super) async fn create(
@@ -25,14 +26,18 @@ pub(super) async fn create(
     Ok((StatusCode::CREATED, Json(made)))
 }
 
-/// Join tokens that can still be used, the first to end first. For administrators.
+/// List usable join tokens, the first to expire first.
+///
+/// For administrators.
 #[utoipa::path(get, path = "/tokens", tag = "tokens", responses(
     (status = 200, body = Page<TokenView>)))]
 pub(super) async fn list(State(api): State<Api>, caller: Caller) -> Answer<Page<TokenView>> {
     Ok(Json(Page::whole(tokens::list(api.core(), &caller).await?)))
 }
 
-/// Withdraws a join token. Who enrolled with it stays. For administrators.
+/// Revoke a join token.
+///
+/// Members that enrolled with it stay enrolled. For administrators.
 #[utoipa::path(delete, path = "/tokens/{id}", tag = "tokens", params(
     ("id" = inline(Digits), Path, description = "The first 8 to 64 characters of its hash."),
     Key),

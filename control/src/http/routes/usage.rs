@@ -1,4 +1,4 @@
-//! What tenants and users have used.
+//! Usage routes of tenants and users.
 
 use crate::http::{
     answer::Answer,
@@ -18,13 +18,15 @@ use utoipa::IntoParams;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct OfTenant {
-    /// Days of the window that ends now, 1 to 366; the budget period when left out, which is 90 days unless the site
-    /// says otherwise.
+    /// Days of the window that ends now, 1 to 366; default is the budget period, which is 90 days unless configured
+    /// otherwise.
     #[param(minimum = 1, maximum = 366)]
     days: Option<u64>,
 }
 
-/// What a tenant has used, and how it stands to what it is meant to use. At most 30 s old.
+/// Show the usage of a tenant, and its relation to the intended usage.
+///
+/// At most 30 s old.
 #[utoipa::path(get, path = "/tenants/{id}/usage", tag = "usage", operation_id = "tenant",
     params(("id" = inline(Name), Path), OfTenant),
     responses((status = 200, body = TenantUsage)))]
@@ -41,14 +43,17 @@ pub(super) async fn tenant(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct OfUser {
-    /// Who; the caller when left out. Others for operators.
+    /// User name; default is the caller. Usage of other users is for operators, accounting systems and, in their
+    /// tenants, tenant administrators.
     user: Option<String>,
-    /// Days of the window that ends now, 1 to 366; the budget period when left out.
+    /// Days of the window that ends now, 1 to 366; default is the budget period.
     #[param(minimum = 1, maximum = 366)]
     days: Option<u64>,
 }
 
-/// What a user has used. At most 30 s old.
+/// Show the usage of a user.
+///
+/// At most 30 s old.
 #[utoipa::path(get, path = "/usage", tag = "usage", operation_id = "user", params(OfUser),
     responses((status = 200, body = UserUsage)))]
 pub(super) async fn user(

@@ -1,4 +1,4 @@
-//! vClusters: tenants' views of the nodes.
+//! vCluster routes.
 
 use super::{Expected, Paging};
 use crate::http::{
@@ -16,8 +16,7 @@ use lattice_api::{
     vcluster::{VclusterNodes, VclusterNodesRequest, VclusterRequest, VclusterView},
 };
 
-/// All vClusters by name, a page at a time: those that were defined, those that have nodes although
-/// nobody has said what they are, and `default`.
+/// List all vClusters by name, a page at a time: defined ones, undefined ones with nodes, and `default`.
 #[utoipa::path(get, path = "/vclusters", tag = "vclusters", params(Paging), responses(
     (status = 200, body = Page<VclusterView>)))]
 pub(super) async fn list(
@@ -31,7 +30,7 @@ pub(super) async fn list(
     ))
 }
 
-/// One vCluster: for whom it is, and its nodes.
+/// Show a vCluster: its tenants and its nodes.
 #[utoipa::path(get, path = "/vclusters/{name}", tag = "vclusters", params(("name" = inline(Name), Path)),
     responses((status = 200, body = VclusterView)))]
 pub(super) async fn get(
@@ -42,8 +41,11 @@ pub(super) async fn get(
     Ok(Json(vclusters::get(api.core(), &caller, &name).await?))
 }
 
-/// Says what a vCluster is, the first time too: a field left out stays, `null` opens it to all tenants.
-/// What waits in it already stays. Settings of its scheduler alone define none: 404 where it is not there. For administrators of the whole cluster; kept in the audit.
+/// Define a vCluster, or change its definition.
+///
+/// A field left out stays; `null` opens the vCluster to all tenants. Allocations already waiting in it stay. Scheduler
+/// settings alone do not define a vCluster: 404 if it does not exist. For administrators of the whole cluster; recorded
+/// in the audit.
 #[utoipa::path(put, path = "/vclusters/{name}", tag = "vclusters", request_body = VclusterRequest,
     params(("name" = inline(Name), Path), Key),
     responses((status = 200, body = VclusterView)))]
@@ -59,8 +61,10 @@ pub(super) async fn set(
     ))
 }
 
-/// What was said of a vCluster holds no more. Refused with 409 while it has nodes: they would be open
-/// to every tenant. For administrators of the whole cluster; kept in the audit.
+/// Delete the definition of a vCluster.
+///
+/// Rejected with 409 while the vCluster has nodes, because they would be open to every tenant. For administrators of
+/// the whole cluster; recorded in the audit.
 #[utoipa::path(delete, path = "/vclusters/{name}", tag = "vclusters", params(
     ("name" = inline(Name), Path), Expected, Key),
     responses((status = 200, body = Changed)))]
@@ -77,11 +81,11 @@ pub(super) async fn delete(
     ))
 }
 
-/// Nodes belong to a vCluster, and serve it, from now on: all of them or none.
+/// Assign nodes to a vCluster, which they then belong to and serve: all or none.
 ///
-/// Each must be held by nothing and claimed by nobody. A node of another vCluster that somebody has
-/// defined is moved only when `from` names that one. A refusal with the code `ownership_conflict` names
-/// each node that cannot be had and why. For administrators of the whole cluster; kept in the audit.
+/// Each node must be neither held nor claimed. A node of another defined vCluster is moved only if `from` names that
+/// vCluster. A refusal with the code `ownership_conflict` names each unavailable node and the reason. For
+/// administrators of the whole cluster; recorded in the audit.
 #[utoipa::path(post, path = "/vclusters/{name}/nodes", tag = "vclusters",
     request_body = VclusterNodesRequest, params(("name" = inline(Name), Path), Key),
     responses((status = 200, body = VclusterNodes)))]

@@ -1,4 +1,4 @@
-//! Allocations.
+//! Allocation endpoints.
 
 use super::fixture::{ApiFixture, OUTPUT, PATIENCE, job};
 use futures::TryStreamExt;
@@ -153,7 +153,7 @@ async fn a_repeated_submit_is_one_allocation() {
     assert_eq!(first.id, again.id);
     let other = alice.submit(&job("atlas/web", 3), key()).await.unwrap_err();
     assert_eq!(other.problem().unwrap().code, "key_reused");
-    // Another principal's key is another key.
+    // The key of another principal is another key.
     let bobs = fixture
         .client("bob")
         .submit(&job("atlas/web", 3), key())
@@ -284,7 +284,7 @@ async fn holding_releasing_and_cancelling_are_for_whom_it_belongs_to() {
     assert_eq!(alice.explanation(id).await.unwrap().summary, "on hold");
     assert_eq!(alice.release(id).await.unwrap().state, "pending");
     let why = alice.explanation(id).await.unwrap();
-    // No control schedules here; who is asked plans.
+    // No control schedules here, so this control plans for the explanation.
     let said = why.summary;
     assert!(said.starts_with("needs 2 of 24 nodes: 0 alive"), "{said}");
     assert_eq!(alice.cancel(id).await.unwrap().state, "cancelled");
@@ -367,7 +367,7 @@ async fn readers_of_one_node_leave_room_for_orders_to_it() {
         (503, "too_many_streams")
     );
     assert!(problem.detail.contains("gpu001"), "{}", problem.detail);
-    // The node still answers other questions.
+    // The node still answers other requests.
     fixture
         .client("op")
         .inventory("gpu001", true)
@@ -396,7 +396,7 @@ async fn who_follows_waits_for_the_rank_to_begin() {
     let mut pending = alice.logs(id, follow).await.unwrap();
     fixture.assign(id, &["gpu001"]).await;
     let mut starting = alice.logs(id, follow).await.unwrap();
-    // Both have their answer, and nothing in it, for as long as the node has said nothing.
+    // Both responses have begun, and stay empty while the node has no output.
     let early = std::time::Duration::from_millis(100);
     for waiting in [&mut pending, &mut starting] {
         let next = tokio::time::timeout(early, waiting.try_next()).await;
@@ -489,7 +489,7 @@ async fn output_in_a_file_of_the_users_is_not_read_but_its_place_is_told() {
              /scratch/alice/{id}-1-gpu002.100% on gpu002, a file of alice"
         )
     );
-    // What has no file of its own is read as ever.
+    // Output without its own file is read as usual.
     fixture.begins(id, "gpu001").await;
     let stderr = LogOptions {
         output: LogOutput::Stderr,
@@ -502,7 +502,7 @@ async fn output_in_a_file_of_the_users_is_not_read_but_its_place_is_told() {
     assert_eq!(bob.exit_code(), 5, "its place is nobody else's business");
 }
 
-/// Nothing schedules here.
+/// No scheduler runs in this test.
 #[tokio::test]
 async fn work_is_waited_for_over_a_restart_and_no_longer_than_is_said() {
     let mut fixture = ApiFixture::furnished().await;
@@ -540,7 +540,7 @@ async fn work_is_waited_for_over_a_restart_and_no_longer_than_is_said() {
         unknown,
         Err(WaitError::Client(ClientError::NotFound(_)))
     ));
-    // A project that is not there has no allocations to list.
+    // An unknown project has no allocations to list.
     let filter = AllocationFilter {
         project: Some("atlas/nothing".to_owned()),
         ..AllocationFilter::default()

@@ -1,11 +1,11 @@
-//! The audit as it is read.
+//! Audit queries.
 
 use super::fixture::ApiFixture;
 use lattice_client::{AuditFilter, api::audit::AuditView};
 use lattice_quorum_types::audit::{AuditEntry, verify_chain};
 
-/// Something of everything: three tokens, one withdrawn, one member thrown out, one node taken.
-/// What made the tenants and projects is before it.
+/// A variety of entries: three tokens, one revoked, one certificate revocation, and one node taken by force. The
+/// entries about tenants and projects come before.
 async fn busy() -> ApiFixture {
     let fixture = ApiFixture::furnished().await;
     let root = fixture.client("root");

@@ -1,4 +1,4 @@
-//! Changing the authority that issues.
+//! Change of the issuing authority.
 
 use super::{
     certificates::{renewed, renewed_at},
@@ -16,7 +16,7 @@ fn authority() -> (Authority, String) {
     (made, pem)
 }
 
-/// With the authority that issues in a new cluster.
+/// Fixture with the issuing authority of a new cluster.
 async fn fixture() -> (ApiFixture, Authority) {
     let fixture = ApiFixture::furnished().await;
     let (first, _) = authority();
@@ -57,7 +57,7 @@ async fn an_authority_is_added_promoted_and_the_old_one_retired_once_nobody_show
         let made = root.create_token(&request).await.unwrap();
         made.token.parse::<JoinToken>().unwrap().pins().to_vec()
     };
-    // Whatever the member shows that a newcomer asks.
+    // Independent of the certificate that a member presents to a joining one.
     assert_eq!(told().await, [second.pin(), first.pin()]);
     let old = first.pin().to_string();
     let early = root.retire_authority(&old[..12], false, None).await;
@@ -68,7 +68,7 @@ async fn an_authority_is_added_promoted_and_the_old_one_retired_once_nobody_show
         said.contains("2 members") && said.contains("agent/gpu[001-002]"),
         "{said}"
     );
-    // Both renew: what is issued from now on is of the new one.
+    // Both members renew: certificates are now issued by the new authority.
     renewed(&fixture, Role::Agent, "gpu001", 0);
     root.revoke_certificates("agent", "gpu002", "gone for good", None)
         .await
@@ -78,7 +78,7 @@ async fn an_authority_is_added_promoted_and_the_old_one_retired_once_nobody_show
         [phase("trusted", 0), phase("issuing", 1)]
     );
     renewed(&fixture, Role::Quorum, "1", 0);
-    // Nobody is known to show the old one's; of this control itself it is not known.
+    // No member is known to use a certificate of the old authority; for this control that is unknown.
     let unseen = root.retire_authority(&old[..12], false, None).await;
     let unseen = unseen.unwrap_err().to_string();
     assert!(
@@ -95,8 +95,8 @@ async fn an_authority_is_added_promoted_and_the_old_one_retired_once_nobody_show
     assert_eq!(told().await, [second.pin()]);
 }
 
-/// Members stamp what they issue with the next whole second. A promotion in that second would take
-/// it for its own, and the old authority for unused.
+/// Members stamp certificates with the next whole second. A promotion within that second would count them for the new
+/// authority, and take the old one for unused.
 #[tokio::test]
 async fn what_was_issued_just_before_a_promotion_counts_for_the_old_one() {
     let (fixture, _) = fixture().await;
@@ -112,7 +112,7 @@ async fn what_was_issued_just_before_a_promotion_counts_for_the_old_one() {
         phases(&root).await,
         [phase("trusted", 2), phase("issuing", 0)]
     );
-    // A clock that is far ahead is said, and nothing is changed by it.
+    // A clock far ahead is reported, and nothing changes.
     renewed_at(&fixture, Role::Agent, "gpu003", now + 3_600);
     let (_, pem) = authority();
     root.add_authority(&pem, None).await.unwrap();
@@ -139,7 +139,7 @@ async fn an_authority_in_use_is_retired_by_force_and_the_one_that_issues_never()
     root.promote_authority(&pin, None).await.unwrap();
     assert!(root.retire_authority(&old, false, None).await.is_err());
     root.retire_authority(&old, true, None).await.unwrap();
-    // What the other one issued is not its.
+    // Certificates of the retired authority are not counted for this one.
     assert_eq!(phases(&root).await, [phase("issuing", 0)]);
 }
 

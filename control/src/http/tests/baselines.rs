@@ -1,4 +1,4 @@
-//! Baselines over REST: set, shown, compared, deleted; and the brake.
+//! Baselines over REST: set, show, compare and delete; and the brake.
 
 use super::fixture::{ApiFixture, PATIENCE};
 use crate::observe::{self, Found};
@@ -13,7 +13,7 @@ use lattice_quorum_types::{Command, NodeId, Outcome, command::Fence, id::LeaseNa
 use serde_json::{Value, json};
 use std::{collections::BTreeMap, sync::Arc};
 
-/// Keys of the class `kernel`, for these nodes.
+/// Baseline request with keys of the class `kernel`, for these nodes.
 pub(super) fn asking(nodes: &str, keys: Value) -> BaselineRequest {
     let keys: BTreeMap<String, Value> = serde_json::from_value(keys).unwrap();
     let form = ClassForm {
@@ -27,8 +27,7 @@ pub(super) fn asking(nodes: &str, keys: Value) -> BaselineRequest {
     }
 }
 
-/// One kernel everywhere but on `gpu003`, and the records of both at hand. The digest of the usual
-/// one.
+/// Gives every node but `gpu003` the same kernel and stores the records of both. Returns the digest of the usual one.
 pub(super) fn kernels(fixture: &ApiFixture) -> Digest {
     let [usual, other] = ["6.8.0", "6.9.1"].map(|release| {
         let mut record = ClassRecord::new(Class::Kernel);
@@ -67,7 +66,7 @@ fn answers(fixture: &ApiFixture, name: &str) {
     observe::liveness(&fixture.core, &BTreeMap::from([(node, found)]));
 }
 
-/// As the group with this digest is in its kernel.
+/// Baseline request modelled on the kernel of the group with this digest.
 fn like(digest: &Digest) -> BaselineRequest {
     BaselineRequest {
         nodes: Some("gpu[001-024]".to_owned()),
@@ -77,7 +76,7 @@ fn like(digest: &Digest) -> BaselineRequest {
     }
 }
 
-/// The agent of `gpu001` answers with an inventory of nothing.
+/// The agent of `gpu001` answers with an empty inventory.
 #[tokio::test]
 async fn a_baseline_like_a_group_is_what_its_digest_names_whatever_a_member_says() {
     let fixture = ApiFixture::furnished().await;
@@ -124,7 +123,7 @@ async fn a_baseline_is_set_shown_compared_and_deleted() {
         .await
         .unwrap();
     assert_eq!(again, set, "a repeat is answered with the first outcome");
-    // Somebody looked at version 1.
+    // The caller had read version 1.
     let stale = op.set_baseline("h100", &second, None).await.unwrap_err();
     assert_eq!(stale.problem().unwrap().code, "baseline_changed");
 
@@ -150,7 +149,7 @@ async fn a_baseline_is_set_shown_compared_and_deleted() {
     let then = eye.baseline("h100@1").await.unwrap();
     assert_eq!(then.nodes, "gpu[001-004]");
 
-    // Until somebody is judged by what was set, it is not said that nobody differs.
+    // Before the first judgement by the new version, the view does not show that no node differs.
     let stands = |shown: &BaselineView| (shown.judged_count, shown.differ.clone());
     assert_eq!(stands(&shown), (None, None));
     Conformance::new(fixture.core.clone()).reconcile().await;
@@ -162,7 +161,7 @@ async fn a_baseline_is_set_shown_compared_and_deleted() {
     assert!(list.iter().all(|one| stands(one) == (None, None)));
     op.delete_baseline("other", None, None).await.unwrap();
     Conformance::new(fixture.core.clone()).reconcile().await;
-    // By the version before nobody is judged any more.
+    // No node is judged by the previous version any more.
     let then = eye.baseline("h100@1").await.unwrap();
     assert_eq!(stands(&then), (None, None));
     assert!(stands(&eye.baseline("h100").await.unwrap()).0.is_some());
@@ -288,7 +287,7 @@ async fn every_mistake_of_a_request_is_told_by_its_field() {
     let lines: Vec<&str> = problem.detail.lines().collect();
     assert_eq!(lines.len(), 4, "{lines:#?}");
     assert_eq!(problem.field.as_deref(), Some("nodes"));
-    // Nodes that do not answer can be no model.
+    // A node that does not answer cannot be a model.
     let like = BaselineRequest {
         nodes: Some("gpu001".to_owned()),
         from_node: Some("gpu999".to_owned()),

@@ -1,4 +1,4 @@
-//! What BMCs tell, beside what agents do.
+//! BMC data in the API, next to agent data.
 
 use super::fixture::{ApiFixture, PATIENCE};
 use crate::{bmc::Parts, observe, tasks::named::NameFaults, view::United};
@@ -54,7 +54,7 @@ async fn the_bmcs_reasons_stand_beside_the_agents_worst_first() {
     let eye = fixture.client("eye");
     let plain = eye.health("gpu001", false).await.unwrap();
     assert_eq!((plain.reasons.len(), plain.bmc_read_at), (0, None));
-    // It is read here, and was not looked at yet.
+    // The BMC is configured but was not read yet.
     let unread = Parts {
         was_asked: false,
         ..parts(vec![])
@@ -85,7 +85,7 @@ async fn the_bmcs_reasons_stand_beside_the_agents_worst_first() {
         Some("1970-01-01T00:00:02.000Z")
     );
     assert_eq!(both.reasons[1].first_seen, "1970-01-01T00:00:01.000Z");
-    // By its list too: what its BMC finds wrong is wrong with the node.
+    // In the node list as well, a BMC fault counts as a fault of the node.
     let node = eye.node("gpu001").await.unwrap();
     assert_eq!(node.health.verdict, "degraded");
     assert!(
@@ -99,7 +99,7 @@ async fn the_bmcs_reasons_stand_beside_the_agents_worst_first() {
 async fn what_the_bmc_tells_is_shown_while_the_agent_does_not_answer() {
     let fixture = ApiFixture::furnished().await;
     let eye = fixture.client("eye");
-    // The mesh takes an answer from nobody but the node asked for.
+    // The mesh accepts an answer only from the requested node.
     let none = eye.health("gpu002", false).await.unwrap_err();
     assert!(matches!(none, ClientError::Unavailable(_)), "{none:?}");
     tells(
@@ -112,11 +112,11 @@ async fn what_the_bmc_tells_is_shown_while_the_agent_does_not_answer() {
     let error = half.agent_error.unwrap();
     assert!(error.contains("gpu002"), "{error}");
     assert_eq!(half.table, "", "no table was asked");
-    // A node that is not there has no BMC either.
+    // An unknown node has no BMC either.
     tells(&fixture, "gpu999", vec![]);
     let absent = eye.health("gpu999", false).await.unwrap_err();
     assert_eq!(absent.exit_code(), 4);
-    // Looking now is work for the node and its BMC.
+    // A fresh reading causes load on the node and its BMC.
     let denied = eye.health("gpu002", true).await.unwrap_err();
     assert_eq!(denied.problem().unwrap().status, 403);
 }
@@ -141,11 +141,11 @@ async fn a_node_whose_bmc_does_not_tell_of_a_class_is_not_known_to_be_healthy_an
         (node.fingerprint, &*node.classes["bmc"].state),
         (None, "incomplete")
     );
-    // No work waits for a BMC, but what asks for what it tells.
+    // No job waits for a BMC, except one that requires what the BMC reports.
     let facts = fixture.core.view().node(&id).unwrap().facts();
     assert_eq!(facts.health, Health::Healthy);
     assert_eq!(facts.conformance, ConformanceKey::Unknown);
-    // The worse of both words is shown: what is not known may be worse than a fault.
+    // The worse of both verdicts is shown: unknown may be worse than a fault.
     tells(
         &fixture,
         "gpu001",
@@ -163,7 +163,7 @@ async fn a_node_whose_bmc_does_not_tell_of_a_class_is_not_known_to_be_healthy_an
     );
 }
 
-/// The next of the node that the stream tells, however it comes to that.
+/// Next view of the node in the stream, from any kind of event.
 async fn told(events: &mut EventStream, node: &str) -> NodeView {
     let next = async {
         loop {
@@ -208,7 +208,7 @@ async fn the_stream_tells_what_the_bmc_names_as_the_list_does() {
     let part = || reason("bmc.part_critical", "bmc", Severity::Degraded);
     for (reasons, verdict) in [
         (vec![critical()], "faulty"),
-        // One that changes no verdict.
+        // A fault that changes no verdict.
         (vec![critical(), part()], "faulty"),
         (vec![part()], "degraded"),
     ] {
@@ -224,7 +224,7 @@ async fn the_stream_tells_what_the_bmc_names_as_the_list_does() {
         assert_eq!(event, eye.node("gpu001").await.unwrap());
     }
     assert_eq!(names.reconcile(), 0, "nothing is new");
-    // What the quorum tells of the node is of the whole node, too.
+    // A change from the quorum also carries the complete node.
     let drained = fixture.client("op").drain("gpu001", "a fan").await;
     drained.unwrap();
     let event = told(&mut events, "gpu001").await;

@@ -1,17 +1,17 @@
-//! Members' certificates.
+//! Certificate endpoints.
 
 use super::fixture::ApiFixture;
 use lattice_client::{ClientError, api::certificate::CertificateState};
 use lattice_mesh::{Clock as _, Role, SystemClock};
 use lattice_quorum_types::{Command, UnixMillis, command::IssuedCertificate};
 
-/// As a member does for who renews; `ago_s` seconds ago.
+/// Renews a certificate as a member does, `ago_s` seconds ago.
 pub(super) fn renewed(fixture: &ApiFixture, role: Role, name: &str, ago_s: u64) {
     let now = SystemClock.now();
     renewed_at(fixture, role, name, now.0 / 1_000 - ago_s);
 }
 
-/// The same, in that second.
+/// Renews a certificate as issued in that second.
 pub(super) fn renewed_at(fixture: &ApiFixture, role: Role, name: &str, second: u64) {
     let issued_at = UnixMillis(second * 1_000);
     let renew = Command::RenewCertificate {
@@ -66,7 +66,7 @@ async fn members_are_listed_by_role_and_name_a_page_at_a_time() {
     assert_eq!(rest["items"][0]["name"], "gpu010");
     assert!(rest.get("next_cursor").is_none());
     assert_eq!(get("?cursor=gpu002").await["field"], "cursor");
-    // Beside the node, for those who may know.
+    // Shown with the node, for callers that may see it.
     let node = op.node("gpu001").await.unwrap();
     assert_eq!(node.certificate.unwrap().state, CertificateState::Valid);
     let eye = fixture.client("eye").node("gpu001").await.unwrap();
@@ -94,7 +94,7 @@ async fn a_revoked_member_is_shown_so_until_it_enrols_anew() {
         (why.reason.as_str(), why.by.as_str()),
         ("the disk was sold", "root")
     );
-    // One whose certificate was issued by hand is known by its node alone.
+    // A certificate issued by hand is known only through the node.
     root.revoke_certificates("agent", "gpu002", "never enrolled", None)
         .await
         .unwrap();
@@ -120,7 +120,7 @@ async fn what_cannot_be_revoked_is_said_with_its_field() {
         let found = error.problem().unwrap().field.clone();
         assert_eq!(found.as_deref(), Some(field), "{role}/{name}: {error}");
     }
-    // A slip of the finger revokes nobody.
+    // A misspelt name revokes nothing.
     let typo = root
         .revoke_certificates("agent", "gpu01", "gone", None)
         .await;

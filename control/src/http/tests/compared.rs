@@ -1,4 +1,4 @@
-//! A node beside another, beside the majority of its cohort, and as a model.
+//! Comparison of a node with another, with the majority of its cohort, and use as a model.
 
 use super::{
     baselines::{asking, kernels},
@@ -17,7 +17,7 @@ use lattice_quorum_types::NodeId;
 use serde_json::json;
 use std::{collections::BTreeMap, sync::Arc};
 
-/// These nodes announce something else of a class.
+/// Makes these nodes announce another mark for a class.
 fn announce(fixture: &ApiFixture, nodes: &[&str], class: Class, mark: ClassMark) {
     let view = fixture.core.view();
     let all = view.nodes.iter().filter_map(|(id, entry)| {
@@ -39,7 +39,7 @@ fn of_class<'a>(diff: &'a DiffView, class: &str) -> Vec<&'a DifferenceView> {
 async fn a_class_that_two_nodes_do_not_tell_is_unknown_and_not_equal() {
     let fixture = ApiFixture::furnished().await;
     let eye = fixture.client("eye");
-    // Only gpu001's agent answers, and it tells nothing of its NICs.
+    // Only gpu001's agent answers, and it reports nothing about its NICs.
     let silent = ["gpu001", "gpu004", "gpu005"];
     announce(&fixture, &silent, Class::Nic, ClassMark::Incomplete);
     for (left, right) in [("gpu004", "gpu005"), ("gpu001", "gpu001")] {
@@ -50,13 +50,13 @@ async fn a_class_that_two_nodes_do_not_tell_is_unknown_and_not_equal() {
         assert!(nic[0].left.contains("the node"), "{nic:?}");
         assert!(of_class(&diff, "kernel").is_empty(), "{diff:?}");
     }
-    // As it was, a class that is lost now is no present value.
+    // A lost class of the earlier state is not shown as a present value.
     let diff = eye.diff("gpu004", "gpu005").await.unwrap();
     let present = |d: &&DifferenceView| !d.left.starts_with('<');
     assert_eq!(diff.differences.iter().find(present), None);
 }
 
-/// Of one model, so that they are a cohort.
+/// Documents of one model, so that these nodes form a cohort.
 fn documents(fixture: &ApiFixture, nodes: impl Iterator<Item = u32>) {
     let document = |n: u32| {
         let node = format!("gpu{n:03}");
@@ -111,7 +111,7 @@ async fn what_is_not_compared_with_the_majority_is_not_told_to_be_equal_to_it() 
     assert_eq!((&*nic[0].verdict, &*nic[0].key), ("unknown", "class"));
     assert!(of_class(&half, "kernel").is_empty());
 
-    // Two and two.
+    // Two nodes have one value and two another.
     let record = |firmware: &str| {
         let mut record = ClassRecord::new(Class::Nic);
         record.require("nic.0.firmware", Reading::Present(firmware.to_owned()));
@@ -203,7 +203,7 @@ async fn a_group_is_compared_by_its_digest_and_one_of_its_nodes_stands_for_it() 
     let fixture = ApiFixture::furnished().await;
     let eye = fixture.client("eye");
     let usual = kernels(&fixture);
-    // What gpu001 and gpu003 are beside their kernels is no matter of groups by kernel.
+    // Other differences between gpu001 and gpu003 do not affect groups by kernel.
     let others = ["gpu001", "gpu003"];
     announce(&fixture, &others, Class::Cpu, ClassMark::Incomplete);
     let of_class = async |class: &str| {
@@ -230,7 +230,7 @@ async fn a_group_is_compared_by_its_digest_and_one_of_its_nodes_stands_for_it() 
     let node = eye.diff("gpu003", &kernel[0]).await.unwrap();
     assert_eq!((&*node.left, node.differences.len()), ("gpu003", 1));
 
-    // Two classes together, as they are shown together.
+    // Two classes together, as `conformance groups` shows them.
     let mut record = ClassRecord::new(Class::Nic);
     record.require("nic.count", Reading::Present("8"));
     let mark = record.state().mark();

@@ -1,4 +1,4 @@
-//! Graphs.
+//! DAG endpoints.
 
 use super::{
     fixture::{ApiFixture, MAX_DAG_SIZE, ask, job},
@@ -26,7 +26,7 @@ fn graph(members: Vec<Value>) -> DagRequest {
     serde_json::from_value(json!({"name": "nightly", "members": members})).unwrap()
 }
 
-/// `prepare`, then `train` if that went well, `mend` if it did not, and `clean` after `train`.
+/// `prepare`, then `train` on success or `mend` on failure, and `clean` after `train`.
 fn nightly() -> DagRequest {
     graph(vec![
         member("prepare", json!({})),
@@ -145,7 +145,7 @@ async fn graphs_are_listed_to_those_who_see_their_project() {
     let (_, rest) = ask(&fixture, "alice", Method::GET, &rest, Value::Null).await;
     assert_eq!(rest["items"][0]["id"], ids[2]);
     assert_eq!(rest.get("next_cursor"), None);
-    // Who looks after another tenant is not told that there is this one.
+    // An administrator of another tenant does not see this tenant.
     let diver = fixture.client("diver");
     assert!(diver.dags(None).await.unwrap().is_empty());
     for error in [
@@ -250,14 +250,14 @@ async fn a_graph_is_read_as_yaml_too() {
             400,
             Value::Null,
         ),
-        // It would be read as if it had been left out.
+        // Otherwise it would be read as if left out.
         (
             "application/yaml",
             yaml.replace("nodes: 4", "nodes: 4\n  data_ready: .nan"),
             400,
             json!("members[1].data_ready"),
         ),
-        // Of two the last one would hold.
+        // Otherwise the last of two values would apply.
         (
             "application/yaml",
             yaml.replace("nodes: 4", "nodes: 4\n  nodes: 5"),
@@ -407,7 +407,7 @@ async fn a_dry_run_of_a_graph_judges_it_as_a_submit_and_changes_nothing() {
         sweep,
     ];
     assert_eq!(told, expected);
-    // What a member could never have is told as to who submits it.
+    // A member that can never be satisfied is rejected as in a submission.
     let wide = graph(vec![
         member("a", json!({})),
         member("b", json!({"nodes": 30})),
@@ -432,7 +432,7 @@ async fn a_dry_run_of_a_graph_judges_it_as_a_submit_and_changes_nothing() {
     assert_eq!((problem.status, problem.code.as_str()), (422, "impossible"));
     let field = "members.b.constraints.gpu_models";
     assert_eq!(problem.field.as_deref(), Some(field));
-    // Who may not submit is not told either.
+    // A caller that may not submit receives no forecast either.
     for (who, status) in [("eye", 403), ("diver", 404)] {
         let error = fixture.client(who).dry_run_dag(&asked).await.unwrap_err();
         assert_eq!(error.problem().unwrap().status, status, "{who}");

@@ -1,4 +1,4 @@
-//! Whatever any test here is answered over REST, the document says that it may be: status and media type.
+//! Every response over REST in any of these tests must be documented: status and media type.
 
 use crate::http::ops::projects::asks_headroom;
 use axum::{
@@ -12,7 +12,7 @@ use lattice_api::problem::MEDIA_TYPE;
 use serde_json::Value;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// What was answered and is untold of. Every fixture looks here when it ends: a test may take a connection that breaks for
+/// Undocumented responses. Every fixture checks the list when it ends, because a test may take a broken connection for
 /// what it waits for.
 static UNTOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
@@ -24,7 +24,7 @@ pub(super) fn nothing_is_untold() {
     );
 }
 
-/// Stands before every route of the port while tests run.
+/// Middleware before every route of the port while tests run.
 pub(in crate::http) async fn check(request: Request, next: Next) -> Response {
     let route = request.extensions().get::<MatchedPath>().cloned();
     let (method, url) = (request.method().clone(), request.uri().clone());
@@ -44,7 +44,7 @@ fn is_told(
     route: &str,
     response: &Response,
 ) -> Result<(), &'static str> {
-    // The page and the calls of gRPC are no part of it; a method that is not there is told of by none.
+    // The web page and gRPC calls are not part of the document; an unsupported method is documented nowhere.
     let is_rest =
         route.starts_with("/api/v1/") || ["/metrics", "/healthz", "/readyz"].contains(&route);
     let status = response.status();

@@ -1,4 +1,4 @@
-//! What the port does with what it cannot take: no token, bad bodies, unknown paths, no quorum.
+//! Invalid requests: no token, bad bodies, unknown paths, no quorum.
 
 use super::fixture::{ApiFixture, PATIENCE, TOKENS, job};
 use crate::http::{
@@ -225,9 +225,9 @@ async fn a_quorum_that_does_not_answer_is_a_matter_of_trying_again() {
         .unwrap_err();
     assert!(matches!(&error, ClientError::Unavailable(p) if p.code == "no_majority"));
     assert_eq!(error.exit_code(), 3);
-    // What the view knows is still told.
+    // Data in the view is still served.
     assert_eq!(alice.nodes().await.unwrap().len(), 24);
-    // With how old that is, and without numbers that only the quorum has.
+    // The response includes the age of the data, without numbers that only the quorum has.
     let aged = async {
         loop {
             let status = alice.status().await.unwrap();
@@ -282,7 +282,7 @@ async fn whoever_asks_too_often_is_told_to_wait() {
     };
     let api = Api::new(fixture.core.clone(), auth, fixture.authority, bounds);
     let bearer = format!("Bearer {}", fixture.token("alice"));
-    // Two at once, and two a second: however long this takes, so many are too many.
+    // Two at once and two per second: however long this takes, more is rejected.
     let begun = Instant::now();
     let ask = async || api.authenticate(Some(&bearer)).await;
     assert!(ask().await.is_ok() && ask().await.is_ok());
@@ -293,7 +293,7 @@ async fn whoever_asks_too_often_is_told_to_wait() {
             Err(refused) => break refused,
         }
     };
-    // Its clock tells milliseconds, and is not ours.
+    // The clock of the limiter has millisecond resolution and differs from this one.
     let gained = (begun.elapsed().as_millis() + 100) * 2 / 1_000;
     assert!(u128::from(more) <= gained, "{more} more within {gained}");
     assert_eq!(

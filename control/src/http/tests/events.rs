@@ -1,4 +1,4 @@
-//! The event stream.
+//! Event stream.
 
 use super::fixture::{ApiFixture, PATIENCE, job};
 use crate::observe::{self, Found};
@@ -42,7 +42,7 @@ async fn what_happens_is_told_in_order_from_the_revision_asked_for() {
     assert_eq!((told.revision, submitted(&told)), (first.revision, vec![1]));
     fixture.submit("alice", "atlas/web", 1).await;
     fixture.submit("alice", "atlas/web", 1).await;
-    // A late reader gets the same from where it says it stands.
+    // A late subscriber receives the same events from its given revision.
     let mut late = fixture
         .client("eye")
         .events(Some(first.revision))
@@ -66,7 +66,7 @@ async fn a_project_change_is_told_and_others_workloads_are_not() {
         _ => None,
     });
     assert!(record.unwrap().workload.is_none());
-    // Nor is one's own: it never changes, and is read where it is wanted.
+    // Even the caller's own workload is left out: it never changes, and can be read separately.
     let alice = fixture.client("alice");
     let own = alice.events(Some(Revision(told.revision.0 - 1)));
     let own = changes(&mut own.await.unwrap()).await;
@@ -103,7 +103,7 @@ async fn a_reader_resumes_by_itself_after_the_server_was_gone() {
     fixture.core.propose(alice, None, command).await.unwrap();
     fixture.settled().await;
     fixture.open();
-    // What happened while nobody listened is told, and nothing is told twice.
+    // Events during the interruption are delivered, and none is delivered twice.
     assert_eq!(submitted(&changes(&mut events).await), [2]);
     fixture.submit("alice", "atlas/web", 1).await;
     assert_eq!(submitted(&changes(&mut events).await), [3]);
@@ -112,7 +112,7 @@ async fn a_reader_resumes_by_itself_after_the_server_was_gone() {
 #[tokio::test]
 async fn a_revision_that_is_no_longer_kept_is_told_and_the_stream_goes_on() {
     let fixture = ApiFixture::furnished().await;
-    // The state was read anew: what came before is not kept.
+    // The state was read again, so earlier events are not kept.
     fixture.core.restart(|_| ());
     let oldest = fixture.core.view().revision;
     let mut events = fixture
@@ -156,7 +156,7 @@ async fn a_reader_that_does_not_read_holds_nobody_up_and_is_told_what_it_missed(
     let get = get.bearer_auth(fixture.token("eye")).send().await.unwrap();
     let mut slow = get.bytes_stream();
     let mut live = fixture.client("eye").events(Some(start)).await.unwrap();
-    // Far more than sockets, windows and the changes that are kept hold together.
+    // Far more than sockets, windows and the kept changes hold together.
     let changes_made = 60_000;
     let storm = tokio::spawn({
         let store = fixture.store.clone();
@@ -169,7 +169,7 @@ async fn a_reader_that_does_not_read_holds_nobody_up_and_is_told_what_it_missed(
             }
         }
     });
-    // One that reads sees the last of it, whether it kept up or was told to read anew.
+    // A reading subscriber sees the last event, whether it kept up or had to read the lists again.
     let last = Revision(start.0 + changes_made);
     let seen = async {
         while live.revision() < Some(last) {

@@ -1,5 +1,5 @@
-//! A control's interfaces on loopback: real TLS, real sockets, the real state machine behind the
-//! store (one copy instead of three), and an agent's face on the mesh.
+//! Interfaces of a control on loopback: real TLS, real sockets, the real state machine behind the store (one copy
+//! instead of three), and an agent's interface on the mesh.
 
 use super::store::OneCopy;
 use crate::{
@@ -37,7 +37,7 @@ use std::{
 use tokio::{net::TcpSocket, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
-/// Each role's token.
+/// Token of each role.
 pub(super) const TOKENS: &str = "tokens:\n\
     - {name: root, role: admin, token: root-root-root-root-root}\n\
     - {name: op, role: operator, token: op-op-op-op-op-op-op-op}\n\
@@ -50,23 +50,23 @@ pub(super) const TOKENS: &str = "tokens:\n\
     - {name: tide, role: service, token: tide-tide-tide-tide-tide, tenants: [ocean]}\n\
     - {name: eye, role: viewer, token: eye-eye-eye-eye-eye-eye}\n";
 
-/// Longer than anything here takes on a busy machine.
+/// Longer than any step takes on a busy machine.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
-/// The grace of a port that closes is a tenth of it.
+/// The grace period of a closing port is a tenth of this.
 const CLOSES: Duration = Duration::from_secs(15);
 
-/// Fewer than there may be.
+/// Below the allowed maximum.
 pub(super) const MAX_DAG_SIZE: usize = 50;
 
-/// What an agent's captured output is here.
+/// Captured output of the agent in these tests.
 pub(super) const OUTPUT: &str = "hello from rank 0\n";
 
-/// A control's interfaces, with somebody to ask.
+/// Interfaces of a control, with an agent behind it.
 pub(super) struct ApiFixture {
     pub(super) core: Arc<Core>,
     pub(super) store: OneCopy,
     pub(super) addr: SocketAddr,
-    /// Bound to the port and never listening: nobody else is given it while it is closed.
+    /// Bound to the port and never listening, so that no other process gets the port while it is closed.
     _port: TcpSocket,
     pub(super) ca_pem: String,
     pub(super) tls: Arc<rustls::ServerConfig>,
@@ -76,15 +76,15 @@ pub(super) struct ApiFixture {
     folding: JoinHandle<()>,
     _agent: Mesh,
     agent_addr: SocketAddr,
-    /// What the health gate of every node says no with.
+    /// Failure text of every node's health gate.
     pub(super) gate: Gate,
-    /// What every node answers when it is asked for its health.
+    /// Health answer of every node.
     pub(super) health: Told,
-    /// What every node answers when it is asked what it is.
+    /// Inventory answer of every node.
     pub(super) inventory: Inventoried,
-    /// What somebody does while a health gate is asked.
+    /// Command applied while a health gate is checked.
     pub(super) meanwhile: Meanwhile,
-    /// Whose tokens are taken beside those of the file.
+    /// Issuer of tokens accepted in addition to those of the file.
     issuer: Option<Arc<Issuer>>,
 }
 
@@ -97,7 +97,7 @@ type Inventoried = Arc<Mutex<Inventory>>;
 /// See [`ApiFixture::health`].
 type Told = Arc<Mutex<serde_json::Value>>;
 
-/// Of checks that find nothing.
+/// Health answer without faults.
 fn sound() -> Told {
     let sound = serde_json::json!({
         "table": "1", "worst": null, "reasons": [], "enabled": true, "read_age_ms": 1,
@@ -129,8 +129,8 @@ fn mesh(authority: &Authority, role: Role, id: &str) -> Mesh {
     .unwrap()
 }
 
-/// Answers as an agent does: nothing runs, the gate says what it is told to, an inventory, and output that comes in two pieces. Whoever follows
-/// the errors waits for ever.
+/// Router of a simulated agent: no attempts, the configured gate result, an inventory, and output in two pieces.
+/// Following the error output waits forever.
 fn agent_router(
     gate: Gate,
     (health, inventory): (Told, Inventoried),
@@ -184,7 +184,7 @@ pub(super) fn server_tls() -> (Arc<rustls::ServerConfig>, String) {
     )
 }
 
-/// Status and body of one question.
+/// Status and body of one request.
 pub(super) async fn ask(
     fixture: &ApiFixture,
     who: &str,
@@ -208,7 +208,7 @@ pub(super) async fn ask(
 }
 
 impl ApiFixture {
-    /// Serving, without projects and nodes.
+    /// A serving fixture without projects and nodes.
     pub(super) async fn empty() -> Self {
         let today = Validity::from_now(SystemClock.now(), Duration::from_secs(3_600));
         let authority = Authority::create("test", today).unwrap();
@@ -263,7 +263,7 @@ impl ApiFixture {
         Self::empty().await.furnish().await
     }
 
-    /// The same, and the tokens of an issuer are taken beside those of the file.
+    /// The same, and tokens of an issuer are accepted in addition to those of the file.
     pub(super) async fn trusting(issuer: Arc<Issuer>) -> Self {
         let mut fixture = Self::empty().await;
         fixture.issuer = Some(issuer);
@@ -323,7 +323,7 @@ impl ApiFixture {
             .unwrap();
     }
 
-    /// Until the view shows everything that was applied.
+    /// Waits until the view shows everything that was applied.
     pub(super) async fn settled(&self) {
         let revision = self.store.revision();
         tokio::time::timeout(PATIENCE, self.core.reached(revision))
@@ -331,17 +331,17 @@ impl ApiFixture {
             .expect("the view follows the store");
     }
 
-    /// What the store makes of a command of ours.
+    /// Answer of the store to a command of a service.
     pub(super) fn service_answer(&self, command: Command) -> Result<Applied, Refusal> {
         self.judged(None, command)
     }
 
-    /// A command of ours under a lease.
+    /// Applies a command of a service under a lease.
     pub(super) fn fenced(&self, fence: Fence, command: Command) -> Applied {
         self.service(Some(fence), command)
     }
 
-    /// What the store makes of a command of a quorum member's.
+    /// Answer of the store to a command of a quorum member.
     pub(super) fn member_answer(&self, command: Command) -> Result<Applied, Refusal> {
         let envelope = Envelope {
             principal: Principal {
@@ -373,7 +373,7 @@ impl ApiFixture {
         self.service(None, Command::SetLifecycle { node, lifecycle });
     }
 
-    /// As if every node gossiped: one kernel everywhere but on `gpu003`.
+    /// Simulates gossip from every node: the same kernel everywhere but on `gpu003`.
     fn gossip(&self) {
         let members: BTreeMap<NodeId, Seen> = (1..=24)
             .map(|n| {
@@ -400,7 +400,7 @@ impl ApiFixture {
         observe::cell(&self.core, "cell-0", members);
     }
 
-    /// The lease of the scheduler of `default`, as it is held.
+    /// Acquires the scheduler lease of `default`.
     pub(super) fn schedules(&self) -> Fence {
         let lease = LeaseName::new("schedule.default").unwrap();
         let acquired = self.service(
@@ -417,7 +417,7 @@ impl ApiFixture {
         Fence { lease, epoch }
     }
 
-    /// What the scheduler does: gives an allocation nodes.
+    /// Assigns nodes to an allocation, as the scheduler does.
     pub(super) async fn assign(&self, id: AllocationId, nodes: &[&str]) {
         let fence = self.schedules();
         self.settled().await;
@@ -436,7 +436,7 @@ impl ApiFixture {
         self.settled().await;
     }
 
-    /// A node is somebody's own from now on.
+    /// Claims a node for a user.
     pub(super) async fn claim(&self, who: &str, project: &str, node: &str) {
         let node = NodeId::new(node).unwrap();
         let view = self.core.view();
@@ -478,13 +478,13 @@ impl ApiFixture {
         self.settled().await;
     }
 
-    /// What a node reports of its rank's beginning.
+    /// Reports the start of a rank.
     pub(super) async fn begins(&self, id: AllocationId, node: &str) {
         let at = SystemClock.now();
         self.reports(id, node, RankReport::Started { at }).await;
     }
 
-    /// What a node reports of its rank's end.
+    /// Reports the end of a rank.
     pub(super) async fn ends(&self, id: AllocationId, node: &str, exit: RankExit) {
         let at = SystemClock.now();
         self.reports(
@@ -499,7 +499,7 @@ impl ApiFixture {
         .await;
     }
 
-    /// What a node reports when its rank ended well and a hook of the site failed after it.
+    /// Reports a successful rank with a failed site hook after it.
     pub(super) async fn ends_with_fault(&self, id: AllocationId, node: &str, fault: &str) {
         let at = SystemClock.now();
         let (exit, fault) = (RankExit::Exited { code: 0 }, Some(fault.to_owned()));
@@ -541,7 +541,7 @@ impl ApiFixture {
         .unwrap()
     }
 
-    /// For what the SDK would never send.
+    /// HTTP client for requests that the SDK would never send.
     pub(super) fn raw(&self) -> reqwest::Client {
         self.raw_with(&["h2", "http/1.1"])
     }
@@ -554,7 +554,7 @@ impl ApiFixture {
             .unwrap()
     }
 
-    /// Submits `nodes` nodes' worth of `true`.
+    /// Submits `true` for `nodes` nodes.
     pub(super) async fn submit(&self, who: &str, project: &str, nodes: u32) -> AllocationId {
         let client = self.client(who);
         let options = SubmitOptions::default();
@@ -563,7 +563,7 @@ impl ApiFixture {
     }
 }
 
-/// A command of an operator's.
+/// Command of an operator.
 pub(super) fn operator_envelope(name: &str, command: Command) -> Envelope {
     Envelope {
         principal: Principal {
@@ -574,7 +574,7 @@ pub(super) fn operator_envelope(name: &str, command: Command) -> Envelope {
     }
 }
 
-/// A command of an administrator's.
+/// Command of an administrator.
 pub(super) fn admin_envelope(command: Command) -> Envelope {
     Envelope {
         principal: Principal {
@@ -599,7 +599,7 @@ fn service_envelope(fence: Option<Fence>, command: Command) -> Envelope {
     }
 }
 
-/// Trusts the fixture's certificate alone.
+/// TLS configuration that trusts only the fixture's certificate.
 pub(super) fn client_tls(ca_pem: &str, alpn: &[&str]) -> rustls::ClientConfig {
     let mut roots = rustls::RootCertStore::empty();
     let certificate = CertificateDer::from_pem_slice(ca_pem.as_bytes()).unwrap();
@@ -614,7 +614,7 @@ pub(super) fn client_tls(ca_pem: &str, alpn: &[&str]) -> rustls::ClientConfig {
     tls
 }
 
-/// A request that is good where the project is.
+/// A request that is valid if the project exists.
 pub(super) fn job(project: &str, nodes: u32) -> AllocationRequest {
     AllocationRequest {
         project: project.to_owned(),

@@ -1,4 +1,4 @@
-//! The same through gRPC.
+//! The same operations over gRPC.
 
 use super::fixture::{ApiFixture, PATIENCE};
 use lattice_api::{Problem, v1};
@@ -347,7 +347,7 @@ async fn administrators_find_the_same_here() {
     assert!(all.into_inner().items.is_empty());
 }
 
-/// Probes and generic clients have no token; a bad one changes nothing.
+/// Probes and generic clients have no token; an invalid one changes nothing.
 #[tokio::test]
 async fn health_and_reflection_answer_everybody() {
     let fixture = ApiFixture::furnished().await;
@@ -402,7 +402,7 @@ async fn health_and_reflection_answer_everybody() {
     }
 }
 
-/// Nobody writes here, so the quorum is not heard from some time on.
+/// Nothing is written here, so from some time on the quorum counts as silent.
 #[tokio::test]
 async fn health_tells_when_the_quorum_is_not_heard_and_when_it_is_again() {
     let fixture = ApiFixture::furnished().await;

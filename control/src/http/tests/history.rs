@@ -1,4 +1,4 @@
-//! A node's changes and what else happened there.
+//! Changes and events in a node's history.
 
 use super::fixture::ApiFixture;
 use crate::history::{Cursor, Note, Noted};
@@ -26,7 +26,7 @@ fn event(seq: u64, at: u64, count: u32, what: Happening) -> Record {
     })
 }
 
-/// A boot, a firmware that was found changed after it, an XID an hour later.
+/// Stores a boot, a firmware change found after it, and an XID an hour later.
 pub(super) async fn told(fixture: &ApiFixture) -> u64 {
     let now = fixture.core.now().0;
     let at = now - 120 * MINUTE;
@@ -209,7 +209,7 @@ async fn kinds_and_classes_are_chosen_pages_go_on_and_nonsense_is_refused() {
     assert_eq!(ghost.unwrap_err().exit_code(), 4);
 }
 
-/// Entries of classes whose keys could not be read before, or cannot be since.
+/// Entries of classes with keys that were unreadable before, or are unreadable since.
 #[tokio::test]
 async fn what_could_not_be_read_is_not_known_to_have_changed() {
     let fixture = ApiFixture::furnished().await;
@@ -300,7 +300,7 @@ async fn a_node_is_not_compared_with_a_time_of_which_nothing_is_kept() {
             "<failed: no history of it reaches that far back>"
         )
     );
-    // What it is now, and not that nothing of the kind is there.
+    // The present value is shown, rather than that the class is unsupported.
     assert_ne!(unknown.right, "<unsupported>");
 }
 
@@ -317,7 +317,7 @@ async fn what_is_copied_from_the_audit_is_for_those_who_may_read_the_audit() {
             by: "root".to_owned(),
             summary: SECRET.to_owned(),
         };
-        // Between what the agent told, and last.
+        // Between the agent's entries, and last.
         (now - number * 30 * MINUTE, noted)
     };
     let note = Note {
@@ -355,7 +355,7 @@ async fn what_is_copied_from_the_audit_is_for_those_who_may_read_the_audit() {
     }
     let number = paged("op").await[0].number;
     let about = query(|q| q.around = Some(number.to_string()));
-    // A viewer, a user, and those who have power over one tenant only.
+    // A viewer, a user, and callers with power over one tenant only.
     for who in ["eye", "alice", "diver", "warden"] {
         let seen = paged(who).await;
         let kinds: Vec<&str> = seen.iter().map(|item| item.kind.as_str()).collect();
@@ -369,7 +369,7 @@ async fn what_is_copied_from_the_audit_is_for_those_who_may_read_the_audit() {
     }
 }
 
-/// An update and an entry that names a person and an address, as a BMC tells them.
+/// An update and an entry that names a person and an address, as a BMC reports them.
 pub(super) async fn bmc_did(fixture: &ApiFixture) {
     let list = |name: &str| ResourcePath::parse(&format!("/redfish/v1/{name}")).unwrap();
     let now = fixture.core.now().0;

@@ -1,4 +1,4 @@
-//! What `/metrics` tells of the site's sources of scheduling.
+//! Metrics of the site's scheduling inputs.
 
 use super::fixture::ApiFixture;
 use crate::{

@@ -1,4 +1,4 @@
-//! What the API says of an inventory is how it reads.
+//! The documented schema of an inventory matches its JSON.
 
 use super::fixture::ApiFixture;
 use lattice_client::api::inventory::InventoryView;
@@ -8,7 +8,7 @@ use lattice_hwprobe::{
 };
 use serde_json::{Value as Json, json};
 
-/// Of everything one at least, and every state of a reading and kind of value.
+/// An inventory with at least one item of each type, every state of a reading and every kind of value.
 fn whole() -> Inventory {
     let mut inventory = Inventory::default();
     let mut record = ClassRecord::new(Class::Nic);
@@ -91,7 +91,7 @@ async fn an_inventory_reads_as_the_api_says_and_loses_nothing() {
         .inventory("gpu001", false)
         .await
         .unwrap();
-    // A class that is announced and that the agent does not tell now is a record of its own.
+    // A class that is announced but missing in the agent's answer has a record of its own.
     let records = told["records"].as_object_mut().unwrap();
     assert!(records.contains_key("nic") && records.contains_key("bmc"));
     let view: InventoryView = serde_json::from_value(told.clone()).unwrap();

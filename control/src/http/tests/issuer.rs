@@ -1,5 +1,4 @@
-//! An issuer of tokens: a real HTTPS server that says what it is and shows its keys, and signs whatever it
-//! is asked to.
+//! Issuer of tokens for tests: a real HTTPS server with a discovery document and keys, which signs any token requested.
 
 use super::fixture::server_tls;
 use crate::{OidcConfig, http::Role, http::oidc::Issuer};
@@ -25,7 +24,7 @@ use tokio::{net::TcpSocket, task::JoinHandle};
 
 pub(super) const AUDIENCE: &str = "lattice";
 
-/// A pair of keys, under a name.
+/// A key pair with a key id.
 pub(super) struct Pair {
     pub(super) id: String,
     keys: Keys,
@@ -42,7 +41,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 impl Pair {
-    /// Ring makes none: this one was made for these tests, and is nobody's.
+    /// `ring` cannot generate RSA keys; this one was made for these tests only.
     pub(super) fn rsa(id: &str) -> Self {
         let pem = include_bytes!("issuer/rsa.pem");
         let der = PrivatePkcs8KeyDer::from_pem_slice(pem).unwrap();
@@ -83,7 +82,7 @@ impl Pair {
         }
     }
 
-    /// The public one, as the issuer shows it.
+    /// Public key in the form published by the issuer.
     pub(super) fn public(&self) -> Value {
         let mut shown = match &self.keys {
             Keys::Rsa(pair) => {
@@ -117,7 +116,7 @@ impl Pair {
         }
     }
 
-    /// A token with these claims.
+    /// Token with these claims.
     pub(super) fn token(&self, claims: &Value) -> String {
         self.token_headed(
             &json!({"alg": self.algorithm(), "kid": self.id, "typ": "JWT"}),
@@ -125,7 +124,7 @@ impl Pair {
         )
     }
 
-    /// A token that says of itself what it is told to.
+    /// Token with this header.
     pub(super) fn token_headed(&self, header: &Value, claims: &Value) -> String {
         let message = message(header, claims);
         let signature = text(&self.sign(message.as_bytes()));
@@ -133,7 +132,7 @@ impl Pair {
     }
 }
 
-/// What is signed.
+/// Text that is signed.
 pub(super) fn message(header: &Value, claims: &Value) -> String {
     let part = |value: &Value| text(value.to_string().as_bytes());
     format!("{}.{}", part(header), part(claims))
@@ -146,10 +145,10 @@ struct Shown {
     asked: usize,
 }
 
-/// See the module.
+/// Issuer server; see the module.
 pub(super) struct Idp {
     addr: SocketAddr,
-    /// Bound and never listening: nobody else is given the port while it is down.
+    /// Bound and never listening, so that no other process gets the port while the issuer is down.
     _port: TcpSocket,
     tls: Arc<rustls::ServerConfig>,
     ca: NamedTempFile,
@@ -166,7 +165,7 @@ impl Drop for Idp {
 }
 
 impl Idp {
-    /// It is down, and has these keys.
+    /// An issuer that is down, with these keys.
     pub(super) fn down(keys: &[&Pair]) -> Self {
         let port = TcpSocket::new_v4().unwrap();
         port.set_reuseaddr(true).unwrap();
@@ -188,7 +187,7 @@ impl Idp {
         idp
     }
 
-    /// It answers, and has these keys.
+    /// An issuer that answers, with these keys.
     pub(super) fn up(keys: &[&Pair]) -> Self {
         let mut idp = Self::down(keys);
         idp.open();
@@ -230,21 +229,21 @@ impl Idp {
         format!("https://{}/realm", self.addr)
     }
 
-    /// What it says that it is.
+    /// Sets the issuer name in the discovery document.
     pub(super) fn names_itself(&self, issuer: &str) {
         issuer.clone_into(&mut self.shown.lock().unwrap().issuer);
     }
 
-    /// These are its keys from now on.
+    /// Replaces the published keys.
     pub(super) fn shows(&self, keys: &[&Pair]) {
         let mut public: Vec<Value> = keys.iter().map(|pair| pair.public()).collect();
-        // What is not for signatures, or of a kind that nobody takes, stands between others.
+        // Keys for other purposes or of unsupported kinds stand between the others.
         public.insert(0, json!({"kty": "oct", "k": "c2VjcmV0", "kid": "shared"}));
         public.push(json!({"kty": "RSA", "use": "enc", "n": "AQAB", "e": "AQAB", "kid": "sealed"}));
         self.shown.lock().unwrap().keys = public;
     }
 
-    /// How often it was asked for its keys.
+    /// Number of key requests received.
     pub(super) fn asked(&self) -> usize {
         self.shown.lock().unwrap().asked
     }
@@ -271,14 +270,14 @@ impl Idp {
         }
     }
 
-    /// Who takes its tokens, and keeps its keys for as long as the test runs.
+    /// Client side of this issuer, which keeps its keys up to date for the duration of the test.
     pub(super) fn trusted(&self, config: &OidcConfig) -> Arc<Issuer> {
         let issuer = Arc::new(Issuer::new(config).unwrap());
         tokio::spawn(issuer.clone().follow());
         issuer
     }
 
-    /// Claims that let `ada` in as a user for five minutes.
+    /// Claims that identify `ada` as a user for five minutes.
     pub(super) fn claims(&self) -> Value {
         let now = SystemClock.now().0 / 1_000;
         json!({

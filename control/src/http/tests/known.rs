@@ -1,4 +1,4 @@
-//! What is told of nodes by what is kept of them.
+//! Node data served from the history.
 
 use super::fixture::ApiFixture;
 use crate::{
@@ -29,7 +29,7 @@ fn event(seq: u64, at: u64, event: Happening) -> Record {
     })
 }
 
-/// Of a record that a node has since then.
+/// Entry that a node has had this record since then.
 fn became(seq: u64, at: u64, byte: u8) -> Record {
     Record::Entry(Entry {
         seq,
@@ -66,7 +66,7 @@ async fn a_group_is_as_old_as_its_members_histories_say() {
     let fixture = ApiFixture::furnished().await;
     let eye = fixture.client("eye");
     let at = fixture.core.now().0 - 120 * MINUTE;
-    // It was like this before, then another one, and is like this since then.
+    // The node had this record before, then another one, and has had this one again since.
     let told = [(0, 1), (10, 9), (20, 1), (30, 1)];
     let told = told.iter().zip(1..);
     let told = told.map(|((minute, byte), seq)| became(seq, at + minute * MINUTE, *byte));
@@ -78,7 +78,7 @@ async fn a_group_is_as_old_as_its_members_histories_say() {
         lattice_api::text::read_time(&seen).unwrap().0
     };
     assert_eq!(of("gpu003"), at + 20 * MINUTE);
-    // Of the others nothing is kept: since this control was started.
+    // The others have no history, so the start of this control applies.
     assert!(of("gpu[001-002,004-024]") > at + 119 * MINUTE);
 }
 
@@ -132,8 +132,7 @@ async fn the_last_pass_of_a_node_that_does_not_answer_is_shown_with_its_time() {
     ];
     append(&fixture, "gpu002", told.clone()).await;
     append(&fixture, "gpu001", told).await;
-    // The mesh takes an answer from nobody but the node asked for: it does not answer. But it is
-    // alive as far as is known.
+    // The mesh accepts an answer only from the requested node, so this node does not answer. It still counts as alive.
     eye.health("gpu002", false).await.unwrap_err();
     let gone = Found {
         liveness: Liveness::Unreachable,
@@ -150,10 +149,10 @@ async fn the_last_pass_of_a_node_that_does_not_answer_is_shown_with_its_time() {
     let agents = health.reasons.iter().filter(|r| r.source == "agent");
     let codes: Vec<&str> = agents.map(|r| r.code.as_str()).collect();
     assert_eq!(codes, ["gpu.ecc"], "what ended is over");
-    // Of one that answers it is how it is now.
+    // For a node that answers, the current state is shown.
     let health = eye.health("gpu001", false).await.unwrap();
     assert_eq!((health.agent_error, health.as_of), (None, None));
-    // One that answers that it looks at nothing has no last pass.
+    // A node that answers that its checks are off has no last pass.
     fixture.health.lock().unwrap()["enabled"] = false.into();
     let off = eye.health("gpu001", false).await.unwrap_err();
     assert!(off.to_string().contains("health.disabled"), "{off}");

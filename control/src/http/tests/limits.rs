@@ -1,5 +1,4 @@
-//! Tenants, headroom, the limits of the whole cluster, and what is told when limits say no: on both
-//! faces.
+//! Tenants, headroom, cluster-wide limits and refusals by limits, over REST and gRPC.
 
 use super::fixture::{ApiFixture, ask};
 use crate::tasks::{lease::Lease, schedule::Schedule};
@@ -124,12 +123,12 @@ async fn who_sets_whose_limits() {
         let body = json!({"changes": [{"path": path, "max_nodes": nodes}]});
         ask(&fixture, who, Method::PUT, "limits", body).await.0
     };
-    // The parent's administrator, not the project's own, and nobody beside.
+    // The administrator of the parent may; that of the project itself and all other callers may not.
     assert_eq!(set("alice", "ocean/deep", 8).await, 200);
     assert_eq!(set("bob", "ocean/deep", 9).await, 403);
     assert_eq!(set("alice", "ocean", 10).await, 403);
     assert_eq!(set("op", "ocean/deep", 7).await, 403);
-    // An administrator of that tenant sets its projects' limits, not its own.
+    // A tenant administrator sets the limits of its projects, not those of the tenant.
     assert_eq!(set("warden", "ocean/deep", 7).await, 200);
     assert_eq!(set("warden", "ocean", 1000).await, 403);
     let body = json!({"max_nodes": 1000});
@@ -142,8 +141,8 @@ async fn who_sets_whose_limits() {
     assert_eq!(set("root", "ocean", 10).await, 200);
 }
 
-/// Overbooking concerns everybody: who administers one tenant does not, on either face, though it may set
-/// the limits that are forced.
+/// Overcommitment concerns every tenant: an administrator of one tenant may not force limits, over REST or gRPC, though
+/// it may set the same limits without force.
 #[tokio::test]
 async fn limits_are_forced_by_administrators_of_the_whole_cluster_only() {
     let fixture = ApiFixture::furnished().await;
@@ -258,8 +257,8 @@ async fn the_limits_of_the_cluster_are_set_left_alone_and_lifted() {
     assert_eq!((status, &told["code"]), (409, &json!("limit_conflict")));
 }
 
-/// A job that passed the first gate and does not fit any more waits, is told why, and is not proposed
-/// again until there is room at every level.
+/// A job that passed submission and no longer fits waits, shows the reason, and is not proposed again until there is
+/// headroom at every level.
 #[tokio::test]
 async fn what_lost_its_room_waits_for_headroom_and_goes_on_when_there_is_some() {
     let fixture = ApiFixture::furnished().await;

@@ -1,4 +1,4 @@
-//! What moving work came to, in `/metrics`: the committed life of work that makes room, as it is counted.
+//! Preemption metrics in `/metrics`: the committed events of preempted allocations, as they are counted.
 
 use super::fixture::{ApiFixture, PATIENCE, ask};
 use crate::tasks::lease::{self, Lease};
@@ -14,7 +14,7 @@ use lattice_quorum_types::{
 use reqwest::Method;
 use serde_json::json;
 
-/// The value of one series.
+/// Value of one series.
 async fn metric(fixture: &ApiFixture, who: &str, series: &str) -> Option<f64> {
     let url = fixture.url("/metrics");
     let asked = fixture
@@ -27,7 +27,7 @@ async fn metric(fixture: &ApiFixture, who: &str, series: &str) -> Option<f64> {
     Some(line.trim().parse().unwrap())
 }
 
-/// It dispatches, under a lease as it is taken and shown.
+/// Makes this control dispatch, under a lease acquired and shown as usual.
 async fn dispatches(fixture: &ApiFixture) {
     let lease = Lease::new(LeaseName::new("dispatch").unwrap(), "c1.1".to_owned());
     lease.reconcile(&fixture.core).await;
@@ -66,7 +66,7 @@ fn attempt(fixture: &ApiFixture, id: AllocationId) -> u32 {
     fixture.core.view().allocation(id).unwrap().attempt
 }
 
-/// Somebody of a higher class is promised the node.
+/// Promises the node to an allocation of a higher class.
 async fn preempt(
     fixture: &ApiFixture,
     victim: AllocationId,
@@ -131,7 +131,7 @@ async fn work_that_makes_room_is_counted_as_it_is_committed() {
         "it is for operators"
     );
 
-    // One that is saved goes on later.
+    // A victim with a checkpoint continues later.
     let saved = runs(&fixture, "gpu001", true).await;
     preempt(&fixture, saved, "gpu001", true).await;
     assert_eq!(metric(&fixture, "root", PREEMPTIONS).await, Some(1.0));
@@ -150,7 +150,7 @@ async fn work_that_makes_room_is_counted_as_it_is_committed() {
     assert_eq!(state(&fixture, saved), Some(AllocationState::Pending));
     assert_eq!(metric(&fixture, "root", REQUEUED).await, Some(1.0));
 
-    // The checkpoint of this one is given up: it makes room without, and fails.
+    // The checkpoint of this victim is given up: it leaves without one, and fails.
     let lost = runs(&fixture, "gpu002", true).await;
     preempt(&fixture, lost, "gpu002", true).await;
     let give_up = Command::GiveUpCheckpoint {
@@ -165,7 +165,7 @@ async fn work_that_makes_room_is_counted_as_it_is_committed() {
         .await;
     assert_eq!(state(&fixture, lost), None, "it has ended");
 
-    // This one has none to write.
+    // This victim writes no checkpoints.
     let unsaved = runs(&fixture, "gpu003", false).await;
     preempt(&fixture, unsaved, "gpu003", false).await;
     fixture
@@ -178,7 +178,7 @@ async fn work_that_makes_room_is_counted_as_it_is_committed() {
     assert_eq!(metric(&fixture, "root", REQUEUED).await, Some(1.0));
 }
 
-/// A vCluster whose storage writes nothing is told, and its work saves nothing.
+/// A vCluster with unwritable checkpoint storage is reported, and its jobs save nothing.
 #[tokio::test]
 async fn storage_that_writes_nothing_is_told() {
     use crate::tasks::schedule::room::work_of;

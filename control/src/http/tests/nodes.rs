@@ -1,4 +1,4 @@
-//! Nodes, conformance and the cluster's numbers.
+//! Nodes, conformance and cluster status.
 
 use super::fixture::{ApiFixture, operator_envelope};
 use lattice_client::{AuditFilter, ClientError, api::conformance::DifferenceView};
@@ -42,12 +42,12 @@ async fn an_inventory_comes_from_the_node_itself() {
     let eye = fixture.client("eye");
     let inventory = eye.inventory("gpu001", false).await.unwrap();
     assert!(inventory.is_object(), "{inventory}");
-    // The mesh takes an answer from nobody but the node asked for.
+    // The mesh accepts an answer only from the requested node.
     let other = eye.inventory("gpu002", false).await.unwrap_err();
     assert!(matches!(other, ClientError::Unavailable(_)), "{other:?}");
     let absent = eye.inventory("gpu999", false).await.unwrap_err();
     assert_eq!(absent.exit_code(), 4);
-    // Probing anew is work for the node.
+    // A new probe causes load on the node.
     for who in ["eye", "alice"] {
         let denied = fixture
             .client(who)
@@ -140,20 +140,20 @@ async fn a_node_goes_back_when_its_gate_lets_it_or_an_administrator_says_so() {
     assert_eq!(op.node("gpu001").await.unwrap().drain.len(), 1);
     let denied = op.undrain_without_gate("gpu001").await.unwrap_err();
     assert!(matches!(denied, ClientError::NotAllowed(_)), "{denied:?}");
-    // While somebody else's reason stays it does not go back, and nobody asks the gate.
+    // While the reason of another owner remains, the node does not return, and the gate is not checked.
     root.drain("gpu001", "firmware").await.unwrap();
     op.undrain("gpu001").await.unwrap();
     assert!(root.undrain("gpu001").await.is_err());
     root.undrain_without_gate("gpu001").await.unwrap();
     assert!(op.node("gpu001").await.unwrap().drain.is_empty());
-    // Of a node nobody can ask it is not known.
+    // The state of an unreachable node is unknown.
     op.drain("gpu002", "dark").await.unwrap();
     let silent = op.undrain("gpu002").await.unwrap_err();
     assert_eq!(silent.exit_code(), 3, "{silent}");
     assert!(silent.to_string().contains("stays drained"), "{silent}");
 }
 
-/// What the node says of itself now, whatever it gossips.
+/// The direct answer of the node counts, whatever it gossips.
 #[tokio::test]
 async fn a_node_that_is_still_faulty_stays_drained_and_the_problem_says_what_helps() {
     let fixture = ApiFixture::furnished().await;
@@ -175,7 +175,7 @@ async fn a_node_that_is_still_faulty_stays_drained_and_the_problem_says_what_hel
     let blind = op.undrain("gpu001").await.unwrap_err();
     assert_eq!(blind.problem().unwrap().code, "not_verified");
     assert!(blind.to_string().contains("probe.gpu.hung"), "{blind}");
-    // Nothing is cleared in another's name, and that is said.
+    // A reason of another owner is not cleared, and the error reports it.
     let others = root.undrain("gpu001").await.unwrap_err();
     assert_eq!(others.problem().unwrap().code, "drained_by_others");
     assert!(others.to_string().contains("op: fan is loud"), "{others}");
@@ -183,8 +183,7 @@ async fn a_node_that_is_still_faulty_stays_drained_and_the_problem_says_what_hel
     *fixture.health.lock().unwrap() = sound;
     let undrained = op.undrain("gpu001").await.unwrap();
     assert_eq!(undrained.cleared, ["op: fan is loud"]);
-    // Undraining what is not drained is done already, whatever a gate would say; and it is told
-    // that there was nothing to clear.
+    // Undraining a node that is not drained succeeds whatever its gate, and reports that nothing was cleared.
     *fixture.gate.lock().unwrap() = Some("exit code 3: link 4 is down".to_owned());
     for again in [
         op.undrain("gpu001").await.unwrap(),
@@ -228,7 +227,7 @@ async fn a_gate_that_was_skipped_is_in_the_audit_with_who_did_it() {
         "undrained node gpu001 without its health gate; cleared service:hooks: epilog: exit code \
          2: cannot unmount; root: firmware"
     );
-    // A gate that was asked, and one of a node that nothing was cleared of, are none.
+    // An undrain with a gate check, and one that cleared nothing, make no entry.
     *fixture.gate.lock().unwrap() = None;
     root.drain("gpu001", "firmware").await.unwrap();
     root.undrain("gpu001").await.unwrap();
@@ -279,13 +278,13 @@ async fn a_forced_release_says_what_it_gave_up() {
     let allocation = op.allocation(id).await.unwrap();
     let lost = allocation.ranks[0].exit.as_deref().unwrap();
     assert!(lost.starts_with("lost: released by force by op"), "{lost}");
-    // Nothing held it any more: it is drained, and that is all.
+    // The node has no holder any more, so it is only drained.
     let again = op.force_release("gpu003", "spare").await.unwrap();
     assert_eq!(again.given_up, None);
     assert_eq!(op.node("gpu003").await.unwrap().drain[0].reason, "spare");
     let ghost = op.force_release("gpu999", "gone").await.unwrap_err();
     assert_eq!(ghost.exit_code(), 4);
-    // Another tenant's work is not his to give up.
+    // An operator of another tenant may not give up this allocation.
     let diver = fixture.client("diver");
     let denied = diver.force_release("gpu002", "mine").await.unwrap_err();
     assert_eq!(denied.exit_code(), 5, "{denied}");
@@ -299,7 +298,7 @@ async fn a_node_taken_by_force_while_its_gate_is_asked_stays_out() {
     fixture.assign(id, &["gpu001"]).await;
     fixture.begins(id, "gpu001").await;
     op.drain("gpu001", "fan is loud").await.unwrap();
-    // The same person's reason then says so, and would be cleared with the first one.
+    // The forced release would be a second reason of the same operator, cleared together with the first one.
     let release = Command::ForceRelease {
         node: NodeId::new("gpu001").unwrap(),
         reason: "it hangs".to_owned(),
@@ -332,7 +331,7 @@ async fn a_repeated_forced_release_is_answered_as_the_first() {
     };
     let first = release().await;
     assert_eq!(first["given_up"]["allocation"], id.0);
-    // The node is not held now, so that the same request means something else without its key.
+    // The node is not held now, so the same request would have another effect without its key.
     let revision = fixture.store.revision();
     let second = release().await;
     assert_eq!(second, first);

@@ -1,4 +1,4 @@
-//! Tokens of an issuer, by a real one.
+//! Issuer tokens, with a real issuer.
 
 use super::{
     fixture::{ApiFixture, PATIENCE, TOKENS, job},
@@ -107,7 +107,7 @@ async fn who_the_issuer_names_is_let_in_with_the_role_it_gives_on_both_faces() {
         let told = status_by_grpc(&fixture, &token).await.unwrap();
         assert_eq!(told.nodes, 24);
     }
-    // Work belongs to whom the token names, and those of the file go on as they were.
+    // Allocations belong to the user named in the token, and tokens of the file continue to work.
     let token = pairs[1].token(&idp.claims());
     let one = serde_json::to_value(job("atlas/web", 1)).unwrap();
     let (status, made) = ask(&fixture, Method::POST, "allocations", &token, one).await;
@@ -260,7 +260,7 @@ async fn what_the_issuer_did_not_sign_for_here_and_now_is_refused() {
         assert_eq!(refused.code(), Code::Unauthenticated, "{what}: {refused}");
     }
     assert_eq!(get(&fixture, "status", &good).await.0, 200);
-    // However many keys were made up, the issuer was asked about them once.
+    // However many keys were invented, the issuer was queried once about them.
     assert_eq!(idp.asked(), 2);
 }
 
@@ -274,7 +274,7 @@ async fn a_key_that_came_since_is_looked_for_at_once_and_then_at_most_once_a_min
     let status = async |pair: &Pair| get(&fixture, "status", &pair.token(&idp.claims())).await.0;
     assert_eq!(status(&first).await, 200);
     idp.shows(&[&first, &second]);
-    // Many at once ask once.
+    // Many concurrent requests cause one query.
     let many = (0..8).map(|_| status(&second));
     let all = tokio::time::timeout(PATIENCE, futures::future::join_all(many));
     assert_eq!(all.await.unwrap(), [200; 8]);
@@ -314,7 +314,7 @@ async fn while_the_issuer_is_down_known_keys_hold_and_without_any_it_is_said_so(
     );
     let refused = status_by_grpc(&fixture, &token).await.unwrap_err();
     assert_eq!(refused.code(), Code::Unavailable);
-    // What could never be good is not told to come again.
+    // A token that can never be valid receives no advice to retry.
     let never = format!("{}.", message(&json!({"alg": "none"}), &idp.claims()));
     assert_eq!(get(&fixture, "status", &never).await.0, 401);
     assert_eq!(
@@ -325,7 +325,7 @@ async fn while_the_issuer_is_down_known_keys_hold_and_without_any_it_is_said_so(
     knows_keys(&issuer).await;
     assert_eq!(get(&fixture, "status", &token).await.0, 200);
     idp.close().await;
-    // One that names a new key has the issuer asked, which is in vain and costs the others nothing.
+    // A token with a new key causes a query, which fails without effect on the others.
     assert_eq!(
         get(&fixture, "status", &Pair::ed("new").token(&idp.claims()))
             .await
@@ -345,7 +345,7 @@ async fn an_issuer_that_is_another_than_was_configured_is_not_believed() {
     let token = pair.token(&idp.claims());
     assert_eq!(get(&fixture, "status", &token).await.0, 503);
     assert_eq!((idp.asked(), issuer.keys_age()), (0, None));
-    // Nor one whose certificate is of nobody that the site trusts.
+    // Nor an issuer with a certificate of an untrusted authority.
     let idp = Idp::up(&[&pair]);
     let mut config = idp.config();
     config.ca_file = Some(Idp::down(&[]).config().ca_file.unwrap());
@@ -438,7 +438,7 @@ async fn a_token_for_some_tenants_sees_these_alone() {
     )
     .await;
     assert_eq!((hidden, done), (404, 200), "{told}");
-    // The same through gRPC.
+    // The same over gRPC.
     let mut work = AllocationsClient::new(channel(&fixture).await);
     let get_one = |id: u64| with_token(&lead, v1::GetAllocationRequest { id });
     let hidden = work.get(get_one(of_atlas.0)).await.unwrap_err();
@@ -450,7 +450,7 @@ async fn a_token_for_some_tenants_sees_these_alone() {
     );
     let (_, all) = get(&fixture, "projects", &by("work", json!("*"))).await;
     assert_eq!(all["items"].as_array().unwrap().len(), 6);
-    // An accounting system of one tenant sets what that one may use.
+    // An accounting system of one tenant sets what that tenant may use.
     let books = by("books", json!(["ocean"]));
     let limits = json!({"max_nodes": 8});
     let put = async |id: &str| {
@@ -490,7 +490,7 @@ async fn whoever_an_issuer_names_is_held_to_the_same_rate() {
     let bearer = |claims: Value| format!("Bearer {}", pair.token(&idp.claims_with(claims)));
     let asks = async |bearer: &str| api.authenticate(Some(bearer)).await.map_err(|p| p.status);
     assert!(asks(&bearer(json!({}))).await.is_ok());
-    // Another token of the same person's: so many a second are meant for each of them.
+    // Another token of the same person: the rate limit applies per person.
     let mut refused = None;
     for n in 0..1_000 {
         refused = refused.or(asks(&bearer(json!({"jti": n}))).await.err());
@@ -534,7 +534,7 @@ impl io::Write for Log {
     }
 }
 
-/// The runtime of a test has one thread: what is logged by whomever is logged here.
+/// The runtime of a test has one thread, so every log line is captured here.
 #[tokio::test]
 async fn nothing_of_a_token_is_logged() {
     let log = Log::default();
@@ -543,7 +543,8 @@ async fn nothing_of_a_token_is_logged() {
         .with_env_filter("lattice_control=trace")
         .with_writer(move || to.clone())
         .finish();
-    // With one alone, what another test logs first would be decided by that test's thread, which has none.
+    // With a single dispatcher, the thread of another test that logs first would decide on the interest in a call site,
+    // and that thread has no dispatcher.
     let _second = tracing::Dispatch::new(tracing_subscriber::registry());
     let _guard = tracing::subscriber::set_default(subscriber);
     let pair = Pair::ed("k");

@@ -1,5 +1,5 @@
-//! What administrators do, on both faces: who is refused on one is refused on the other, with the
-//! same code and the same field.
+//! Administrator actions over REST and gRPC: a caller rejected by one is rejected by the other, with the same code and
+//! the same field.
 
 mod conformance;
 mod content;
@@ -21,7 +21,7 @@ use v1::admin_service_client::AdminServiceClient;
 
 const WHO: [&str; 6] = ["eye", "alice", "diver", "op", "warden", "root"];
 
-/// The same question as gRPC asks it.
+/// The same request over gRPC.
 #[derive(Clone)]
 enum Ask {
     CreateToken(v1::CreateTokenRequest),
@@ -49,7 +49,7 @@ fn token(role: &str, ttl: &str) -> v1::CreateTokenRequest {
     }
 }
 
-/// Everything there is to ask, asked well.
+/// Every request, in a valid form.
 fn good(pem: &str) -> Vec<Case> {
     let (get, post, delete) = (Method::GET, Method::POST, Method::DELETE);
     let (null, pin) = (Value::Null, "0123456789ab");
@@ -110,7 +110,7 @@ fn good(pem: &str) -> Vec<Case> {
             drain(false),
             Ask::Drain("gpu002", "why", false),
         ),
-        // Held by a tenant that `diver` and `warden` do not look after.
+        // Held by a tenant that `diver` and `warden` do not administer.
         case(
             &post,
             "nodes/gpu003/drain",
@@ -132,7 +132,7 @@ fn good(pem: &str) -> Vec<Case> {
     ]
 }
 
-/// What cannot be read, is nobody, or would do harm: refused to an administrator.
+/// Invalid, unknown or harmful requests, rejected even for an administrator.
 fn bad() -> Vec<Case> {
     let (get, post, delete) = (Method::GET, Method::POST, Method::DELETE);
     let null = Value::Null;
@@ -309,7 +309,7 @@ fn bad() -> Vec<Case> {
     ]
 }
 
-/// `None` when it was done; else the status, the code and the field.
+/// `None` for success; otherwise the status, the code and the field.
 type Said = Option<(u16, String, Option<String>)>;
 
 fn said(problem: Problem) -> Said {
@@ -429,7 +429,7 @@ async fn grpc(fixture: &ApiFixture, who: &str, ask: &Ask) -> Said {
     said(Problem::from_grpc(&status).unwrap())
 }
 
-/// A node that is held, another that is drained by everybody who may, and an authority.
+/// A node that is held, another drained by every caller that may, and an authority.
 async fn furnished() -> ApiFixture {
     let fixture = ApiFixture::furnished().await;
     let year = Validity::from_now(SystemClock.now(), Duration::from_secs(365 * 86_400));
@@ -451,7 +451,7 @@ async fn both_faces_let_in_and_refuse_the_same_callers() {
     let mut wrong = Vec::new();
     for case in good(&pem) {
         for who in WHO {
-            // A cluster for each answer, so that none depends on the one before it.
+            // One cluster per response, so that no response depends on an earlier one.
             let (a, b) = (furnished().await, furnished().await);
             let (a, b) = (rest(&a, who, &case).await, grpc(&b, who, &case.3).await);
             if a != b {

@@ -1,4 +1,4 @@
-//! What the port is: its document, the page, health and numbers, TLS and both versions of HTTP.
+//! Port: the OpenAPI document, the web page, health and metrics, TLS and both versions of HTTP.
 
 use super::fixture::{ApiFixture, PATIENCE, TOKENS, client_tls};
 use crate::{
@@ -150,7 +150,7 @@ async fn the_document_names_every_route() {
     ];
     assert_eq!(found, wanted.map(str::to_owned).into());
     assert!(names.contains("projects_set_limits"), "{names:?}");
-    // Every reference in it leads somewhere.
+    // Every reference in the document resolves.
     let written = document.to_string();
     for part in written.split("\"#/components/schemas/").skip(1) {
         let name = part.split('"').next().unwrap();
@@ -273,12 +273,12 @@ fn api(fixture: &ApiFixture, connections: usize, stop: &CancellationToken) -> Ap
     Api::new(fixture.core.clone(), auth, fixture.authority, bounds)
 }
 
-/// Sooner than the libraries let anybody go by themselves: who never says hello after ten seconds,
-/// who says half of a head after thirty.
+/// Earlier than the libraries close a connection themselves: after ten seconds without a TLS hello, after thirty with
+/// half a request head.
 const LET_GO: Duration = Duration::from_secs(8);
 
-/// Opens a TLS connection by hand, says `words`, and reads until the server closes it; an error is
-/// that it says nothing for so long, and does not close it.
+/// Opens a TLS connection, sends `words`, and reads until the server closes it. An error means that the server sent
+/// nothing for `patience` and did not close it.
 fn dawdle(
     addr: SocketAddr,
     ca_pem: &str,
@@ -294,8 +294,7 @@ fn dawdle(
     let mut answer = Vec::new();
     let said = stream.write_all(words);
     match said.and_then(|()| stream.read_to_end(&mut answer)) {
-        // Closed without a farewell is closed, and by force too: of what it said, something was
-        // not read.
+        // A connection closed without close-notify, or by reset because some input was not read, counts as closed.
         Err(e)
             if matches!(
                 e.kind(),
@@ -308,7 +307,7 @@ fn dawdle(
     }
 }
 
-/// [`serve_with`] on a port of its own.
+/// Runs [`serve_with`] on a separate port.
 fn serve_here(api: Api, tls: &Arc<rustls::ServerConfig>, patience: Patience) -> Served {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.set_nonblocking(true).unwrap();
@@ -317,7 +316,7 @@ fn serve_here(api: Api, tls: &Arc<rustls::ServerConfig>, patience: Patience) -> 
     (addr, tokio::spawn(serving))
 }
 
-/// Where, and what serves it.
+/// Address of a server, and its task.
 type Served = (SocketAddr, JoinHandle<std::io::Result<()>>);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -330,8 +329,7 @@ async fn a_peer_that_dawdles_is_let_go_and_a_quick_one_is_served() {
         alive: PATIENCE,
     };
     let stop = CancellationToken::new();
-    // One waits long for a handshake, the other for a head, so that it is clear what somebody is
-    // let go for.
+    // One server has a long timeout for handshakes, the other for heads, so that the reason of a close is unambiguous.
     let of_heads = Patience {
         head: short,
         ..long
@@ -349,10 +347,10 @@ async fn a_peer_that_dawdles_is_let_go_and_a_quick_one_is_served() {
         let answer = asked.await.unwrap().expect("it is let go");
         String::from_utf8(answer).unwrap()
     };
-    // It says half of a head and waits: no answer, and the connection ends.
+    // After half a head without the rest, the connection ends without an answer.
     let half = ask(b"GET /healthz HTTP/1.1\r\nHost: x\r\n").await;
     assert!(!half.contains("200 OK"), "{half}");
-    // On a busy machine nobody is quick each time.
+    // On a busy machine, a client is not quick every time.
     let served = async {
         while !ask(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
             .await
@@ -361,7 +359,7 @@ async fn a_peer_that_dawdles_is_let_go_and_a_quick_one_is_served() {
     };
     let served = tokio::time::timeout(PATIENCE, served).await;
     served.expect("a quick one is served");
-    // It never even says hello.
+    // This client does not even send a TLS hello.
     let mute = tokio::task::spawn_blocking(move || {
         let mut tcp = TcpStream::connect(handshakes).unwrap();
         tcp.set_read_timeout(Some(LET_GO)).unwrap();
@@ -379,7 +377,7 @@ async fn a_connection_too_many_is_closed_and_the_others_go_on() {
     let stop = CancellationToken::new();
     let api = api(&fixture, 2, &stop);
     let connections = api.connections().clone();
-    // Those that are open say nothing, and keep their places.
+    // Open connections send nothing and keep their places.
     let patience = Patience {
         handshake: PATIENCE * 2,
         ..Patience::default()

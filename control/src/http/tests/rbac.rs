@@ -1,10 +1,10 @@
-//! Who may do what: every route and every call by every kind of caller, as real requests are answered,
-//! against the table in `rbac/matrix.txt`.
+//! Access control: every route and every call, requested by every kind of caller, against the table in
+//! `rbac/matrix.txt`.
 //!
-//! It is judged at the door: `ok` is every answer but 401, 403 and, where something is hidden, 404. What is
-//! behind the door may still say no.
+//! Only access is judged: `ok` is every response but 401, 403 and, for a hidden object, 404. A request with access may
+//! still be rejected.
 //!
-//! `LATTICE_BLESS=1` writes the table anew; `just rbac` prints it.
+//! `LATTICE_BLESS=1` rewrites the table; `just rbac` prints it.
 
 mod acts;
 
@@ -29,8 +29,8 @@ use serde_json::{Value, json};
 use std::{collections::BTreeSet, fmt::Write as _, path::Path, sync::Arc, time::Duration};
 use tonic::{Status, transport::Channel};
 
-/// Title and principal of each column. `alice` has work of her own in both tenants; the role of some is for
-/// `ocean` alone.
+/// Title and principal of each column. `alice` has allocations of her own in both tenants; some roles are for `ocean`
+/// alone.
 const WHO: [(&str, Who); 12] = [
     ("none", Who::Nobody),
     ("bad", Who::Stranger),
@@ -67,7 +67,7 @@ enum Who {
     Is(&'static str),
 }
 
-/// How the door was.
+/// Result of the access check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Door {
     Open,
@@ -96,7 +96,7 @@ impl Door {
     }
 }
 
-/// What all fixtures here share: an issuer, and what was made once.
+/// Shared by all fixtures: an issuer, and data created once.
 struct Site {
     issuer: Arc<Issuer>,
     expired: String,
@@ -125,7 +125,7 @@ impl Site {
         }
     }
 
-    /// Two tenants, `atlas` and `ocean`, with work of `alice` and of `bob`, and one of everything else.
+    /// Two tenants, `atlas` and `ocean`, with allocations of `alice` and of `bob`, and one of everything else.
     async fn fixture(&self, act: &Act) -> ApiFixture {
         let fixture = ApiFixture::trusting(self.issuer.clone()).await;
         let (root, op) = (fixture.client("root"), fixture.client("op"));
@@ -177,7 +177,7 @@ impl Site {
     }
 }
 
-/// Whoever sets one waits until the nodes were judged by it, which nobody does here.
+/// Creates a baseline. The request waits for a judgement, which does not happen here.
 async fn baseline(fixture: &ApiFixture) {
     let baseline = json!({"nodes": "gpu001",
         "classes": {"kernel": {"keys": {"kernel.osrelease": {"any_of": ["6.8.0"]}}}}});
@@ -208,7 +208,7 @@ async fn by_grpc(channel: Channel, token: Option<String>, act: &Act) -> Option<u
     })
 }
 
-/// A fixture that nothing was changed in since it was made.
+/// A fixture that is unchanged since its creation.
 struct Fresh<'a> {
     site: &'a Site,
     fixture: Option<(ApiFixture, Channel)>,
@@ -224,7 +224,7 @@ impl Fresh<'_> {
         self.fixture.as_ref().unwrap()
     }
 
-    /// What `ask` is answered, and whether it changed anything.
+    /// Status of a request, and whether it changed anything.
     async fn status(&mut self, who: Who, act: &Act, is_rest: bool) -> Option<(u16, bool)> {
         let site = self.site;
         let (fixture, channel) = self.get(act).await;
@@ -242,7 +242,7 @@ impl Fresh<'_> {
     }
 }
 
-/// One line of the table, and what is wrong with it.
+/// One line of the table, and its errors.
 async fn line(site: &Site, act: &Act) -> (String, Vec<String>) {
     let (mut line, mut wrong) = (format!("{:64}", act.title()), Vec::new());
     let mut fresh = Fresh {
@@ -325,7 +325,7 @@ fn blessed(table: &str) {
     );
 }
 
-/// What is wrong with a question is told to nobody before it is known who asks.
+/// An invalid request reveals nothing about its errors before the caller is authenticated.
 #[tokio::test]
 async fn a_question_that_cannot_be_read_is_judged_by_who_asks_first() {
     let fixture = ApiFixture::furnished().await;
@@ -347,7 +347,7 @@ async fn a_question_that_cannot_be_read_is_judged_by_who_asks_first() {
     assert_eq!(refused.code(), tonic::Code::Unauthenticated);
 }
 
-/// A route, or a call, that is not in the table is open to nobody knows whom.
+/// A route or call missing in the table has unchecked access.
 #[test]
 fn every_route_and_every_call_is_in_the_table() {
     let acts = Acts::all("");

@@ -25,7 +25,7 @@ async fn nodes_are_kept_changed_and_let_go() {
     assert_eq!((made.nodes.as_str(), made.node_count), ("gpu[001-004]", 4));
     assert!(made.active && made.until.is_some());
     assert_eq!((made.by.as_str(), made.users.len()), ("op", 1));
-    // It is there already.
+    // The reservation exists already.
     let again = op
         .set_reservation("course", &course, None)
         .await
@@ -116,11 +116,11 @@ async fn who_may_still_be_there_when_it_begins_is_told() {
     assert_eq!(made.conflicts[0].nodes, "gpu002");
     let until = made.conflicts.iter().map(|one| one.until.is_some());
     assert_eq!(until.collect::<Vec<_>>(), [true, false]);
-    // It has begun: also what would be over in time is there.
+    // The reservation has begun, so an allocation that would have ended before is a conflict as well.
     window.from = None;
     let made = op.set_reservation("firmware", &window, None).await.unwrap();
     assert_eq!(told(&made), [short, long, endless]);
-    // Who is not to know of them is not told.
+    // A caller without access to these allocations does not see them.
     let seen = fixture
         .client("diver")
         .reservation("firmware")

@@ -1,4 +1,4 @@
-//! Who may do what administrators do: every route by every kind of caller, as one table.
+//! Access to administrator actions: every route by every kind of caller, as one table.
 
 use super::fixture::ApiFixture;
 use lattice_mesh::{Authority, Clock as _, SystemClock, Validity};
@@ -7,12 +7,12 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use std::{fmt::Write as _, time::Duration};
 
-/// `eye` is a viewer, `alice` a user; `diver` an operator and `warden` an administrator of one
-/// tenant; `op` and `root` of everything.
+/// `eye` is a viewer, `alice` a user; `diver` an operator and `warden` an administrator of one tenant; `op` and `root`
+/// of everything.
 const WHO: [&str; 6] = ["eye", "alice", "diver", "op", "warden", "root"];
 
-/// Route, body, and for each of [`WHO`] whether the door is open. What is behind it may still say
-/// no, but not with 401 or 403.
+/// Route, body, and for each of [`WHO`] whether access is granted. A request with access may still be rejected, but not
+/// with 401 or 403.
 fn routes(pem: &str) -> Vec<(Method, &'static str, Value, &'static str)> {
     let (get, post, delete) = (Method::GET, Method::POST, Method::DELETE);
     let drain = json!({"reason": "why", "force_release": false});
@@ -86,7 +86,7 @@ fn routes(pem: &str) -> Vec<(Method, &'static str, Value, &'static str)> {
             json!({"reason": "why"}),
             "...x.x",
         ),
-        // Who looks after another tenant is not told that there is this one.
+        // An administrator of another tenant does not see this tenant.
         (
             Method::PUT,
             "tenants/atlas",
@@ -137,7 +137,7 @@ fn routes(pem: &str) -> Vec<(Method, &'static str, Value, &'static str)> {
             json!({"members": [{"name": "a", "project": "atlas/web", "nodes": 1, "argv": ["true"]}]}),
             ".xxxxx",
         ),
-        // Who looks after another tenant is not told that there is this one.
+        // An administrator of another tenant does not see this allocation.
         (post.clone(), "allocations/1/requeue", Value::Null, ".xxxxx"),
         (post.clone(), "allocations/1/suspend", Value::Null, ".xxxxx"),
         (post.clone(), "allocations/1/resume", Value::Null, ".xxxxx"),
@@ -154,7 +154,7 @@ fn routes(pem: &str) -> Vec<(Method, &'static str, Value, &'static str)> {
             ".xxxxx",
         ),
         (post.clone(), "nodes/gpu002/drain", drain, "..xxxx"),
-        // Held by another tenant's allocation than the one that `diver` and `warden` look after.
+        // Held by an allocation of a tenant that `diver` and `warden` do not administer.
         (post.clone(), "nodes/gpu003/drain", force, "...x.x"),
         (post.clone(), "nodes/gpu002/undrain", Value::Null, "..xxxx"),
         (
@@ -163,7 +163,7 @@ fn routes(pem: &str) -> Vec<(Method, &'static str, Value, &'static str)> {
             json!({"project": "atlas/web"}),
             ".xxxxx",
         ),
-        // Claimed by nobody: that is told to whoever may release.
+        // An unclaimed node: the error is shown to every caller that may release.
         (post.clone(), "nodes/gpu002/release", json!({}), ".xxxxx"),
         (
             post.clone(),
@@ -194,7 +194,7 @@ async fn every_route_of_administrators_is_open_to_them_and_to_nobody_else() {
     for (method, path, body, expected) in routes(&pem("test")) {
         write!(table, "\n{:54}", format!("{method} {path}")).unwrap();
         for (who, open) in WHO.into_iter().zip(expected.chars()) {
-            // A cluster of its own, so that no answer depends on one before it.
+            // One cluster per request, so that no response depends on an earlier one.
             let fixture = ApiFixture::furnished().await;
             let certificate = Authority::create("test", year)
                 .unwrap()

@@ -1,4 +1,4 @@
-//! The state machine itself behind the store: one copy instead of three.
+//! Store with the real state machine: one copy instead of three.
 
 use crate::Store;
 use futures::{StreamExt, stream::BoxStream};
@@ -45,12 +45,12 @@ impl OneCopy {
         self.0.down.store(down, Ordering::SeqCst);
     }
 
-    /// It takes commands and answers no question.
+    /// Makes the store accept commands and answer no query.
     pub(super) fn set_unreadable(&self, unreadable: bool) {
         self.0.unreadable.store(unreadable, Ordering::SeqCst);
     }
 
-    /// One change as an administrator makes it, without the port.
+    /// Changes a limit as an administrator does, without the port.
     pub(super) fn set_limit(&self, path: &str, max_nodes: u64) {
         let path = ProjectPath::new(path).unwrap();
         let patch = LimitPatch {
@@ -130,7 +130,7 @@ impl Store for OneCopy {
         Ok(self.0.state.lock().unwrap().query(&query))
     }
 
-    /// There is no key here: what is signed and what is not stays as it is.
+    /// There is no key here: the signed part of the audit stays as it is.
     async fn sign_audit(&self) -> Result<Result<AuditHead, String>, Unavailable> {
         self.check_up()?;
         Ok(Ok(self.0.state.lock().unwrap().audit_head()))

@@ -1,4 +1,4 @@
-//! What could never be satisfied is refused by name, and what a dry run says.
+//! Submission: rejection of impossible requests, and dry runs.
 
 use super::{
     fixture::{ApiFixture, job, operator_envelope},
@@ -21,7 +21,7 @@ use std::sync::Arc;
 use tonic::Code;
 use v1::allocations_client::AllocationsClient;
 
-/// The first 16 nodes are read, and have four A100; of the others nothing is known.
+/// The first 16 nodes have a document with four A100; the others are unknown.
 pub(super) fn read_some(fixture: &ApiFixture) {
     let document = |n: u32| {
         let node = format!("gpu{n:03}");
@@ -43,7 +43,7 @@ pub(super) fn read_some(fixture: &ApiFixture) {
     observe::documents(&fixture.core, (1..=16).map(document).collect());
 }
 
-/// Every node answers.
+/// Makes every node alive.
 fn all_answer(fixture: &ApiFixture) {
     let view = fixture.core.view();
     let alive = |id: &NodeId| {
@@ -97,14 +97,14 @@ async fn outlook(fixture: &ApiFixture, request: &AllocationRequest) -> OutlookVi
 #[tokio::test]
 async fn what_no_node_could_be_is_refused_and_what_one_may_be_is_not() {
     let fixture = ApiFixture::furnished().await;
-    // Nobody knows yet what these nodes are.
+    // The hardware of these nodes is still unknown.
     assert!(
         submit(&fixture, &asking(1, model("h200")), false)
             .await
             .is_ok()
     );
     read_some(&fixture);
-    // Eight may have them.
+    // Eight nodes may have them.
     assert!(
         submit(&fixture, &asking(8, model("h200")), false)
             .await
@@ -121,7 +121,7 @@ async fn what_no_node_could_be_is_refused_and_what_one_may_be_is_not() {
             "constraints.gpu_models: at most 8 nodes of vCluster default can be had with that, and 9 \
              are asked for; it has NVIDIA A100-SXM4-80GB (16), not known (8)"
         );
-        // What the quorum refuses comes first.
+        // A refusal by the quorum has priority.
         let mut many = asking(21, model("h200"));
         many.project = "atlas/physics".to_owned();
         let refused = problem(submit(&fixture, &many, dry_run).await);
@@ -150,7 +150,8 @@ async fn what_no_node_could_be_is_refused_and_what_one_may_be_is_not() {
     }
 }
 
-/// More than the system ever does would wait for ever, and a mistyped name would be rationed by nothing.
+/// A request for more bandwidth than the system has would wait for ever, and a misspelt name would be limited by
+/// nothing.
 #[tokio::test]
 async fn bandwidth_that_no_system_of_the_site_has_is_refused() {
     let fixture = ApiFixture::furnished().await;
@@ -158,7 +159,7 @@ async fn bandwidth_that_no_system_of_the_site_has_is_refused() {
         storage_gb_s: [(system.to_owned(), gb_s)].into(),
         ..job("atlas/web", 1)
     };
-    // Where nothing is rationed, anything may be said.
+    // Without configured storage systems, any name is accepted.
     assert!(submit(&fixture, &asking("tape", 1e3), false).await.is_ok());
     let system = System {
         budget_mb_s: 40_000,
@@ -194,7 +195,7 @@ async fn bandwidth_that_no_system_of_the_site_has_is_refused() {
     }
 }
 
-/// How a node is passes; that it is gone does not.
+/// The state of a node may change; a retired node stays away.
 #[tokio::test]
 async fn a_drained_node_may_come_back_and_a_retired_one_does_not() {
     let fixture = ApiFixture::furnished().await;
@@ -219,7 +220,7 @@ async fn a_drained_node_may_come_back_and_a_retired_one_does_not() {
             ),
         }
     }
-    // One that is asked again under the key of what was taken then is answered as it was.
+    // A repeat with the key of an accepted request returns the first result.
     let key = || SubmitOptions {
         key: Some("once".to_owned()),
         dry_run: false,
@@ -256,7 +257,7 @@ async fn a_dry_run_says_where_it_would_start_and_leaves_no_trace() {
     };
     let (before, revision) = (audit().await, fixture.store.revision());
     let six = outlook(&fixture, &asking(6, ConstraintsBody::default())).await;
-    // The groups go round: gpu004, gpu008, ... are one.
+    // Topology groups alternate: gpu004, gpu008, ... are one.
     assert_eq!(
         six.summary,
         "would start now on gpu[004,008,012,016,020,024], in 1 group (dragonfly-0)"
@@ -268,7 +269,7 @@ async fn a_dry_run_says_where_it_would_start_and_leaves_no_trace() {
         (vec!["dragonfly-0".to_owned()], Some(1))
     );
     assert_eq!(six.explanation, None);
-    // One of four groups, and no other is before it; all nine count.
+    // One of four groups, and no other job is ahead; all nine factors count.
     let score = six.score.unwrap();
     assert_eq!((score.ahead, score.factors.len()), (0, 9));
     let named = |name| score.factors.iter().find(|factor| factor.name == name);
@@ -284,7 +285,7 @@ async fn a_dry_run_says_where_it_would_start_and_leaves_no_trace() {
     assert!(queued.is_empty());
 }
 
-/// The explanation is that of `why`, of what is behind what waits already.
+/// The explanation is that of `why`, for a job behind those that wait already.
 #[tokio::test]
 async fn a_dry_run_says_why_it_would_wait() {
     let fixture = ApiFixture::furnished().await;
@@ -306,7 +307,7 @@ async fn a_dry_run_says_why_it_would_wait() {
     let why = said.explanation.unwrap();
     assert_eq!((why.allocation.0, &*why.state), (0, "pending"));
     assert_eq!(why.score.as_ref().unwrap().ahead, 1, "{why:?}");
-    // Submitted, it hears the same.
+    // A submission of the same request has the same explanation.
     let made = submit(&fixture, &dry, false).await.unwrap().id.unwrap();
     assert_eq!(made.0, running.0 + 1);
     fixture.settled().await;
@@ -319,7 +320,7 @@ async fn a_dry_run_says_why_it_would_wait() {
         outlook(&fixture, &held).await.summary,
         "would wait: on hold"
     );
-    // Free nodes are of no use to what waits for something else.
+    // Free nodes do not help a job that waits for something else.
     let year = UnixMillis(fixture.core.now().0 + 400 * 86_400_000);
     let begin = format!("{}-12-01 08:00:30", &lattice_api::text::time(year)[..4]);
     let later = AllocationRequest {
@@ -343,7 +344,7 @@ async fn a_dry_run_says_why_it_would_wait() {
     println!("{id} is ahead of it");
 }
 
-/// Who gets a reservation is the first that is blocked; a dry run is told a start though it is not that.
+/// Only the first blocked job has a reservation; a dry run estimates a start although it is not the first.
 #[tokio::test]
 async fn a_dry_run_is_told_when_it_could_start() {
     let fixture = ApiFixture::furnished().await;
@@ -357,7 +358,7 @@ async fn a_dry_run_is_told_when_it_could_start() {
     let nodes: Vec<String> = (1..=20).map(|n| format!("gpu{n:03}")).collect();
     let nodes: Vec<&str> = nodes.iter().map(String::as_str).collect();
     fixture.assign(running.id.unwrap(), &nodes).await;
-    // It would have all of them from the end of that on, for two hours.
+    // This job would have all nodes from the end of the running one, for two hours.
     submit(&fixture, &lasting(24, 2), false).await.unwrap();
     fixture.settled().await;
     let said = outlook(&fixture, &lasting(10, 8)).await;

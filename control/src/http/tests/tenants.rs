@@ -1,4 +1,4 @@
-//! A token for some tenants: the others are not there.
+//! Tokens limited to some tenants: the other tenants are invisible.
 
 use super::{
     fixture::{ApiFixture, PATIENCE, ask, job},
@@ -107,7 +107,7 @@ async fn their_names_and_limits_are_not_in_the_metrics() {
         assert!(text.contains(&own), "{own} in {text}");
     }
     assert!(!text.contains("atlas"), "{text}");
-    // What is said of all tenants at once is for who operates all of them.
+    // Metrics of all tenants together are for operators of the whole cluster.
     let whole = fixture.raw().get(fixture.url("/metrics"));
     let whole = whole.bearer_auth(fixture.token("op")).send().await.unwrap();
     let whole = whole.text().await.unwrap();
@@ -146,7 +146,7 @@ async fn whose_nodes_theirs_are_is_not_told() {
     for text in &told {
         assert!(!text.contains("atlas"), "{text}");
     }
-    // That it is somebody's is told, and of the own tenant all of it.
+    // That the node is claimed is shown; for the own tenant, all details are.
     let (_, theirs) = ask(&fixture, "diver", Method::GET, "nodes/gpu006", Value::Null).await;
     assert_eq!(theirs["claim"]["user"], "(another tenant)");
     let (_, own) = ask(&fixture, "diver", Method::GET, "nodes/gpu007", Value::Null).await;
@@ -218,12 +218,12 @@ async fn who_looks_after_a_tenant_does_so_for_its_work_and_projects_and_nothing_
     };
     assert_eq!(put("ocean/deep").await, 200);
     assert_eq!((put("ocean").await, put("atlas/web").await), (403, 404));
-    // The quorum judges it as anybody's: children share what their parent has.
+    // The quorum applies the usual rules: children share what their parent has.
     let (path, more) = ("projects/ocean/deep", json!({"max_nodes": 10}));
     let (status, told) = ask(&fixture, "dean", Method::PUT, path, more).await;
     assert_eq!(status, 409, "{told}");
     dean.delete_project("ocean/deep").await.unwrap();
-    // All of it is written down under its name, and it reads what is about its tenant.
+    // All actions are recorded under the caller's name, and the caller reads those about its tenant.
     let (_, audit) = ask(&fixture, "dean", Method::GET, "audit?by=dean", Value::Null).await;
     assert!(audit["items"].as_array().unwrap().len() >= 3, "{audit}");
 }
@@ -243,13 +243,13 @@ async fn an_accounting_system_sets_what_tenants_may_use_and_never_by_force() {
         let (status, told) = put(who, "ocean", json!({"max_nodes": 7, "force": true})).await;
         assert_eq!(status, 403, "{told}");
     }
-    // Below what its projects have been given it needs force, and so somebody else.
+    // Setting a limit below what its projects have needs force, and therefore another caller.
     assert_eq!(put("waldur", "atlas", json!({"max_nodes": 1})).await.0, 409);
     let (_, list) = ask(&fixture, "tide", Method::GET, "tenants", Value::Null).await;
     assert_eq!(list["items"].as_array().unwrap().len(), 1);
 }
 
-/// 200 nodes, all of which `physics` may hold, and of which it holds so many.
+/// 200 nodes, all of which `physics` may hold, with `in_use` of them held.
 async fn physics(in_use: usize) -> (ApiFixture, AllocationId) {
     let fixture = ApiFixture::empty().await;
     let tenant = request("physics", Some(200));
@@ -268,7 +268,7 @@ async fn physics(in_use: usize) -> (ApiFixture, AllocationId) {
     (fixture, id)
 }
 
-/// The numbers of the document, to the letter: 195 nodes of 200, and 10 more.
+/// The numbers of the specification, exactly: 195 nodes of 200, and 10 more.
 #[tokio::test]
 async fn what_a_tenant_would_hold_too_much_is_refused_as_documented() {
     let (fixture, _) = physics(195).await;
@@ -285,8 +285,8 @@ async fn what_a_tenant_would_hold_too_much_is_refused_as_documented() {
     fixture.submit("alice", "physics", 5).await;
 }
 
-/// 150 nodes are held when Waldur lowers 200 to 100: what runs runs on, what waits goes on waiting, and
-/// who asks for more is told both numbers.
+/// 150 nodes are held when Waldur lowers 200 to 100: running jobs continue, waiting jobs keep waiting, and a new
+/// request is rejected with both numbers.
 #[tokio::test]
 async fn a_tenant_that_is_lowered_below_what_it_holds_keeps_it() {
     let (fixture, runs) = physics(150).await;

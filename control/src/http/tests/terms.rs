@@ -1,5 +1,4 @@
-//! Terms of allocations: arrays and their elements, what comes after what, and what is done to work that is
-//! there.
+//! Allocation terms: arrays and their elements, dependencies, and actions on existing allocations.
 
 use super::{
     fixture::{ApiFixture, ask, job},
@@ -51,7 +50,7 @@ fn refused(answer: Result<AllocationView, ClientError>) -> (u16, Option<String>,
     (problem.status, problem.field, problem.detail)
 }
 
-/// How it ended, and that it is there, would be told by what waits for it.
+/// A dependency would reveal that the allocation exists and how it ended.
 #[tokio::test]
 async fn nobody_waits_for_work_of_a_tenant_that_is_not_shown() {
     let fixture = ApiFixture::furnished().await;
@@ -114,7 +113,7 @@ async fn elements_are_found_by_their_index_before_they_have_nodes() {
     let (status, field, text) = refused(alice.allocation(element(single, 0)).await);
     assert_eq!((status, field.as_deref()), (404, Some("id")));
     assert!(text.contains("is no array"), "{text}");
-    // Who does not see the array does not see its elements.
+    // A caller that does not see the array does not see its elements.
     let hidden = fixture.client("diver").allocation(element(id, 7)).await;
     assert_eq!(refused(hidden).0, 404);
     let hidden = fixture
@@ -139,14 +138,14 @@ async fn an_element_is_cancelled_placed_and_told_apart() {
     fixture.begins(placed, "gpu001").await;
     let running = alice.allocation(element(id, 0)).await.unwrap();
     assert_eq!((running.id, running.state.as_str()), (placed, "running"));
-    // What it runs is in its array's record.
+    // The workload of an element is in the record of its array.
     assert_eq!(running.workload.unwrap().argv, ["true"]);
     let waiting = alice.allocation(AllocationId(id.0 + 2)).await.unwrap();
     assert_eq!(waiting.element.unwrap().index, 1);
     let tally = alice.allocation(id).await.unwrap().tally.unwrap();
     assert_eq!((tally.pending, tally.running, tally.cancelled), (2, 1, 1));
 
-    // Also when the array has ended.
+    // Also after the array has ended.
     alice.cancel(id).await.unwrap();
     fixture.ends(placed, "gpu001", RankExit::Stopped).await;
     let array = alice.allocation(id).await.unwrap();
@@ -162,7 +161,7 @@ async fn an_element_is_cancelled_placed_and_told_apart() {
     assert_eq!(refused(beyond).0, 404);
 }
 
-/// Elements get numbers in the queue as they come to its front; who asks about the array is told of the first.
+/// Elements receive queue positions as they reach the front; the explanation of the array is that of the first.
 #[tokio::test]
 async fn an_array_waits_for_what_its_first_element_waits_for() {
     let fixture = ApiFixture::furnished().await;
@@ -181,7 +180,7 @@ async fn an_array_waits_for_what_its_first_element_waits_for() {
         assert!(why.summary.starts_with(reason), "{why:?}");
         assert!(!why.steps.is_empty() && why.blocker.is_some(), "{why:?}");
     }
-    // As many run as may.
+    // The maximum number of elements is running.
     let id = submit(&fixture, "alice", &array("0-3%1")).await;
     fixture.assign(AllocationId(id.0 + 1), &["gpu001"]).await;
     let told = alice.allocation(id).await.unwrap().reason;
@@ -210,7 +209,7 @@ async fn an_array_says_of_how_many_of_its_elements_its_cause_is() {
     }
     let told = "1 of its 4 elements failed, and 1 were cancelled";
     assert_eq!(stop().await.as_deref(), Some(told));
-    // Whose other element failed never will run, and says why.
+    // An element with a failed counterpart never runs, and shows the reason.
     let first = submit(&fixture, "alice", &array("0-1")).await;
     let by_index = AllocationRequest {
         dependency: Some(format!("aftercorr:{first}")),
@@ -395,7 +394,7 @@ async fn running_work_is_requeued_suspended_and_resumed() {
     assert_eq!(alice.resume(id).await.unwrap().state, "pending");
 }
 
-/// It writes checkpoints.
+/// A request with checkpoints.
 fn saves() -> AllocationRequest {
     AllocationRequest {
         checkpoint: Some(CheckpointBody {
@@ -436,7 +435,7 @@ async fn running_work_is_suspended_after_a_checkpoint() {
     let writing = writes.checkpoints.unwrap().writing.unwrap();
     assert_eq!(writing.directory, format!("/scratch/alice/{id}"));
     assert_eq!(writing.makes_room.as_deref(), Some("suspended by alice"));
-    // Through gRPC an operator says it again.
+    // An operator repeats the request over gRPC.
     let mut client = AllocationsClient::new(channel(&fixture).await);
     let message = v1::SuspendRequest {
         id: id.0,
@@ -462,7 +461,7 @@ async fn running_work_is_suspended_after_a_checkpoint() {
     );
     fixture.ends(id, "gpu002", RankExit::Stopped).await;
     assert_eq!(alice.allocation(id).await.unwrap().state, "suspended");
-    // What is suspended without a checkpoint is not said to have one.
+    // An allocation suspended without a checkpoint does not show one.
     alice.suspend(plain).await.unwrap();
     fixture.ends(plain, "gpu001", RankExit::Stopped).await;
     let (status, field, text) = refused(alice.suspend_after_checkpoint(plain).await);

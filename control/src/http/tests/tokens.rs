@@ -16,7 +16,7 @@ fn request(role: &str) -> TokenRequest {
     }
 }
 
-/// What a member proposes for who enrols.
+/// Command that a member proposes for an enrolment.
 fn enrolment(token: &JoinToken, name: &str, role: Role, from: &str) -> Command {
     let now = SystemClock.now();
     let issued_at = UnixMillis(now.0 / 1_000 * 1_000);
@@ -39,7 +39,7 @@ async fn a_token_is_good_for_what_was_asked_and_no_more() {
     let made = fixture.client("root").create_token(&request("agent")).await;
     let made = made.unwrap();
     assert_eq!(made.uses, 1);
-    // What an agent reads out of the text it is given.
+    // The token as an agent parses it.
     let read: JoinToken = made.token.parse().unwrap();
     assert_eq!(
         (read.role(), read.pins()),

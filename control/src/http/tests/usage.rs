@@ -1,4 +1,4 @@
-//! What was used, and what tenants are meant to use, through REST and gRPC.
+//! Usage, and intended usage of tenants, over REST and gRPC.
 
 use super::fixture::{ApiFixture, PATIENCE};
 use crate::books;
@@ -38,7 +38,7 @@ async fn ask(
     (answer.status().as_u16(), answer.json().await.unwrap())
 }
 
-/// The document's own request, word for word.
+/// The request of the specification, verbatim.
 #[tokio::test]
 async fn a_tenant_is_updated_in_the_form_of_the_document_and_what_is_left_out_stays() {
     let fixture = counted().await;
@@ -154,7 +154,7 @@ async fn what_ran_is_told_to_its_user_and_its_tenant_and_not_to_others() {
         (exhausted.budget_factor, exhausted.source.as_str()),
         (0.05, "ledger")
     );
-    // Nothing is refused for it.
+    // Intended usage causes no refusal.
     fixture.submit("alice", "atlas/web", 1).await;
 
     let forbidden = fixture
@@ -188,7 +188,7 @@ async fn what_ran_is_told_to_its_user_and_its_tenant_and_not_to_others() {
     }
 }
 
-/// Off is what is left out: nothing of accounting is there, and whoever asks is told so.
+/// Accounting is off by default: it has no data, and requests report that.
 #[tokio::test]
 async fn without_accounting_there_is_none() {
     let fixture = counted().await;

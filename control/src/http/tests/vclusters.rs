@@ -1,4 +1,4 @@
-//! vClusters: for whom they are and whose nodes are whose, on both faces.
+//! vClusters over REST and gRPC: their tenants, and the ownership of nodes.
 
 use super::fixture::{ApiFixture, ask, job};
 use crate::tasks::{lease::Lease, schedule::Schedule};
@@ -111,7 +111,7 @@ async fn one_is_defined_given_nodes_used_and_taken_down() {
     assert!(matches!(gone, ClientError::NotFound(_)), "{gone:?}");
 }
 
-/// Settings alone make no vCluster out of a mistyped name, and say nothing of whose the nodes are.
+/// Scheduler settings alone do not create a vCluster from a misspelt name, nor change the ownership of nodes.
 #[tokio::test]
 async fn settings_of_a_scheduler_alone_define_none() {
     let fixture = ApiFixture::furnished().await;
@@ -149,7 +149,7 @@ async fn settings_of_a_scheduler_alone_define_none() {
     let refused = root.assign_vcluster("night", &taken, None).await;
     assert!(matches!(refused.unwrap_err(), ClientError::Refused(_)));
 
-    // Without a node, and though nobody says what it is, `default` is there.
+    // `default` exists even without nodes and without a definition.
     let rest = nodes("gpu[002-024]", Some("default"));
     root.assign_vcluster("night", &rest, None).await.unwrap();
     root.delete_vcluster("default", Some(1), None)
@@ -161,8 +161,7 @@ async fn settings_of_a_scheduler_alone_define_none() {
     assert_eq!(root.vclusters().await.unwrap().len(), 2);
 }
 
-/// What was said is answered as it was committed: a question behind it could fail, or be answered with
-/// what another said since.
+/// The response is the committed definition: a further query could fail, or return a later change by another caller.
 #[tokio::test]
 async fn what_was_said_is_answered_without_another_question() {
     let fixture = ApiFixture::furnished().await;
@@ -177,7 +176,8 @@ async fn what_was_said_is_answered_without_another_question() {
     assert_eq!(root.vcluster("default").await.unwrap(), set);
 }
 
-/// A mistyped name is refused at once, and work whose vCluster has no nodes says which that is.
+/// A misspelt name is rejected at once, and the explanation of an allocation in a vCluster without nodes names the
+/// vCluster.
 #[tokio::test]
 async fn work_for_a_vcluster_that_is_not_there_is_refused_and_what_has_no_nodes_says_so() {
     let fixture = ApiFixture::furnished().await;
@@ -336,7 +336,7 @@ async fn what_is_wrong_is_named_by_its_field_and_nothing_is_moved() {
     assert!(!detail.contains("gpu003"), "{detail}");
     assert_eq!(fixture.store.revision(), before, "nothing was changed");
 
-    // The other face says the same.
+    // gRPC returns the same.
     let mut admin = AdminServiceClient::new(super::grpc::channel(&fixture).await);
     let request = v1::AssignVclusterRequest {
         name: "right".to_owned(),
@@ -389,7 +389,7 @@ async fn both_faces_tell_the_same_and_no_tenant_of_another() {
         assert_eq!(page.next_cursor, None);
     }
 
-    // Who may know of none of its tenants is told that it is not closed.
+    // A caller that may see none of its tenants is informed whether the vCluster is usable.
     for (tenants, usable) in [(&["atlas"][..], true), (&[], false)] {
         let request = for_tenants(tenants);
         root.set_vcluster("night", &request, None).await.unwrap();
@@ -397,7 +397,7 @@ async fn both_faces_tell_the_same_and_no_tenant_of_another() {
         assert_eq!((told.tenants, told.usable), (Some(vec![]), usable));
     }
 
-    // What REST sets gRPC sets too.
+    // gRPC sets the same as REST.
     let request = v1::SetVclusterRequest {
         name: "night".to_owned(),
         tenants: Some(v1::TenantsChange {
@@ -474,7 +474,7 @@ async fn schedule(
     Ok(set.await?.into_inner().scheduler.unwrap())
 }
 
-/// What the reconciler that lends does.
+/// Lends a node, as the sharing reconciler does.
 async fn lend(fixture: &ApiFixture, node: &str, to: &str) {
     let lease = LeaseName::new("borrow").unwrap();
     let acquired = fixture.service_answer(Command::AcquireLease {
@@ -498,7 +498,7 @@ async fn lend(fixture: &ApiFixture, node: &str, to: &str) {
     fixture.settled().await;
 }
 
-/// Two who change different weights at once both do; what waits is ordered by them from the next plan on.
+/// Two callers that change different weights concurrently both succeed; the next plan orders the queue by them.
 #[tokio::test]
 async fn weights_are_changed_one_by_one_and_shown_with_the_reason() {
     let fixture = ApiFixture::furnished().await;
@@ -531,7 +531,7 @@ async fn weights_are_changed_one_by_one_and_shown_with_the_reason() {
     assert_eq!(status, 403);
 }
 
-/// Both faces take the same settings and show the same; what is set stays beside what is set later.
+/// REST and gRPC accept and show the same settings; a setting stays when others are set later.
 #[tokio::test]
 async fn how_work_is_moved_is_set_shown_and_taken_back() {
     let fixture = ApiFixture::furnished().await;
@@ -555,7 +555,7 @@ async fn how_work_is_moved_is_set_shown_and_taken_back() {
         let told = told["movement"]["set"].as_array().unwrap();
         assert!(told.contains(&json!(name)), "{name}: {told:?}");
     }
-    // It is what schedulers go by.
+    // The schedulers use these settings.
     fixture.settled().await;
     let name = VclusterName::new("default").unwrap();
     let rules = fixture.core.view().movement_of(&name);
@@ -641,7 +641,7 @@ async fn settings_that_do_not_fit_are_refused_by_name_on_both_faces() {
         let detail = told["detail"].as_str().unwrap();
         assert!(detail.contains(words), "{detail}");
     }
-    // The other face, with what JSON cannot say, and a name of nothing.
+    // gRPC, with values that JSON cannot express, and an unknown name.
     let mut admin = AdminServiceClient::new(super::grpc::channel(&fixture).await);
     for (movement, field, words) in [
         (
@@ -679,7 +679,7 @@ async fn settings_that_do_not_fit_are_refused_by_name_on_both_faces() {
     }
     assert_eq!(fixture.store.revision(), before, "nothing was changed");
 
-    // Nodes for sensitive work are not lent, whichever is said last.
+    // Nodes for sensitive jobs are not lent, whichever setting comes last.
     let sensitive = json!({"scheduler": {"profile": "sensitive"}});
     let lends = json!({"movement": {"sharing": {"allow_lending": true}}});
     for (first, second) in [(&sensitive, &lends), (&lends, &sensitive)] {

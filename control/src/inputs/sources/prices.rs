@@ -1,4 +1,4 @@
-//! Prices of energy: a file or a URL is read again and again, and the price in force shown.
+//! Energy prices: periodic reading of a file or URL, and publication of the price in force.
 
 use super::{SourceError, TICK, bare, note, parsed, put, web, wrong};
 use crate::{
@@ -14,7 +14,7 @@ use reqwest::{Client, Url};
 use std::{path::PathBuf, time::Duration};
 use tokio::{sync::watch, time::sleep};
 
-/// Where prices come from.
+/// Source of energy prices.
 #[derive(Debug, Clone)]
 pub(crate) struct Prices {
     pub(crate) origin: Origin,
@@ -23,7 +23,7 @@ pub(crate) struct Prices {
     pub(crate) tick: Duration,
 }
 
-/// A file or a URL.
+/// Origin of the prices: a file or a URL.
 #[derive(Debug, Clone)]
 pub(crate) enum Origin {
     File(PathBuf),
@@ -50,7 +50,7 @@ impl Prices {
         })
     }
 
-    /// Two loops side by side: while a reading hangs, the series that was read last goes on.
+    /// Runs two loops concurrently: while a read hangs, the last series stays in use.
     pub(super) async fn follow(self, core: &Core) {
         let (read, series) = watch::channel(None);
         tokio::join!(self.read(core, &read), self.apply(core, series));
@@ -66,7 +66,7 @@ impl Prices {
             let came = match (&self.origin, &mut file) {
                 (Origin::Url(web, url), _) => web.get(url).await,
                 (Origin::File(_), Some(file)) => file.read().await,
-                // There is a file whenever the origin is one.
+                // A file origin always has its file set.
                 (Origin::File(_), None) => return,
             };
             let came = match came {
@@ -90,7 +90,7 @@ impl Prices {
         }
     }
 
-    /// Puts the price in force into the view whenever it is another one.
+    /// Stores the price in force in the view whenever it changes.
     async fn apply(&self, core: &Core, mut series: watch::Receiver<Option<Series>>) {
         loop {
             let now = core.now();
@@ -117,7 +117,7 @@ impl std::fmt::Display for Origin {
     }
 }
 
-/// Reads a series where it holds up nobody: it may have many lines.
+/// Parses a series on a blocking thread, since it may have many lines.
 async fn parse(bytes: Vec<u8>) -> Result<Series, String> {
     let parsed = tokio::task::spawn_blocking(move || Series::parse(&bytes)).await;
     let parsed = parsed.map_err(|_| "reading it broke down".to_owned())?;

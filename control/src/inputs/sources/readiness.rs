@@ -1,4 +1,4 @@
-//! Readiness of input data: each allocation that waits is asked about in its turn.
+//! Readiness of input data: requests for each pending allocation in turn.
 
 use super::{SourceError, TICK, bare, put, web};
 use crate::{
@@ -17,10 +17,10 @@ use reqwest::{Client, Url};
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use tokio::time::{Instant, sleep_until};
 
-/// Between two questions about readiness to a source that is not there.
+/// Pause between requests to a source that is down.
 const PAUSE: Duration = Duration::from_secs(5);
 
-/// Who says how much is ready.
+/// Source of data readiness.
 #[derive(Debug, Clone)]
 pub(crate) struct Readiness {
     pub(crate) web: Web,
@@ -69,7 +69,7 @@ impl Readiness {
             while let Some(id) = turns.next(now) {
                 match core.view().allocation(id) {
                     Some(allocation) => asking.push(self.ask(allocation)),
-                    // It has ended; the next look forgets it.
+                    // The allocation has ended; the next tick drops it.
                     None => turns.over(id, now),
                 }
             }
@@ -137,7 +137,7 @@ impl Readiness {
     }
 }
 
-/// Allocations that wait, and whose request does not say how much of their data is ready.
+/// Pending allocations that do not state the fraction of their ready data themselves.
 fn who_waits(core: &Core) -> BTreeSet<AllocationId> {
     let view = core.view();
     let waits = |a: &&Arc<Allocation>| {

@@ -1,4 +1,4 @@
-//! Utilisation of a storage system: asked again and again, and forgotten when it is too old.
+//! Utilisation of a storage system: periodic requests, with an age limit for replies.
 
 use super::{SourceError, bare, note, parsed, put, web};
 use crate::{
@@ -15,7 +15,7 @@ use reqwest::{Client, Url};
 use std::{pin::pin, sync::Arc, time::Duration};
 use tokio::time::{Instant, sleep_until};
 
-/// Who says what is used of a storage system.
+/// Source of the bandwidth in use of a storage system.
 #[derive(Debug, Clone)]
 pub(crate) struct Utilisation {
     pub(crate) system: String,
@@ -28,7 +28,7 @@ pub(crate) struct Utilisation {
     pub(crate) max_age: Duration,
 }
 
-/// Resolves then; never without a time.
+/// Resolves at `until`; never if it is `None`.
 async fn passes(until: Option<Instant>) {
     match until {
         Some(until) => sleep_until(until).await,
@@ -59,11 +59,11 @@ impl Utilisation {
     pub(super) async fn follow(self, core: &Core) {
         let source = Source::Storage(self.system.clone());
         let promised = || core.view().promised.get(&self.system).copied().unwrap_or(0);
-        // Before the state is read nothing seems promised: our own traffic would be taken for others',
-        // and then be counted as a promise as well. (The quorum is heard before that: `view_age_ms`
-        // does not tell.) No state is older than the first revision.
+        // Before the state is read, no bandwidth seems to be granted. Traffic of this cluster's jobs would then count
+        // as traffic of others, and later again as granted bandwidth. `view_age_ms` does not help, because a message of
+        // the quorum may arrive before the state is read. No state is older than the first revision.
         core.reached(Revision(1)).await;
-        // Until when the last answer counts.
+        // Time until which the last reply is in use.
         let mut until: Option<Instant> = None;
         let mut next = Instant::now();
         loop {
@@ -74,7 +74,7 @@ impl Utilisation {
                     loop {
                         tokio::select! {
                             came = &mut asking => break came,
-                            // A question that hangs keeps nothing in force.
+                            // A pending request does not extend the use of the last reply.
                             () = passes(until) => {
                                 until = None;
                                 self.say(core, None);
@@ -84,7 +84,7 @@ impl Utilisation {
                 };
                 next = Instant::now() + self.refresh;
                 let came = came.map(|used| {
-                    // What came or went while it was measured is taken for others'.
+                    // Bandwidth of jobs that started or ended during the measurement counts as used by others.
                     let others = storage::others(used, self.counts, before.min(promised()));
                     until = Some(Instant::now() + self.max_age);
                     self.say(core, Some(others));

@@ -1,4 +1,4 @@
-//! How much of a job's data is ready, asked over real sockets.
+//! Data readiness requested over real sockets.
 
 use super::site::{Does, LONG, OFTEN, Site, asking, web};
 use crate::{
@@ -58,13 +58,13 @@ async fn each_that_waits_is_asked_about_by_its_own_names() {
         .shows("the first", |v| ready(v) == eighty_of(first))
         .await;
     let source = Source::DataReadiness;
-    // It hangs: what was said counts on.
+    // The source hangs: the last reply stays in use.
     site.now(Does::Hangs);
     control.fails(&source, "no answer within 0.3 s").await;
     assert_eq!(ready(&control.view()), eighty_of(first));
     site.now(Does::SaysOf(texts));
     control.answers(&source).await;
-    // Who has what it waited for is asked about no more.
+    // An allocation that has started is not requested any more.
     world.assign(first, "b1");
     control.shows("it is over", |v| ready(v).is_empty()).await;
     let before = site.times_asked_for(&of(first));
@@ -96,7 +96,7 @@ async fn what_was_said_is_forgotten_when_the_source_hangs_for_long() {
         .await;
 }
 
-/// That one is unknown to the source, or its answer is wrong, says nothing of the source.
+/// An allocation that is unknown to the source, or has an invalid reply, does not count as a failure of the source.
 #[tokio::test]
 async fn an_allocation_that_the_source_dislikes_does_not_make_it_fail() {
     let world = World::new();

@@ -1,4 +1,4 @@
-//! Series of prices as sites write them, and which price is in force.
+//! Price series as sites write them, and the price in force.
 
 use crate::inputs::energy::Series;
 use lattice_quorum_types::UnixMillis;
@@ -15,7 +15,7 @@ fn faults(text: &str) -> String {
     Series::parse(text.as_bytes()).unwrap_err().to_string()
 }
 
-/// Price and place at an hour after noon.
+/// Price and normalized price at `hours` after noon.
 fn at(series: &Series, hours: f64) -> Option<(f64, f64)> {
     let now = UnixMillis((NOON as f64 + hours * HOUR as f64) as u64);
     let price = series.at(now)?;
@@ -33,7 +33,7 @@ fn the_last_price_at_or_before_now_is_in_force_and_the_last_one_ends() {
     assert_eq!(at(&day, 0.999), Some((100.0, 0.5)));
     assert_eq!(at(&day, 1.0), Some((50.0, 0.0)));
     assert_eq!(at(&day, 2.0), Some((150.0, 1.0)));
-    // It held for an hour, as the one before it, and is neither free nor dear from then on.
+    // The last price held for an hour, like the one before it, and is unknown from then on.
     assert_eq!(at(&day, 2.999), Some((150.0, 1.0)));
     assert_eq!(at(&day, 3.0), None);
     assert_eq!(day.ends_at(), UnixMillis(NOON + 3 * HOUR));
@@ -57,7 +57,7 @@ fn a_line_without_a_price_is_a_gap_or_the_end() {
     assert_eq!(at(&gap, 1.5), None);
     assert_eq!(at(&gap, 3.9), Some((3.0, 1.0)));
     assert_eq!(at(&gap, 4.0), None);
-    // All the same: no hour is better than another.
+    // Equal prices: no hour is better than another.
     let flat = series("1795435200,80\n1795438800,\n");
     assert_eq!(at(&flat, 0.0), Some((80.0, 0.5)));
 }

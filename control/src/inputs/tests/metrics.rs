@@ -1,4 +1,4 @@
-//! Metrics from a server that answers as Prometheus' API is documented, and from a real one.
+//! Metrics from a server that replies as the Prometheus API documents, and from a real Prometheus.
 
 use super::site::{DEADLINE, Does, OFTEN, PATIENCE, Site, web_within};
 use crate::inputs::{
@@ -112,7 +112,7 @@ async fn the_query_is_one_piece_of_the_url_and_names_the_allocation() {
     assert_eq!(site.times_asked_for(path), 1);
 }
 
-/// A Prometheus of its own, which reads nobody but itself.
+/// A real Prometheus that scrapes only itself.
 struct Real {
     child: Child,
     base: Url,
@@ -127,7 +127,7 @@ impl Drop for Real {
 }
 
 impl Real {
-    /// `None` where it is not installed; with `LATTICE_REQUIRE_PEERS` that is a failure.
+    /// `None` if Prometheus is not installed; with `LATTICE_REQUIRE_PEERS` that is a failure.
     async fn start() -> Option<Self> {
         let folder = tempfile::tempdir().unwrap();
         let config = folder.path().join("prometheus.yml");
@@ -173,7 +173,7 @@ async fn a_real_prometheus_is_understood() {
     };
     let web = web_within(Duration::from_secs(5), None, MOST_BYTES);
     let metrics = Metrics::new(web, real.base.clone());
-    // Until it has started, and has read itself once.
+    // Waits until Prometheus has started and has scraped itself once.
     let up = async {
         while metrics.query(r#"up{allocation="$allocation"}"#, ID).await != Ok(1.0) {
             sleep(OFTEN).await;

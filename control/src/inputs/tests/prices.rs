@@ -1,4 +1,4 @@
-//! Prices over real sockets and from files, whatever becomes of their source.
+//! Prices over real sockets and from files, with failing sources.
 
 use super::site::{Asking, DEADLINE, Does, Hand, OFTEN, Site, asking, core, empty, web};
 use crate::{
@@ -67,7 +67,7 @@ async fn prices_go_on_while_their_source_fails_hangs_and_talks_nonsense() {
         );
         assert!(!failure.contains("hidden"), "{failure}");
     }
-    // The source hangs for good, and the price in force still changes when its time comes.
+    // The source hangs from now on, and the price in force still changes at its time.
     clock.forward(60);
     control
         .shows("the next price", |v| price(v) == Some(-40.0))
@@ -107,7 +107,7 @@ async fn a_file_of_prices_that_is_spoiled_or_gone_leaves_the_last_good_ones_in_f
     control.fails(&source, &told).await;
     fs::remove_file(&path).unwrap();
     control.fails(&source, "No such file").await;
-    // Nobody ever writes into it: a reader would wait for ever.
+    // A pipe without a writer: a read would block for ever.
     let made = std::process::Command::new("mkfifo").arg(&path).status();
     assert!(made.unwrap().success());
     control.fails(&source, "it is no regular file").await;

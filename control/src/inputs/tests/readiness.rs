@@ -1,4 +1,4 @@
-//! Whose turn it is to be asked about, and what an answer counts.
+//! Order of requests, and the use of replies.
 
 use crate::inputs::{
     answer::AnswerError,
@@ -46,7 +46,7 @@ fn disliked() -> AskError {
     FetchError::Status { status: 400 }.into()
 }
 
-/// A source that does not know an allocation says so with 404, as services do.
+/// A source replies 404 for an allocation that it does not have, as usual for web services.
 #[test]
 fn who_is_unknown_to_the_source_is_no_failure_of_it() {
     let status = |status| said(Err(FetchError::Status { status }));
@@ -105,7 +105,7 @@ fn so_many_are_asked_about_at_a_time_and_each_again_after_a_while() {
     let ready = turns.ready(start);
     assert_eq!(ready.len(), 2, "{ready:?}");
     assert_eq!(ready[&AllocationId(1)], part(500_000));
-    // Who no longer waits is neither asked about nor told of.
+    // An allocation that no longer waits is neither requested nor reported.
     turns.follow(&ids([2, 3]), start + REFRESH);
     assert_eq!(asked(&mut turns, start + REFRESH), [2, 3]);
     assert!(!turns.ready(start + REFRESH).contains_key(&AllocationId(1)));
@@ -138,7 +138,7 @@ fn a_source_that_is_gone_is_asked_one_thing_at_a_time() {
     turns.came(AllocationId(4), Err(LATE), start + PAUSE);
     assert_eq!(asked(&mut turns, start + PAUSE), NOBODY);
     assert_eq!(asked(&mut turns, start + 2 * PAUSE), [5]);
-    // It is back, and dislikes one question: no reason to spare it.
+    // The source is back, and rejects one request: that does not slow down the others.
     turns.came(AllocationId(5), Err(disliked()), start + 2 * PAUSE);
     assert_eq!(asked(&mut turns, start + 2 * PAUSE), [6, 7]);
 }
@@ -155,7 +155,7 @@ fn who_goes_and_comes_back_while_being_asked_about_has_one_turn() {
     assert_eq!(asked(&mut turns, start + REFRESH), [1]);
 }
 
-/// What a source makes of one allocation is told of that one, once, and of the source nothing.
+/// A failure of the source for one allocation is reported once, for that allocation, and not for the source.
 #[test]
 fn a_source_that_dislikes_one_allocation_is_up_and_who_it_is_is_told() {
     let (mut turns, mut now) = (turns(), Instant::now());
@@ -172,7 +172,7 @@ fn a_source_that_dislikes_one_allocation_is_up_and_who_it_is_is_told() {
         assert_eq!(told, None);
         assert_eq!(turns.source(), Some(Ok(())));
         let told = turns.came(bad, of_bad, now);
-        // Whatever it is, the source answered others.
+        // In any case the source answered for others.
         let stands = turns.source();
         assert!(matches!(stands, None | Some(Ok(()))), "{stands:?}");
         told
@@ -189,7 +189,7 @@ fn a_source_that_dislikes_one_allocation_is_up_and_who_it_is_is_told() {
     let recovered = round(&mut turns, now, Ok(None));
     assert_eq!(recovered, Some(News::Recovered(bad)));
     assert_eq!(turns.failing(), 0);
-    // Who goes takes its failure along.
+    // An allocation that leaves takes its failure with it.
     now += REFRESH;
     let told = round(&mut turns, now, Err(LATE));
     assert_eq!(told, Some(News::Fails(bad, LATE)));
@@ -214,7 +214,7 @@ fn a_source_that_fails_about_all_is_down_and_told_once() {
             _ => assert_eq!(stands, Some(Err(LATE))),
         }
     }
-    // Before it was known that it fails about all.
+    // Reported before the source counted as down.
     let fails = |id| News::Fails(AllocationId(id), LATE);
     assert_eq!(told, [fails(1), fails(2)]);
     assert_eq!(turns.failing(), 10);
@@ -234,7 +234,7 @@ fn a_source_that_fails_about_the_only_one_that_waits_is_down() {
     assert_eq!(turns.source(), Some(Err(LATE)));
 }
 
-/// Neither does a question that could not be put.
+/// A request that could not be sent does not count as a failure of the source either.
 #[test]
 fn who_is_gone_when_its_turn_comes_says_nothing_of_the_source() {
     let (mut turns, now) = (turns(), Instant::now());

@@ -1,4 +1,4 @@
-//! A site's services over real sockets, and a control that asks one of them.
+//! Services of a site over real sockets, and a control that sends requests to one of them.
 
 use crate::{
     core::{Core, Parts},
@@ -43,29 +43,29 @@ use tokio::{
     time::timeout,
 };
 
-/// Longer than anything here takes on a busy machine.
+/// Longer than any step here takes on a busy machine.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 /// Longer than any test.
 pub(super) const LONG: Duration = Duration::from_secs(3_600);
 pub(super) const OFTEN: Duration = Duration::from_millis(20);
-/// After which a source that hangs here is given up.
+/// Timeout for a source that hangs in these tests.
 pub(super) const DEADLINE: Duration = Duration::from_millis(300);
 
-/// What a site's service does with a question.
+/// Behaviour of a site's service for a request.
 #[derive(Debug, Clone)]
 pub(super) enum Does {
     Says(String),
-    /// By the path and query asked for.
+    /// Replies by path and query.
     SaysOf(BTreeMap<String, &'static str>),
     Fails(u16),
-    /// Takes the question and never answers.
+    /// Accepts the request and never replies.
     Hangs,
-    /// Begins to answer and never ends.
+    /// Begins a reply and never ends it.
     Drips,
     Redirects(String),
-    /// Says it to whoever shows this token.
+    /// Replies to requests with this token.
     SaysTo(&'static str, String),
-    /// The same, and whoever shows another is told so together with as many others as wait here.
+    /// The same; requests with another token are rejected together, once as many wait as the barrier needs.
     SaysTogetherTo(&'static str, String, Arc<Barrier>),
 }
 
@@ -119,7 +119,7 @@ impl Site {
         asked.iter().filter(|asked| *asked == path).count()
     }
 
-    /// Until it was asked so many times more.
+    /// Waits for `more` further requests.
     pub(super) async fn is_asked(&self, more: usize) {
         let all = self.times_asked() + more;
         while self.times_asked() < all {
@@ -160,7 +160,7 @@ async fn answer(State((does, asked)): State<Shared>, request: Request) -> Respon
     }
 }
 
-/// One that is given up soon.
+/// A client with a short timeout.
 pub(super) fn web(token_file: Option<&Path>, most: usize) -> Web {
     web_within(DEADLINE, token_file, most)
 }
@@ -169,7 +169,7 @@ pub(super) fn web_within(deadline: Duration, token_file: Option<&Path>, most: us
     Web::new(client(Trust::Nobody).unwrap(), token_file, deadline, most).unwrap()
 }
 
-/// A clock that stands until it is moved.
+/// A clock that advances only on request.
 #[derive(Clone)]
 pub(super) struct Hand(Arc<AtomicU64>);
 
@@ -194,7 +194,7 @@ impl Clock for Hand {
     }
 }
 
-/// A quorum that tells this state. The last that is read of it waits for leave.
+/// A quorum with this state. The last of the initial reads waits for a permit of `leave`.
 pub(super) struct Told {
     pub(super) hot: Hot,
     pub(super) leave: Semaphore,
@@ -247,7 +247,7 @@ pub(super) fn core(store: Arc<Told>, clock: Arc<dyn Clock>) -> Arc<Core> {
     })
 }
 
-/// A quorum that is empty, and answers.
+/// An empty quorum that answers.
 pub(super) fn empty() -> Arc<Told> {
     Arc::new(Told {
         hot: Hot {
@@ -258,7 +258,7 @@ pub(super) fn empty() -> Arc<Told> {
     })
 }
 
-/// A control that asks one source.
+/// A control that reads one source.
 pub(super) struct Asking {
     core: Arc<Core>,
     _task: Serving,
@@ -274,12 +274,12 @@ impl Asking {
         self.core.view()
     }
 
-    /// Since the quorum was heard, milliseconds.
+    /// Milliseconds since the last message of the quorum.
     pub(super) fn age(&self) -> Option<u64> {
         self.core.view_age_ms()
     }
 
-    /// Until the view is so.
+    /// Waits until the view satisfies the condition.
     pub(super) async fn shows(&self, what: &str, is_so: impl Fn(&View) -> bool) {
         let waits = async {
             while !is_so(&self.view()) {
@@ -290,7 +290,7 @@ impl Asking {
         assert!(shown.is_ok(), "{what}: {:?}", self.view().inputs);
     }
 
-    /// Until the source's last failure says this.
+    /// Waits until the source's last failure contains this text.
     pub(super) async fn fails(&self, source: &Source, part: &str) {
         let says = |view: &View| {
             let state = view.inputs.sources.get(source);

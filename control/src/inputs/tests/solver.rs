@@ -1,4 +1,4 @@
-//! What the sources say reaches the solver, by differences as from scratch.
+//! Inputs from sources reach the solver, incrementally and from scratch alike.
 
 use crate::{
     fold,
@@ -18,7 +18,7 @@ fn vcluster() -> VclusterName {
     VclusterName::new("default").unwrap()
 }
 
-/// An allocation that says this of itself.
+/// An allocation with these values.
 fn says(id: u64, state: AllocationState, ready: Option<u32>, scratch_mb_s: u64) -> Allocation {
     let mut made = allocation(state, Vec::new());
     made.id = AllocationId(id);
@@ -67,7 +67,7 @@ fn a_budget_is_left_by_others_and_by_what_running_work_was_promised() {
         ..View::default()
     };
     assert_eq!(left(&view), Some(1_000));
-    // What waits was promised nothing.
+    // A pending allocation has no bandwidth granted.
     view.set_allocation(says(1, Pending, None, 300));
     assert_eq!(left(&view), Some(1_000));
     view.set_allocation(says(1, Starting, None, 300));
@@ -75,14 +75,14 @@ fn a_budget_is_left_by_others_and_by_what_running_work_was_promised() {
     assert_eq!(left(&view), Some(600));
     view.inputs = scratch(1_000, Some(450));
     assert_eq!(left(&view), Some(150));
-    // The promise stands until the nodes are given back, and is taken off once.
+    // The bandwidth stays granted until the nodes are released, and is subtracted once.
     view.set_allocation(says(1, Running, None, 300));
     view.set_allocation(says(1, Stopping, None, 300));
     assert_eq!(left(&view), Some(150));
     view.set_allocation(says(1, Completed, None, 300));
     assert_eq!(left(&view), Some(450));
     view.inputs = scratch(1_000, Some(5_000));
-    // More than there is: what running work gives back makes up for it first.
+    // More than the total is in use: bandwidth released by running allocations makes up for it first.
     assert_eq!(left(&view), Some(1_000 - 5_000 - 100));
     // Without a budget nothing is rationed.
     view.inputs = Inputs::default();
@@ -91,7 +91,7 @@ fn a_budget_is_left_by_others_and_by_what_running_work_was_promised() {
     assert!(view.promised.is_empty(), "{:?}", view.promised);
 }
 
-/// Neither is all of it promised, nor nothing.
+/// Neither all nor none of the budget counts as used.
 #[test]
 fn use_that_a_source_should_tell_and_does_not_is_a_half_or_what_it_said_last() {
     let mut system = System {
@@ -106,14 +106,14 @@ fn use_that_a_source_should_tell_and_does_not_is_a_half_or_what_it_said_last() {
         view.inputs.storage = Arc::new([("scratch".to_owned(), system)].into());
         left(&view)
     };
-    // Nobody has answered yet.
+    // No reply yet.
     assert_eq!(left_after(&|_| {}), Some(400));
     assert_eq!(left_after(&|system| system.report(Some(850))), Some(50));
-    // It is silent for long; then it had said less than a half before.
+    // The source is silent for long, with a last value above and then below half of the budget.
     assert_eq!(left_after(&|system| system.report(None)), Some(50));
     assert_eq!(left_after(&|system| system.report(Some(20))), Some(880));
     assert_eq!(left_after(&|system| system.report(None)), Some(400));
-    // Without a source nobody else uses it.
+    // Without a source no use by others is assumed.
     assert_eq!(left_after(&|system| system.has_source = false), Some(900));
 }
 
@@ -170,7 +170,7 @@ fn a_planner_kept_warm_follows_every_source() {
     step(&|view| view.inputs.storage = scratch(1_000, None).storage);
     step(&|view| view.inputs.data_ready = ready(&[(1, 500_000)]));
     step(&|view| view.inputs.data_ready = ready(&[(1, 600_000), (9, 1)]));
-    // A source and a record change together; another record of the same, its source silent.
+    // A source and a record change together; then another record of the same allocation, with its source silent.
     step(&|view| {
         view.set_allocation(says(2, Pending, None, 0));
         view.inputs.data_ready = ready(&[(1, 600_000), (2, 700_000)]);
@@ -178,7 +178,7 @@ fn a_planner_kept_warm_follows_every_source() {
     step(&|view| drop(view.set_allocation(says(2, Pending, None, 20))));
     step(&|view| drop(view.set_allocation(says(1, Running, None, 50))));
     step(&|view| view.inputs.storage = scratch(1_000, Some(900)).storage);
-    // A source forgets; prices end; a request says it itself; work ends.
+    // A source drops a value; prices end; a request states the value itself; an allocation ends.
     step(&|view| view.inputs.data_ready = ready(&[]));
     step(&|view| view.inputs.energy = None);
     step(&|view| drop(view.set_allocation(says(2, Pending, Some(1), 0))));
@@ -212,7 +212,7 @@ fn factors(view: &View) -> Factors {
 fn what_is_known_moves_the_factors_and_what_is_not_weighs_as_unknown() {
     let mut view = View::default();
     let mut waits = says(1, AllocationState::Pending, None, 0);
-    // More than there is, so that it waits and is explained.
+    // More nodes than exist, so that the allocation waits and has an explanation.
     waits.spec.nodes = 2;
     view.set_allocation(waits);
     let node = entry("gpu001");

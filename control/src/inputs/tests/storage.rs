@@ -1,4 +1,4 @@
-//! What a storage system's source says, and whose traffic it is.
+//! Numbers from a storage system's source, and the traffic that they include.
 
 use crate::{
     config::scheduling::{BandwidthUnit, Counts},
@@ -9,7 +9,7 @@ use crate::{
 fn a_number_is_found_where_the_site_has_it_and_counted_in_its_unit() {
     let vast = br#"{"used": 120.5}"#;
     assert_eq!(used(vast, "/used", BandwidthUnit::GbS), Ok(120_500));
-    // As Prometheus answers a query.
+    // Reply of Prometheus to a query.
     let prometheus =
         br#"{"status":"success","data":{"result":[{"value":[1795435200.1,"2500000001"]}]}}"#;
     let pointer = "/data/result/0/value/1";

@@ -1,4 +1,4 @@
-//! Tokens that sources ask for, and what a check of the configuration says.
+//! Tokens for sources, and checks of the configuration.
 
 use super::site::{DEADLINE, Does, PATIENCE, Site, web_within};
 use crate::{
@@ -21,7 +21,7 @@ use std::{
 use tempfile::TempDir;
 use tokio::{net::TcpListener, sync::Barrier, time::timeout};
 
-/// A token's file that only its owner can read.
+/// A token file that only its owner can read.
 struct TokenFile {
     path: PathBuf,
     _folder: TempDir,
@@ -45,7 +45,7 @@ impl TokenFile {
     }
 }
 
-/// One that waits for as long as it takes.
+/// A client that waits as long as necessary.
 fn web(token_file: Option<&Path>) -> Web {
     web_within(PATIENCE, token_file, 10)
 }
@@ -64,7 +64,7 @@ async fn a_renewed_token_is_shown_by_all_who_ask_at_once() {
     assert_eq!(answers, vec![Ok(b"2".to_vec()); ASK]);
 }
 
-/// Threads of this process that read a token.
+/// Number of threads of this process that read a token.
 fn reading() -> usize {
     let threads = fs::read_dir("/proc/self/task").unwrap();
     let names = threads.map(|thread| fs::read_to_string(thread.unwrap().path().join("comm")));
@@ -73,7 +73,7 @@ fn reading() -> usize {
         .count()
 }
 
-/// As a disk that does not answer: a pipe into which nobody writes.
+/// A pipe without a writer simulates a disk that hangs.
 #[tokio::test]
 async fn a_token_s_file_that_hangs_is_read_once_however_many_ask() {
     let token = TokenFile::with("first");
@@ -90,7 +90,7 @@ async fn a_token_s_file_that_hangs_is_read_once_however_many_ask() {
             assert!(told.contains("no answer within 0.3 s"), "{told}");
         }
     }
-    // Other tests read theirs for a moment.
+    // Other tests read their tokens for a moment.
     let one = async {
         while reading() != 1 {
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -98,7 +98,7 @@ async fn a_token_s_file_that_hangs_is_read_once_however_many_ask() {
     };
     let came = timeout(PATIENCE / 6, one).await;
     assert!(came.is_ok(), "{} threads", reading());
-    // The disk is back.
+    // The disk answers again.
     let mut pipe = fs::OpenOptions::new()
         .write(true)
         .open(&token.path)
@@ -127,7 +127,7 @@ async fn a_token_is_shown_and_read_again_when_it_is_no_longer_taken() {
     token.put("second");
     assert_eq!(asker.get(&url).await, Ok(b"2".to_vec()));
     assert_eq!(web(None).get(&url).await, refused);
-    // What others can read, or what no header may have, is no token.
+    // A file readable by others, or text that is invalid in a header, is rejected as a token.
     let refused = || {
         let web = Web::new(
             client(Trust::Nobody).unwrap(),

@@ -1,4 +1,4 @@
-//! What others use of a storage system, asked over real sockets.
+//! Bandwidth of a storage system used by others, requested over real sockets.
 
 use super::site::{
     Asking, DEADLINE, Does, LONG, OFTEN, Site, Told, asking, core, empty, web_within,
@@ -28,7 +28,7 @@ fn scratch() -> Source {
     Source::Storage("scratch".to_owned())
 }
 
-/// Asked often; given up soon.
+/// Frequent requests with a short timeout.
 fn utilisation(site: &Site, max_age: Duration) -> Utilisation {
     Utilisation {
         system: "scratch".to_owned(),
@@ -42,7 +42,7 @@ fn utilisation(site: &Site, max_age: Duration) -> Utilisation {
     }
 }
 
-/// The system has its budget.
+/// Sets the budget of the system.
 fn budgeted(core: Arc<Core>) -> Arc<Core> {
     core.publish(Wakes::Readers, |view| {
         let system = System {
@@ -104,7 +104,7 @@ async fn what_others_use_is_forgotten_when_its_source_fails_for_long() {
         .shows("the first", |v| others(v) == Some(120_000))
         .await;
     site.now(Does::Fails(500));
-    // From now on nothing new comes.
+    // From now on no new reply arrives.
     control.fails(&scratch(), "status 500").await;
     control
         .shows("it is forgotten", |v| others(v).is_none())
@@ -118,7 +118,7 @@ async fn what_others_use_is_forgotten_when_its_source_fails_for_long() {
         .await;
 }
 
-/// It is forgotten when it is too old, not when the question is given up.
+/// The value is dropped when it is too old, and not only when the request times out.
 #[tokio::test]
 async fn what_others_use_is_forgotten_in_time_though_a_question_hangs() {
     let site = Site::that(Does::Says(SAID.to_owned())).await;
@@ -135,7 +135,7 @@ async fn what_others_use_is_forgotten_in_time_though_a_question_hangs() {
         .await;
 }
 
-/// Until the state is read, nobody knows how much of the traffic is ours.
+/// Until the state is read, the share of this cluster's jobs in the traffic is unknown.
 #[tokio::test]
 async fn our_own_traffic_is_not_taken_for_others_before_the_state_is_known() {
     let mut runs = allocation(AllocationState::Running, Vec::new());
@@ -158,7 +158,7 @@ async fn our_own_traffic_is_not_taken_for_others_before_the_state_is_known() {
             ..utilisation(&site, LONG)
         }),
     );
-    // The quorum is heard, and the state not read yet: it has its chance to be wrong.
+    // The quorum has answered, and the state is not read yet: a wrong value could appear now.
     control
         .shows("the quorum is heard", |_| control.age().is_some())
         .await;

@@ -59,7 +59,7 @@ impl AccountsFixture {
         let folder = tempfile::tempdir().unwrap();
         let desk = Arc::new(Desk::new(settings(&waldur, &folder), client(&[]).unwrap()));
         world.core.accounts_at(desk.clone());
-        // It has waited in vain for what nodes have.
+        // The time to wait for the GPU counts of nodes is over.
         let long_ago = Instant::now().checked_sub(SETTLES_AFTER).unwrap();
         let accounts = Accounts::since(long_ago, world.core.clone(), desk.clone());
         tokio::spawn(books::follow(world.core.clone()));
@@ -72,7 +72,7 @@ impl AccountsFixture {
         }
     }
 
-    /// Until the ledger has every fact there is.
+    /// Waits until the ledger has all usage records.
     async fn counted(&self, facts: u64) {
         self.world.fold();
         let has_all = || self.world.core.books.ask(|ledger| ledger.last()) >= Some(facts);
@@ -88,7 +88,7 @@ impl AccountsFixture {
     }
 }
 
-/// From a rank's word that it runs, through quorum, ledger and accountant, to Waldur; and back.
+/// From a rank's start report through quorum, ledger and accountant to Waldur, and back.
 #[tokio::test]
 async fn what_ran_stands_in_waldur_and_what_waldur_says_reaches_the_quorum() {
     let mut fixture = AccountsFixture::new().await;
@@ -109,10 +109,10 @@ async fn what_ran_stands_in_waldur_and_what_waldur_says_reaches_the_quorum() {
     let status = fixture.pass().await;
     assert_eq!((status.failure, status.parked.len()), (None, 0));
     assert_eq!((status.last, status.acknowledged), (2, 2));
-    // A few milliseconds are no hundredth of an hour: nothing is made for it.
+    // A few milliseconds are less than a hundredth of an hour, so no resource is created.
     assert_eq!(fixture.waldur.snapshot().resources.len(), 0);
 
-    // What is idle for a day, and bills for it, is the same way with more hours in it: see `accounting/tests`.
+    // A whole day of usage, with a bill, takes the same path with more hours: see `accounting/tests`.
     let site = fixture.accounts.site.clone();
     site.set_limits(
         &project.tenant(),
@@ -130,7 +130,7 @@ async fn what_ran_stands_in_waldur_and_what_waldur_says_reaches_the_quorum() {
     assert!(site.projects().contains(&project));
 }
 
-/// A reconciliation runs in the accountant's own pass, and one that does not act any more answers nobody.
+/// A reconciliation runs in a pass of the accountant; a control that no longer acts drops its pending requests.
 #[tokio::test]
 async fn who_asks_for_a_reconciliation_waits_for_the_accountant() {
     let mut fixture = AccountsFixture::new().await;
@@ -159,7 +159,7 @@ async fn only_the_hook_with_the_secret_is_known() {
     }
 }
 
-/// A node of which nobody knows yet what it has counts one GPU only when it has not said so for long.
+/// A node with an unknown GPU count counts as one GPU only after a long wait.
 #[tokio::test]
 async fn no_total_is_told_before_nodes_have_said_what_they_have() {
     let mut fixture = AccountsFixture::new().await;
@@ -172,7 +172,7 @@ async fn no_total_is_told_before_nodes_have_said_what_they_have() {
     assert_eq!(site.totals(UnixMillis(0), fixture.world.core.now()), None);
 }
 
-/// Waldur says nothing wrong of a quorum that is away, and nothing is acknowledged that was not committed.
+/// An unreachable quorum causes no wrong Waldur data, and nothing uncommitted is acknowledged.
 #[tokio::test]
 async fn a_fence_that_is_over_acknowledges_nothing() {
     let mut fixture = AccountsFixture::new().await;

@@ -54,7 +54,7 @@ fn a_rank_of_another_boot_is_not_looked_for() {
     assert!(running(&rebooted).is_empty());
 }
 
-/// Names of those that are asked when everybody was asked `ago`.
+/// Names of the agents queried now if every agent was queried `ago` before.
 fn asks(view: &View, asked_in: &View, ago: Duration) -> Vec<String> {
     let now = Instant::now() + EVERY * 2;
     let asked = |entry: &Arc<NodeEntry>| {

@@ -1,5 +1,7 @@
-//! Asks nodes whether a drain reason holds, or is over, and hears what they say: so many at a time,
-//! each however long it takes, none in another's way. What follows from it is not known here.
+//! Node queries for automatic draining: whether a drain reason holds, or is over.
+//!
+//! Queries run concurrently up to a limit, and a slow node delays no other. This module does not decide what follows
+//! from an answer.
 
 use super::cause::Cause;
 use crate::{
@@ -22,42 +24,42 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-/// Nodes asked at a time to confirm, and as many again whether it is over: each looks at its
-/// hardware anew.
+/// Maximum number of nodes asked concurrently to confirm a cause; the same limit applies separately to clearing. Each
+/// query makes the node read its hardware again.
 const MAX_CALLS: usize = 16;
-/// Answers that come together are acted upon together.
+/// Time within which answers are collected and handled together.
 const TOGETHER: Duration = Duration::from_millis(20);
 
-/// What a node is asked for. What takes it out of service comes first.
+/// Purpose of a query. Queries that take a node out of service come first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Wanted {
-    /// To confirm what is gossiped of it.
+    /// Confirm a gossiped drain cause.
     Drain,
-    /// That nothing is left of what it was drained for.
+    /// Confirm that the cause of a drain is over.
     Clear,
 }
 
-/// A node that was asked, and what it said.
+/// A node that was queried, and its answer.
 #[derive(Debug)]
 pub(super) struct Heard {
     pub(super) wanted: Wanted,
     pub(super) cause: Cause,
-    /// As it was when it was asked.
+    /// Node entry at the time of the query.
     pub(super) entry: Arc<NodeEntry>,
-    /// The baselines of then.
+    /// Number of the baseline set at the time of the query.
     pub(super) number: u64,
-    /// Whether it was suspected then.
+    /// Whether the node was a suspect at the time of the query.
     was_suspect: bool,
-    /// Why it may be drained, or that its reason may be cleared; else why not.
+    /// `Ok`: the reason to drain the node, or that its drain reason may be cleared. `Err`: why not.
     pub(super) said: Result<String, String>,
 }
 
-/// What a node that was asked waits for before it is asked again.
+/// Condition after which a node is queried again.
 #[derive(Debug)]
 enum Wait {
-    /// The end of a pause, or news: that it is suspected where it was not, or no longer is.
+    /// The pause is over, or the suspicion against the node has changed.
     Pause { until: Instant, was_suspect: bool },
-    /// A view that shows what was written: an earlier one tells of a reason that is gone.
+    /// A view that includes this revision is available. An earlier view still contains the cleared reason.
     Shown(Revision),
 }
 
@@ -74,15 +76,15 @@ impl Wait {
     }
 }
 
-/// Who is asked, and who has answered.
+/// Queries under way and answers received.
 #[derive(Debug)]
 pub(super) struct Asking {
     core: Arc<Core>,
     waits: BTreeMap<(Cause, NodeId), Wait>,
-    /// Who is asked now.
+    /// Queries under way.
     under_way: BTreeMap<(Cause, NodeId), Wanted>,
     asks: JoinSet<Heard>,
-    /// Answers that have come and were not acted upon yet.
+    /// Answers that were received but not yet handled.
     heard: Vec<Heard>,
 }
 
@@ -97,7 +99,7 @@ impl Asking {
         }
     }
 
-    /// Asks those for which that holds, as many as may be asked at a time.
+    /// Queries the nodes that satisfy `is_one`, up to the concurrency limit.
     pub(super) fn ask_for(
         &mut self,
         view: &Arc<View>,
@@ -141,8 +143,7 @@ impl Asking {
         }
     }
 
-    /// Resolves when nodes that were asked have answered, or cannot. What has come is kept when this
-    /// is dropped before it resolves.
+    /// Resolves when queried nodes have answered or failed. Cancel safe: answers already received are kept.
     pub(super) async fn hear(&mut self) {
         if self.heard.is_empty() {
             match self.asks.join_next().await {
@@ -164,7 +165,7 @@ impl Asking {
                 self.under_way.remove(&key(&heard));
                 self.heard.push(heard);
             }
-            // Whose it was is not known: nobody counts as being asked.
+            // The failed task does not identify its node, so no query counts as under way.
             Err(error) => {
                 tracing::error!(%error, "asking a node broke down");
                 self.under_way.clear();
@@ -172,7 +173,7 @@ impl Asking {
         }
     }
 
-    /// What has come since, what takes nodes out of service first.
+    /// Returns the answers received since the last call; those that take nodes out of service come first.
     pub(super) fn answers(&mut self) -> Vec<Heard> {
         while let Some(ended) = self.asks.try_join_next() {
             self.take(ended);
@@ -182,7 +183,7 @@ impl Asking {
         heard
     }
 
-    /// Has it asked again after a pause.
+    /// Schedules the next query of this node after `pause`.
     pub(super) fn again(&mut self, heard: &Heard, pause: Duration) {
         let wait = Wait::Pause {
             until: Instant::now() + pause,
@@ -191,24 +192,23 @@ impl Asking {
         self.waits.insert(key(heard), wait);
     }
 
-    /// Nothing is left of what it was asked for, as that revision says. What it is asked for next is
-    /// another matter, and waits for nothing else.
+    /// Marks the cause as cleared in revision `written`. A later query for another purpose waits for nothing else.
     pub(super) fn settled(&mut self, heard: &Heard, written: Revision) {
         self.waits.insert(key(heard), Wait::Shown(written));
     }
 
-    /// Whether the node was asked and waits to be asked again.
+    /// Whether the node was queried and waits for the next query.
     pub(super) fn waits(&self, cause: Cause, node: &NodeId) -> bool {
         self.waits.contains_key(&(cause, node.clone()))
     }
 
-    /// As if the time had passed after which everybody is asked again.
+    /// Ends every pause, as if its time had passed.
     #[cfg(test)]
     pub(super) fn forget_pauses(&mut self) {
         self.waits.clear();
     }
 
-    /// How many are asked now.
+    /// Number of queries under way.
     #[cfg(test)]
     pub(super) fn under_way(&self) -> usize {
         self.under_way.len()
@@ -219,12 +219,12 @@ fn key(heard: &Heard) -> (Cause, NodeId) {
     (heard.cause, heard.entry.id.clone())
 }
 
-/// Whether it is in the cluster: neither on its way in nor gone.
+/// Whether the node is a member of the cluster: neither joining nor retired.
 pub(super) fn is_member(record: &Node) -> bool {
     !matches!(record.lifecycle, Lifecycle::Joining | Lifecycle::Retired)
 }
 
-/// Living members for which that holds, by cause.
+/// Alive members that satisfy `is_one`, by cause.
 pub(super) fn candidates(
     view: &View,
     is_one: impl Fn(Cause, &NodeEntry) -> bool,
@@ -238,8 +238,8 @@ pub(super) fn candidates(
     found.map(|(cause, entry)| (cause, entry.clone()))
 }
 
-/// Whether the reason may be cleared. While another one stays that takes the node's own word that
-/// nothing is left of this one; the last takes everything that brings a node back into service.
+/// Checks whether the drain reason may be cleared. If other reasons remain, the answer of the node that this cause is
+/// over suffices. Clearing the last reason returns the node to service, so the full gate check applies.
 async fn may_clear(
     core: &Core,
     view: &View,

@@ -1,6 +1,6 @@
-//! The brake on automatic draining: how many nodes may be drained in a while before a person is
-//! asked. One rule, one budget and one hold for everything that drains by itself because of what a
-//! node is or how it is.
+//! Brake on automatic draining: limits how many nodes are drained per time window without an operator.
+//!
+//! One rule, one budget and one hold apply to all automatic drains, whether for conformance or for health.
 
 use super::cause::Cause;
 use crate::view::View;
@@ -10,36 +10,37 @@ use lattice_quorum_types::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The while.
+/// Length of the time window, milliseconds.
 pub(crate) const WINDOW_MS: u64 = 300_000;
-/// Of the nodes in the cluster, in the while.
+/// Maximum share of cluster nodes drained per window, percent.
 const PERCENT: usize = 5;
 
-/// What was drained, as far as the nodes' records do not tell it.
+/// Drains that the node records do not show.
 #[derive(Debug, Default)]
 pub(crate) struct Brake {
-    /// Drained under this lease.
+    /// Nodes drained under this lease.
     drained: BTreeMap<NodeId, Drained>,
-    /// It was held when it was looked at last.
+    /// Whether the brake was held at the last look.
     was_held: bool,
-    /// When it was pulled here: a view of before does not show it.
+    /// Revision at which this control engaged the brake. An earlier view does not show the brake.
     pulled: Option<Revision>,
     released_at: Option<UnixMillis>,
 }
 
-/// One node that was.
+/// A node drained under this lease.
 #[derive(Debug, Clone, Copy)]
 struct Drained {
     at: UnixMillis,
     revision: Revision,
     cause: Cause,
-    /// Nobody kept it out of service before.
+    /// Whether the drain counts against the budget: neither an operator nor an automatic cause had drained the node
+    /// before.
     counts: bool,
 }
 
 impl Brake {
-    /// What was drained before a person released the brake is that person's decision. A release that
-    /// is seen by the brake alone counts from when it is seen.
+    /// Reads the state of the brake. Drains before an operator released the brake are accepted by that operator and no
+    /// longer count. A release without a recorded time counts from the moment it is seen.
     pub(super) fn look_at(&mut self, view: &View, now: UnixMillis) {
         self.drained.retain(|_, d| now.since(d.at) < WINDOW_MS);
         if self.is_ahead_of(view) {
@@ -54,24 +55,24 @@ impl Brake {
         self.was_held = is_held;
     }
 
-    /// Whether it was pulled here, and the view does not show it yet.
+    /// Whether this control engaged the brake and the view does not show it yet.
     fn is_ahead_of(&self, view: &View) -> bool {
         self.pulled.is_some_and(|pulled| pulled > view.revision)
     }
 
-    /// Whether it is held.
+    /// Whether the brake is held.
     pub(super) fn is_held(&self, view: &View) -> bool {
         view.brake.is_some() || self.is_ahead_of(view)
     }
 
-    /// How many more may be drained now.
+    /// Number of nodes that may still be drained now.
     pub(super) fn left(&self, view: &View, now: UnixMillis) -> usize {
         let own = self.drained.iter().filter(|(_, drained)| drained.counts);
         let own = own.map(|(id, drained)| (id.clone(), drained.at)).collect();
         left(view, &own, self.released_at, now)
     }
 
-    /// Takes down that a node was drained, which made this revision.
+    /// Records that a node was drained at this revision.
     pub(super) fn drained(
         &mut self,
         node: NodeId,
@@ -88,13 +89,13 @@ impl Brake {
         self.drained.insert(node, drained);
     }
 
-    /// Whether it was drained just now, and the view does not show it yet.
+    /// Whether the node was just drained and the view does not show it yet.
     pub(super) fn is_being_drained(&self, view: &View, node: &NodeId) -> bool {
         let drained = self.drained.get(node);
         drained.is_some_and(|drained| drained.revision > view.revision)
     }
 
-    /// Nodes that said themselves that there is this cause, in the last while, and are drained for it.
+    /// Nodes that confirmed this cause in the current window and are drained for it.
     pub(super) fn drained_for(
         &self,
         view: &View,
@@ -116,19 +117,19 @@ impl Brake {
         written.map(|node| node.id.clone()).chain(unseen).collect()
     }
 
-    /// Takes down that it was pulled, which made this revision.
+    /// Records that the brake was engaged at this revision.
     pub(super) fn pulled(&mut self, revision: Revision) {
         self.was_held = true;
         self.pulled = Some(revision);
     }
 }
 
-/// How many of so many nodes: 5 %, and one at least.
+/// Maximum number of drains for a cluster of `nodes` nodes: 5 %, at least one.
 pub(super) fn most(nodes: usize) -> usize {
     (nodes * PERCENT / 100).max(1)
 }
 
-/// Nodes in the cluster.
+/// Number of nodes in the cluster, without retired ones.
 pub(super) fn nodes(view: &View) -> usize {
     let records = view.nodes.values().filter_map(|node| node.record.as_ref());
     records
@@ -136,10 +137,9 @@ pub(super) fn nodes(view: &View) -> usize {
         .count()
 }
 
-/// How many more may be drained now. What was drained in the last while counts, by the records of
-/// the nodes, so that a control that takes over counts alike, and by `own`, where the reason may be
-/// cleared again. What was drained before a person released the brake does not; nor a node that a
-/// person had drained already.
+/// Number of nodes that may still be drained now. Drains in the window count by the node records, so that a control
+/// that takes over counts the same. They count also by `own`, because the recorded reason may be cleared again. Drains
+/// before an operator released the brake do not count, nor does a node that an operator had drained before.
 fn left(
     view: &View,
     own: &BTreeMap<NodeId, UnixMillis>,
@@ -161,9 +161,9 @@ fn left(
     most(nodes(view)).saturating_sub(recent.len())
 }
 
-/// Whether draining it counts. A person decided that it is out of service, or it was counted when the
-/// other cause drained it. What another service keeps out does count: whatever makes that err may make
-/// the checks err too, all over the cluster.
+/// Whether draining this node counts against the budget. It does not if an operator drained the node, or if another
+/// automatic cause already did. Drains by other services do count: their error may affect the checks of the whole
+/// cluster.
 pub(super) fn counts(record: &Node) -> bool {
     let drains = &record.drain;
     !drains
@@ -175,7 +175,7 @@ fn is_automatic(drain: &DrainReason) -> bool {
     Cause::ALL.iter().any(|cause| cause.owner() == drain.owner)
 }
 
-/// No person has such a name.
+/// Operator names never start with this prefix.
 fn is_persons(drain: &DrainReason) -> bool {
     !drain.owner.starts_with("service:")
 }
@@ -190,7 +190,7 @@ mod tests {
 
     const NOW: UnixMillis = UnixMillis(10_000_000);
 
-    /// So many nodes, the first of them drained by this owner so long ago.
+    /// A view of `nodes` nodes, the first `drained` of them drained by `owner` `ago_ms` ago.
     fn view(nodes: usize, drained: usize, owner: &str, ago_ms: u64) -> View {
         let entry = |n: usize| {
             let mut entry = testing::entry(&format!("n{n:03}"));
@@ -247,7 +247,7 @@ mod tests {
             });
         }
         assert_eq!(left(&view, &BTreeMap::new(), None, NOW), 3);
-        // And so for what is about to be drained.
+        // The same rule applies to a node about to be drained.
         let drains = |n: usize| {
             let entry = &view.nodes[&testing::id(&format!("n{n:03}"))];
             let mut record = entry.record.clone().unwrap();

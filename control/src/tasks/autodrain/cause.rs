@@ -1,5 +1,5 @@
-//! Why nodes are drained automatically: what makes one a candidate, what confirms it, and what is
-//! said of it. Everything else is the same for all causes.
+//! Causes of automatic draining: what makes a node a candidate, what confirms the cause, and its description.
+//! Everything else is the same for all causes.
 
 use crate::{
     bmc::Readings,
@@ -13,20 +13,20 @@ use crate::{
 use lattice_placement::Health;
 use lattice_quorum_types::NodeId;
 
-/// One cause.
+/// Cause of an automatic drain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Cause {
-    /// Its health checks or its BMC name something that needs the node empty.
+    /// Health checks or the BMC report a fault that requires an empty node.
     Health,
-    /// It differs from a baseline that says to drain it.
+    /// The node differs from a baseline with a drain rule.
     Conformance,
 }
 
 impl Cause {
-    /// The more urgent first: both share one brake.
+    /// All causes, the more urgent first: both share one brake.
     pub(crate) const ALL: [Self; 2] = [Self::Health, Self::Conformance];
 
-    /// The owner of the drain reason: the same for every control, so that the next one can clear it.
+    /// Owner of the drain reason. The owner is the same for every control, so that any control can clear the reason.
     pub(crate) const fn owner(self) -> &'static str {
         match self {
             Self::Health => "service:health",
@@ -34,12 +34,12 @@ impl Cause {
         }
     }
 
-    /// This service's drain reason of a node.
+    /// Drain reason that this cause has set on the node.
     pub(super) fn own_reason(self, entry: &NodeEntry) -> Option<&str> {
         faults::reason_of(entry, self.owner())
     }
 
-    /// Whether by what is gossiped of it, or by what its BMC told last, the node is to be asked.
+    /// Whether gossip or the last BMC reading is a reason to query the node.
     pub(super) fn suspects(self, bmcs: &Readings, entry: &NodeEntry) -> bool {
         match self {
             Self::Health => is_faulty(entry) || bmcs.drains_now(&entry.id),
@@ -47,8 +47,8 @@ impl Cause {
         }
     }
 
-    /// Whether it may be asked if nothing is left of the cause. Of its health it always may: others
-    /// can gossip of it what they like, and a site's table may call faulty what drains nobody.
+    /// Whether the node may be asked if the cause is over. For health it always may: gossip is unauthenticated, and a
+    /// site rule may report faults that cause no drain.
     pub(super) fn may_be_over(self, view: &View, entry: &NodeEntry) -> bool {
         match self {
             Self::Health => true,
@@ -60,7 +60,7 @@ impl Cause {
         }
     }
 
-    /// Whether a drain that was wanted under the baselines of that number is wanted now.
+    /// Whether a drain decided under baseline set `number` is still wanted.
     pub(super) fn still_wanted(
         self,
         bmcs: &Readings,
@@ -79,7 +79,7 @@ impl Cause {
                 .is_some_and(|entry| self.suspects(bmcs, entry))
     }
 
-    /// Asks the node itself, and its BMC, now. Who cannot be asked confirms nothing.
+    /// Queries the node and its BMC now. A node that cannot be queried confirms nothing.
     pub(super) async fn ask(self, core: &Core, view: &View, entry: &NodeEntry) -> Answer {
         let (node, now) = (&entry.id, &Freshness::NOW);
         let bmc = Bmc::new(core, node, now, self.owner());
@@ -90,8 +90,7 @@ impl Cause {
         said.unwrap_or_else(|error| Answer::Unknown(error.to_string()))
     }
 
-    /// So many of so many nodes by their own word, for who is asked about the brake; and how many more
-    /// are only said to be so.
+    /// Text for the operator: `count` of `nodes` nodes confirmed this cause, and `more` are only suspected.
     pub(super) fn of_nodes(self, count: usize, more: usize, nodes: usize) -> String {
         let how = match self {
             Self::Health => "are faulty by their own checks or their BMC's word",
@@ -104,8 +103,7 @@ impl Cause {
     }
 }
 
-/// Whether it gossips a fault of its hardware. What keeps its executor from taking work is the
-/// dispatcher's matter.
+/// Whether the node gossips a hardware fault. Faults of its executor are handled by the dispatcher.
 fn is_faulty(entry: &NodeEntry) -> bool {
     let Some(seen) = &entry.seen else {
         return false;

@@ -1,14 +1,16 @@
-//! Drains nodes that have no business in service, and clears that reason again once the node is what
-//! and how it is meant to be. Four things stand between gossip and a drain, whatever its [`Cause`]:
-//! the node says itself, on a direct question, that it is so; no more than a few are drained in a
-//! while, then a person is asked ([`brake`]); the node is in the cluster still, as the quorum has it when
-//! that is decided; and nobody changed meanwhile what the node is held against.
+//! Automatic draining: takes unfit nodes out of service and clears the drain reason once they are fit.
 //!
-//! Nodes are asked beside each other and beside the pass, and each answer is acted upon when it comes,
-//! by what is known then: one that is silent keeps nobody else waiting.
+//! Four conditions stand between gossip and a drain, for every [`Cause`]:
+//! - the node confirms the cause in answer to a direct query;
+//! - only a few nodes are drained per time window, then an operator must decide ([`brake`]);
+//! - the quorum still has the node as a member at the time of the decision;
+//! - the baselines that apply to the node have not changed meanwhile.
 //!
-//! Each cause has a drain reason of its own, and no cause touches another's. The last reason that
-//! goes brings the node back into service, so the node passes the gate (`tasks/gate.rs`) first.
+//! Queries run concurrently with each other and with the pass. Each answer is handled when it arrives, against the
+//! current view, so a silent node delays no other.
+//!
+//! Each cause has its own drain reason and never changes that of another. Clearing the last reason returns the node to
+//! service, so the node passes the gate (`tasks/gate.rs`) first.
 
 mod asking;
 mod brake;
@@ -30,30 +32,29 @@ pub(crate) use cause::Cause;
 use lattice_quorum_types::{Applied, Command, NodeId, Revision, command::Fence, node::Node};
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-/// Looks at least this often.
+/// Longest time between two passes.
 const PERIOD: Duration = Duration::from_secs(5);
-/// A rolling update changes many nodes at a time.
+/// Shortest time between two passes; a rolling update changes many nodes at a time.
 const SPACING: Duration = Duration::from_secs(1);
-/// A node that does not answer, or does not say what is gossiped of it, is asked again after this.
+/// Delay before a node is queried again that did not answer or did not confirm what is gossiped about it.
 const ASK_AGAIN: Duration = Duration::from_secs(60);
-/// What the quorum did not take, or was decided on what is not so any more, is tried again after
-/// this.
+/// Delay before a retry of a drain that the quorum rejected, or that rests on an outdated state.
 const TRY_AGAIN: Duration = Duration::from_secs(5);
 
-/// What one pass did.
+/// Result of one pass.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct AutoDrainReport {
     /// Nodes drained.
     pub(crate) drained: usize,
     /// Reasons cleared.
     pub(crate) cleared: usize,
-    /// Nodes that did not confirm what is gossiped of them.
+    /// Nodes that did not confirm what is gossiped about them.
     pub(crate) unconfirmed: usize,
-    /// The brake was pulled.
+    /// Whether the brake was engaged.
     pub(crate) braked: bool,
 }
 
-/// See the module.
+/// Reconciler for automatic draining; see the module.
 #[derive(Debug)]
 pub(crate) struct AutoDrain {
     core: Arc<Core>,
@@ -97,7 +98,7 @@ impl AutoDrain {
         }
     }
 
-    /// Asks, and acts on what all those say, however long it takes them.
+    /// Queries all candidates and handles every answer, however long the answers take.
     #[cfg(test)]
     pub(crate) async fn reconcile(&mut self, fence: Fence) -> AutoDrainReport {
         let mut report = AutoDrainReport::default();
@@ -113,7 +114,7 @@ impl AutoDrain {
         report
     }
 
-    /// Asks everybody who is to be asked, as many as may be asked at a time.
+    /// Queries every candidate, up to the concurrency limit.
     fn ask(&mut self) {
         let (view, bmcs) = (self.core.view(), &self.core.bmc);
         self.brake.look_at(&view, self.core.now());
@@ -128,7 +129,7 @@ impl AutoDrain {
         });
     }
 
-    /// Acts on what was heard. Of more answers than may be drained the first that came are.
+    /// Handles received answers. If more nodes confirm than may be drained, the first answers are used.
     async fn act(&mut self, fence: &Fence) -> AutoDrainReport {
         let mut report = AutoDrainReport::default();
         let mut beyond = Vec::new();
@@ -158,8 +159,7 @@ impl AutoDrain {
         report
     }
 
-    /// Whether what it was asked for is wanted still: meanwhile a person may have changed what it is
-    /// held against, or held the brake.
+    /// Whether the drain is still wanted: an operator may have changed the baselines or engaged the brake meanwhile.
     fn is_wanted(&self, view: &View, heard: &Heard) -> bool {
         let node = &heard.entry.id;
         !self.brake.is_held(view)
@@ -168,7 +168,7 @@ impl AutoDrain {
                 .still_wanted(&self.core.bmc, view, heard.number, node)
     }
 
-    /// Whether it is one more than may be drained now.
+    /// Whether draining this node would exceed the budget.
     fn is_beyond(&mut self, heard: &Heard) -> bool {
         let (view, now) = (self.core.view(), self.core.now());
         self.brake.look_at(&view, now);
@@ -187,8 +187,8 @@ impl AutoDrain {
             self.asking.again(heard, TRY_AGAIN);
             return false;
         };
-        // Of now, for that it is wanted was found on the view of now: every assignment and release
-        // changes the record, and the answer may have taken most of a minute.
+        // The current revision is expected, because the drain was found to be wanted on the current view. Every
+        // assignment and release changes the record, and the answer may have taken most of a minute.
         let written = self.write(fence, heard, Some(reason.clone()), Some(now.revision));
         match written.await {
             Ok(applied) => {
@@ -196,7 +196,7 @@ impl AutoDrain {
                 let counts = brake::counts(now);
                 let when = (applied.revision, self.core.now());
                 self.brake.drained(node.clone(), cause, when, counts);
-                // It has just said so: whether it is over is asked later.
+                // The node has just confirmed the cause; whether it is over is checked later.
                 self.asking.again(heard, ASK_AGAIN);
                 true
             }
@@ -208,7 +208,7 @@ impl AutoDrain {
         }
     }
 
-    /// Clears the reason where nothing of it is left. That of another stays.
+    /// Clears the drain reason if its cause is over. The reason of another cause stays.
     async fn clear_one(
         &mut self,
         fence: &Fence,
@@ -217,7 +217,7 @@ impl AutoDrain {
     ) -> bool {
         let (node, cause) = (&heard.entry.id, heard.cause);
         let outcome = match said {
-            // Of then: what was asked about it is what brings it back.
+            // The revision at the time of the query is expected: the answer of the node was about that state.
             Ok(_) => {
                 let expected = heard.entry.record.as_ref().map(|record| record.revision);
                 self.write(fence, heard, None, expected).await
@@ -238,7 +238,7 @@ impl AutoDrain {
         }
     }
 
-    /// Sets or clears the reason, on the node's record of that revision.
+    /// Sets or clears the drain reason on the node record of revision `expected`.
     async fn write(
         &self,
         fence: &Fence,
@@ -252,11 +252,11 @@ impl AutoDrain {
         written.map_err(|error| error.to_string())
     }
 
-    /// No more than this without a person.
+    /// Engages the brake, so that further drains need an operator.
     async fn pull(&mut self, fence: &Fence, mut beyond: Vec<Heard>) -> bool {
         let view = self.core.view();
         beyond.retain(|heard| self.is_wanted(&view, heard));
-        // In the name of the more urgent of what is held up.
+        // The most urgent cause among the blocked drains is named as principal.
         let Some(cause) = beyond.first().map(|heard| heard.cause) else {
             return false;
         };
@@ -282,8 +282,7 @@ impl AutoDrain {
         }
     }
 
-    /// What a person is told of it: what nodes said themselves, and apart from that how many others
-    /// are suspected.
+    /// Reason shown to the operator: nodes that confirmed a cause, and separately how many others are suspected.
     fn why(&self, view: &View, beyond: &[Heard]) -> String {
         let (nodes, now) = (brake::nodes(view), self.core.now());
         let of = |cause: Cause| {
@@ -313,7 +312,7 @@ impl AutoDrain {
     }
 }
 
-/// The record of who was asked as that view has it; none where it is no member any more.
+/// Record of the queried node in that view; `None` if it is no longer a member.
 fn record<'v>(view: &'v View, heard: &Heard) -> Option<&'v Node> {
     let entry = view.node(&heard.entry.id)?;
     entry.record.as_ref().filter(|record| is_member(record))

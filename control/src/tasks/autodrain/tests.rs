@@ -1,5 +1,5 @@
-//! Draining by baselines: only on the node's own word, within the brake, and undone by nobody else.
-//! By health checks: `health.rs`.
+//! Draining by baselines: only with the node's own confirmation, within the brake, and undone only by this service. By
+//! health checks: `health.rs`.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod bmc;
@@ -51,7 +51,7 @@ impl AutodrainFixture {
         }
     }
 
-    /// What the node gossips, and what it says when it is asked itself.
+    /// Sets what the node gossips, and what it answers to a direct query.
     async fn has(&mut self, gossiped: &ClassRecord, told: Option<&ClassRecord>) {
         let mark = gossiped.state().mark();
         let marks = Class::ALL.into_iter().map(|class| {
@@ -74,7 +74,7 @@ impl AutodrainFixture {
     }
 
     async fn pass(&mut self) -> AutoDrainReport {
-        // Whoever was asked in vain is asked again at once.
+        // Nodes queried in vain are queried again at once.
         self.task.asking.forget_pauses();
         let report = self.at_once().await;
         self.world.fold();
@@ -82,7 +82,7 @@ impl AutodrainFixture {
         report
     }
 
-    /// A pass before the view shows what it wrote, with every pause as it is.
+    /// A pass before the view shows its own writes, with every pause in effect.
     async fn at_once(&mut self) -> AutoDrainReport {
         self.task.reconcile(self.world.fence.clone()).await
     }
@@ -117,14 +117,14 @@ async fn a_node_that_differs_is_drained_on_its_own_word_and_comes_back_when_it_c
         "differs from baseline fw v1: nic.0.firmware is 28.39, not 28.41"
     );
     assert_eq!(fixture.world.node().lifecycle, Lifecycle::Drained);
-    // It stays so while it differs, and is not written again.
+    // The node stays drained while it differs, and the reason is not written again.
     let revision = fixture.world.node().revision;
     assert_eq!(fixture.pass().await, AutoDrainReport::default());
     assert_eq!(fixture.world.node().revision, revision);
-    // What is gossiped does not bring it back: it says itself that it still differs.
+    // Gossip does not bring the node back: its own answer still differs.
     fixture.has(&nic("28.41"), Some(&nic("28.39"))).await;
     assert_eq!(fixture.pass().await.cleared, 0);
-    // Nor while its health gate says no.
+    // Nor does it return while its health gate fails.
     fixture.has(&nic("28.41"), Some(&nic("28.41"))).await;
     fixture.world.says.lock().unwrap().gate = Err(GateFailed {
         reason: "exit code 1".to_owned(),
@@ -211,7 +211,7 @@ async fn beyond_the_brake_nobody_is_drained_until_a_person_says_so() {
         before,
         "nobody is even asked"
     );
-    // Another control that takes over is held as well.
+    // Another control that takes over is held by the brake as well.
     fixture.task.forget();
     assert_eq!(fixture.pass().await.drained, 0);
     fixture.world.admin(Command::ReleaseBrake {

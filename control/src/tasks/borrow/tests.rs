@@ -1,4 +1,4 @@
-//! Whom an owner waits for.
+//! Reclaim by owners.
 #![expect(clippy::unwrap_used, reason = "tests")]
 use super::*;
 use crate::{
@@ -21,7 +21,7 @@ use lattice_quorum_types::{
     view::{Answer, Query},
 };
 
-/// Settings of the owner: a short grace, and a minute for a checkpoint.
+/// Settings of the owner: a short grace period, and a minute for a checkpoint.
 fn owner_settings() -> SchedulerPatch {
     SchedulerPatch {
         sharing: SharingPatch {
@@ -44,7 +44,7 @@ fn checkpoint_timeout(ms: u64) -> SchedulerPatch {
 
 const GRACE: Duration = Duration::from_millis(200);
 
-/// The view follows the state, also in which vClusters there are.
+/// Updates the view from the state, including the vClusters.
 async fn fold(world: &World) {
     world.fold();
     let Answer::Vclusters(all) = world.core.read(Query::Vclusters).await.unwrap() else {
@@ -59,7 +59,7 @@ fn name(text: &str) -> VclusterName {
     VclusterName::new(text).unwrap()
 }
 
-/// This node becomes one of `home` that is lent to `default`.
+/// Makes this node one of `home` that is lent to `default`.
 fn is_lent(world: &World, node: &str) {
     for (vcluster, settings) in [
         ("home", owner_settings()),
@@ -88,7 +88,7 @@ fn is_lent(world: &World, node: &str) {
     });
 }
 
-/// On such a node work that writes checkpoints runs for an hour.
+/// A job with checkpoints runs on such a node for an hour.
 fn lent(world: &World) -> AllocationId {
     is_lent(world, "a");
     let terms = CheckpointTerms {
@@ -103,7 +103,7 @@ fn lent(world: &World) -> AllocationId {
     runs_for_an_hour(world, terms)
 }
 
-/// On `a`.
+/// Runs a job on `a` for an hour.
 fn runs_for_an_hour(world: &World, terms: Terms) -> AllocationId {
     let id = world.runs_on("b1", terms).allocation;
     let walltime_ms = 3_600_000;
@@ -111,7 +111,7 @@ fn runs_for_an_hour(world: &World, terms: Terms) -> AllocationId {
     id
 }
 
-/// Work for one node that waits there.
+/// A job for one node that waits in this vCluster.
 async fn waits_in(world: &World, vcluster: &str) {
     waits_as(world, vcluster, 5).await;
 }
@@ -176,7 +176,7 @@ async fn an_owner_waits_for_the_checkpoint_that_is_being_written_and_for_no_othe
     let mut borrow = Borrow::new(world.core.clone());
     assert_eq!(borrow.reconcile(&world.fence).await.recalled, 1);
     fold(&world).await;
-    // Somebody has it write one, which may take an hour, just before the grace is over.
+    // An operator requests a checkpoint, which may take an hour, just before the grace period ends.
     world.admin(Command::WriteCheckpoint {
         id: runs,
         directory: "/ckpt".to_owned(),
@@ -237,7 +237,7 @@ async fn an_owner_waits_for_a_checkpoint_no_longer_than_its_borrower_gives_one()
     assert_eq!(writing.until.since(writing.asked_at), 20_000);
 }
 
-/// Who waits for several nodes has those idle that come free first: they are of use to its vCluster.
+/// A job that waits for several nodes keeps those that are free first: they are not idle for its vCluster.
 #[tokio::test]
 async fn a_borrowed_node_that_is_promised_stays() {
     for is_promised in [true, false] {
@@ -266,7 +266,7 @@ async fn a_borrowed_node_that_is_promised_stays() {
     }
 }
 
-/// The grace is shorter than a rank may take to end: the owner gets its node no sooner if the others end too.
+/// The grace period is shorter than a rank may take to end: ending the other ranks would free the node no sooner.
 #[tokio::test]
 async fn a_service_that_gives_a_node_back_keeps_the_others_however_long_its_rank_takes_to_end() {
     let world = World::new();
@@ -330,7 +330,7 @@ async fn a_service_that_gives_a_node_back_keeps_the_others_however_long_its_rank
     assert_eq!(held.kept_nodes().collect::<Vec<_>>(), [&id("a")]);
 }
 
-/// Whether it has settings or not; the node is of one of them, and idle, and the other has work for it.
+/// With or without settings; the node belongs to one of them and is idle, and the other has a job for it.
 #[tokio::test]
 async fn what_nobody_has_defined_neither_lends_nor_borrows() {
     for (owner, borrower) in [("default", "home"), ("home", "default")] {

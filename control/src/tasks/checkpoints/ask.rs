@@ -1,4 +1,4 @@
-//! Whom to ask for which part, and what an answer says.
+//! Checkpoint requests: which agent to call for which part, and how to read its answer.
 
 use crate::{core::Core, error::AgentError, view::View};
 use lattice_quorum_types::{
@@ -10,37 +10,37 @@ use lattice_quorum_types::{
 };
 use std::{collections::BTreeMap, time::Duration};
 
-/// How long an agent may take to take down an order and answer.
+/// Timeout for an agent to record an order and answer.
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);
-/// An answer that was committed is asked for again when the quorum still shows no effect of it then.
+/// Time after which a part is requested again if the quorum shows no effect of its committed answer.
 pub(super) const SETTLE: Duration = Duration::from_secs(2);
-/// Between two questions, from the first on and at most: small checkpoints are short.
+/// Shortest and longest pause between two requests. The pause starts short, because small checkpoints are short.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
-/// At most while others wait for the nodes: what is asked late they wait longer.
+/// Longest pause while other jobs wait for the nodes, milliseconds: a late request prolongs their wait.
 const AWAITED_MS: u64 = 50;
 
-/// One rank's part of one checkpoint.
+/// Part of one rank in one checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Part {
     pub(super) key: AttemptKey,
     pub(super) number: u32,
     pub(super) node: NodeId,
-    /// When the checkpoint was asked for.
+    /// When the checkpoint was requested.
     pub(super) asked_at: UnixMillis,
-    /// Longest between two questions.
+    /// Longest pause between two requests.
     pub(super) most_pause: Duration,
 }
 
-/// What came of asking.
+/// Result of a request.
 #[derive(Debug)]
 pub(super) enum Asked {
     Stands(CheckpointStatus),
-    /// There will be none, whatever is asked.
+    /// The part can never be written, whatever is requested.
     Failed(String),
     NotReached(AgentError),
 }
 
-/// Every part that is not written yet.
+/// Returns every part that is not yet written.
 pub(super) fn wanted(view: &View) -> BTreeMap<Part, CheckpointOrder> {
     let savers = view.savers.iter().filter_map(|id| view.allocation(*id));
     let parts = savers.flat_map(|held| parts(view, held));
@@ -64,7 +64,7 @@ fn parts(view: &View, held: &Allocation) -> Vec<(Part, CheckpointOrder)> {
     };
     let most_pause = match writing.then {
         AfterCheckpoint::GoOn => PAUSES.1,
-        // A thousand questions a second, of work on many nodes.
+        // Limits the rate to about a thousand requests per second for jobs on many nodes.
         AfterCheckpoint::MakeRoom { .. } | AfterCheckpoint::Suspend { .. } => {
             let ranks = u64::try_from(held.ranks.len()).unwrap_or(u64::MAX);
             Duration::from_millis(ranks.max(AWAITED_MS)).min(PAUSES.1)
@@ -94,7 +94,7 @@ fn parts(view: &View, held: &Allocation) -> Vec<(Part, CheckpointOrder)> {
     missing.map(part).collect()
 }
 
-/// Asks a rank's agent. A repeat says where it stands.
+/// Sends the order to the agent of a rank. A repeated order returns the current status.
 pub(super) async fn call(
     core: &Core,
     view: &View,
@@ -110,7 +110,7 @@ pub(super) async fn call(
         Ok(Err(refused @ (CheckpointRefused::NotPrepared | CheckpointRefused::Invalid { .. }))) => {
             Asked::Failed(refused.to_string())
         }
-        // A later order, or one before it, or another asker: the quorum knows which.
+        // A later or earlier order, or another control's request, conflicts; the quorum decides which one is valid.
         Ok(Err(refused)) => {
             let node = part.node.clone();
             Asked::NotReached(AgentError::Refused {
@@ -122,7 +122,7 @@ pub(super) async fn call(
     }
 }
 
-/// A part of which nothing comes.
+/// Report of a part that will not be written.
 pub(super) fn failed(part: &Part, at: UnixMillis, reason: String) -> RankCheckpoint {
     RankCheckpoint {
         number: part.number,
@@ -134,8 +134,8 @@ pub(super) fn failed(part: &Part, at: UnixMillis, reason: String) -> RankCheckpo
     }
 }
 
-/// Until it is asked again: a tenth of the time that it has taken so far. So what is short is known soon, and
-/// what is long costs few questions, unless somebody waits for it.
+/// Pause before the next request: a tenth of the time taken so far. A short checkpoint is noticed soon, and a long one
+/// costs few requests, unless another job waits for its nodes.
 pub(super) fn pause(part: &Part, now: UnixMillis) -> Duration {
     let so_far = Duration::from_millis(now.since(part.asked_at));
     (so_far / 10).clamp(PAUSES.0, part.most_pause)

@@ -1,6 +1,7 @@
-//! Checkpoints: asked for when they pay, and followed until every rank has written its part or the time is
-//! up. Agents are asked again and again: a repeat says where it stands, and changes nothing. What they
-//! answer is committed; what comes of it (the work goes on, or makes room) is the quorum's.
+//! Job checkpoints: started when they pay, and followed until every rank has written its part or the deadline passes.
+//!
+//! Agents are called repeatedly; a repeated order returns the current status and changes nothing. Their answers are
+//! committed. The quorum decides what follows: the job continues, or frees its nodes.
 
 mod ask;
 mod pays;
@@ -26,41 +27,41 @@ use lattice_quorum_types::{
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::{task::JoinSet, time::Instant};
 
-/// Whatever writes is looked at as it changes, and asked anew as [`Part`] says.
+/// Each change of a writing job wakes a pass; repeated requests follow the pauses of [`Part`].
 const PACE: Pace = Pace {
     period: Duration::from_secs(1),
     spacing: Duration::from_millis(2),
 };
-/// Who has not answered by then is not waited for: so long after a checkpoint's time its agents would have
-/// said that it is up.
+/// Margin after the deadline of a checkpoint, milliseconds. After it no answer is awaited: an agent would have reported
+/// the timeout by then.
 const MARGIN_MS: u64 = 5_000;
 
-/// What one pass did.
+/// Result of one pass.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct CheckpointsReport {
-    /// Agents asked.
+    /// Agents called.
     pub(crate) asked: usize,
     /// Checkpoints begun because they pay.
     pub(crate) begun: usize,
-    /// Given more time.
+    /// Checkpoints granted more time.
     pub(crate) extended: usize,
-    /// Waited for no more.
+    /// Checkpoints given up.
     pub(crate) given_up: usize,
 }
 
-/// See the module.
+/// Reconciler for job checkpoints; see the module.
 #[derive(Debug)]
 pub(crate) struct Checkpoints {
     core: Arc<Core>,
     parts: BTreeMap<Part, Progress>,
     calls: JoinSet<(Part, Asked)>,
-    /// Answers that are not taken down yet.
+    /// Answers that are not yet handled.
     answers: Vec<(Part, Asked)>,
-    /// When it was last looked whether checkpoints pay.
+    /// When the benefit of new checkpoints was last evaluated.
     weighed_at: Option<Instant>,
 }
 
-/// Where the calls for one part stand.
+/// State of the calls for one part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Progress {
     UnderWay {
@@ -73,11 +74,11 @@ enum Progress {
     },
 }
 
-/// What a rank last said, by this control's clock.
+/// Last report of a rank, with the time by the clock of this control.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Heard {
     at: UnixMillis,
-    /// It writes, or has put it off.
+    /// The rank is writing, or has deferred the checkpoint.
     is_at_it: bool,
 }
 
@@ -103,7 +104,7 @@ impl Reconciler for Checkpoints {
         self.core.checkpoint_storage.forget();
     }
 
-    /// What was answered is taken down in the next pass: this may be dropped at any moment.
+    /// Answers are handled in the next pass, because this future may be dropped at any moment.
     async fn wakes(&mut self) {
         let next_try = self.next_try();
         tokio::select! {
@@ -139,7 +140,7 @@ impl Checkpoints {
         waits.min()
     }
 
-    /// Asks who is due, and ends what has taken too long.
+    /// Calls the agents that are due, and ends checkpoints that have taken too long.
     pub(crate) async fn reconcile(&mut self, fence: &Fence) -> CheckpointsReport {
         while let Some(joined) = self.calls.try_join_next() {
             self.answers.extend(joined.ok());
@@ -164,7 +165,7 @@ impl Checkpoints {
         report
     }
 
-    /// Begins every call that is due and not under way.
+    /// Starts every call that is due and not under way.
     fn ask(&mut self, view: &Arc<View>, fence: &Fence) -> usize {
         let wanted = ask::wanted(view);
         self.parts.retain(|part, _| wanted.contains_key(part));
@@ -187,7 +188,7 @@ impl Checkpoints {
         begun
     }
 
-    /// Takes down an answer; what is over is committed at once.
+    /// Handles one answer; a final result is committed at once.
     async fn heard(&mut self, part: Part, asked: Asked) {
         let Some(Progress::UnderWay { last }) = self.parts.get(&part).copied() else {
             return;
@@ -221,8 +222,8 @@ impl Checkpoints {
             .insert(part, Progress::Waits { until, pause, last });
     }
 
-    /// Takes notice of whether the place that the user's checkpoints go to can be written to. One that somebody had
-    /// go elsewhere says nothing of that.
+    /// Records whether the checkpoint storage of the user is writable. A checkpoint with another destination gives no
+    /// information about that storage.
     fn learn(&self, part: &Part, outcome: &CheckpointOutcome, now: UnixMillis) {
         let view = self.core.view();
         let Some(held) = view.allocation(part.key.allocation) else {
@@ -247,8 +248,8 @@ impl Checkpoints {
         }
     }
 
-    /// Has the quorum know what became of a rank's part. One that it does not take is said again: the part is
-    /// asked for again while it is wanted.
+    /// Commits the result of a rank's part. If the quorum does not accept it, the part is requested again while it is
+    /// wanted.
     async fn commit(&self, part: &Part, of: RankCheckpoint) {
         let command = Command::Report {
             id: part.key.allocation,
@@ -262,7 +263,7 @@ impl Checkpoints {
         }
     }
 
-    /// Gives more time to what is slow and answers, once, and up what is late.
+    /// Extends each late checkpoint once if its ranks are slow but answer; gives up the others.
     async fn end_late(&mut self, view: &View, fence: &Fence, report: &mut CheckpointsReport) {
         let now = self.core.now();
         let savers = view.savers.iter().filter_map(|id| view.allocation(*id));
@@ -293,7 +294,7 @@ impl Checkpoints {
         }
     }
 
-    /// Whether every rank that was asked said lately that it is at it.
+    /// Whether every requested rank has recently reported that it is writing or has deferred the checkpoint.
     fn is_at_it(&self, id: AllocationId, number: u32, now: UnixMillis, policy: &Policy) -> bool {
         let of_it = |part: &&Part| part.key.allocation == id && part.number == number;
         let mut parts = self.parts.keys().filter(of_it).peekable();
@@ -327,7 +328,7 @@ fn policy_of(view: &View, id: AllocationId) -> Policy {
     })
 }
 
-/// What a checkpoint gets beyond its time that is slow, or was put off, and answers.
+/// Extra time for a slow or deferred checkpoint while its ranks still answer, milliseconds.
 fn more_ms(policy: &Policy, view: &View, id: AllocationId) -> u64 {
     let sensitive = view.allocation(id).is_some_and(|held| held.spec.sensitive);
     let deadlines = policy.deadlines(sensitive);

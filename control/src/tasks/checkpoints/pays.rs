@@ -1,4 +1,4 @@
-//! Which work is to write a checkpoint because it pays.
+//! Checkpoint selection: which running jobs should write a checkpoint because it pays.
 
 use crate::{core::Core, movement::asked_gpu_ms, view::View};
 use lattice_placement::{
@@ -13,11 +13,11 @@ use lattice_quorum_types::{
 };
 use std::{collections::BTreeMap, sync::Arc};
 
-/// The checkpoints that are to be begun now.
+/// Returns commands for the checkpoints to begin now.
 pub(super) fn due(core: &Core, view: &View) -> Vec<Command> {
     let savers = view.savers.iter().filter_map(|id| view.allocation(*id));
     let runs = |held: &&Arc<Allocation>| held.state == AllocationState::Running;
-    // What is to leave lent nodes writes one when it goes.
+    // A job that must leave lent nodes writes its checkpoint when it leaves.
     let stays = |held: &&Arc<Allocation>| !is_recalled(view, held);
     let is_whole = |held: &&Arc<Allocation>| !held.has_ended_rank();
     let savers = savers.filter(runs).filter(stays).filter(is_whole);
@@ -68,7 +68,7 @@ pub(super) fn due(core: &Core, view: &View) -> Vec<Command> {
     savers.into_iter().filter_map(command).collect()
 }
 
-/// Whether the owner of a node of its wants that back.
+/// Whether the owner of one of the job's nodes reclaims that node.
 fn is_recalled(view: &View, held: &Allocation) -> bool {
     let mut records = held
         .kept_nodes()
@@ -118,18 +118,18 @@ fn input<'a>(
     }
 }
 
-/// Checkpoints that came to nothing since the last whole one. What runs again since then runs since that was
-/// known.
+/// Failed checkpoints since the last complete one. The time of the last failure is that of the last state change: a job
+/// that runs again does so since the failure was known.
 fn failures(held: &Allocation) -> Option<Failures> {
     let kept = held.course.kept.as_ref();
-    // A restored cluster has skipped numbers of which nobody knows whether they were used.
+    // A restored cluster skips checkpoint numbers; whether the skipped numbers were used is unknown.
     let since = held.course.checkpoints - kept.map_or(0, |kept| kept.number);
     let times = since % CHECKPOINT_GAP;
     let last_at = held.state_since;
     (times > 0).then_some(Failures { times, last_at })
 }
 
-/// How deep the queue is against what runs (f6).
+/// Depth of the queue relative to the running jobs (factor f6).
 fn backlog<'a>(all: impl Iterator<Item = &'a Allocation>) -> Fraction {
     let (mut queued, mut running) = (0_u128, 0_u128);
     for held in all {

@@ -1,4 +1,4 @@
-//! Storage that cannot be written to, as an agent tells of it.
+//! Unwritable checkpoint storage, as reported by an agent.
 #![expect(clippy::unwrap_used, reason = "tests")]
 use super::*;
 use crate::{
@@ -40,7 +40,7 @@ fn agent(can_write: Arc<AtomicBool>) -> Router {
     })
 }
 
-/// Work that can write checkpoints, and runs; one is due whenever a millisecond has passed.
+/// A running job that can write checkpoints; one is due whenever a millisecond has passed.
 fn saver(world: &World) -> AllocationId {
     let name = VclusterName::new("default").unwrap();
     let scheduler = SchedulerSettings {
@@ -76,7 +76,7 @@ fn saver(world: &World) -> AllocationId {
     key.allocation
 }
 
-/// Has one written, or not, and heard of.
+/// Requests a checkpoint and handles its result.
 async fn one(world: &World, checkpoints: &mut Checkpoints, id: AllocationId) {
     one_to(world, checkpoints, id, format!("/ckpt/{id}")).await;
 }
@@ -104,7 +104,7 @@ async fn a_place_that_cannot_be_written_to_is_left_alone_until_one_is_whole() {
     let id = saver(&world);
     let core = world.core.clone();
     let mut checkpoints = Checkpoints::new(core.clone());
-    // It is weighed here, not by the pass.
+    // The test evaluates the benefit itself, not the pass.
     checkpoints.weighed_at = Some(Instant::now());
     let due = || async {
         tokio::time::sleep(Duration::from_millis(5)).await;
@@ -123,7 +123,7 @@ async fn a_place_that_cannot_be_written_to_is_left_alone_until_one_is_whole() {
     assert!(matches!(saves(), Saves::In { .. }));
     assert!(!told().contains(OUT));
 
-    // Where somebody had one go by hand it says nothing of where they go.
+    // A checkpoint to another directory on request gives no information about the usual storage.
     one_to(&world, &mut checkpoints, id, "/elsewhere".to_owned()).await;
     assert_eq!(world.allocation(id).course.failed_checkpoints, 1);
     assert!(matches!(saves(), Saves::In { .. }));
@@ -135,7 +135,7 @@ async fn a_place_that_cannot_be_written_to_is_left_alone_until_one_is_whole() {
     assert_eq!(saves(), Saves::NotNow, "who must go is not asked for one");
     assert!(told().contains(OUT), "{}", told());
 
-    // A person may ask all the same.
+    // An operator may request one all the same.
     can_write.store(true, Ordering::SeqCst);
     one(&world, &mut checkpoints, id).await;
     assert_eq!(world.allocation(id).course.kept.unwrap().number, 3);

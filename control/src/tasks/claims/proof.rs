@@ -1,4 +1,4 @@
-//! What an assignment of sensitive work to one node rests on.
+//! Proof behind the assignment of a sensitive job to one node.
 
 use super::said::Said;
 use crate::{
@@ -11,10 +11,10 @@ use lattice_quorum_types::{
     claim::{BaselineVersion, ClassClaim, Completed, Proof, SchemaDigest},
 };
 
-/// What an assignment to this node rests on: its word, what BMCs add to that, and the baselines that
-/// it was held against. Of a node that was judged as it is, and that claims what it gossips.
+/// Builds the proof for this node: its attestation, the values completed from BMC readings, and the baselines that were
+/// applied. The node must be judged in its current state, and its attestation must match its gossip.
 pub(super) fn proof(view: &View, entry: &NodeEntry, said: Said) -> Proof {
-    // What was made of another word is not the whole of this one.
+    // A completed value that was derived from another base does not complete this attestation.
     let of_now = entry.united.iter();
     let of_now = of_now.filter(|(class, united)| entry.said(**class) == united.base);
     let completed = of_now.filter_map(|(class, united)| {

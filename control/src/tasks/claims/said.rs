@@ -1,4 +1,4 @@
-//! What one node says of itself, asked on the spot, and whether it is what the plan was made on.
+//! Attestation of one node: requested directly, verified, and compared with the planned state.
 
 use super::proof::schema_digest;
 use crate::{baselines, core::Core, view::NodeEntry};
@@ -8,19 +8,20 @@ use lattice_mesh::{Role, Signed};
 use lattice_quorum_types::{NodeId, UnixMillis, claim::Claim, wire::GetClaim};
 use std::time::Duration;
 
-/// A claim's reading may be this old, or this far ahead, by our clock.
+/// Maximum difference between the reading time of an attestation and the clock of this control, in either direction,
+/// milliseconds.
 pub(super) const MAX_AGE_MS: u64 = 60_000;
-/// An agent may have to read its hardware first.
+/// Call timeout; an agent may have to read its hardware first.
 const CALL_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What a node said, and its signature.
+/// Attestation of a node and its signature.
 #[derive(Debug, Clone)]
 pub(super) struct Said {
     pub(super) claim: Claim,
     pub(super) signature: Bytes,
 }
 
-/// Reads and verifies a node's claim.
+/// Requests an attestation from a node and verifies it.
 pub(super) async fn read(core: &Core, node: &NodeId) -> Result<Said, String> {
     let nonce: [u8; 16] = rand::random();
     let view = core.view();
@@ -43,7 +44,7 @@ pub(super) async fn read(core: &Core, node: &NodeId) -> Result<Said, String> {
     Ok(Said { claim, signature })
 }
 
-/// Whether it can be a claim, answers this question, and is of now.
+/// Checks that the attestation is well formed, answers this request and is recent.
 pub(super) fn check(
     claim: &Claim,
     node: &NodeId,
@@ -66,12 +67,12 @@ pub(super) fn check(
     Ok(())
 }
 
-/// What a claim says other than the view.
+/// Returns how an attestation differs from the view; `None` if both agree.
 pub(super) fn differs(claim: &Claim, entry: &NodeEntry) -> Option<String> {
     if entry.boot.as_ref() != Some(&claim.boot_id) {
         return Some("it was booted anew since it was planned on".to_owned());
     }
-    // Without its document it is not known here what it is by construction.
+    // Without the document of the node, its cohort is not available here.
     if entry.document.is_some() && entry.cohort().as_ref().map(baselines::cohort) != claim.cohort {
         return Some("it claims another vendor, product or GPUs than its document says".to_owned());
     }
@@ -83,7 +84,7 @@ pub(super) fn differs(claim: &Claim, entry: &NodeEntry) -> Option<String> {
             let claimed = claimed.and_then(|said| said.earlier);
             claimed == Some(schema_digest(earlier.schema, earlier.digest))
         };
-        // What it is planned on beside that, it must say as well.
+        // An earlier-schema digest used for planning must be attested as well.
         gossiped.map(|digest| digest.0) != claimed.map(|said| said.now.digest)
             || beside.is_some_and(|earlier| !is_claimed(earlier))
     };

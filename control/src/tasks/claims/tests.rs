@@ -73,7 +73,7 @@ fn a_claim_must_answer_this_question_now() {
     assert!(!ok(&others, NONCE, NOW.0));
 }
 
-/// State time is ahead of every clock, so that no reading is of now.
+/// State time is ahead of every clock, so that every attestation is stale.
 #[tokio::test]
 async fn what_is_stale_at_once_again_is_asked_for_once_and_then_said() {
     let world = World::new();
@@ -95,7 +95,7 @@ async fn what_is_stale_at_once_again_is_asked_for_once_and_then_said() {
         let class = class.to_owned();
         fault(ProofFault::MadeOfAnother { class })
     };
-    // Two classes of one node are one reason to ask.
+    // Two classes of one node are one reason to query it.
     let first = [made("bios"), made("bmc")];
     let again = [fault(ProofFault::Age {
         read_at: NOW,

@@ -1,4 +1,4 @@
-//! Nodes that a user claims: each is asked what it is, all at once, all or none.
+//! Node claims of users: every node of a claim is attested concurrently, all or none.
 
 use super::{
     MAX_CALLS,
@@ -15,8 +15,8 @@ use lattice_quorum_types::{
 };
 use std::collections::BTreeMap;
 
-/// Nodes as they are named in a claim of a user before any is asked: whose they are, and whether they
-/// fit, can be judged without.
+/// Returns placeholder entries for nodes of a node claim before any node is queried. Ownership and fit can be checked
+/// without attestations.
 pub(crate) fn unasked(view: &View, nodes: &[NodeId]) -> Vec<ClaimedNode> {
     let unasked = |node: &NodeId| ClaimedNode {
         expected: expected(view, node),
@@ -47,8 +47,7 @@ fn expected(view: &View, node: &NodeId) -> ExpectedNode {
     }
 }
 
-/// What speaks for these nodes, asked of each of them now; or why it does not, of each of which that
-/// is so.
+/// Requests an attestation from each node and returns the proofs, or the reason for each node that has none.
 pub(crate) async fn prove(core: &Core, nodes: &[NodeId]) -> Result<Vec<ClaimedNode>, Vec<String>> {
     let asked = stream::iter(nodes.to_vec()).map(|node| async move {
         let said = read(core, &node).await;

@@ -1,5 +1,5 @@
-//! Documents and records that are not at hand are fetched from whoever names them, some at a time, and
-//! again after a pause that grows while nothing about them changes.
+//! Fetches of missing documents and records from the nodes that name them. Concurrency is limited, and a failed fetch
+//! is repeated after a pause that grows while nothing about it changes.
 
 use crate::{
     core::Core,
@@ -20,58 +20,58 @@ use std::{
 };
 use tokio::time::Instant;
 
-/// Fetches under way at a time.
+/// Maximum number of concurrent fetches.
 const AT_A_TIME: usize = 32;
-/// Before what was asked for in vain is asked for again; doubled each time.
+/// Pause before a failed fetch is repeated; it doubles each time.
 const FIRST_PAUSE: Duration = Duration::from_secs(2);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
-/// A node's document, with its digest.
+/// Document of a node, with its digest.
 type Documented = (NodeId, (Digest, Arc<NodeDocument>));
 
-/// What is to be had.
+/// Item to fetch.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Wanted {
     Document(NodeId, Digest),
     Record(Digest),
 }
 
-/// How it ended.
+/// Result of a fetch.
 enum Came {
     Document {
         found: Documented,
-        /// From the history: it need not be kept again.
+        /// The document came from the history and need not be stored again.
         was_kept: bool,
     },
     Record,
     Nothing,
 }
 
-/// What was asked for, and is wanted still.
+/// An item that was fetched without success and is still wanted.
 #[derive(Debug)]
 struct InVain {
     again_at: Instant,
     pause: Duration,
-    /// Who named it then, and whether they were alive: where that is other now, it is worth asking.
+    /// Hash of the nodes that named the item and of their liveness. A change makes a new fetch worthwhile.
     named_by: u64,
 }
 
-/// See the module.
+/// Fetches of documents and records; see the module.
 pub(super) struct Fetches {
     core: Arc<Core>,
     under_way: FuturesUnordered<BoxFuture<'static, (Wanted, Came)>>,
-    /// What is under way or waits for its turn, with who names it.
+    /// Items under way or queued, with the hash of the nodes that name them.
     asked_for: BTreeMap<Wanted, u64>,
-    /// What was not asked for yet.
+    /// Items not fetched before.
     queue: VecDeque<Wanted>,
-    /// What was in vain keeps nobody of those waiting.
+    /// Items to fetch again; they wait behind new items.
     again: VecDeque<Wanted>,
     in_vain: BTreeMap<Wanted, InVain>,
-    /// Documents that came and are not put beside their nodes yet.
+    /// Documents that have arrived but are not yet attached to their nodes.
     documents: Vec<(Documented, bool)>,
-    /// Records that came since they were counted.
+    /// Records that arrived since the last count.
     records: usize,
-    /// Documents and records, for reports.
+    /// Totals of documents and records, for reports.
     counted: (usize, usize),
 }
 
@@ -101,7 +101,7 @@ impl Fetches {
         }
     }
 
-    /// Resolves when one ended; never while none is under way. Cancel safe.
+    /// Resolves when a fetch ends; never while none is under way. Cancel safe.
     pub(super) async fn next(&mut self) {
         let Some((wanted, came)) = self.under_way.next().await else {
             return std::future::pending().await;
@@ -112,7 +112,8 @@ impl Fetches {
             Came::Record => self.records += 1,
             Came::Nothing => {}
         }
-        // Also what came: if it is missing still, it does not stay at hand. Else this is dropped.
+        // A successful item is listed as well: if it is still missing, the cache did not keep it. Otherwise the next
+        // call to `ask` removes it.
         let before = self.in_vain.get(&wanted);
         let pause = before.map_or(FIRST_PAUSE, |before| {
             before.pause.saturating_mul(2).min(LONGEST_PAUSE)
@@ -126,25 +127,25 @@ impl Fetches {
         self.begin();
     }
 
-    /// Whether anything came that was not taken yet.
+    /// Whether anything arrived that was not taken yet.
     pub(super) fn has_come(&self) -> bool {
         self.records > 0 || !self.documents.is_empty()
     }
 
-    /// Whether anything is asked for that was not asked for in vain before.
+    /// Whether an item that never failed before is being fetched.
     pub(super) fn is_anything_new_asked_for(&self) -> bool {
         let mut asked_for = self.asked_for.keys();
         asked_for.any(|wanted| !self.in_vain.contains_key(wanted))
     }
 
-    /// Records that came since this was called last; they are at hand.
+    /// Number of records that arrived since the last call. The records are in the cache.
     pub(super) fn take_records(&mut self) -> usize {
         self.counted.1 += self.records;
         std::mem::take(&mut self.records)
     }
 
-    /// Puts the documents that came beside their nodes, and keeps them for the time when those are down
-    /// and this control starts anew.
+    /// Attaches arrived documents to their nodes and stores them, so that they are available when the nodes are down
+    /// and this control restarts.
     pub(super) async fn put_documents(&mut self) {
         let came = std::mem::take(&mut self.documents);
         if came.is_empty() {
@@ -167,8 +168,8 @@ impl Fetches {
         }
     }
 
-    /// Asks for these digests, and for the documents that nodes announce and are not here, as far as
-    /// that is not under way, or was just in vain.
+    /// Starts fetches for these digests and for announced documents that are not available, unless the fetch is under
+    /// way or has just failed.
     pub(super) fn ask(&mut self, view: &View, missing: &BTreeSet<Digest>) {
         let wanted = wanted(view, missing);
         self.in_vain.retain(|of, _| wanted.contains_key(of));
@@ -222,7 +223,7 @@ impl Fetches {
 
 #[cfg(test)]
 impl Fetches {
-    /// What was asked for in vain may be asked for at once.
+    /// Allows every failed fetch to be repeated at once.
     pub(super) fn forget(&mut self) {
         self.in_vain.clear();
         self.counted = (0, 0);
@@ -232,12 +233,12 @@ impl Fetches {
         !self.under_way.is_empty()
     }
 
-    /// Documents and records that came since [`Fetches::forget`].
+    /// Documents and records that arrived since [`Fetches::forget`].
     pub(super) const fn came(&self) -> (usize, usize) {
         self.counted
     }
 
-    /// How many may still be told: a node names them that gossips.
+    /// Number of missing items that a gossiping node names and that may therefore still arrive.
     pub(super) fn still_missing(&self, view: &View, missing: &BTreeSet<Digest>) -> usize {
         let named_by_nobody = DefaultHasher::new().finish();
         let wanted = wanted(view, missing).into_iter();
@@ -245,7 +246,7 @@ impl Fetches {
     }
 }
 
-/// What is not at hand, and who names it.
+/// Items that are not available, with a hash of the nodes that name them.
 fn wanted(view: &View, missing: &BTreeSet<Digest>) -> BTreeMap<Wanted, u64> {
     let mut records: BTreeMap<Digest, DefaultHasher> = missing
         .iter()
@@ -283,7 +284,7 @@ fn gossiping(view: &View) -> impl Iterator<Item = &NodeEntry> {
     seen.map(Arc::as_ref)
 }
 
-/// Who names a digest, and of which class.
+/// First node that names the digest, and the class it belongs to.
 fn naming<'v>(
     mut nodes: impl Iterator<Item = &'v NodeEntry>,
     digest: Digest,
@@ -297,7 +298,7 @@ fn naming<'v>(
     })
 }
 
-/// The document that a node announces, from what is kept or from the node.
+/// Document that a node announces, from the history or from the node.
 async fn document(core: &Core, view: &View, node: &NodeId, digest: Digest) -> Came {
     let found = |document| (node.clone(), (digest, document));
     let name = node.to_string();
@@ -313,7 +314,7 @@ async fn document(core: &Core, view: &View, node: &NodeId, digest: Digest) -> Ca
         .preimages
         .fetch_document(&core.agents, view, digest, node);
     match fetched.await {
-        // A document speaks for one node only, whoever gossips its digest.
+        // A document is valid only for the node it names, whichever node gossips its digest.
         Ok(document) if document.node == node.as_str() => Came::Document {
             found: found(document),
             was_kept: false,
@@ -322,7 +323,7 @@ async fn document(core: &Core, view: &View, node: &NodeId, digest: Digest) -> Ca
     }
 }
 
-/// Has a record put where it is at hand. Whether it is.
+/// Puts a record into the cache. Returns whether the record is available.
 async fn record(core: &Core, view: &View, digest: Digest) -> bool {
     let told = naming(gossiping(view), digest);
     let Some((class, node)) = told.or_else(|| naming(view.as_known_all(), digest)) else {
@@ -333,12 +334,12 @@ async fn record(core: &Core, view: &View, digest: Digest) -> bool {
         preimages.put_record(&node.id, digest, record);
         return true;
     }
-    // Also of a node that is down since before this control was started.
+    // The history also serves nodes that have been down since before this control started.
     if let Ok(Some(record)) = core.history.record(digest).await {
         preimages.put_record(&node.id, digest, Arc::new(record));
         return true;
     }
-    // Who is gone cannot be asked.
+    // A node that does not gossip cannot be queried.
     let Some((_, node)) = told else {
         return false;
     };
@@ -346,8 +347,8 @@ async fn record(core: &Core, view: &View, digest: Digest) -> bool {
     fetched.await.is_ok()
 }
 
-/// What a node's class was under the schema before, by its record of now, where that is at hand and
-/// this build knows how to tell it. It is what the node says, or it is nothing.
+/// Record of a node's class under the previous schema, derived from its current record if that is available and this
+/// build supports the conversion. The result must match the digest that the node announces.
 fn earlier_of(
     preimages: &Preimages,
     node: &NodeEntry,

@@ -1,4 +1,4 @@
-//! What a control that starts anew makes of nodes that are down.
+//! Nodes that are down when a control restarts.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use super::*;
@@ -36,7 +36,7 @@ fn document() -> (Digest, Vec<u8>) {
     document.encode().unwrap()
 }
 
-/// A control of before kept what the node told.
+/// An earlier control stored the data of the node.
 async fn keeps(core: &Core) {
     let (digest, bytes) = document();
     let documents = vec![(NODE.to_owned(), digest, bytes)];
@@ -86,7 +86,7 @@ async fn the_document_and_the_records_of_a_node_that_is_down_come_from_what_is_k
     let view = world.core.view();
     let entry = view.node(&id(NODE)).unwrap();
     assert_eq!(entry.document_digest, Some(document().0));
-    // One that announces another document is not that node any more.
+    // A node that announces another document no longer matches.
     let other = Seen {
         document: Some(Digest([7; 32])),
         ..entry.seen.clone().unwrap()
@@ -108,7 +108,7 @@ async fn who_gossips_nothing_is_what_it_was() {
     let world = World::new();
     keeps(&world.core).await;
     let view = world.core.view();
-    // Its BMC still tells of a class.
+    // The BMC still reports a class.
     let mut unheard = NodeEntry::new(id(NODE));
     let of_bmc = United {
         base: None,
@@ -120,14 +120,14 @@ async fn who_gossips_nothing_is_what_it_was() {
     let was = recall(&world.core, &unheard).await.unwrap().unwrap();
     assert_eq!(was.marks()[&Class::Nic], nic().state().mark());
     assert_eq!(was.document_digest, Some(document().0));
-    // Nobody knows anything of another one.
+    // Another node has no stored data.
     assert!(
         recall(&world.core, &NodeEntry::new(id("b")))
             .await
             .unwrap()
             .is_none()
     );
-    // It is put in place where the node gossips nothing, and there alone.
+    // The stored state is applied only where the node gossips nothing.
     observe::recalled(&world.core, vec![was.clone()]);
     let gossips = world.core.view();
     assert!(gossips.node(&id(NODE)).unwrap().was.is_none());
@@ -141,7 +141,7 @@ async fn who_gossips_nothing_is_what_it_was() {
     assert!(left.as_known(&id(NODE)).is_some(), "it was just here");
 }
 
-/// Registered, and never heard of.
+/// Registers a node that never gossips.
 fn registers(world: &World, name: &str) {
     world.admin(Command::RegisterNode {
         node: id(name),
@@ -161,7 +161,7 @@ async fn a_round_looks_up_some_and_again_what_could_not_be_read() {
     let is_known = |name| world.core.view().as_known(&id(name)).is_some();
     conformance.recall(1).await;
     assert_eq!((is_known("b"), is_known("c")), (true, false));
-    // What cannot be read now is not taken for nothing.
+    // A failed read does not count as missing data.
     world.core.history.lose_entries().await.unwrap();
     conformance.recall(1).await;
     assert!(!is_known("c"));
@@ -191,7 +191,7 @@ async fn nobody_waits_for_the_record_of_a_node_that_is_gone_and_the_history_is_a
     let is_pending = || world.core.view().judged.pending.contains(&id(NODE));
     assert!(is_pending(), "and says that it is not known");
     keeps(&world.core).await;
-    // A change, wherever.
+    // Any change.
     world.fold();
     let report = conformance.reconcile().await;
     assert_eq!((report.records, report.drifted), (1, 1));
@@ -224,7 +224,7 @@ async fn who_does_not_answer_delays_the_judgement_of_nobody_else() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    // Each who does not answer is waited for two seconds.
+    // Each silent node is awaited for two seconds.
     let waits = tokio::time::timeout(Duration::from_secs(1), is_judged);
     waits.await.unwrap();
     assert!(world.core.view().judged.pending.contains(&id(NODE)));
@@ -293,7 +293,7 @@ async fn who_sets_a_baseline_is_told_of_a_node_whose_record_can_be_had() {
     let seen = Seen::before(BTreeMap::from([(Class::Nic, nic().state().mark())]));
     observe::cell(&world.core, "c0", BTreeMap::from([(id("b"), seen)]));
     let judging = tokio::spawn(Conformance::new(world.core.clone()).run());
-    // Nothing it could be held against: its record is not asked for.
+    // The node has nothing to be judged by, so its record is not fetched.
     tokio::time::sleep(SPACING * 2).await;
     world.asks_for_firmware(
         Policy::Warn,

@@ -1,4 +1,4 @@
-//! Calls for one rank, and whether a launch of it may have arrived.
+//! Agent calls for one rank, and whether a launch may have arrived.
 
 use super::{Need, Target, what};
 use crate::{core::Core, error::AgentError, view::View, words};
@@ -11,12 +11,12 @@ use lattice_quorum_types::{
 };
 use std::{net::SocketAddr, time::Duration};
 
-/// How long an agent may take to record an attempt and answer.
+/// Timeout for an agent to record an attempt and answer.
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long it may take to name its boot.
+/// Timeout for an agent to report its boot id.
 const PING_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How a call ended.
+/// Result of a call.
 #[derive(Debug)]
 pub(super) enum Called {
     Answered,
@@ -24,9 +24,9 @@ pub(super) enum Called {
     Refused(LaunchRefused),
 }
 
-/// Calls until there is an answer or a failure; begins anew where the agent is now when it turns up
-/// at another address meanwhile. `may_run` becomes true with the first launch of which it is not
-/// certain that it started nothing, also when this is dropped before it ends.
+/// Calls the agent until it answers or the call fails; restarts the call when the agent appears at another address.
+/// `may_run` becomes true with the first launch that may have started a process, even if this future is dropped before
+/// it ends.
 pub(super) async fn call_agent(
     core: &Core,
     allocation: &Allocation,
@@ -75,8 +75,8 @@ fn addr(view: &View, node: &NodeId) -> Option<SocketAddr> {
     view.node(node)?.addr()
 }
 
-/// Before the first launch the agent is asked for its boot: one that went to a process of a boot that
-/// is over, and whose answer is lost with it, could never be told from one that started something.
+/// Requests the boot id of the agent before the first launch. Without that check, a launch sent to a process of an
+/// earlier boot, with its answer lost, could not be distinguished from a launch that started something.
 async fn launch(
     core: &Core,
     view: &View,
@@ -120,7 +120,7 @@ async fn launch(
     called(answered)
 }
 
-/// The nodes it has, but for those that it gives back or gave: whom a rank that it grew runs with.
+/// Nodes of the allocation, without those released or being released: the peers of a rank added by growth.
 fn present(allocation: &Allocation) -> Vec<NodeId> {
     let ranks = allocation.ranks.iter();
     let stay = ranks.filter(|rank| rank.phase.stays());
@@ -160,9 +160,9 @@ fn called(answered: Result<Result<AttemptStatus, LaunchRefused>, AgentError>) ->
     }
 }
 
-/// Whether a launch that ended so may have started anything. An agent that is under another boot and
-/// knows nothing of the attempt has started nothing with it; of its other refusals it is not asked,
-/// and one of an old epoch says that somebody else sends launches too.
+/// Whether a launch with this result may have started a process. An agent under another boot without a record of the
+/// attempt has started nothing. For its other refusals that is not certain, and a stale epoch means that another
+/// dispatcher sends launches as well.
 fn started_perhaps(answered: &Result<Result<AttemptStatus, LaunchRefused>, AgentError>) -> bool {
     match answered {
         Ok(Err(LaunchRefused::OtherBoot { .. })) => false,

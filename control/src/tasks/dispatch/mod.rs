@@ -1,10 +1,12 @@
-//! Dispatch: every rank that was assigned is launched, every rank of a Stopping allocation, and each
-//! that one is to give back, is ended, each by calls to its agent that are repeated until the quorum shows the effect. Agents
-//! answer repeats with the existing outcome, so repeating is free of harm.
+//! Dispatch reconciler: launches every assigned rank, and ends every rank of a stopping allocation and every rank to be
+//! released.
 //!
-//! A rank that runs and whose walltime was changed since its attempt was assigned is told until its agent
-//! has taken it. That it has is remembered here alone: the quorum keeps that and how often it was changed, so
-//! another dispatcher tells it once more, under the same number.
+//! Agent calls are repeated until the quorum shows their effect. Agents answer a repeat with the existing result, so
+//! repeats are harmless.
+//!
+//! When the walltime changes after the assignment of an attempt, each running rank receives the new value until its
+//! agent has accepted it. Only this dispatcher remembers the acceptance. The quorum holds the walltime and the number
+//! of its changes, so another dispatcher sends it once more, under the same number.
 
 mod call;
 mod refused;
@@ -40,34 +42,34 @@ use tokio::{
     time::Instant,
 };
 
-/// Many events come together when ranks report; they are looked at together.
+/// Many events arrive together when ranks report; one pass handles them.
 const PACE: Pace = Pace {
     period: Duration::from_secs(1),
     spacing: Duration::from_millis(2),
 };
-/// An answered call is repeated when the quorum still shows no effect of it after this long.
+/// Time after which an answered call is repeated if the quorum shows no effect.
 const SETTLE: Duration = Duration::from_secs(5);
 /// First wait after a failed call; doubles up to [`MAX_BACKOFF`].
 const MIN_BACKOFF: Duration = Duration::from_millis(100);
 /// Longest wait after a failed call.
 const MAX_BACKOFF: Duration = Duration::from_secs(5);
 
-/// Calls at a time. Each carries the names of all nodes of its allocation.
+/// Maximum number of concurrent calls. Each carries the names of all nodes of its allocation.
 const MAX_CALLS: usize = 256;
 
-/// What a rank needs.
+/// Call that a rank needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Need {
     Launch,
     Terminate,
-    /// To hear of another walltime, by that number of its attempt's changes, from its start on.
+    /// Send a changed walltime, counted from the start of the rank, with the change number of the attempt.
     Walltime {
         number: u32,
         walltime_ms: u64,
     },
 }
 
-/// One rank on its node.
+/// A rank on its node, and the call it needs.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Target {
     key: AttemptKey,
@@ -76,12 +78,12 @@ struct Target {
     need: Need,
 }
 
-/// Where the calls for one target stand.
+/// State of the calls for one target.
 #[derive(Debug, Clone, Copy)]
 struct Calls {
     progress: Progress,
     failures: u32,
-    /// Of a launch: one of them may have started something.
+    /// For a launch: an earlier launch may have started a process.
     may_run: bool,
 }
 
@@ -91,32 +93,32 @@ enum Progress {
     Waits {
         until: Instant,
     },
-    /// Nothing more is to be said, or can be.
+    /// No further call is needed or possible.
     Done,
 }
 
-/// Since when there is no other dispatcher.
+/// Since when this dispatcher is the only one.
 #[derive(Debug, Clone, Copy)]
 struct Alone {
-    /// Of the lease that everything here is done under.
+    /// Epoch of the lease under which this dispatcher acts.
     epoch: u64,
-    /// What is assigned after this revision has been launched by nobody else, and this one has
-    /// forgotten nothing of it. `None` where that is not known.
+    /// No other dispatcher has launched attempts assigned after this revision, and this one has lost no state about
+    /// them. `None` if that is unknown.
     since: Option<Revision>,
 }
 
-/// What one round did.
+/// Result of one round.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct DispatchReport {
     /// Ranks that need a call.
     pub(crate) wanted: usize,
-    /// Calls begun now.
+    /// Calls started in this round.
     pub(crate) begun: usize,
 }
 
 type Joined = Result<(Target, Called, bool), JoinError>;
 
-/// See the module.
+/// Dispatch reconciler; see the module.
 #[derive(Debug)]
 pub(crate) struct Dispatch {
     core: Arc<Core>,
@@ -140,7 +142,7 @@ impl Reconciler for Dispatch {
     }
 
     fn forget(&mut self) {
-        // With what is under way: two calls for one rank would not know of each other.
+        // Calls under way are dropped as well: otherwise two calls for one rank could run independently.
         self.calls = JoinSet::new();
         self.progress.clear();
         self.alone = None;
@@ -170,7 +172,7 @@ impl Dispatch {
         }
     }
 
-    /// One whole round, with what is left of the one before.
+    /// Runs one complete round, including calls left from the previous one.
     #[cfg(test)]
     pub(crate) async fn round(&mut self, fence: &Fence) -> DispatchReport {
         for calls in self.progress.values_mut() {
@@ -206,7 +208,7 @@ impl Dispatch {
         waits.min()
     }
 
-    /// Begins every call that is needed and not under way.
+    /// Starts every call that is needed and not under way.
     pub(crate) fn reconcile(&mut self, fence: &Fence) -> DispatchReport {
         let view = self.core.view();
         self.note_lease(fence.epoch, view.revision);
@@ -247,8 +249,7 @@ impl Dispatch {
         report
     }
 
-    /// With another epoch, everything that was assigned until now may have been launched by somebody
-    /// else meanwhile.
+    /// On a new epoch, treats every assignment so far as possibly launched by another dispatcher.
     fn note_lease(&mut self, epoch: u64, seen: Revision) {
         if self.alone.is_some_and(|alone| alone.epoch == epoch) {
             return;
@@ -263,7 +264,7 @@ impl Dispatch {
         let (core, lease, places) = (self.core.clone(), self.lease.clone(), self.places.clone());
         let boots = self.boots.clone();
         self.calls.spawn(async move {
-            // It is never closed.
+            // The semaphore is never closed.
             let _place = places.acquire_owned().await;
             let mut may_run = launched;
             let called = call_agent(&core, &allocation, &target, fence.epoch, &mut may_run).await;
@@ -281,7 +282,7 @@ impl Dispatch {
         });
     }
 
-    /// Decides when a target is looked at again.
+    /// Schedules the next call for a target.
     fn note(&mut self, target: Target, called: Called, may_run: bool) {
         let Some(Calls {
             progress: Progress::UnderWay,
@@ -310,7 +311,7 @@ impl Dispatch {
                 self.lease.is_doubted(given);
                 (MAX_BACKOFF, failures)
             }
-            // Its allocation is being stopped.
+            // The allocation is already being stopped.
             Called::Refused(_) if target.need == Need::Launch => (SETTLE, 0),
             Called::Refused(refused) => {
                 let refused = words::shortened(refused.to_string());
@@ -336,8 +337,8 @@ impl Dispatch {
     }
 }
 
-/// Whether nobody can have launched a rank of it before this dispatcher does. While all its ranks
-/// are only assigned, its last change was the assignment.
+/// Whether no other dispatcher can have launched a rank of this allocation. While all its ranks are only assigned, its
+/// last change was the assignment.
 fn is_new(alone: Option<Alone>, allocation: &Allocation) -> bool {
     let mut ranks = allocation.ranks.iter();
     allocation.state == AllocationState::Starting
@@ -347,7 +348,7 @@ fn is_new(alone: Option<Alone>, allocation: &Allocation) -> bool {
             .is_some_and(|since| allocation.revision > since)
 }
 
-/// Every rank that needs a call, by what the quorum shows.
+/// Returns every rank that needs a call according to the quorum.
 fn wanted(view: &View) -> BTreeSet<Target> {
     let of_one = |allocation: &Arc<Allocation>| {
         let key = AttemptKey {
@@ -369,7 +370,8 @@ fn wanted(view: &View) -> BTreeSet<Target> {
     moving.flat_map(of_one).collect()
 }
 
-/// What runs has ranks to be launched where it grew, and to be ended where it shrinks.
+/// Returns the call that a rank needs. A running allocation launches ranks when it grows and ends ranks when it
+/// shrinks.
 fn needs(allocation: &Allocation, phase: &RankPhase) -> Option<Need> {
     let state = allocation.state;
     let is_stopping = state == AllocationState::Stopping;
@@ -383,7 +385,7 @@ fn needs(allocation: &Allocation, phase: &RankPhase) -> Option<Need> {
     }
 }
 
-/// What a rank is told that its launch may not have said.
+/// Returns the walltime change that the launch of a rank may not have carried.
 fn walltime(allocation: &Allocation) -> Option<Need> {
     let number = allocation.course.walltime_changes;
     let walltime_ms = allocation.walltime_left_ms().filter(|_| number > 0)?;

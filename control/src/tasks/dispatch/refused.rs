@@ -1,4 +1,4 @@
-//! What follows when an agent will not start a rank.
+//! Handling of refused launches.
 
 use super::Target;
 use crate::{
@@ -19,18 +19,18 @@ use parking_lot::Mutex;
 use std::{collections::BTreeMap, time::Duration};
 use tokio::time::Instant;
 
-/// A node that names more boots than this within [`BOOTS_WITHIN`] is kept out: no machine is booted
-/// so often and is well, and each of its boots costs an attempt of somebody's work.
+/// Number of boots within [`BOOTS_WITHIN`] above which a node is drained: no sound machine boots so often, and each
+/// boot costs one attempt of a user's job.
 const MAX_BOOTS: usize = 3;
 /// See [`MAX_BOOTS`].
 const BOOTS_WITHIN: Duration = Duration::from_secs(300);
 
-/// The boots that nodes named when they refused a launch, and when first.
+/// Boot ids that nodes reported when refusing a launch, with the time of the first report.
 #[derive(Debug, Default)]
 pub(super) struct Boots(Mutex<BTreeMap<NodeId, Vec<(String, Instant)>>>);
 
 impl Boots {
-    /// How many boots a node has named of late, with this one.
+    /// Number of distinct boots that a node has reported recently, including this one.
     fn named(&self, node: &NodeId, boot: &str, now: Instant) -> usize {
         let mut all = self.0.lock();
         let is_late = |at: Instant| now.saturating_duration_since(at) < BOOTS_WITHIN;
@@ -46,17 +46,17 @@ impl Boots {
     }
 }
 
-/// What the dispatcher knows of a refused launch.
+/// A refused launch, as the dispatcher sees it.
 pub(super) struct Refused<'a> {
     pub(super) target: &'a Target,
     pub(super) refused: &'a LaunchRefused,
-    /// No launch of this rank can have started anything.
+    /// No launch of this rank can have started a process.
     pub(super) never_started: bool,
 }
 
-/// An agent will not start a rank. Where its node was booted anew the rank has ended; where the node
-/// cannot run anything, it is kept out and the allocation put back; else the allocation cannot run as
-/// it is. When this fails the launch is tried again, and refused again.
+/// Handles a refused launch. If the node has rebooted, the rank has ended. If the node cannot run any job, it is
+/// drained and the allocation is requeued. Otherwise the allocation cannot run as it is. If handling fails, the launch
+/// is repeated and refused again.
 pub(super) async fn act(
     core: &Core,
     lease: &Lease,
@@ -77,7 +77,7 @@ pub(super) async fn act(
     }
     let cause = if is_fault_of_node(&core.view(), &target.node, refused) {
         let reason = words::shortened(refused.to_string());
-        // First, or the allocation would get the same node again.
+        // Drain first, or the allocation would receive the same node again.
         if let Err(error) = faults::keep_out(core, fence.clone(), &target.node, &reason).await {
             tracing::warn!(node = %target.node, %error, "not kept out yet; the launch is tried again");
             return;
@@ -94,7 +94,7 @@ pub(super) async fn act(
             },
         }
     };
-    // What runs grew onto this node: it gives it back, and goes on as it was.
+    // A running allocation grew onto this node: it releases the node and continues without it.
     let grew = |allocation: &Allocation| allocation.state == AllocationState::Running;
     let view = core.view();
     let command = match view.allocation(id).is_some_and(|a| grew(a)) {
@@ -107,14 +107,14 @@ pub(super) async fn act(
     match core.propose_as_service(Some(fence), command).await {
         Ok(_) => {}
         Err(ProposeError::Refused(Refusal::StaleEpoch { given, .. })) => lease.is_over(given),
-        // It stopped for another reason in the meantime.
+        // The allocation stopped for another reason meanwhile.
         Err(ProposeError::Refused(refusal)) => tracing::debug!(%id, %refusal, "not stopped"),
         Err(error) => tracing::warn!(%id, %error, "not stopped yet; the launch is tried again"),
     }
 }
 
-/// The boot that the rank was assigned under is over. Its next assignment must name the one that is,
-/// so that is shown before the allocation can wait again.
+/// Handles a rank assigned under an earlier boot. The next assignment must name the current boot, so the view shows
+/// that boot before the allocation can wait again.
 async fn other_boot(
     core: &Core,
     fence: Fence,
@@ -142,14 +142,14 @@ async fn other_boot(
     }
 }
 
-/// Whether the agent would refuse any other work as well.
+/// Whether the agent would refuse any other job as well.
 fn is_fault_of_node(view: &View, node: &NodeId, refused: &LaunchRefused) -> bool {
     match refused {
         LaunchRefused::JournalFailed { .. } => true,
         LaunchRefused::UserNotAllowed { .. } => {
             view.node(node).is_some_and(|node| node.takes_no_work())
         }
-        // It is only asked where what it names as its boot is none.
+        // Only reached when the reported boot id is invalid.
         LaunchRefused::OtherBoot { .. } => true,
         LaunchRefused::StaleEpoch { .. } => false,
     }

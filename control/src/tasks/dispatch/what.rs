@@ -1,4 +1,4 @@
-//! What an attempt runs, and what it is told of itself.
+//! Workload of an attempt, and its environment.
 
 use crate::{core::Core, view::View};
 use lattice_quorum_types::{
@@ -7,8 +7,8 @@ use lattice_quorum_types::{
     spec::{OutputFiles, Workload},
 };
 
-/// The workload, of an element that of its array, with what only the cluster knows in its environment.
-/// What the user set themselves stays.
+/// Workload of an allocation; an array element has that of its array. Environment variables that only the cluster can
+/// provide are added, and values set by the user take precedence.
 pub(super) fn workload(view: &View, allocation: &Allocation) -> Workload {
     let mut workload = view.workload(allocation).clone();
     let element = allocation.course.element;
@@ -55,7 +55,7 @@ pub(super) fn workload(view: &View, allocation: &Allocation) -> Workload {
     workload
 }
 
-/// How it is prepared for checkpoints, and from which it goes on.
+/// Checkpoint settings of the attempt, and the checkpoint it restores.
 pub(super) fn checkpoint(core: &Core, allocation: &Allocation) -> Option<CheckpointSetup> {
     let terms = allocation.spec.terms.checkpoint.as_ref()?;
     let kept = allocation.course.kept.as_ref();

@@ -1,4 +1,4 @@
-//! What must hold before a node goes into service, by its own word.
+//! Readmission gate, with direct answers of the node.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use super::*;
@@ -44,7 +44,7 @@ async fn checked(world: &World, freshness: &Freshness) -> Result<(), String> {
     passed.map_err(|error| error.to_string())
 }
 
-/// The NIC's firmware is to be this.
+/// Sets a baseline for the NIC firmware.
 fn asks_for(world: &World, policy: Policy) {
     let whom = Definition {
         nodes: NODE.to_owned(),
@@ -53,7 +53,7 @@ fn asks_for(world: &World, policy: Policy) {
     world.asks_for_firmware(policy, whom);
 }
 
-/// It reads this of its NIC.
+/// Sets the NIC firmware that the node reads.
 fn reads(world: &World, firmware: Reading<&str>) {
     let mut record = ClassRecord::new(Class::Nic);
     record.require("nic.count", Reading::Present(1u32));
@@ -85,7 +85,7 @@ async fn what_its_checks_name_keeps_it_out_and_so_does_what_they_do_not_see() {
     says(Err("the probes have not answered within 25 s".to_owned()));
     let hangs = checked(&world, &Freshness::NOW).await.unwrap_err();
     assert!(hangs.ends_with("not known: the probes have not answered within 25 s"));
-    // What somebody has switched off is not asked for.
+    // Disabled checks are not required.
     let mut off = world::health(&[pending_row()]);
     off["enabled"] = json!(false);
     says(Ok(off));
@@ -111,7 +111,7 @@ async fn only_a_baseline_that_drains_keeps_it_out() {
         checked(&world, &Freshness::NOW).await.unwrap_err(),
         "node a differs from baseline fw v3: nic.0.firmware is 28.39, not 28.41"
     );
-    // What is not known, of the key or of the whole node, is not what is asked for.
+    // An unknown key or node does not satisfy a baseline.
     reads(&world, Reading::denied("no permission"));
     let denied = checked(&world, &Freshness::NOW).await.unwrap_err();
     assert!(denied.contains("sound is not known: nic: "), "{denied}");
@@ -122,7 +122,7 @@ async fn only_a_baseline_that_drains_keeps_it_out() {
     assert_eq!(checked(&world, &Freshness::NOW).await, Ok(()));
 }
 
-/// As it is built, with so many GPUs.
+/// Identity of the node with this number of GPUs.
 fn built(gpu_count: Reading<u32>) -> Identity {
     Identity {
         vendor: Reading::Present("Dell Inc.".to_owned()),
@@ -158,13 +158,13 @@ async fn a_node_whose_cohort_cannot_be_read_may_have_a_baseline_that_drains() {
     let eight = || Reading::Present(8);
     let why =
         "not known: its cohort cannot be read, so it is not known which baselines speak for it";
-    // Rebooted without its driver; or it was published when there was one.
+    // Rebooted without its driver, or published when there was one.
     for published in [gone(), eight()] {
         is(published, gone(), "28.41");
         let refused = checked(&world, &Freshness::NOW).await.unwrap_err();
         assert!(refused.ends_with(why), "{refused}");
     }
-    // What it says now counts.
+    // The current answer counts.
     is(gone(), eight(), "28.41");
     assert_eq!(checked(&world, &Freshness::NOW).await, Ok(()));
     for published in [gone(), eight()] {
@@ -237,17 +237,17 @@ async fn what_its_bmc_names_keeps_it_out_until_the_bmc_says_otherwise() {
     let now = Freshness::Now { by };
     bmc.calls_it("Critical");
     let named = format!("node a: {NAMED}");
-    // Nobody has looked yet, and a look is made also for who joins.
+    // No reading exists yet, so one is made also for a joining node.
     for freshness in [&Freshness::Recent, &now, &Freshness::NOW] {
         let before = bmc.looks();
         assert_eq!(checked(&world, freshness).await, Err(named.clone()));
         assert_eq!(bmc.looks(), before + 1);
     }
-    // From then on who joins is judged by the last look.
+    // From then on a joining node is judged by the last reading.
     let before = bmc.looks();
     let joins = checked(&world, &Freshness::Recent).await;
     assert_eq!((joins, bmc.looks()), (Err(named), before));
-    // It is not heard, or does not tell: what it named is not over by that.
+    // The BMC is silent or gives no health: its earlier fault is not over by that.
     bmc.is_silent();
     let silent = checked(&world, &now).await.unwrap_err();
     let begins = format!("node a: whether it is sound is not known: {NAMED}; ");
@@ -263,7 +263,7 @@ async fn what_its_bmc_names_keeps_it_out_until_the_bmc_says_otherwise() {
     );
     bmc.calls_it("OK");
     assert_eq!(checked(&world, &now).await, Ok(()));
-    // Nothing stands: its silence keeps nobody out.
+    // Without an earlier fault, the silence of the BMC keeps no node out.
     bmc.is_silent();
     for freshness in [&Freshness::Recent, &now] {
         assert_eq!(checked(&world, freshness).await, Ok(()));

@@ -1,4 +1,4 @@
-//! What a node can make this control read and keep, and what it cannot.
+//! Limits on what a node can make this control read and store.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use super::*;
@@ -50,14 +50,14 @@ fn change(value: &str) -> KeyChange {
     }
 }
 
-/// Of so long a firmware.
+/// A record with a firmware text of this length.
 fn record(bytes: usize) -> (Digest, ClassRecord) {
     let mut record = ClassRecord::new(Class::Nic);
     record.require("nic.0.firmware", Reading::Present("x".repeat(bytes)));
     (record.state().digest().unwrap(), record)
 }
 
-/// The node's journal has one entry, to a record of so many bytes, which the node has.
+/// Gives the node a journal of one entry, and the record behind it, of `bytes` bytes.
 fn goes_to(world: &World, bytes: usize) -> Digest {
     let (digest, record) = record(bytes);
     world.says.lock().unwrap().preimages = vec![record.encode()];
@@ -105,7 +105,7 @@ async fn records_beyond_what_is_kept_within_an_hour_leave_their_entries_without_
     reads.budgets.insert(id(NODE), spent);
     assert_eq!(reads.reconcile().await.entries, 1);
     assert_eq!(then(&world).await, Then::Lost { digest });
-    // What was kept before counts in the next round as well.
+    // Records kept before count in the next round as well.
     let (more, small) = record(100);
     world.says.lock().unwrap().preimages = vec![small.encode()];
     let schema = small.schema;
@@ -131,7 +131,7 @@ async fn a_node_that_has_ever_new_journals_waits() {
         ));
         asked += reads.reconcile().await.asked;
     }
-    // The first of them is new to this control alone.
+    // The first of them is new only to this control.
     assert_eq!(asked, 1 + MOST_JOURNALS);
     assert_eq!(
         world

@@ -1,4 +1,4 @@
-//! The word for a node's answers, from how long it was silent and what other agents found.
+//! Liveness judgement of a node, from the duration of its silence and the results of other agents.
 
 use lattice_placement::Liveness;
 use lattice_quorum_types::NodeId;
@@ -9,29 +9,29 @@ use std::{
 };
 use tokio::time::Instant;
 
-/// What is known of one node's answers.
+/// Ping results of one node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Answers {
-    /// The last answer, or when it was first asked.
+    /// Last answer, or when the node was first pinged.
     pub(super) heard_at: Instant,
     pub(super) ever_answered: bool,
-    /// The cell it was last seen in.
+    /// Gossip cell in which the node was last seen.
     pub(super) cell: String,
-    /// What others said when they were asked last.
+    /// Results of other agents, from the last time they were asked.
     pub(super) said: Option<Said>,
 }
 
-/// What other agents found when they pinged a node that is silent here.
+/// Results of other agents that pinged a node silent to this control.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Said {
     pub(super) at: Instant,
-    /// One that reached it.
+    /// An agent that reached the node.
     pub(super) reached_by: Option<NodeId>,
-    /// Those that could not, each with its cell. Those that could not be asked are not among them.
+    /// Agents that did not reach the node, each with its cell. Agents that could not be queried are not listed.
     pub(super) missed_by: Vec<(NodeId, String)>,
 }
 
-/// From when on silence counts, and how long others' word holds.
+/// Silence thresholds, and how long results of other agents remain valid.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Thresholds {
     pub(super) suspect_after: Duration,
@@ -39,20 +39,20 @@ pub(super) struct Thresholds {
     pub(super) word_holds: Duration,
 }
 
-/// Why a silent node is called what it is called. Its text stays the same while nothing changes.
+/// Reason for the liveness of a silent node. Its text stays the same while nothing changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Why {
-    /// Nobody else was asked yet.
+    /// No other agent has been asked yet.
     Silent,
-    /// No other agent is alive, or none that was asked answered.
+    /// No other agent is alive, or none of those asked answered.
     NobodyToAsk,
-    /// It is only we who do not reach it.
+    /// Another agent reaches the node; only this control does not.
     ReachedBy(NodeId),
-    /// Others do not reach it either, but not for long enough.
+    /// Other agents do not reach the node either, but not for long enough.
     NotYet(Vec<NodeId>),
-    /// So much is silent that we take ourselves for cut off.
+    /// So many nodes are silent that this control may itself be cut off.
     Isolated,
-    /// Others do not reach it either.
+    /// Other agents do not reach the node either.
     MissedBy(Vec<NodeId>),
 }
 
@@ -78,7 +78,7 @@ impl fmt::Display for Why {
     }
 }
 
-/// Silent and all nodes of one cell, or of all.
+/// Silent nodes and all nodes, of one cell or of the cluster.
 #[derive(Debug, Clone, Copy, Default)]
 struct Count {
     silent: usize,
@@ -91,13 +91,13 @@ impl Count {
         self.all += 1;
     }
 
-    /// When half of many is silent at once, it is more likely we who are cut off.
+    /// Whether this control is probably cut off: at least two nodes, and at least half of all, are silent at once.
     fn tells_of_us(self) -> bool {
         self.silent >= 2 && self.silent * 2 >= self.all
     }
 }
 
-/// The word for every node, with the reason where it does not answer.
+/// Returns the liveness of every node, with the reason if the node is silent.
 pub(super) fn judge_all<'a>(
     answers: impl Iterator<Item = (&'a NodeId, &'a Answers)> + Clone,
     thresholds: Thresholds,
@@ -122,11 +122,11 @@ pub(super) fn judge_all<'a>(
     judged.collect()
 }
 
-/// Whether we may be the ones who are cut off.
+/// Whether this control may be cut off.
 #[derive(Debug, Clone, Copy)]
 struct Isolated {
     from_all: bool,
-    /// Somebody in another cell can still say otherwise.
+    /// An agent in another cell can still prove otherwise.
     from_cell: bool,
 }
 
@@ -188,7 +188,7 @@ mod tests {
         NodeId::new(format!("n{n}")).unwrap()
     }
 
-    /// A node silent for so many seconds, and what others say of it.
+    /// A node silent for `silence` seconds, with results of other agents.
     fn node(cell: &str, silence: u64, said: Option<Said>) -> Answers {
         Answers {
             heard_at: now() - Duration::from_secs(silence),
@@ -198,7 +198,7 @@ mod tests {
         }
     }
 
-    /// The same moment for the whole test, far enough from the clock's beginning.
+    /// The same instant for the whole test, far enough from the start of the clock.
     fn now() -> Instant {
         static NOW: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
         *NOW.get_or_init(|| Instant::now() + Duration::from_secs(10_000))
@@ -226,7 +226,7 @@ mod tests {
         judged.into_values().map(text).collect()
     }
 
-    /// The word for the first of five nodes of a cell, the others of which answer.
+    /// Liveness of the first of five nodes of a cell, while the other four answer.
     fn among_others(silence: u64, said: Option<Said>) -> (Liveness, String) {
         let mut nodes = vec![node("c0", 0, None); 5];
         nodes[0] = node("c0", silence, said);
@@ -320,7 +320,7 @@ mod tests {
         let found = words(&nodes);
         assert_eq!((found[0].0, found[1].0), (Suspect, Unreachable));
         nodes[2] = node("c1", 40, missed_by("c1"));
-        // Now half of all is silent.
+        // Now half of all nodes are silent.
         assert_eq!(words(&nodes)[1].0, Suspect);
     }
 }

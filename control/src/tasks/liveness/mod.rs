@@ -1,9 +1,9 @@
-//! Liveness: control pings every agent itself. A node that does not answer is suspect and gets no
-//! new work; one that other agents do not reach for long either is unreachable. Neither releases
-//! what it holds: that its agent is silent does not say that its processes are gone.
+//! Liveness reconciler: control pings every agent itself.
 //!
-//! Nothing here rests on gossip but where a node is looked for first; the address at which it last
-//! answered is tried as well.
+//! A silent node is suspect and receives no new jobs. A node that other agents have not reached for long either is
+//! unreachable. Neither state releases its allocations: a silent agent does not prove that its processes are gone.
+//!
+//! Gossip is used only for the first address to try; the address of the last answer is tried as well.
 
 use crate::{
     core::Core,
@@ -30,26 +30,26 @@ use tokio::{
 mod judge;
 mod witness;
 
-/// Between two judgements.
+/// Time between two judgements.
 const TICK: Duration = Duration::from_millis(250);
-/// Silent nodes asked about at a time.
+/// Maximum number of silent nodes that other agents are asked about concurrently.
 const MAX_ROUNDS: usize = 128;
 
-/// One node and the calls about it.
+/// A node and the calls about it.
 #[derive(Debug)]
 struct Track {
     answers: Answers,
-    /// What it said when it last answered, and when that came.
+    /// Boot id in the last answer, and when the answer arrived.
     boot: Option<(String, Instant)>,
-    /// Where it last answered.
+    /// Address of the last answer.
     reached_at: Option<SocketAddr>,
     next_ping: Instant,
-    /// Where it gossiped to be when it was pinged last.
+    /// Gossiped address at the time of the last ping.
     asked_at: Option<SocketAddr>,
     next_witness: Instant,
 }
 
-/// An answer to a ping.
+/// Answer to a ping.
 #[derive(Debug)]
 struct Heard {
     node: NodeId,
@@ -58,29 +58,29 @@ struct Heard {
     addr: SocketAddr,
 }
 
-/// What one round did.
+/// Result of one round.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct LivenessReport {
-    /// Pings begun.
+    /// Pings started.
     pub(crate) pinged: usize,
-    /// Silent nodes that others are asked about.
+    /// Silent nodes that other agents are asked about.
     pub(crate) asked_about: usize,
-    /// Nodes whose liveness changed.
+    /// Nodes with a changed liveness.
     pub(crate) changed: usize,
 }
 
-/// See the module.
+/// Liveness reconciler; see the module.
 #[derive(Debug)]
 pub(crate) struct Pings {
     core: Arc<Core>,
     timings: Timings,
     tracks: HashMap<NodeId, Track>,
     last_tick: Option<Instant>,
-    /// The nodes as they were when they were last looked through for new ones.
+    /// Nodes at the last search for new ones.
     looked: Option<Arc<BTreeMap<NodeId, Arc<NodeEntry>>>>,
     pings: JoinSet<Option<Heard>>,
     rounds: JoinSet<(NodeId, Said)>,
-    /// Counts rounds, so that not always the same agents are asked.
+    /// Round counter, so that different agents are asked each time.
     turn: usize,
 }
 
@@ -98,7 +98,7 @@ impl Pings {
         }
     }
 
-    /// Runs for ever.
+    /// Runs forever.
     pub(crate) async fn run(mut self) {
         let mut tick = interval(TICK.min(self.timings.ping_every));
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -109,10 +109,10 @@ impl Pings {
                     self.forgive_own_stall(Instant::now());
                     self.reconcile();
                 }
-                // A node seen for the first time, or elsewhere, is asked at once.
+                // A node seen for the first time, or at another address, is pinged at once.
                 Ok(()) = inputs.changed() => self.ask_new(),
                 Some(ping) = self.pings.join_next() => {
-                    // Answers come in bursts; what they change is one new view.
+                    // Answers arrive in bursts; each burst makes one new view.
                     let mut heard: Vec<Heard> = ping.ok().flatten().into_iter().collect();
                     while let Some(ping) = self.pings.try_join_next() {
                         heard.extend(ping.ok().flatten());
@@ -130,7 +130,8 @@ impl Pings {
         }
     }
 
-    /// When this process itself did not run for a while, nobody was silent meanwhile.
+    /// Extends the last answers by the time for which this process did not run: silence during that time does not
+    /// count.
     fn forgive_own_stall(&mut self, now: Instant) {
         let gap = self.last_tick.map_or(TICK, |last| now - last);
         self.last_tick = Some(now);
@@ -147,7 +148,7 @@ impl Pings {
         }
     }
 
-    /// Takes answers down; what they change is shown at once.
+    /// Records answers and publishes their effect at once.
     fn note(&mut self, heard: Vec<Heard>) {
         let (now, view) = (Instant::now(), self.core.view());
         let mut found = BTreeMap::new();
@@ -207,7 +208,7 @@ impl Pings {
         }
     }
 
-    /// Pings whoever is due, has others asked about who is silent, and judges everybody.
+    /// Pings due nodes, has other agents ping silent ones, and judges every node.
     pub(crate) fn reconcile(&mut self) -> LivenessReport {
         let view = self.core.view();
         let now = Instant::now();
@@ -296,7 +297,7 @@ impl Pings {
         });
     }
 
-    /// Has other agents ping those that are silent here. Returns about how many.
+    /// Has other agents ping the nodes silent to this control. Returns the number of nodes asked about.
     fn ask_others(&mut self, view: &Arc<View>, now: Instant) -> usize {
         let silence = |track: &Track| now.saturating_duration_since(track.answers.heard_at);
         let is_due = |track: &Track| {
@@ -336,7 +337,7 @@ impl Pings {
     }
 }
 
-/// Where to look for a node: where it last answered, and where it is said to be.
+/// Addresses to try for a node: that of its last answer, and the gossiped one.
 fn addrs(entry: &NodeEntry, track: &Track) -> Vec<SocketAddr> {
     let mut addrs: Vec<SocketAddr> = track.reached_at.into_iter().collect();
     let said = entry.seen.as_ref().map(|seen| seen.addr);
@@ -344,7 +345,7 @@ fn addrs(entry: &NodeEntry, track: &Track) -> Vec<SocketAddr> {
     addrs
 }
 
-/// Whether the view says so already.
+/// Whether the view already shows this result.
 fn is_shown(entry: &NodeEntry, track: &Track, liveness: Liveness, reason: Option<&str>) -> bool {
     entry.liveness == liveness
         && entry.liveness_reason.as_deref() == reason
@@ -352,7 +353,7 @@ fn is_shown(entry: &NodeEntry, track: &Track, liveness: Liveness, reason: Option
         && entry.reached_at == track.reached_at
 }
 
-/// Another answer may have named a later boot than the last ping's.
+/// Whether the view shows the boot of the last ping. Another answer may have reported a later boot.
 fn is_boot_shown(entry: &NodeEntry, track: &Track) -> bool {
     track.boot.as_ref().is_none_or(|(boot, at)| {
         entry.boot.as_ref() == Some(boot) || entry.boot_heard_at.is_some_and(|known| known > *at)

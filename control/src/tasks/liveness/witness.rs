@@ -1,4 +1,4 @@
-//! Independent evidence: other agents are asked to ping a node that is silent here.
+//! Independent evidence of liveness: other agents ping a node that is silent to this control.
 
 use super::judge::Said;
 use crate::{core::Core, view::View};
@@ -10,19 +10,19 @@ use lattice_quorum_types::{
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 use tokio::time::Instant;
 
-/// Agents asked about one node in a round.
+/// Number of agents asked about one node per round.
 pub(super) const ASKED: usize = 3;
-/// Of them, those of its own cell; the others of elsewhere, where there are any.
+/// Number of those agents taken from the node's own cell; the others come from other cells, if available.
 const NEIGHBOURS: usize = 2;
-/// How long an agent may wait for the node.
+/// Timeout of an agent for its ping to the node.
 const PING_TIMEOUT: Duration = Duration::from_millis(2000);
-/// How long we wait for the agent.
+/// Timeout of this control for the call to the agent.
 const CALL_TIMEOUT: Duration = Duration::from_millis(3500);
 
 /// Agents that answer now, each with its cell.
 pub(super) type Alive = Vec<(NodeId, String)>;
 
-/// Whom to ask about a node of `cell`: `turn` spreads the questions over all that answer.
+/// Chooses agents to ask about a node of `cell`. `turn` rotates the choice over all agents that answer.
 pub(super) fn choose(alive: &Alive, node: &NodeId, cell: &str, turn: usize) -> Alive {
     let others = alive.iter().filter(|(other, _)| other != node);
     let (near, far): (Vec<_>, Vec<_>) = others.cloned().partition(|(_, of)| of == cell);
@@ -41,7 +41,7 @@ pub(super) fn choose(alive: &Alive, node: &NodeId, cell: &str, turn: usize) -> A
     chosen
 }
 
-/// Asks them, all at once.
+/// Asks all chosen agents concurrently.
 pub(super) async fn ask(
     core: Arc<Core>,
     view: Arc<View>,
@@ -71,7 +71,7 @@ pub(super) async fn ask(
     let answers = join_all(asked).await;
     let answers = answers
         .into_iter()
-        // Who could not be asked says nothing.
+        // An agent that could not be queried is no evidence.
         .filter_map(|(witness, called)| Some((witness, called.ok()?)));
     (node.clone(), sum_up(node, answers, Instant::now()))
 }

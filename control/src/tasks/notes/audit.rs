@@ -1,5 +1,5 @@
-//! What the audit says of nodes: of one of them, of a baseline that is for it, or of the brake, which
-//! is about all of them.
+//! Audit entries in node histories: entries about a node, about a baseline that applies to it, or about the brake,
+//! which concerns every node.
 
 use super::{Compared, Known, cut};
 use crate::{
@@ -20,21 +20,22 @@ use std::{
     sync::Arc,
 };
 
-/// Audit entries read at a time.
+/// Audit entries read per query.
 const CHUNK: u32 = 1_000;
-/// Lines written for a chunk: what is about the fleet is one in each node's history.
+/// Maximum number of lines written for a chunk: an entry about the whole cluster is one line in the history of each
+/// node.
 const MOST_LINES: usize = 100_000;
 
-/// What the next entries of the audit say of nodes.
+/// Notes derived from the next audit entries.
 pub(super) struct Audited {
     pub(super) notes: Vec<Note>,
     pub(super) lines: usize,
     pub(super) compared: BTreeMap<NodeId, Compared>,
-    /// Up to where they were read.
+    /// Sequence number up to which the audit was read.
     pub(super) read: u64,
 }
 
-/// Of the entries after `after`; `None` where they cannot be read, or there are none.
+/// Reads the audit entries after `after`; `None` if they cannot be read or there are none.
 pub(super) async fn audited(
     core: &Core,
     known: &Known,
@@ -95,8 +96,8 @@ fn noted(entry: &AuditEntry) -> Noted {
     }
 }
 
-/// Notes of nodes that a baseline applies to although the audit did not name them: they came, or were recognised, after
-/// it was set.
+/// New states of nodes to which a baseline applies although no audit entry named them: they joined, or their cohort
+/// became available, after the baseline was set.
 pub(super) fn not_told(view: &View, known: &Known) -> BTreeMap<NodeId, Compared> {
     let mut found = BTreeMap::new();
     for node in view.nodes.values().filter(|node| node.record.is_some()) {
@@ -119,18 +120,18 @@ pub(super) fn not_told(view: &View, known: &Known) -> BTreeMap<NodeId, Compared>
     found
 }
 
-/// Whose history an entry of the audit belongs to.
+/// Determines the nodes that an audit entry concerns.
 struct Concerned<'a> {
     core: &'a Core,
     view: Arc<View>,
     known: &'a Known,
     is_settled: bool,
-    /// Nodes for which other baselines are than before.
+    /// Nodes with a changed set of baselines.
     compared: BTreeMap<NodeId, Compared>,
 }
 
 impl Concerned<'_> {
-    /// `None` while that is not known yet.
+    /// Returns the nodes concerned; `None` while that cannot be determined yet.
     async fn by(&mut self, action: &AuditAction) -> Option<Vec<NodeId>> {
         match action {
             AuditAction::BaselineSet { name, version, .. } => self.baseline(name, *version).await,
@@ -144,11 +145,11 @@ impl Concerned<'_> {
                 }
                 Some(had)
             }
-            // They are about every node.
+            // The brake concerns every node.
             AuditAction::BrakeHeld { .. } | AuditAction::BrakeReleased { .. } => {
                 Some(self.registered().map(|node| node.id.clone()).collect())
             }
-            // Of these control tells itself, whoever does them.
+            // Control records these changes from the node records, whichever principal makes them.
             AuditAction::Drained { .. }
             | AuditAction::Undrained { .. }
             | AuditAction::LifecycleSet { .. } => Some(Vec::new()),
@@ -156,8 +157,8 @@ impl Concerned<'_> {
         }
     }
 
-    /// Whom a version is for, and whom the one before was. Of one that is not kept any more nobody
-    /// knows whom it was for.
+    /// Nodes to which this version applies or the previous one applied. If the version is no longer stored, its nodes
+    /// cannot be determined.
     async fn baseline(&mut self, name: &BaselineName, version: u32) -> Option<Vec<NodeId>> {
         let query = Query::Baseline {
             name: name.clone(),
@@ -215,7 +216,7 @@ impl Concerned<'_> {
     }
 }
 
-/// The nodes that an entry is about, also such as are not registered yet.
+/// Nodes that the entry names, including unregistered ones.
 fn named(action: &AuditAction) -> Vec<NodeId> {
     let about = action.subjects();
     let nodes = about.nodes.into_iter();

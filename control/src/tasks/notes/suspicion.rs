@@ -1,23 +1,23 @@
-//! Times at which a node was suspect, and came back.
+//! Suspicion periods: when a node was suspect and became alive again.
 
 use super::{HOUR_MS, MOST_TURNS, cut};
 use crate::{history::Noted, view::NodeEntry};
 use lattice_placement::Liveness;
 use std::collections::VecDeque;
 
-/// How often a node was suspect and came back.
+/// Suspicion state of one node.
 #[derive(Debug, Default)]
 pub(super) struct Suspicion {
-    /// Since when it is, Unix milliseconds, and why.
+    /// Start of the current suspicion, Unix milliseconds, and its reason.
     since: Option<(u64, Option<String>)>,
-    /// When that was noted.
+    /// When suspicions were recorded, Unix milliseconds.
     noted: VecDeque<u64>,
     left_out: u32,
 }
 
 impl Suspicion {
-    /// A node that comes back is noted at the time when it began to be silent. One that does not is
-    /// unreachable, and that is noted.
+    /// Returns a note when the node becomes alive again, dated to the start of its silence. A node that does not return
+    /// becomes unreachable, and that change is recorded instead.
     pub(super) fn turn(&mut self, node: &NodeEntry, now: u64) -> Option<(u64, Noted)> {
         match node.liveness {
             Liveness::Suspect => {

@@ -22,7 +22,7 @@ fn drain(world: &World, reason: Option<&str>) {
     world.fold();
 }
 
-/// Everything that was noted, newest first.
+/// All notes, newest first.
 async fn noted(world: &World) -> Vec<(u64, Noted)> {
     let listing = Listing::default();
     let items = world.core.history.list(NODE.to_owned(), listing, 1_000);
@@ -103,13 +103,13 @@ async fn a_control_that_starts_anew_notes_nothing_twice_and_what_it_missed_as_la
     assert_eq!(again.reconcile().await.unwrap().noted, 0);
     assert_eq!(noted(&world).await, before);
     drop(again);
-    // It is repaired and drained anew by somebody else's reason while no control looks.
+    // The node is undrained and drained again for another owner's reason while no control observes it.
     drain(&world, None);
     let mut third = NoteNodes::new(world.core.clone());
     third.reconcile().await.unwrap();
     let expected = (DrainTurn::Cleared, "fan is loud".to_owned(), true);
     assert_eq!(drains(&noted(&world).await)[0], expected);
-    // What happens from now on is seen as it happens.
+    // Later changes are seen as they happen.
     drain(&world, Some("again"));
     third.reconcile().await.unwrap();
     let expected = (DrainTurn::Set, "again".to_owned(), false);
@@ -180,7 +180,7 @@ async fn what_the_audit_says_of_a_node_is_noted_once_with_its_own_time() {
         expected: None,
     });
     world.fold();
-    // Another run: this one asks the audit at once.
+    // Another run: it reads the audit at once.
     let mut again = NoteNodes::new(world.core.clone());
     again.reconcile().await.unwrap();
     let mut third = NoteNodes::new(world.core.clone());
@@ -224,7 +224,7 @@ async fn a_node_that_went_while_no_control_looked_is_noted_as_late_and_one_that_
     let mut notes = NoteNodes::new(world.core.clone());
     notes.reconcile().await.unwrap();
     drop(notes);
-    // A control that starts knows of no node whether it answers, for as long as it may be silent.
+    // A starting control does not know the liveness of any node for as long as the node may be silent.
     world.calls_it(Liveness::Unknown);
     let mut again = NoteNodes::new(world.core.clone());
     again.reconcile().await.unwrap();
@@ -243,7 +243,7 @@ async fn a_node_that_went_while_no_control_looked_is_noted_as_late_and_one_that_
     assert_eq!(late_turns(&noted(&world).await), seen);
 }
 
-/// What was noted out of the audit, oldest first.
+/// Notes from the audit, oldest first.
 async fn audits(world: &World) -> Vec<String> {
     let all = noted(world).await.into_iter().rev();
     let audits = all.filter_map(|(_, noted)| match noted {
@@ -253,7 +253,7 @@ async fn audits(world: &World) -> Vec<String> {
     audits.collect()
 }
 
-/// A look of a control that starts: it asks the audit at once.
+/// A pass of a starting control, which reads the audit at once.
 async fn looks_anew(world: &World) {
     let mut notes = NoteNodes::new(world.core.clone());
     notes.reconcile().await.unwrap();
@@ -364,7 +364,7 @@ async fn a_deleted_baseline_is_in_the_history_of_a_node_whose_note_knew_none() {
     let world = World::new();
     world.asks_for_firmware(Policy::Warn, names(NODE));
     looks_anew(&world).await;
-    // As of a node that came after the baseline was set.
+    // Like a node that joined after the baseline was set.
     let (compared, _) = world.core.history.noted().await.unwrap();
     let mut old: serde_json::Value = serde_json::from_slice(&compared[NODE]).unwrap();
     old["baselines"] = serde_json::json!([]);

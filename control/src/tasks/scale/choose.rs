@@ -1,4 +1,4 @@
-//! The nodes that a service gets.
+//! Node choice for a growing service.
 
 use super::Wanted;
 use crate::{core::Core, movement::Home, view::View};
@@ -10,7 +10,7 @@ use lattice_quorum_types::{Allocation, NodeId, allocation::Rank, command::Expect
 use lattice_view::whole;
 use std::{collections::BTreeSet, sync::Arc};
 
-/// Chosen on a thread of its own; `None` while the process ends.
+/// Chooses nodes on a blocking thread; `None` while the process ends.
 pub(super) async fn nodes(
     core: &Arc<Core>,
     view: &Arc<View>,
@@ -49,9 +49,9 @@ fn chosen(
     let records = view.nodes.values().filter_map(|n| n.record.as_ref());
     let borrowed = records.filter(|r| r.current == *vcluster && r.home != r.current);
     let ends_at = RunningView::from(service).ends_at;
-    // What is left of its walltime; the last moment of it where that is over.
+    // Remaining walltime, at least 1 ms.
     let walltime_ms = ends_at.map(|at| at.since(now).max(1));
-    // Whoever owns a node would wait for it for as long as nobody may stop the service.
+    // On a borrowed node, its owner would wait for as long as the service cannot be stopped.
     let nodes = service.spec.nodes.saturating_add(wanted.nodes);
     let from = match Home::of(&view.vclusters).keeps(&service.spec, nodes, walltime_ms) {
         true => Source::Home,

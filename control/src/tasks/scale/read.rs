@@ -1,4 +1,4 @@
-//! What a service's metric is now.
+//! Metric readings of services.
 
 use crate::{core::Core, inputs::Missing, view::View};
 use futures::future::join_all;
@@ -10,19 +10,19 @@ use lattice_quorum_types::{
 };
 use std::{collections::BTreeMap, time::Duration};
 
-/// An agent may have to read its GPUs first.
+/// Timeout of a usage request; an agent may have to read its GPUs first.
 const USAGE_TIMEOUT: Duration = Duration::from_secs(30);
 const MILLION: f64 = 1e6;
 
-/// One evaluation's reading.
+/// Reading for one evaluation.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Reading {
     pub(super) value: Result<f64, Missing>,
-    /// What each node bears, where nodes were asked.
+    /// Load of each node, if nodes were queried.
     pub(super) loads: BTreeMap<NodeId, f64>,
 }
 
-/// Reads it, within the deadline of whoever is asked.
+/// Reads the metric, within the timeout of its source.
 pub(super) async fn read(core: &Core, view: &View, service: &Allocation) -> Reading {
     let alone = |value| Reading {
         value,
@@ -41,8 +41,8 @@ pub(super) async fn read(core: &Core, view: &View, service: &Allocation) -> Read
     }
 }
 
-/// The mean over the nodes where it runs, those on their way out left aside. One that does not say leaves it unknown:
-/// it may be the one that bears all.
+/// Mean over the nodes with a running rank, without nodes being released. A node that does not answer makes the mean
+/// unknown: it may be the one that carries the load.
 async fn of_nodes(core: &Core, view: &View, service: &Allocation, of: Part) -> Reading {
     let runs = |phase: &RankPhase| matches!(phase, RankPhase::Running { .. });
     let nodes = service.ranks.iter().filter(|rank| runs(&rank.phase));

@@ -1,4 +1,4 @@
-//! What a service's record, and its nodes', say of it.
+//! Scaling inputs from the records of a service and its nodes.
 
 use crate::view::View;
 use lattice_placement::movement::scale::{Damping, HeldNode, ScalePolicy};
@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 const MILLION: f64 = 1e6;
 
-/// How it scales: as it says itself, else as its vCluster does. `None` of what does not.
+/// Scaling policy of a service: its own settings, then those of its vCluster. `None` if the service does not scale.
 pub(super) fn policy(service: &Allocation, vcluster: &Damping) -> Option<ScalePolicy> {
     let scale = service.spec.terms.scale.as_ref()?;
     let pace = &scale.pace;
@@ -40,7 +40,7 @@ fn is_recalled(view: &View, node: &NodeId) -> bool {
     record(view, node).is_some_and(|record| record.recalled_at.is_some())
 }
 
-/// The nodes that it holds. What one bears is known where the nodes were asked for it.
+/// Nodes that the service holds. Their load is included if the nodes were queried.
 pub(super) fn held(
     view: &View,
     service: &Allocation,
@@ -54,7 +54,7 @@ pub(super) fn held(
         let home = record(view, &rank.node).map(|record| &record.home);
         Some(HeldNode {
             node: rank.node.clone(),
-            // What does not run yet came last.
+            // A node without a running rank counts as the newest.
             added_at: rank.phase.running_since().unwrap_or(now),
             borrowed: home.is_some_and(|home| *home != service.spec.vcluster),
             leaving: !rank.phase.stays() || is_recalled(view, &rank.node),
@@ -64,8 +64,8 @@ pub(super) fn held(
     service.ranks.iter().filter_map(of).collect()
 }
 
-/// Nodes that it gives back because their owners want them; none where nothing else would be left, which is for
-/// those who reclaim to see to.
+/// Nodes that the service releases because their owners reclaim them. Empty if no other node would remain; the reclaim
+/// itself handles that case.
 pub(super) fn recalled(view: &View, service: &Allocation) -> Vec<NodeId> {
     let resizable = service.state == lattice_quorum_types::AllocationState::Running;
     let staying = service.ranks.iter().filter(|rank| rank.phase.stays());
@@ -77,9 +77,9 @@ pub(super) fn recalled(view: &View, service: &Allocation) -> Vec<NodeId> {
     back.into_iter().map(|rank| rank.node.clone()).collect()
 }
 
-/// When nodes of a service last came or went, as far as its record tells: by the nodes' clocks. It starts with the
-/// least number of nodes, and ranks keep their places, so those behind came later. One that began anew has changed
-/// then.
+/// When nodes of a service last changed, as far as its record shows, by the clocks of the nodes. A service starts with
+/// its minimum number of nodes, and ranks keep their positions, so later positions were added later. A restart counts
+/// as a change.
 pub(super) fn changed_at(service: &Allocation, now: UnixMillis) -> Option<UnixMillis> {
     let scale = service.spec.terms.scale.as_ref()?;
     let first = usize::try_from(scale.min_nodes).unwrap_or(usize::MAX);
@@ -97,7 +97,7 @@ pub(super) fn changed_at(service: &Allocation, now: UnixMillis) -> Option<UnixMi
     came.chain(went).chain(anew).max()
 }
 
-/// How many nodes more the limits of its project, and of all above it, leave.
+/// Number of further nodes allowed by the limits of the project and its ancestors.
 pub(super) fn headroom(view: &View, project: &ProjectPath) -> u32 {
     let rules = view.system.limit_policy.rules();
     let levels = view

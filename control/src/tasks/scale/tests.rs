@@ -1,4 +1,4 @@
-//! Services that grow and shrink in a state of their own, by what a server says that answers as Prometheus does.
+//! Services that grow and shrink over a real state, with a server that answers like Prometheus.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use super::*;
@@ -47,16 +47,16 @@ fn quick() -> SchedulerSettings {
     }
 }
 
-/// Said by a server that does not answer.
+/// Value for which the server does not answer.
 const NEVER: &str = "never";
-/// Asked by who gets its answer only once [`Prometheus::says_more`].
+/// Query that is answered only after [`Prometheus::says_more`].
 const LATE: &str = "late";
 
 fn vcluster() -> VclusterName {
     VclusterName::new("default").unwrap()
 }
 
-/// A server that says one number to every query, in the words of Prometheus.
+/// A server that returns one number for every query, in the format of Prometheus.
 struct Prometheus {
     value: Arc<Mutex<String>>,
     more: Arc<Notify>,
@@ -98,13 +98,13 @@ impl Prometheus {
         value.clone_into(&mut self.value.lock().unwrap());
     }
 
-    /// To one who asks for [`LATE`].
+    /// Answers the query [`LATE`].
     fn says_more(&self) {
         self.more.notify_one();
     }
 }
 
-/// A service that may have three nodes, and waits for its first.
+/// A service with at most three nodes, which waits for its first.
 fn submitted(world: &World, class: u8, metric: Metric) -> AllocationId {
     let spec = Box::new(AllocationSpec {
         nodes: 1,
@@ -131,17 +131,17 @@ fn submitted(world: &World, class: u8, metric: Metric) -> AllocationId {
     id
 }
 
-/// A service on the node `a`, and who scales it.
+/// A service on the node `a`, and its scaler.
 struct ScaleFixture {
     world: World,
     scale: Scale,
     service: AllocationId,
-    /// Of its vCluster.
+    /// Settings of its vCluster.
     settings: SchedulerSettings,
 }
 
 impl ScaleFixture {
-    /// These nodes are free beside `a`, each with its home.
+    /// A service on `a`, with these free nodes, each with its home.
     fn of(metric: Metric, nodes: &[(&'static str, &str)]) -> Self {
         Self::of_class(5, metric, nodes)
     }
@@ -172,7 +172,7 @@ impl ScaleFixture {
         fixture
     }
 
-    /// The view shows what is committed; every node answers and is well.
+    /// Updates the view from the state; every node is alive and healthy.
     fn folds(&mut self) {
         let Self {
             world, settings, ..
@@ -249,7 +249,7 @@ impl ScaleFixture {
         report
     }
 
-    /// Looks again and again until a pass did this.
+    /// Runs passes until one has this effect.
     async fn until(&mut self, what: &str, did: impl Fn(&ScaleReport) -> bool) -> ScaleReport {
         let since = Instant::now();
         loop {
@@ -262,7 +262,7 @@ impl ScaleFixture {
         }
     }
 
-    /// Looks so often at the metric, and nothing is done.
+    /// Evaluates the metric this many times without any change.
     async fn stays_for(&mut self, evaluations: usize) {
         let mut read = 0;
         while read < evaluations {
@@ -276,7 +276,7 @@ impl ScaleFixture {
         self.world.allocation(self.service)
     }
 
-    /// The nodes it has, with those on their way out.
+    /// Nodes of the service, including those being released.
     fn nodes(&self) -> Vec<String> {
         let record = self.record();
         record.kept_nodes().map(ToString::to_string).collect()
@@ -321,7 +321,7 @@ async fn a_service_grows_under_load_and_drains_a_node_when_that_is_over() {
     fixture
         .until("it shrinks", |report| report.shrunk == 1)
         .await;
-    // It is drained first: the node is held until its processes are gone.
+    // The node is drained first: it is held until its processes are gone.
     assert!(matches!(fixture.phase("b"), RankPhase::Leaving { .. }));
     fixture.stays_for(3).await;
     assert_eq!(fixture.nodes(), ["a", "b"]);
@@ -330,7 +330,7 @@ async fn a_service_grows_under_load_and_drains_a_node_when_that_is_over() {
     fixture.reports("b", RankReport::Ended { at, exit, fault });
     assert_eq!(fixture.nodes(), ["a"]);
     fixture.folds();
-    // It has no more than it must have.
+    // The service is at its minimum.
     fixture.stays_for(3).await;
     assert_eq!(fixture.record().state, AllocationState::Running);
 }
@@ -423,21 +423,21 @@ async fn what_the_plan_keeps_for_others_is_left_to_them_as_long_as_they_wait() {
     });
     fixture.until("it grows", |report| report.grown == 1).await;
     assert_eq!(fixture.nodes(), ["a", "c"]);
-    // There is no other: that is tried four times, and then let be for a while.
+    // There is no other node: four attempts are made, and then a pause.
     fixture.starts("c");
     fixture.folds();
     fixture
         .until("it is refused", |report| report.refused == 1)
         .await;
     assert_eq!(fixture.nodes(), ["a", "c"]);
-    // The plan is as old as before, and names who is gone.
+    // The plan is unchanged, and names an allocation that is gone.
     fixture.world.admin(Command::Cancel { id: other });
     fixture.folds();
     fixture.until("it grows", |report| report.grown == 1).await;
     assert_eq!(fixture.nodes(), ["a", "c", "b"]);
 }
 
-/// The node `b` of `night`, to `default`.
+/// Lends the node `b` of `night` to `default`.
 fn is_lent(fixture: &mut ScaleFixture) {
     let define = |name: &str| Command::SetVcluster {
         vcluster: VclusterName::new(name).unwrap(),
@@ -456,14 +456,14 @@ fn is_lent(fixture: &mut ScaleFixture) {
     fixture.folds();
 }
 
-/// Of the node `b`.
+/// Version of the node `b`.
 fn version(fixture: &ScaleFixture) -> u64 {
     let view = fixture.world.core.view();
     let entry = view.node(&id("b")).unwrap();
     entry.record.as_ref().unwrap().version
 }
 
-/// Its owner would wait for it as long as nobody may stop the service.
+/// The owner would wait for as long as the service cannot be stopped.
 #[tokio::test]
 async fn a_service_that_nobody_may_stop_grows_on_no_borrowed_node() {
     for (class, grown) in [(10, 0), (7, 0), (6, 1)] {
@@ -498,7 +498,7 @@ async fn what_its_owner_wants_back_goes_at_once_whatever_the_metric_says() {
         version: held,
     });
     fixture.folds();
-    // Nor is its metric waited for, which is to be read by then.
+    // Nor is the metric awaited, which is due by then.
     prometheus.says(NEVER);
     tokio::time::sleep(Duration::from_millis(150)).await;
     let service = fixture.service;
@@ -525,7 +525,7 @@ async fn the_processors_of_its_nodes_are_asked_for() {
     fixture.until("it grows", |report| report.grown == 1).await;
     let shown = "lattice_autoscaling_metric{vcluster=\"default\",allocation=\"1\"} 0.75\n";
     assert!(fixture.shown().contains(shown), "{}", fixture.shown());
-    // What does not run yet is not asked; and of what runs all must say.
+    // A rank that is not running yet is not queried; every running one must answer.
     fixture.world.says.lock().unwrap().works_ppm = 400_000;
     fixture.stays_for(1).await;
     let read = fixture.until("it is read", |report| report.read == 1).await;
@@ -536,7 +536,7 @@ async fn the_processors_of_its_nodes_are_asked_for() {
     assert_eq!(read.missing, 1, "nobody answers for b");
 }
 
-/// It was not asked for, so it is not missing: the next pass asks.
+/// The service was not queried, so its metric is not missing: the next pass queries it.
 #[tokio::test]
 async fn whose_time_comes_while_others_are_read_is_read_next() {
     let mut fixture = ScaleFixture::of(query(), &[("b", "default")]);
@@ -574,7 +574,7 @@ async fn whose_time_comes_while_others_are_read_is_read_next() {
     assert_eq!(fixture.pass().await.read, 1);
 }
 
-/// Somebody was faster: the node is another's by now.
+/// Another allocation was faster and has the node.
 #[tokio::test]
 async fn a_refused_proposal_is_made_again() {
     let mut fixture = ScaleFixture::of(query(), &[("b", "default"), ("c", "default")]);

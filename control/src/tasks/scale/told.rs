@@ -1,4 +1,4 @@
-//! What operators see of services that follow a metric.
+//! Autoscaling metrics for operators.
 
 use crate::exposition::Exposition;
 use lattice_placement::movement::scale::Alert;
@@ -6,7 +6,7 @@ use lattice_quorum_types::{AllocationId, VclusterName};
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 
-/// Of the vClusters that this control schedules.
+/// Autoscaling state of the vClusters that this control schedules.
 #[derive(Debug, Default)]
 pub(crate) struct Scaling(Mutex<Told>);
 
@@ -19,7 +19,7 @@ struct Told {
 
 #[derive(Debug, Clone, Copy)]
 struct Shown {
-    /// `None` while it is not known.
+    /// `None` while the value is unknown.
     value: Option<f64>,
     target: f64,
 }
@@ -29,7 +29,7 @@ impl Scaling {
         self.0.lock()
     }
 
-    /// A service's metric was read, or could not be.
+    /// Records the result of reading a service's metric.
     pub(super) fn shows(
         &self,
         vcluster: &VclusterName,
@@ -41,14 +41,14 @@ impl Scaling {
         self.told().shown.insert((vcluster.clone(), id), shown);
     }
 
-    /// Leaves out services of a vCluster that are gone.
+    /// Drops services of a vCluster that are gone.
     pub(super) fn retain(&self, vcluster: &VclusterName, keeps: impl Fn(AllocationId) -> bool) {
         let mut told = self.told();
         told.shown
             .retain(|(of, id), _| of != vcluster || keeps(*id));
     }
 
-    /// One query gave no number.
+    /// Counts a query that returned no number.
     pub(super) fn failed(&self, vcluster: &VclusterName) {
         *self.told().failures.entry(vcluster.clone()).or_default() += 1;
     }

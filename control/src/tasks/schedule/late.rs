@@ -1,4 +1,4 @@
-//! Who waits too long, and for whom room is sought in this cycle: each has its turn.
+//! Selection of late jobs, for which preemption is considered in this cycle, in turn.
 
 use crate::view::View;
 use lattice_placement::{PendingView, Plan, Planner};
@@ -6,25 +6,25 @@ use lattice_quorum_types::{AllocationId, UnixMillis};
 use lattice_view::Rules;
 use std::{cmp::Reverse, collections::BTreeMap};
 
-/// Jobs for which room is sought in one cycle: each is a few plans of its own.
+/// Maximum number of jobs for which victims are sought in one cycle: each search takes several plans.
 const SOUGHT_AT_ONCE: usize = 3;
 
-/// A job that has waited long enough for nodes, and would have to wait on.
+/// A job that has waited long enough for nodes and would have to wait longer.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Late {
     pub(super) id: AllocationId,
-    /// When it would start if nobody made room.
+    /// Planned start without preemption.
     pub(super) planned_start: Option<UnixMillis>,
 }
 
-/// When jobs were last looked at. There may be more of them than a cycle looks at, also such as nobody can make room
-/// for: each has its turn.
+/// When each job was last considered. There may be more late jobs than one cycle considers, including jobs that no
+/// preemption can help, so each has its turn.
 #[derive(Debug, Default)]
 pub(super) struct Turns(BTreeMap<AllocationId, UnixMillis>);
 
 impl Turns {
-    /// Those whose turn it is, the most urgent first. Whom the plan does not say when they start is found out by
-    /// one more plan each.
+    /// Returns the jobs that are due, the most urgent first. If the plan has no start estimate for a job, one more plan
+    /// computes it.
     pub(super) fn late(
         &mut self,
         planner: &mut Planner,
@@ -45,9 +45,9 @@ impl Turns {
         };
         let urgent = |(id, job): (&AllocationId, &PendingView)| {
             let waits = now.since(job.eligible_at) >= rules.patience_ms;
-            // An element without an allocation of its own is promised nothing.
+            // An array element without its own allocation receives no promise.
             let is_own = view.allocation(*id).is_some();
-            // Nobody makes room for who waits for anything but what others have.
+            // Preemption helps only jobs that wait for resources held by others.
             let is_helped = || {
                 plan.waiting
                     .get(*id)

@@ -1,5 +1,5 @@
-//! What becomes of promised nodes: they are given as soon as all of them are free, and are promised no more where that
-//! cannot be, so that nothing stands empty for who does not get it.
+//! Promised nodes: assigned as soon as all of them are free. A promise that cannot be kept is withdrawn, so that no
+//! node stays idle for a job that will not receive it.
 
 use super::{
     Schedule,
@@ -17,12 +17,12 @@ use lattice_quorum_types::{
 use std::collections::{BTreeMap, BTreeSet};
 use tokio::time::Instant;
 
-/// Who was refused what it is promised: for what, and since when without a break.
+/// Jobs with a rejected assignment to promised nodes: the refusal code, and since when it has persisted.
 #[derive(Debug, Default)]
 pub(super) struct Refused(BTreeMap<AllocationId, (&'static str, Instant)>);
 
 impl Refused {
-    /// Whether it lasts for longer than a view may lag behind: then there is no use in nodes that wait for it.
+    /// Whether the refusal has lasted longer than a view may lag behind. If so, keeping nodes for the job is pointless.
     fn lasts(&mut self, id: AllocationId, refusal: &Refusal, now: Instant) -> bool {
         if passes(refusal) {
             self.0.remove(&id);
@@ -41,22 +41,22 @@ impl Refused {
     }
 }
 
-/// What becomes of a promise now.
+/// State of a promise.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Promise {
-    /// All nodes are free: they are given, in the order of their names.
+    /// All nodes are free and can be assigned; ordered by name.
     Ready(Vec<ExpectedNode>),
-    /// So many of them are still held by others, or not heard of just now.
+    /// Number of nodes that are still held by others or are not alive.
     Waits(usize),
-    /// One of them cannot be used any more: it is promised no more, or what is known of it speaks against it.
+    /// A node is no longer usable, so the promise is withdrawn.
     Broken,
 }
 
-/// How long processes that are being stopped may stay on a promised node, milliseconds. They are killed long before
-/// that; what a kill does not end hangs in the kernel, and its node with it.
+/// Longest time that stopping processes may stay on a promised node, milliseconds. They are killed long before; a
+/// process that survives a kill hangs in the kernel and blocks its node.
 const STUCK_AFTER_MS: u64 = 600_000;
 
-/// How things stand with what is promised to the jobs of a vCluster.
+/// State of every promise to jobs of a vCluster.
 pub(super) fn promises(
     view: &View,
     vcluster: &VclusterName,
@@ -74,7 +74,7 @@ pub(super) fn promises(
 }
 
 fn promise(view: &View, nodes: &BTreeSet<NodeId>, wanted: usize, now: UnixMillis) -> Promise {
-    // A node that is drained, or wanted back, loses its promise alone.
+    // A node that is drained or reclaimed loses its promise individually.
     if nodes.len() < wanted {
         return Promise::Broken;
     }
@@ -95,7 +95,7 @@ fn promise(view: &View, nodes: &BTreeSet<NodeId>, wanted: usize, now: UnixMillis
         if !usable {
             return Promise::Broken;
         }
-        // One that is suspect comes back, or becomes unreachable: until then nobody is launched there.
+        // A suspect node becomes alive again or unreachable; until then nothing is launched there.
         match record.holder {
             None if facts.liveness == Liveness::Alive => ready.push(ExpectedNode {
                 node: id.clone(),
@@ -111,7 +111,7 @@ fn promise(view: &View, nodes: &BTreeSet<NodeId>, wanted: usize, now: UnixMillis
     }
 }
 
-/// Whether what holds a node should have been gone from it for long.
+/// Whether the holder of a node should have released it long ago.
 fn is_stuck(view: &View, record: &Node, now: UnixMillis) -> bool {
     let holder = record.holder.as_ref();
     let held = holder.and_then(|holder| view.allocation(holder.allocation));
@@ -121,7 +121,7 @@ fn is_stuck(view: &View, record: &Node, now: UnixMillis) -> bool {
 }
 
 impl Schedule {
-    /// Gives what was promised as soon as it is free, and takes back what cannot be kept.
+    /// Assigns promised nodes as soon as they are free, and withdraws promises that cannot be kept.
     pub(super) async fn keep_promises(&mut self, view: &View, fence: &Fence) {
         let promises = promises(view, &self.vcluster, self.core.now());
         let is_promised = |id: &AllocationId| promises.iter().any(|(promised, _)| promised == id);
@@ -150,8 +150,8 @@ impl Schedule {
         }
     }
 
-    /// Promised nodes as they are assigned, or why they never will be. Sensitive work has them once they have said
-    /// what they are. `None`: not yet.
+    /// Returns the assignment of promised nodes, or the reason why it can never be made. A sensitive job receives its
+    /// nodes once they are attested. `None`: not yet.
     fn given(
         &mut self,
         view: &View,
@@ -172,10 +172,10 @@ impl Schedule {
         }
     }
 
-    /// Proposes it. What is refused is tried again with what is known by then.
+    /// Proposes the assignment. A rejected assignment is retried with newer data.
     ///
     /// # Errors
-    /// Why it never will be taken.
+    /// Reason why the assignment can never be accepted.
     async fn give(
         &mut self,
         id: AllocationId,

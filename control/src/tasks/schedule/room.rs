@@ -1,5 +1,5 @@
-//! Room for work of a higher class that would wait too long: who makes it is chosen, and the nodes are promised to
-//! the job by the quorum. What becomes of that is in `promises.rs`.
+//! Preemption search: victims for a job of a higher class that would wait too long. The quorum promises the chosen
+//! nodes to the job; `promises.rs` handles the promise.
 
 use super::late::Late;
 use crate::{books, core::Core, view::View};
@@ -17,7 +17,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 
-/// What a search needs to know.
+/// Inputs of a search.
 #[derive(Debug)]
 pub(super) struct Search<'a> {
     pub(super) core: &'a Core,
@@ -29,7 +29,7 @@ pub(super) struct Search<'a> {
     pub(super) now: UnixMillis,
 }
 
-/// Room that others are to make.
+/// A preemption to propose.
 #[derive(Debug)]
 pub(super) struct Sought {
     pub(super) id: AllocationId,
@@ -37,21 +37,22 @@ pub(super) struct Sought {
 }
 
 impl Search<'_> {
-    /// Who makes room for which of these, which the plan leaves waiting.
+    /// Chooses victims for these jobs, which the plan leaves waiting.
     pub(super) fn run(&self, plan: &Plan, jobs: Vec<Late>) -> Vec<Sought> {
         if jobs.is_empty() {
             return Vec::new();
         }
         let work = self.work();
         let borrowed = self.borrowed();
-        // Who waits for promised nodes will use what limits leave: room that is made beside is made for nothing.
+        // Jobs that wait for promised nodes will use the remaining limits; further preemptions within those limits
+        // would be useless.
         let mut cluster = Cow::Borrowed(self.cluster);
         let promised = self.view.room.ids();
         let mut uncounted: Vec<_> = promised
             .filter_map(|id| self.view.allocation(id))
             .filter(|held| held.state == AllocationState::Pending)
             .collect();
-        // What one is promised nobody else is, in this cycle either.
+        // Nodes promised to one job are not promised to another in this cycle.
         let mut taken: BTreeSet<NodeId> = BTreeSet::new();
         let mut gone: BTreeSet<AllocationId> = BTreeSet::new();
         let mut sought = Vec::new();
@@ -61,7 +62,7 @@ impl Search<'_> {
                 cluster.count(&spec.project, spec.nodes, spec.sensitive);
             }
             let class = |id: &AllocationId| self.cluster.pending.get(id).map(|job| job.class);
-            // Who comes later is not who matters less: what is planned for a lower class is planned anew.
+            // A reservation planned for a lower class does not block a higher one: it is planned again.
             let outranked = |made: &&Reservation| class(&made.id) < class(&id);
             let others = plan.reservations.iter();
             let others = others.filter(|made| made.id != id && !outranked(made));
@@ -140,15 +141,15 @@ impl Search<'_> {
     }
 }
 
-/// What must be known of work that holds nodes before anybody takes them, but whether it is more than its tenant's
-/// share ([`books::bursts`]).
+/// Describes an allocation that holds nodes, for the choice of victims. Whether it exceeds the share of its tenant is
+/// not included ([`books::bursts`]).
 pub(crate) fn work_of(core: &Core, view: &View, held: &Allocation) -> Work {
     let saves = match &held.spec.terms.checkpoint {
         None => Saves::Never,
         Some(_) if core.writable_directory(view, held).is_none() => Saves::NotNow,
         Some(_) => {
             let most_ms = view.movement_of(&held.spec.vcluster).room.timeout_ms;
-            // As it said, as the last one took, or as long as it may.
+            // The declared checkpoint time, else that of the last checkpoint, else the longest allowed.
             let kept = held.course.kept.as_ref().map(|kept| kept.took_ms);
             let said = held.spec.demand.checkpoint_ms.or(kept);
             match said.unwrap_or(most_ms) {

@@ -1,5 +1,5 @@
-//! Work that is promised nodes, and could have others sooner: others make room for it as long as their checkpoints
-//! take, and meanwhile nodes may become free.
+//! Earlier placement of jobs with promised nodes: their victims take as long as their checkpoints, and other nodes may
+//! become free meanwhile.
 
 use super::promises::{self, Promise};
 use crate::{movement::Home, view::View};
@@ -8,8 +8,8 @@ use lattice_quorum_types::{AllocationId, UnixMillis, VclusterName};
 use lattice_view::waiting as as_planned;
 use std::collections::BTreeMap;
 
-/// Who waits for what they are promised, where as many other nodes may be free. Who is placed loses its promise with
-/// the assignment.
+/// Jobs that wait for promised nodes while at least as many other nodes may be free. A job that is placed loses its
+/// promise with the assignment.
 pub(super) fn waiting(
     view: &View,
     vcluster: &VclusterName,
@@ -20,7 +20,7 @@ pub(super) fn waiting(
         matches!(promise, Promise::Waits(_)).then_some(*id)
     };
     let waits: Vec<AllocationId> = promises.iter().filter_map(waits).collect();
-    // Nearly always: what must be counted for it is not.
+    // This is the usual case and avoids counting free nodes.
     if waits.is_empty() {
         return BTreeMap::new();
     }
@@ -33,7 +33,7 @@ pub(super) fn waiting(
     waits.into_iter().filter_map(known).collect()
 }
 
-/// Nodes that might be given to anybody now.
+/// Number of nodes that can be assigned now.
 fn free(view: &View, vcluster: &VclusterName) -> usize {
     let nodes = view.nodes.values().filter(|entry| {
         let facts = entry.facts();

@@ -130,7 +130,7 @@ fn a_planner_kept_warm_by_differences_sees_what_a_new_one_would() {
             std::slice::from_ref(&waits),
             0,
         ),
-        // A node changes, one comes, one belongs to somebody else; work comes and starts.
+        // A node changes, one joins, one belongs to another vCluster; jobs arrive and start.
         view(
             2,
             &[
@@ -141,7 +141,7 @@ fn a_planner_kept_warm_by_differences_sees_what_a_new_one_would() {
             &[allocation(1, Running), allocation(2, Pending)],
             1,
         ),
-        // A node is lent, one goes; work ends, is held, and comes.
+        // A node is lent, one leaves; jobs end, are held, and arrive.
         view(
             3,
             &[
@@ -160,7 +160,7 @@ fn a_planner_kept_warm_by_differences_sees_what_a_new_one_would() {
     }
 }
 
-/// Budgets and shares come, change with what is used and held, and go.
+/// Budgets and shares appear, change with usage and holdings, and disappear.
 #[test]
 fn a_planner_is_told_how_tenants_stand() {
     let tenant = project(0).path.tenant();
@@ -204,7 +204,7 @@ fn a_planner_is_told_how_tenants_stand() {
     );
 }
 
-/// The pool is the whole cluster's: what other vClusters do counts, and where it is not limited nothing is.
+/// The sensitive pool is cluster-wide: jobs of other vClusters count, and without a limit nothing is counted.
 #[test]
 fn a_planner_is_told_of_sensitive_use_everywhere_where_that_is_limited() {
     let limited = |revision, allocations: &[Arc<Allocation>], size| {
@@ -238,8 +238,8 @@ fn a_planner_is_told_of_sensitive_use_everywhere_where_that_is_limited() {
     assert_eq!(pools, [SensitivePool::default(), pool(3), pool(7)]);
 }
 
-/// What came back from a boot without having been started there is not assigned under it again, even
-/// where the view is older than that.
+/// An allocation that returned from a boot without having started is not assigned under that boot again, even if the
+/// view is older.
 #[test]
 fn no_assignment_names_a_boot_that_is_known_to_be_over() {
     use crate::tasks::testing;
@@ -273,7 +273,7 @@ fn no_assignment_names_a_boot_that_is_known_to_be_over() {
     };
     assert_eq!(named(waits("a", over), "b1"), None);
     assert_eq!(named(waits("a", over), "b2").as_deref(), Some("b2"));
-    // Of another node, or lost in another way, it says nothing.
+    // Another node, or another kind of loss, proves nothing.
     assert_eq!(named(waits("b", over), "b1").as_deref(), Some("b1"));
     let evidence = "its supervisor was killed".to_owned();
     let lost = &RankExit::Lost { evidence };
@@ -315,7 +315,7 @@ fn a_degraded_node_is_given_work_when_the_others_are_held_and_none_that_is_sensi
     assert!(why.contains("1 of 2 nodes: 1 healthy,"), "{why}");
 }
 
-/// A request that no member takes would fail with all that is proposed with it.
+/// A request that no member accepts would fail with everything proposed with it.
 #[tokio::test]
 async fn sensitive_work_whose_claims_do_not_fit_says_so_and_stops_no_other() {
     use crate::{
@@ -398,7 +398,7 @@ async fn sensitive_work_whose_claims_do_not_fit_says_so_and_stops_no_other() {
     assert!(why.starts_with("needs 2 of 3 nodes"), "{why}");
     assert!(why.contains("; as sensitive work it is"), "{why}");
     assert!(why.contains("the quorum takes 2000 at once"), "{why}");
-    // Nor does it take nodes from the others in the plans to come.
+    // Nor does the allocation take nodes from the others in later plans.
     let placed = async |schedule: &mut Schedule| {
         let view = world.core.view();
         schedule.unassigned.follow(&view, Instant::now());
@@ -407,7 +407,7 @@ async fn sensitive_work_whose_claims_do_not_fit_says_so_and_stops_no_other() {
         placed.collect::<Vec<_>>()
     };
     assert_eq!(placed(&mut schedule).await, [small]);
-    // Another view of the same says nothing else; when it has changed it is looked at again.
+    // Another view of the same record changes nothing; a changed record is considered again.
     world.fold();
     assert_eq!(placed(&mut schedule).await, []);
     world.admin(Command::Hold { id: large });
@@ -416,7 +416,7 @@ async fn sensitive_work_whose_claims_do_not_fit_says_so_and_stops_no_other() {
     assert_eq!(placed(&mut schedule).await, [large]);
 }
 
-/// Another node answers a ping all the time, and each makes a view.
+/// Another node answers a ping all the time, and each answer makes a view.
 #[tokio::test]
 async fn nothing_is_planned_again_while_nothing_changes_but_the_time_and_the_lease() {
     use crate::tasks::testing::{self, world::World};
@@ -440,7 +440,7 @@ async fn nothing_is_planned_again_while_nothing_changes_but_the_time_and_the_lea
     };
     let lease = Lease::new(world.fence.lease.clone(), "c1".to_owned());
     let mut schedule = Schedule::new(world.core.clone(), lease, vcluster());
-    // Whether a cycle plans; the queue is not empty, so it says so.
+    // Whether a cycle plans; the queue is not empty, so the view shows it.
     let plans = async |schedule: &mut Schedule, fence: &Fence| {
         let before = world.core.view();
         let report = schedule.reconcile(fence.clone()).await;
@@ -542,7 +542,7 @@ async fn logs_settings_that_do_not_fit_when_they_change() {
     assert_eq!(lines().await.len(), 2);
 }
 
-/// What was logged.
+/// Captured log.
 #[derive(Clone, Default)]
 struct Log(Arc<std::sync::Mutex<String>>);
 

@@ -1,5 +1,7 @@
-//! What was placed and is not assigned: why, for those who ask, and what is set aside. What is refused
-//! again and again would take its nodes from those behind it in every plan, and nobody would run on them.
+//! Placed but unassigned allocations: the reasons, for queries, and the set-aside list.
+//!
+//! An allocation that is rejected repeatedly would take its nodes from those behind it in every plan, and no job would
+//! run on them.
 
 use crate::{plans::NotAssigned, view::View};
 use lattice_placement::{Blocker, Placement, Plan};
@@ -12,23 +14,24 @@ use std::{
 };
 use tokio::time::Instant;
 
-/// Who is refused for the same for so long is set aside: by then a view shows what the quorum knew.
+/// Duration of an unchanged refusal after which an allocation is set aside: by then the view shows the state that the
+/// quorum had.
 pub(super) const REFUSED_FOR: Duration = Duration::from_secs(2);
-/// For how long.
+/// How long an allocation is set aside.
 pub(super) const ASIDE: Duration = Duration::from_secs(30);
 
-/// Why what was placed is not assigned.
+/// Reason why a placed allocation is not assigned.
 #[derive(Debug)]
 pub(super) enum Why {
-    /// What was assigned under one boot never starts under another.
+    /// The nodes have not reported a boot. An attempt assigned under one boot never starts under another.
     BootsNotNamed(Vec<NodeId>),
-    /// Sensitive work rests on what its nodes say of themselves; these were asked, where any was.
+    /// The nodes of a sensitive allocation have no valid attestation yet. Lists the nodes being queried, if any.
     Claims(Vec<NodeId>),
-    /// The quorum refused it.
+    /// The quorum rejected the assignment.
     Refused(String),
-    /// For longer than a view may lag behind.
+    /// The quorum has rejected the assignment for longer than a view may lag behind.
     RefusedAgain(String),
-    /// What became of the proposal is not known.
+    /// The result of the proposal is unknown.
     NoAnswer(String),
 }
 
@@ -63,39 +66,39 @@ impl fmt::Display for Why {
     }
 }
 
-/// Until when something is not planned, if its record does not change before.
+/// How long an allocation is set aside, unless its record changes earlier.
 #[derive(Debug, Clone, Copy)]
 enum Aside {
-    /// It has changed.
+    /// Until the record changes.
     Changed,
-    /// This moment.
+    /// Until this instant.
     Until(Instant),
 }
 
-/// The refusal that it met with the last proposal.
+/// Refusal of the last proposal.
 #[derive(Debug, Clone, Copy)]
 enum Met {
-    /// One that passes, however often it comes.
+    /// A transient refusal, however often it occurs.
     Passing,
-    /// One of this kind, with each proposal since then.
+    /// A refusal with this code, returned by every proposal since this instant.
     Lasting(&'static str, Instant),
 }
 
 #[derive(Debug)]
 struct Known {
-    /// Of the record: with another one it begins anew.
+    /// Revision of the allocation record; another revision resets the entry.
     revision: Revision,
     told: Arc<NotAssigned>,
     refused: Option<Met>,
     aside: Option<Aside>,
 }
 
-/// See the module.
+/// Placed but unassigned allocations; see the module.
 #[derive(Debug, Default)]
 pub(super) struct Unassigned(BTreeMap<AllocationId, Known>);
 
 impl Unassigned {
-    /// Forgets what does not wait any more, or changed; and what was set aside long enough comes back.
+    /// Drops entries of allocations that no longer wait or have changed, and ends set-aside periods that are over.
     pub(super) fn follow(&mut self, view: &View, now: Instant) {
         self.0.retain(|id, known| {
             let waits = pending(view, *id);
@@ -110,7 +113,7 @@ impl Unassigned {
         }
     }
 
-    /// Each, and whether it is set aside: then a planner is not to know it.
+    /// All entries, each with whether it is set aside and therefore hidden from the planner.
     pub(super) fn asides(&self) -> BTreeMap<AllocationId, bool> {
         let known = self.0.iter();
         known
@@ -118,7 +121,7 @@ impl Unassigned {
             .collect()
     }
 
-    /// What is not placed any more waits for another reason.
+    /// Drops allocations that are no longer placed: they wait for another reason.
     pub(super) fn planned(&mut self, plan: &Plan) {
         if self.0.is_empty() {
             return;
@@ -128,24 +131,25 @@ impl Unassigned {
             .retain(|id, known| known.aside.is_some() || placed.contains(id));
     }
 
-    /// It cannot be proposed now, or nobody knows what became of that: it is not refused meanwhile.
+    /// Records that an allocation cannot be proposed now, or that the result of its proposal is unknown. Its refusal is
+    /// reset.
     pub(super) fn hold_back(&mut self, of: Of<'_>, why: &Why) {
         self.tell(of, not_assigned(of.placed, why), None, None);
     }
 
-    /// It is proposed: what held it back before does not any more. What refused it may.
+    /// Records a new proposal: earlier obstacles are gone, but a refusal may return.
     pub(super) fn proposes(&mut self, id: AllocationId) {
         if self.0.get(&id).is_some_and(|known| known.refused.is_none()) {
             self.0.remove(&id);
         }
     }
 
-    /// No member would take it while its record is as it is.
+    /// Records that no quorum member accepts the assignment while the record stays as it is.
     pub(super) fn is_too_long(&mut self, of: Of<'_>, blocker: Blocker) {
         self.tell(of, blocker, None, Some(Aside::Changed));
     }
 
-    /// The quorum refused it, maybe for good: whether it is set aside.
+    /// Records a refusal that may be permanent. Returns whether the allocation is set aside.
     pub(super) fn refuse(&mut self, of: Of<'_>, refusal: &Refusal, now: Instant) -> bool {
         let before = self.0.get(&of.placed.id).and_then(|known| known.refused);
         let code = refusal.code();
@@ -155,7 +159,7 @@ impl Unassigned {
             _ => Met::Lasting(code, now),
         };
         let lasts = matches!(met, Met::Lasting(_, since) if since + REFUSED_FOR <= now);
-        // One line each: they stand in tables.
+        // One line each, because the texts are shown in tables.
         let text = refusal.to_string().replace('\n', "; ");
         let (why, aside) = match lasts {
             true => (Why::RefusedAgain(text), Some(Aside::Until(now + ASIDE))),
@@ -165,12 +169,12 @@ impl Unassigned {
         lasts
     }
 
-    /// It was assigned.
+    /// Removes the entry of an assigned allocation.
     pub(super) fn assigned(&mut self, id: AllocationId) {
         self.0.remove(&id);
     }
 
-    /// All of them, for those who ask.
+    /// All explanations, for queries.
     pub(super) fn told(&self) -> BTreeMap<AllocationId, Arc<NotAssigned>> {
         let known = self.0.iter();
         known.map(|(id, known)| (*id, known.told.clone())).collect()
@@ -203,8 +207,7 @@ impl Unassigned {
     }
 }
 
-/// An allocation that waits, and where a plan placed it. Of an element without an allocation of its own,
-/// its array.
+/// A waiting allocation and its placement in a plan. For an element without its own allocation, `held` is its array.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Of<'a> {
     pub(super) plan: &'a Plan,
@@ -223,8 +226,7 @@ fn not_assigned(placed: &Placement, why: &Why) -> Blocker {
     }
 }
 
-/// Whether it is over once the view is that of the quorum, or is about the nodes, of which the next plan
-/// has others.
+/// Whether the refusal ends once the view matches the quorum, or concerns nodes that the next plan may replace.
 pub(super) fn passes(refusal: &Refusal) -> bool {
     matches!(
         refusal,

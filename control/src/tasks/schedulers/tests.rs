@@ -58,7 +58,7 @@ async fn one_control_takes_all_and_another_inherits_them_under_later_epochs() {
     second.follow(&view, &mut of_others).await;
     second.round(&mut asked).await;
     assert!(held(&second).is_empty());
-    // A vCluster that goes away has no scheduler, and its lease is nobody's.
+    // A deleted vCluster has no scheduler, and its lease is released.
     let fewer = defined(&names[1..]);
     first.follow(&fewer, &mut running).await;
     assert_eq!(running.len(), 5);
@@ -73,7 +73,7 @@ async fn one_control_takes_all_and_another_inherits_them_under_later_epochs() {
     }
 }
 
-/// Nobody would renew it, nor forget it.
+/// No control would renew or forget the lease.
 #[tokio::test]
 async fn a_lease_that_is_granted_after_its_vcluster_went_is_given_back() {
     let world = World::new();
@@ -101,7 +101,7 @@ fn who_has_more_asks_later_within_a_bound() {
     assert_eq!(later(usize::MAX), LATER_AT_MOST);
 }
 
-/// Its leases hold for 6 s, and it must stop acting half a second before: three renewals may fail.
+/// Its leases last 6 s, and it must stop acting half a second before: three renewals may fail.
 #[tokio::test]
 async fn what_is_held_is_renewed_soon_after_a_renewal_failed_however_much_that_is() {
     let world = World::new();

@@ -1,4 +1,4 @@
-//! What the node `a` of these worlds answers: a real endpoint, whose words a test sets.
+//! Simulated agent of the node `a` in these worlds: a real endpoint with answers set by the test.
 
 use super::{id, world::NODE};
 use bytes::Bytes;
@@ -19,51 +19,51 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-/// What the agent says.
+/// Answers of the agent.
 pub(crate) struct Says {
     pub(crate) boot: String,
     pub(crate) attempts: Vec<AttemptStatus>,
     pub(crate) gate: Result<(), GateFailed>,
     pub(crate) digests: BTreeMap<String, [u8; 32]>,
     pub(crate) cohort: Option<Cohort>,
-    /// Numbers of GPUs in launches that name one.
+    /// GPU counts in launches that name one.
     pub(crate) gpus: Vec<u32>,
-    /// Each other walltime that it was told of, and why it takes none.
+    /// Walltime changes received, and the reason for refusing them, if any.
     pub(crate) walltimes: Vec<SetWalltime>,
     pub(crate) no_walltime: Option<String>,
-    /// What it was told to end.
+    /// Attempts that the agent was asked to end.
     pub(crate) terminated: Vec<AttemptKey>,
-    /// What it began, each under the boot of then. It remembers nothing of another boot.
+    /// Attempts started, each with the boot at that time. The agent has no record of another boot.
     pub(crate) began: Vec<(AttemptKey, String)>,
-    /// Each order to wipe that reached it, and where the wipe of each stands; one that is not there
-    /// it does not begin, and says this.
+    /// Wipe orders received, and the state of each wipe; a wipe without a state does not start, and this error is
+    /// returned.
     pub(crate) ordered: Vec<Wipe>,
     pub(crate) wipes: BTreeMap<u64, WipeStatus>,
     pub(crate) no_wipe: String,
-    /// Its answers to launches and wipes are lost on the way.
+    /// Answers to launches and wipes are lost.
     pub(crate) loses_replies: bool,
-    /// What it reads of its hardware, and how often it was asked for that.
+    /// Inventory of the hardware, and the number of requests for a new reading.
     pub(crate) inventory: Option<Inventory>,
     pub(crate) probed: usize,
-    /// What its checks say, and how often it was asked to look anew for that.
+    /// Health answer, and the number of requests for a new pass.
     pub(crate) health: Result<serde_json::Value, String>,
     pub(crate) looked: usize,
-    /// Its checks never answer.
+    /// The health checks never answer.
     pub(crate) hangs: bool,
-    /// Records it has by their digest.
+    /// Records available by their digest.
     pub(crate) preimages: Vec<Vec<u8>>,
-    /// Its journal, whatever part of it is asked for.
+    /// Journal, returned whatever part is requested.
     pub(crate) history: Option<HistoryPage>,
-    /// How busy its processors are, millionths. It has no GPUs.
+    /// Processor load, millionths. The node has no GPUs.
     pub(crate) works_ppm: u32,
-    /// It answers no pings.
+    /// The agent answers no pings.
     pub(crate) silent: bool,
-    /// It is another boot with each launch that it refuses.
+    /// The agent reports another boot with each launch that it refuses.
     pub(crate) flaps: bool,
 }
 
 impl Says {
-    /// Of a node that is well, and on which nothing runs.
+    /// Answers of a healthy node without attempts.
     pub(super) fn sound() -> Self {
         Self {
             boot: "b1".to_owned(),
@@ -107,7 +107,7 @@ impl Says {
     }
 }
 
-/// An agent's answer about its health, with these reasons.
+/// Health answer with these reasons.
 pub(crate) fn health(reasons: &[Reason]) -> serde_json::Value {
     serde_json::json!({
         "table": "1", "worst": null, "reasons": reasons, "enabled": true, "read_age_ms": 1,

@@ -1,4 +1,4 @@
-//! A simulated BMC of the node of a [`World`], read by the worker that control runs.
+//! Simulated BMC of the node of a [`World`], read by the worker of control.
 
 use super::{
     id,
@@ -12,34 +12,34 @@ use serde_json::json;
 use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, sync::Arc, time::Duration};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
-/// Who asks waits so long.
+/// Timeout of a requested reading.
 const LONG: Duration = Duration::from_secs(60);
 
 const SYSTEM: &str = "/redfish/v1/Systems/1";
-/// What it tells its firmware's version by.
+/// Resource with the firmware version.
 const MANAGER: &str = "/redfish/v1/Managers/1";
-/// What that is at first.
+/// Initial firmware version.
 pub(crate) const FIRMWARE: &str = "iLO 5 v2.46";
 
-/// What a site changes so that a BMC's word on the machine drains.
+/// Site rule with which a BMC fault of the machine drains the node.
 pub(crate) const CRITICAL_DRAINS: &str = "bmc.system_critical: {severity: faulty}";
-/// How that is told.
+/// Text of that fault.
 pub(crate) const NAMED: &str = "its BMC names bmc.system_critical on bmc: bmc.health is Critical, \
                                 which is a fault; inspect the hardware";
 
-/// The BMC, and who reads it.
+/// The BMC and the worker that reads it.
 pub(crate) struct Bmc {
     fake: FakeBmc,
     checks: String,
     folder: tempfile::TempDir,
     worker: AbortOnDropHandle<()>,
-    /// What the node says that it is; nothing unless a test says so.
+    /// Identity that the node reports; none unless the test sets it.
     host: Option<Identity>,
 }
 
 impl Bmc {
-    /// Well, and not asked yet. It is judged by the shipped table with this line of a site. Unless a
-    /// test asks, it is read once an hour.
+    /// Creates a healthy BMC that has not been read yet. It is judged by the shipped table with this site rule. Unless
+    /// a test requests a reading, it is read once an hour.
     pub(crate) async fn of(world: &World, checks: &str) -> Self {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures/captures/redfish");
         let tree = Tree::load(&folder.join("hpe-dl325-ilo5.tar.gz")).unwrap();
@@ -57,7 +57,7 @@ impl Bmc {
         bmc
     }
 
-    /// As if control were started again: it knows nothing of what the BMC told.
+    /// Restarts the BMC worker as if control had restarted: earlier BMC data is lost.
     pub(crate) fn is_read_anew(&mut self, world: &World) {
         let (password, table) = (self.path("password"), self.path("table"));
         fs::write(&password, "lattice-bmc\n").unwrap();
@@ -90,7 +90,7 @@ impl Bmc {
         self.folder.path().join(name)
     }
 
-    /// As if control were started again, and the node said that it is a machine of another vendor.
+    /// Restarts the BMC worker as if control had restarted, with a node that reports another vendor.
     pub(crate) fn is_of_another(&mut self, world: &World) {
         self.host = Some(Identity {
             vendor: Reading::Present("Dell Inc.".to_owned()),
@@ -100,10 +100,10 @@ impl Bmc {
         self.is_read_anew(world);
     }
 
-    /// The worker is there, and looks as it does at its usual time.
+    /// Waits for the worker and performs a periodic reading.
     pub(crate) async fn is_looked_at(&self, world: &World) -> Looked {
         loop {
-            // The one of before may have been just ended.
+            // The previous worker may have just ended.
             let ended = Looked::Silent {
                 why: bmc::BROKE_DOWN.to_owned(),
             };
@@ -115,18 +115,18 @@ impl Bmc {
         }
     }
 
-    /// It calls the machine this from now on; nothing at all with null.
+    /// Sets the health of the machine; null removes it.
     pub(crate) fn calls_it(&self, health: impl Into<serde_json::Value>) {
         assert!(self.fake.set(SYSTEM, "/Status/Health", health.into()));
     }
 
-    /// It calls no health of its parts.
+    /// Removes the health of the parts.
     pub(crate) fn tells_nothing_of_parts(&self) {
         let rollup = "/Status/HealthRollup";
         assert!(self.fake.set(SYSTEM, rollup, serde_json::Value::Null));
     }
 
-    /// It has another firmware; that of before with [`FIRMWARE`].
+    /// Sets the firmware version; [`FIRMWARE`] restores the initial one.
     pub(crate) fn is_flashed(&self, version: &str) {
         assert!(self.fake.set(MANAGER, "/FirmwareVersion", version.into()));
     }
@@ -139,7 +139,7 @@ impl Bmc {
         self.fake.heal();
     }
 
-    /// How often it was looked at.
+    /// Number of readings.
     pub(crate) fn looks(&self) -> usize {
         let wanted = format!("GET {SYSTEM}");
         let log = self.fake.counters().log;

@@ -1,4 +1,4 @@
-//! Reconcilers with a real agent endpoint: what they do rests on its direct answers.
+//! Reconcilers with a real agent endpoint: their actions rest on its direct answers.
 
 use super::{
     id,
@@ -29,7 +29,7 @@ use lattice_quorum_types::{
 };
 use std::{collections::BTreeMap, time::Duration};
 
-/// The allocation of an attempt whose only rank was lost for this reason.
+/// Allocation of an attempt with its only rank lost for this reason.
 fn is_lost(world: &World, key: AttemptKey, evidence: &str) -> Allocation {
     let ended = world.allocation(key.allocation);
     let evidence = evidence.to_owned();
@@ -56,7 +56,7 @@ async fn a_rank_of_a_boot_that_is_over_is_lost_with_what_was_seen() {
     assert_eq!(world.node().holder, None);
 }
 
-/// Another control pinged the node after this one did, and assigned work under its new boot.
+/// Another control pinged the node after this one did, and assigned an allocation under its new boot.
 #[tokio::test]
 async fn a_view_older_than_the_assignment_loses_nothing() {
     let world = World::new();
@@ -152,7 +152,7 @@ async fn only_a_node_unreachable_for_long_has_its_work_stopped_and_keeps_it() {
     assert_eq!(loss.reconcile(&world.fence).await, 0);
     world.calls_it(Liveness::Suspect);
     assert_eq!(loss.reconcile(&world.fence).await, 0);
-    // Nobody reaches it where gossip says it is, but there is a connection with it.
+    // The node is not reachable at its gossiped address, but there is a connection with it.
     assert!(
         gate::check(&world.core, &id(NODE), &Freshness::NOW)
             .await
@@ -188,7 +188,7 @@ async fn a_node_joins_when_its_gate_lets_it_and_says_why_when_not() {
     assert_eq!(joining.lifecycle, Lifecycle::Joining);
     assert!(joining.drain[0].reason.contains("a link is down"));
     world.fold();
-    // Not asked again and again: a gate may be a program that takes minutes.
+    // The gate is not checked repeatedly: it may be a program that takes minutes.
     assert_eq!(register.reconcile(), 0);
     world.says.lock().unwrap().gate = Ok(());
     let vcluster = VclusterName::new("default").unwrap();
@@ -200,7 +200,7 @@ async fn a_node_joins_when_its_gate_lets_it_and_says_why_when_not() {
     assert!(world.node().is_assignable());
 }
 
-/// The node as an assignment names it, planned on these digests.
+/// The node as an assignment names it, planned on this digest.
 fn planned(world: &World, digest: u8) -> Vec<ExpectedNode> {
     let digest = Digest([digest; 32]);
     let mark = ClassMark::Complete { schema: 1, digest };
@@ -222,7 +222,7 @@ async fn sensitive_work_waits_for_the_nodes_own_claim() {
     assert!(claims.confirm(&world.core.view(), &nodes).is_none());
     claims.answered().await;
     assert!(claims.confirm(&world.core.view(), &nodes).is_some());
-    // A forged digest, or one that is out of date: what was planned on is not what it is.
+    // A forged or outdated digest: the planned state is not the attested one.
     let nodes = planned(&world, 2);
     assert!(claims.confirm(&world.core.view(), &nodes).is_none());
     let view = world.core.view();
@@ -281,7 +281,7 @@ async fn a_gate_that_says_it_differently_each_time_writes_once() {
     assert!(world.node().is_assignable());
 }
 
-/// Something happened to the node while its gate was asked: it is looked at again first.
+/// The node changed while its gate was checked: the change is examined first.
 #[tokio::test]
 async fn a_node_that_changed_since_it_was_looked_at_is_not_let_in() {
     let world = World::new();
@@ -327,7 +327,7 @@ async fn an_agent_that_claims_thousands_costs_one_read_and_few_words() {
     assert!(reason.contains("and 4996 more"), "{reason}");
     assert!(reason.len() < 300, "{reason}");
     assert_eq!(world.says.lock().unwrap().terminated.len(), 16);
-    // Fewer of them, in the next round: it is known already why the node is out.
+    // Fewer attempts, in the next round: the drain reason is written already.
     world.fold();
     world.says.lock().unwrap().attempts = claimed(4_000);
     let before = world.commands();
@@ -351,7 +351,7 @@ async fn a_list_that_no_agent_can_have_is_no_answer() {
     assert!(refused.to_string().contains("10001 attempts"), "{refused}");
 }
 
-/// Which would be taken for health.
+/// The truncated answer would be taken for healthy.
 #[tokio::test]
 async fn health_told_at_too_great_length_is_no_answer() {
     let world = World::new();

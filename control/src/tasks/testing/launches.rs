@@ -1,5 +1,5 @@
-//! Launches against a real agent endpoint that is booted anew: what is certain to have started
-//! nothing counts for nothing, and what may have started something counts.
+//! Launches against a real agent endpoint that reboots: an attempt that certainly never started does not count, and one
+//! that may have started does.
 
 use super::{
     id,
@@ -16,7 +16,7 @@ use lattice_quorum_types::{
 use std::sync::Arc;
 use tokio::time::Instant;
 
-/// A dispatcher that has held its lease since before anything is assigned.
+/// A dispatcher that has held its lease since before any assignment.
 pub(super) struct DispatcherFixture {
     pub(super) world: World,
     lease: Arc<Lease>,
@@ -41,7 +41,7 @@ impl DispatcherFixture {
         fixture
     }
 
-    /// What was held before is forgotten, as with another dispatcher under the same lease.
+    /// Discards the dispatcher state, as with another dispatcher under the same lease.
     pub(super) async fn another(&mut self) {
         self.dispatch = Dispatch::new(self.world.core.clone(), self.lease.clone());
         self.round().await;
@@ -108,8 +108,8 @@ async fn what_was_assigned_under_a_boot_that_was_over_waits_again_and_counts_for
         exit,
         "lost: never started: boot b1 was over before a launch was taken, b2 is"
     );
-    // The next assignment names the boot that is, without a ping in between. An answer to an older
-    // ping that is taken down now does not undo that.
+    // The next assignment names the current boot, without a ping in between. An answer to an older ping handled now
+    // does not undo that.
     assert_eq!(fixture.shown_boot().as_deref(), Some("b2"));
     fixture.world.heard_of_boot("b1", before);
     assert_eq!(fixture.shown_boot().as_deref(), Some("b2"));
@@ -139,7 +139,7 @@ async fn started_under_the_old_boot_with_the_reply_lost_it_counts() {
         assert_eq!(fixture.begun(), 1);
         let state = fixture.world.allocation(allocation).state;
         assert_eq!(state, AllocationState::Starting);
-        // The machine comes up anew and has lost its disk: it knows nothing of it.
+        // The machine reboots and has lost its disk: its agent has no record of the attempt.
         fixture.loses_replies(false);
         fixture.boots("b2");
         fixture.round().await;
@@ -164,7 +164,7 @@ async fn started_under_the_old_boot_and_answered_it_counts() {
     assert_eq!(ended.state, AllocationState::Failed);
 }
 
-/// Another dispatcher may have launched it: this one cannot know that it did not.
+/// Another dispatcher may have launched it: this one cannot exclude that.
 #[tokio::test]
 async fn what_was_assigned_before_this_dispatcher_looked_counts() {
     let mut fixture = DispatcherFixture::new().await;
@@ -191,7 +191,7 @@ async fn a_lease_that_was_granted_after_the_assignment_makes_nothing_certain() {
     assert_eq!(ended.state, AllocationState::Failed);
 }
 
-/// A ping that is not answered starts nothing; what another dispatcher did meanwhile is not known.
+/// An unanswered ping starts nothing; the actions of another dispatcher meanwhile are unknown.
 #[tokio::test]
 async fn what_was_never_sent_is_certain_until_the_lease_changes_hands() {
     for (changes_hands, wanted) in [
@@ -237,7 +237,7 @@ async fn a_node_that_is_another_boot_each_time_is_kept_out() {
     assert_eq!(node.drain[0].owner, faults::OWNER);
     let reason = &node.drain[0].reason;
     assert!(reason.contains("it named 4 boots within 300s"), "{reason}");
-    // The work is not lost for it.
+    // The allocation is not lost.
     let waits = fixture.world.allocation(allocation);
     assert_eq!(waits.state, AllocationState::Pending);
 }

@@ -32,7 +32,7 @@ pub(crate) fn id(name: &str) -> NodeId {
     NodeId::new(name).unwrap()
 }
 
-/// A ready, living node that is held for [`KEY`].
+/// A ready, alive node that is held for [`KEY`].
 pub(crate) fn entry(name: &str) -> NodeEntry {
     let vcluster = VclusterName::new("default").unwrap();
     let record = Node {
@@ -60,7 +60,7 @@ pub(crate) fn entry(name: &str) -> NodeEntry {
     }
 }
 
-/// What an agent in its so manieth run gossips.
+/// Gossip of an agent with this generation number.
 pub(crate) fn seen(generation: u64) -> Seen {
     Seen {
         cell: "c0".to_owned(),
@@ -127,7 +127,7 @@ pub(crate) fn view_of(nodes: impl IntoIterator<Item = NodeEntry>, held: Allocati
     view
 }
 
-/// One rank on one node: the boot it was assigned under, and the one the node named last.
+/// One rank on one node: the boot of its assignment, and the last boot that the node reported.
 pub(crate) fn view_of_rank(
     name: &str,
     assigned_under: Option<&str>,

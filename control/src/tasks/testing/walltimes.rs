@@ -1,4 +1,4 @@
-//! Agents hear of a walltime that is changed while work runs, each until it has taken it.
+//! Agents receive a walltime that changes while an allocation runs, each until it has accepted it.
 
 use super::launches::DispatcherFixture;
 use lattice_quorum_types::{
@@ -14,7 +14,7 @@ impl DispatcherFixture {
         self.world.fold();
     }
 
-    /// What the agent was told, as number and milliseconds.
+    /// Walltime changes received by the agent, as number and milliseconds.
     fn told(&self) -> Vec<(u32, u64)> {
         let says = self.world.says.lock().unwrap();
         let told = |asked: &SetWalltime| (asked.number, asked.walltime_ms);

@@ -1,4 +1,4 @@
-//! A control's core over one copy of the state machine, and one real agent endpoint, `a`.
+//! Core of a control over one copy of the state machine, and one real agent endpoint, `a`.
 
 use super::{
     agent::{self, Says},
@@ -47,15 +47,15 @@ pub(crate) use super::agent::health;
 /// The only node.
 pub(crate) const NODE: &str = "a";
 
-/// The state, and whose view follows it as it would by a watch.
+/// State machine, with the core that holds the view; the view follows as it would by a watch.
 #[derive(Default)]
 struct Copy {
     state: Mutex<State>,
     core: OnceLock<Weak<Core>>,
     reads: Mutex<Vec<Query>>,
-    /// Bytes of the longest command that was proposed.
+    /// Bytes of the longest proposed command.
     longest: Mutex<usize>,
-    /// What is proposed is committed, and the answer is lost.
+    /// Proposals are committed, and the answers are lost.
     loses_answers: Mutex<bool>,
 }
 
@@ -125,12 +125,12 @@ pub(crate) struct World {
     store: Arc<Copy>,
     agent: Mesh,
     pub(crate) says: Arc<Mutex<Says>>,
-    /// Of the dispatch lease.
+    /// Fence of the dispatch lease.
     pub(crate) fence: Fence,
 }
 
 impl World {
-    /// A tenant and the node, free, alive and ready under the boot `b1`.
+    /// A world with a tenant and the node, which is free, alive and ready under the boot `b1`.
     pub(crate) fn new() -> Self {
         Self::with_agent(agent::router)
     }
@@ -181,7 +181,7 @@ impl World {
         world
     }
 
-    /// The NICs of these nodes are to have the firmware 28.41.
+    /// Sets a baseline with the NIC firmware 28.41 for these nodes.
     pub(crate) fn asks_for_firmware(&self, policy: Policy, whom: Definition) {
         let constraint = Constraint {
             key: "nic.*.firmware".to_owned(),
@@ -238,13 +238,13 @@ impl World {
         self.confirm_boot("b1");
     }
 
-    /// As if a ping had just found it alive under this boot.
+    /// As if a ping had just found the node alive under this boot.
     pub(crate) fn confirm_boot(&self, boot: &str) {
         self.fold();
         self.found(Liveness::Alive, boot);
     }
 
-    /// As if pings had come to this.
+    /// As if pings had this result.
     pub(crate) fn calls_it(&self, liveness: Liveness) {
         self.found(liveness, "b1");
     }
@@ -253,7 +253,7 @@ impl World {
         self.heard(liveness, boot, Instant::now());
     }
 
-    /// As if a ping that was answered then were taken down now.
+    /// As if a ping answered at `at` were recorded now.
     pub(crate) fn heard_of_boot(&self, boot: &str, at: Instant) {
         self.heard(Liveness::Alive, boot, at);
     }
@@ -268,7 +268,7 @@ impl World {
         observe::liveness(&self.core, &BTreeMap::from([(id(NODE), found)]));
     }
 
-    /// Its agent is gone, and control has noticed.
+    /// Stops the agent and waits until control has noticed.
     pub(crate) async fn hangs_up(&self) {
         self.agent.shutdown(Duration::ZERO).await;
         let mesh = self.core.agents.mesh();
@@ -282,7 +282,7 @@ impl World {
             .unwrap();
     }
 
-    /// As if somebody gossiped this of it.
+    /// As if these marks were gossiped for the node.
     pub(crate) fn gossips(&self, marks: BTreeMap<Class, ClassMark>) {
         let seen = crate::view::Seen {
             marks,
@@ -291,7 +291,7 @@ impl World {
         self.gossip_is(seen);
     }
 
-    /// As if somebody gossiped this verdict of it, whatever it says itself.
+    /// As if this health were gossiped for the node, independent of its own answer.
     pub(crate) fn verdict_is(&self, health: lattice_placement::Health, codes: &[&str]) {
         let view = self.core.view();
         let known = view.node(&id(NODE)).and_then(|entry| entry.seen.clone());
@@ -309,7 +309,7 @@ impl World {
         observe::cell(&self.core, "c0", BTreeMap::from([(id(NODE), seen)]));
     }
 
-    /// Its journal is this, and somebody gossips how far it goes.
+    /// Sets the journal of the node, and gossips its last entry.
     pub(crate) fn has_journal(&self, page: HistoryPage) {
         let (journal, seq) = (page.journal, page.last);
         self.says.lock().unwrap().history = Some(page);
@@ -319,12 +319,12 @@ impl World {
         });
     }
 
-    /// As if its whole first reading had been fetched.
+    /// As if the complete first reading of the node had been fetched.
     pub(crate) fn is_read(&self) {
         self.is_read_as(lattice_hwprobe::Identity::default());
     }
 
-    /// And it is this by construction.
+    /// The same, with this identity of the node.
     pub(crate) fn is_read_as(&self, identity: lattice_hwprobe::Identity) {
         let marks = Class::ALL.into_iter().map(|c| (c, ClassMark::Disabled));
         self.gossips(marks.collect());
@@ -339,22 +339,22 @@ impl World {
         observe::documents(&self.core, BTreeMap::from([(id(NODE), document)]));
     }
 
-    /// Shows in the view what the state is.
+    /// Updates the view from the state.
     pub(crate) fn fold(&self) {
         self.store.fold();
     }
 
-    /// What was read since this was asked last.
+    /// Queries made since the last call.
     pub(crate) fn reads(&self) -> Vec<Query> {
         std::mem::take(&mut self.store.reads.lock().unwrap())
     }
 
-    /// Bytes of the longest command that was proposed.
+    /// Bytes of the longest proposed command.
     pub(crate) fn longest_proposal(&self) -> usize {
         *self.store.longest.lock().unwrap()
     }
 
-    /// A quorum member enrols another machine under the node's name.
+    /// Simulates a quorum member that enrols another machine under the node's name.
     pub(crate) fn is_taken_over(&self, issued_at: UnixMillis) {
         let hash = "ab".repeat(32);
         let grant = TokenGrant {
@@ -382,18 +382,17 @@ impl World {
         self.apply("service:quorum", Power::Service, None, command);
     }
 
-    /// How many commands were committed, whatever came of them.
+    /// Number of committed commands, whatever their results.
     pub(crate) fn commands(&self) -> u64 {
         self.store.state().last_index()
     }
 
-    /// Whether what is proposed is committed and the answer lost from now on, as when the quorum's
-    /// leader goes.
+    /// Sets whether proposals are committed with their answers lost, as when the quorum's leader fails.
     pub(crate) fn loses_answers(&self, is_lost: bool) {
         *self.store.loses_answers.lock().unwrap() = is_lost;
     }
 
-    /// Another control takes over what was done under this lease.
+    /// Simulates another control that takes over the lease.
     pub(crate) fn is_succeeded(&self) -> Fence {
         let lease = self.fence.lease.clone();
         self.gives_back(&lease, "c1");
@@ -409,7 +408,7 @@ impl World {
         Fence { lease, epoch }
     }
 
-    /// This control gives a lease back.
+    /// Releases a lease of this control.
     pub(crate) fn gives_back(&self, lease: &LeaseName, control: &str) {
         let release = Command::ReleaseLease {
             lease: lease.clone(),
@@ -419,7 +418,7 @@ impl World {
         self.apply(&name, Power::Service, None, release);
     }
 
-    /// A command of somebody who uses the cluster.
+    /// Applies a command of a user.
     pub(crate) fn user(&self, name: &str, command: Command) -> Outcome {
         self.apply(name, Power::User, None, command)
     }
@@ -481,7 +480,7 @@ impl World {
         allocation
     }
 
-    /// It is assigned the node under this boot.
+    /// Assigns the node to the allocation under this boot.
     pub(crate) fn assign(&self, allocation: AllocationId, boot: &str) -> AttemptKey {
         let expected = ExpectedNode {
             node: id(NODE),
@@ -500,7 +499,7 @@ impl World {
         }
     }
 
-    /// An allocation that was assigned the node under this boot, and runs.
+    /// An allocation that runs on the node under this boot.
     pub(crate) fn runs_under(&self, boot: &str) -> AttemptKey {
         self.runs_on(boot, Terms::default())
     }

@@ -1,5 +1,5 @@
-//! What a node's BMC says, which this control reads itself: looked at once for everything that is
-//! asked of the node together, and not at all where nothing of that is the BMC's.
+//! BMC answers about a node. Control reads the BMC itself: once for all checks of one question, and not at all if no
+//! check depends on the BMC.
 
 use super::{Answer, Freshness};
 use crate::{
@@ -12,49 +12,49 @@ use lattice_quorum_types::NodeId;
 use std::{sync::Arc, time::Duration};
 use tokio::sync::OnceCell;
 
-/// It is waited this long for a BMC to tell everything; a slower one is asked about again later.
+/// Timeout of a complete BMC reading; a slower BMC is checked again later.
 const TIMEOUT: Duration = Duration::from_secs(50);
-/// What a BMC told longer ago is told with its age, milliseconds.
+/// Age from which a BMC reading is reported with its age, milliseconds.
 const AGED_MS: u64 = 60_000;
-/// What rests on a BMC is told with these words, also where it is written down.
+/// Prefix of every text that rests on a BMC reading, including written drain reasons.
 const NAMES: &str = "its BMC names ";
 
-/// What was named stands; here follows why nobody knows whether it is over.
+/// Separator between an earlier fault that still applies and the reason why its end is unknown.
 const LATER: &str = " (by what is written of it); ";
 
-/// Whether that was said, or written down, because of what a BMC tells.
+/// Whether the text rests on a BMC reading.
 pub(crate) fn is_bmcs(said: &str) -> bool {
     named_in(said).is_some()
 }
 
-/// What it named, in what was said or written down then.
+/// Fault that the BMC reported, extracted from such a text.
 pub(super) fn named_in(said: &str) -> Option<&str> {
     let (_, named) = said.split_once(NAMES)?;
     Some(named.split_once(LATER).map_or(named, |(named, _)| named))
 }
 
-/// The BMC of a node that is asked about.
+/// BMC of a queried node.
 pub(crate) struct Bmc<'c> {
     core: &'c Core,
     node: &'c NodeId,
     freshness: &'c Freshness,
-    /// Who asks where no person does, as the BMC's history has it.
+    /// Service named as requester in the BMC history if no operator is the requester.
     service: &'static str,
     told: OnceCell<Option<Told>>,
 }
 
-/// What came of the look.
+/// Result of a reading.
 pub(super) struct Told {
     pub(super) parts: Arc<Parts>,
-    /// Why that is not how it is now.
+    /// Reason why the reading is not current.
     outdated: Option<String>,
-    /// Classes that it told otherwise just now; they count once read twice.
+    /// Classes that have just changed; a change counts once it has been read twice.
     unconfirmed: Vec<Class>,
     age_ms: u64,
 }
 
 impl<'c> Bmc<'c> {
-    /// Nothing is asked of it yet.
+    /// Creates the query without reading the BMC.
     pub(crate) fn new(
         core: &'c Core,
         node: &'c NodeId,
@@ -70,13 +70,13 @@ impl<'c> Bmc<'c> {
         }
     }
 
-    /// As the BMC told it last, without asking.
+    /// Last reading, without a new request.
     pub(super) fn last(&self) -> Option<Arc<Parts>> {
         self.core.bmc.parts(self.node)
     }
 
-    /// What it says. Unless the node joins it is looked at for this question: the usual look may be
-    /// hours old. None where this control reads no BMC of the node.
+    /// Returns the reading. The BMC is read for this question unless the node is joining, because the last periodic
+    /// reading may be hours old. `None` if this control reads no BMC for the node.
     pub(super) async fn told(&self) -> Option<&Told> {
         let told = self.told.get_or_init(|| self.look());
         told.await.as_ref()
@@ -94,7 +94,7 @@ impl<'c> Bmc<'c> {
             Ok(differs) => (None, differs),
             Err(why) => (Some(why), Vec::new()),
         };
-        // What this very look has confirmed is in place by now.
+        // Classes that this reading has confirmed are already in place.
         unconfirmed.retain(|class| parts.records.get(class) == before.records.get(class));
         Some(Told {
             parts,
@@ -104,7 +104,7 @@ impl<'c> Bmc<'c> {
         })
     }
 
-    /// What it tells otherwise than before.
+    /// Reads the BMC now; returns the classes that changed.
     async fn asked(&self) -> Result<Vec<Class>, String> {
         let by = self.freshness.by();
         let who = by.as_deref().unwrap_or(self.service);
@@ -121,16 +121,16 @@ impl<'c> Bmc<'c> {
         }
     }
 
-    /// Whether by its last look the node is to be drained.
+    /// Whether the last reading is a reason to drain the node.
     pub(super) fn is_suspect(&self) -> bool {
         self.last()
             .is_some_and(|parts| parts.drains_now().next().is_some())
     }
 
-    /// Whether it names what needs the node empty. Where no check can come to that it is not asked.
-    /// What it named stands until it says that it is over; while it named nothing, its silence does
-    /// not count: a BMC keeps no node out by being gone. `was_named`: what it named by what is
-    /// written down, whatever this control has heard of it since its start.
+    /// Whether the BMC reports a fault that requires an empty node. The BMC is not read if no check of it can lead to a
+    /// drain. A reported fault applies until the BMC reports its end. If the BMC reported no fault, its silence does
+    /// not count: an absent BMC keeps no node out of service. `was_named` is the fault in the written drain reason,
+    /// whatever this control has read since its start.
     pub(super) async fn health(&self, was_named: Option<&str>) -> Answer {
         if !self.last().is_some_and(|parts| parts.may_drain) {
             return Answer::Fine;
@@ -163,8 +163,8 @@ impl<'c> Bmc<'c> {
 impl Told {
     const ONCE: &str = "its BMC tells otherwise than before, and that counts once it is read twice";
 
-    /// Whether it tells now how it is with what it named once. Of the checks behind the worst one only
-    /// their number is written down: then it must tell of all.
+    /// Whether the current reading covers the earlier fault `named`. For further checks behind the worst one only their
+    /// number is written; then the reading must cover all checks.
     fn tells_of(&self, named: &str) -> bool {
         let untold = &self.parts.untold;
         let is_one = !named.contains("; and ");
@@ -172,14 +172,14 @@ impl Told {
         self.outdated.is_none() && !untold.contains(code) && (is_one || untold.is_empty())
     }
 
-    /// That it may not be this node's, for who reads why the node was drained.
+    /// Note that the BMC may belong to another machine, for readers of the drain reason.
     fn doubt(&self) -> String {
         let why = self.parts.of_another().map(node_health::plain);
         let why = why.map(|why| format!("; but it may be another machine's BMC: {why}"));
         why.unwrap_or_default()
     }
 
-    /// Why what it named is not over, though it does not name it now.
+    /// Why an earlier fault is not over although the BMC no longer reports it.
     fn why_not_over(&self) -> &str {
         match &self.outdated {
             Some(why) => why,
@@ -188,7 +188,7 @@ impl Told {
         }
     }
 
-    /// Why what it says of a class does not count as how it is.
+    /// Why the BMC's reading of a class does not count as current.
     pub(super) fn unknown(&self, class: Class) -> Option<String> {
         if !self.parts.records.contains_key(&class) {
             return None;
@@ -201,7 +201,7 @@ impl Told {
             .then(|| Self::ONCE.to_owned())
     }
 
-    /// How old it is, where that is worth a word.
+    /// Age of the reading, if it is worth reporting.
     pub(super) fn age(&self) -> String {
         match self.age_ms {
             AGED_MS.. => format!(" (last read {} min ago)", self.age_ms / 60_000),

@@ -1,4 +1,4 @@
-//! What a node is: its hardware read now, held against those of its baselines that say to drain it.
+//! Conformance of a node: a fresh hardware reading, compared with those of its baselines that have a drain rule.
 
 use super::{
     Answer, Freshness,
@@ -17,14 +17,14 @@ use lattice_hwprobe::{Class, CohortKey, Inventory, baseline::Standing};
 use lattice_quorum_types::{NodeId, baseline::Policy};
 use std::sync::Arc;
 
-/// A class that a draining baseline speaks about, with the baseline; without where several do.
+/// A class covered by a drain rule, with its baseline; `None` if several baselines apply.
 type Asked = (Class, Option<Arc<Kept>>);
 
-/// Asks the node to read its hardware, and holds what it says against its baselines. A node for
-/// which none says to drain it is not asked; one for which that is not known is.
+/// Requests a hardware reading from the node and compares it with its baselines. A node without a drain rule is not
+/// queried; a node for which this is unknown is.
 ///
 /// # Errors
-/// When it does not answer, or cannot read.
+/// The node does not answer or cannot read its hardware.
 pub(crate) async fn ask(
     core: &Core,
     view: &View,
@@ -45,7 +45,7 @@ pub(crate) async fn ask(
     let by = freshness.by();
     let look = Look::Fresh { by };
     let inventory = core.agents.inventory(view, &entry.id, look).await?;
-    // What was published may be of before a boot, and of a driver that is gone since.
+    // The published cohort may predate a reboot or the removal of a driver.
     let now = CohortKey::of(&inventory.identity);
     let mut unknown = Vec::new();
     if now.is_none() && might_drain {
@@ -97,7 +97,7 @@ fn said(
             unknown.push(format!("{class}: {why}"));
             continue;
         }
-        // A model that was taken of both is held against both.
+        // A baseline that was taken from agent and BMC together is compared with both.
         let part = bmc.and_then(|bmc| Some((bmc, bmc.parts.records.get(class)?)));
         let told = inventory.records.remove(class);
         let (record, age) = match part {

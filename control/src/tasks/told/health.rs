@@ -1,5 +1,5 @@
-//! How a node is: its own health checks, by a pass that is made for this question, and what its BMC
-//! names, by a look that is. Each answers for its own, and either is enough to drain it.
+//! Health of a node: a fresh pass of its own health checks, and the faults in a fresh BMC reading. Agent and BMC answer
+//! separately, and a fault from either is sufficient to drain the node.
 
 use super::{
     Answer, Freshness,
@@ -8,16 +8,16 @@ use super::{
 use crate::{core::Core, error::AgentError, node_health::NodeHealth, view::View};
 use lattice_quorum_types::{NodeId, wire::GetHealth};
 
-/// What is younger counts as of just now, milliseconds. An agent reads its node when it starts, and
-/// gossip and its document take a few seconds until it is asked here. Passes are a minute apart, so
-/// of a node that runs for longer a new one is asked for.
+/// Maximum age of a pass that counts as recent, milliseconds. An agent reads its node when it starts, and its gossip
+/// and document take a few seconds to arrive here. Passes are a minute apart, so for a node that has run longer a new
+/// pass is requested.
 const RECENT_MS: u64 = 10_000;
 
-/// Asks the node whether its checks name anything that needs it empty, and its BMC whether it does.
-/// Whoever is suspected is asked first: one that drains is enough, and the other may be silent.
+/// Checks whether health checks or BMC report a fault that requires an empty node. A suspected BMC is read first: one
+/// fault is sufficient, and the agent may be silent.
 ///
 /// # Errors
-/// When the node does not answer, or cannot look, and its BMC names nothing.
+/// The node does not answer or cannot run its checks, and its BMC reports no fault.
 pub(crate) async fn ask(
     core: &Core,
     view: &View,
@@ -45,7 +45,7 @@ pub(crate) async fn ask(
     }
 }
 
-/// What its BMC named, where a service keeps it out for that.
+/// Fault reported by the BMC in a drain reason of a service.
 fn was_named<'v>(view: &'v View, node: &NodeId) -> Option<&'v str> {
     let record = view.node(node).and_then(|entry| entry.record.as_ref());
     let drains = record.into_iter().flat_map(|record| &record.drain);
@@ -74,8 +74,7 @@ async fn of_node(
     Ok(said(&now))
 }
 
-/// A node whose checks are switched off passes: somebody decided that. One whose checks see nothing
-/// does not.
+/// Disabled health checks pass, because an operator has decided so. Health checks without any data do not.
 fn said(health: &NodeHealth) -> Answer {
     if !health.enabled {
         return Answer::Fine;

@@ -1,40 +1,40 @@
-//! What a node says itself, on a direct question over a connection that its certificate names: what
-//! it is ([`conformance`]) and how it is ([`health`]); and what its BMC says of both ([`bmc`]), which
-//! control reads itself. Whoever drains a node or lets one back rests on this, never on gossip.
+//! Direct evidence about a node: conformance ([`conformance`]), health ([`health`]) and BMC readings ([`bmc`]).
 //!
-//! It must not know what follows from an answer.
+//! Conformance and health are queried over a connection authenticated by the node's certificate; control itself reads
+//! the BMC for both. Every drain and readmission rests on this evidence, never on gossip. This module does not depend
+//! on what follows from an answer.
 
 pub(crate) mod bmc;
 pub(crate) mod conformance;
 pub(crate) mod health;
 
-/// What came of a question.
+/// Answer to a query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// It has no business in service, for this reason.
+    /// The node must leave service, for this reason.
     Drains(String),
-    /// Everything that was asked for is known and sound.
+    /// Everything requested is known and sound.
     Fine,
-    /// Something of that is not known.
+    /// Some of the requested state is unknown.
     Unknown(String),
 }
 
-/// How fresh an answer must be.
+/// Required freshness of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Freshness {
-    /// Of the last seconds, in the same run of the agent: for a node that was read just now because
-    /// it starts. Ten thousand of them are asked together.
+    /// A reading of the last seconds, from the same run of the agent, is sufficient. For nodes that have just started
+    /// and were read then; ten thousand of them may be queried together.
     Recent,
-    /// Of a look that begins after this call, but for a full read of the last two seconds where no
-    /// person asks: whoever waits for a repair has seen by gossip that there is news.
+    /// The reading must begin after this call. If no operator requests it, a full reading of the last two seconds is
+    /// accepted: an automatic check was itself triggered by recent gossip.
     Now {
-        /// The person who asks. They have just changed something.
+        /// Operator that requests the check, having just changed something.
         by: Option<String>,
     },
 }
 
 impl Freshness {
-    /// For a routine of our own.
+    /// Freshness for automatic checks.
     pub(crate) const NOW: Self = Self::Now { by: None };
 
     fn by(&self) -> Option<String> {

@@ -1,5 +1,5 @@
-//! A class that agent and BMC tell, held against a baseline that was made of both: it holds for both
-//! parts, either part may drift, and where one source is silent nothing is known.
+//! A class reported by agent and BMC, judged by a baseline made of both. The baseline covers both parts, either part
+//! may drift, and while one source is silent nothing is known.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use super::*;
@@ -33,7 +33,7 @@ use lattice_quorum_types::{
 };
 use std::sync::Mutex;
 
-/// What DMI tells.
+/// Record of the agent (DMI).
 fn dmi(version: &str) -> ClassRecord {
     let mut record = ClassRecord::new(Class::Bios);
     record.require("bios.version", Reading::Present(version));
@@ -41,7 +41,7 @@ fn dmi(version: &str) -> ClassRecord {
     record
 }
 
-/// What the BMC tells of the settings.
+/// BIOS settings from the BMC.
 fn settings(smt: Reading<&str>) -> ClassRecord {
     let mut record = ClassRecord::new(Class::Bios);
     record.require(
@@ -68,7 +68,7 @@ fn on() -> ClassRecord {
     settings(Reading::Present("Enabled"))
 }
 
-/// A look at the BMC that finds nothing new.
+/// A BMC reading without changes.
 fn same() -> Looked {
     Looked::Read {
         differs: Vec::new(),
@@ -79,7 +79,7 @@ struct UniteFixture {
     world: World,
     unites: Unite,
     judges: Conformance,
-    /// How often its BMC was looked at, and what comes of that.
+    /// Number of BMC readings, and their result.
     looks: Arc<Mutex<(usize, Looked)>>,
 }
 
@@ -105,7 +105,7 @@ impl UniteFixture {
         fixture
     }
 
-    /// What the agent gossips and answers; nothing of the class at all.
+    /// Sets what the agent gossips and answers; `None` means nothing about the class.
     fn agent_says(&self, bios: Option<ClassRecord>) {
         let marks = Class::ALL.into_iter().filter_map(|class| match class {
             Class::Bios => Some((class, bios.as_ref()?.state().mark())),
@@ -133,7 +133,7 @@ impl UniteFixture {
         self.judges.reconcile().await;
     }
 
-    /// Made of the node as it is, by an operator.
+    /// Sets a baseline modelled on the node's current state, as an operator.
     async fn baseline(&mut self) {
         let operator = Caller {
             name: "olga".into(),
@@ -174,7 +174,7 @@ impl UniteFixture {
             .map(str::to_owned)
     }
 
-    /// One pass of draining, by somebody who never asked before. Why the node is drained.
+    /// One draining pass of a new reconciler; returns the drain reasons.
     async fn drains(&mut self) -> Vec<String> {
         let mut drains = AutoDrain::new(self.world.core.clone());
         drains.reconcile(self.world.fence.clone()).await;
@@ -183,7 +183,7 @@ impl UniteFixture {
         reasons.map(|drain| drain.reason).collect()
     }
 
-    /// Nothing is said of the node, it is not drained, and it gets no sensitive work.
+    /// Checks that no drift is reported for the node, it is not drained, and it receives no sensitive jobs.
     async fn is_unknown(&mut self, why: &str) {
         assert_eq!(self.drifted(), [], "{why}");
         let unknown = self.unknown();
@@ -204,7 +204,7 @@ async fn a_baseline_that_was_made_of_both_parts_holds_for_both() {
         (Vec::new(), Vec::new())
     );
     assert_eq!(fixture.no_sensitive(), None);
-    // Neither half alone is what it asks.
+    // The baseline is the digest of neither part alone.
     let view = fixture.world.core.view();
     let kept = view.baselines.all().next().unwrap();
     let rule = &kept.record.definition.classes["bios"].rule;
@@ -254,7 +254,7 @@ async fn either_part_may_drift_and_come_back() {
     let setting = "bios.setting.LogicalProc";
     assert_eq!(told(&fixture), row(setting, "Enabled", "Disabled"));
     assert!(fixture.no_sensitive().is_some());
-    // What differs by the node's word, or by its BMC that this control reads itself, drains.
+    // A difference in the agent's answer, or in the BMC reading made by this control, drains the node.
     let reasons = fixture.drains().await;
     assert_eq!(reasons.len(), 1, "{reasons:?}");
     assert!(reasons[0].contains(setting), "{reasons:?}");
@@ -285,7 +285,7 @@ async fn where_one_source_is_silent_nothing_is_known_and_nobody_is_drained() {
     fixture.agent_says(Some(unread));
     fixture.settle().await;
     fixture.is_unknown("the agent cannot read its half").await;
-    // Even where the other half differs as well, both at a time.
+    // Even if the other part differs as well, and with both unknown at once.
     fixture.bmc_says(settings(Reading::Timeout { after_ms: 1 }));
     fixture.settle().await;
     fixture.is_unknown("neither is known").await;
@@ -299,7 +299,7 @@ async fn where_one_source_is_silent_nothing_is_known_and_nobody_is_drained() {
     assert_eq!(fixture.no_sensitive(), None);
 }
 
-/// What a BMC told at its usual time may be hours old.
+/// A periodic BMC reading may be hours old.
 #[tokio::test]
 async fn who_waits_for_a_repair_has_the_bmc_looked_at_and_a_node_that_joins_does_not() {
     let mut fixture = UniteFixture::new().await;
@@ -324,13 +324,13 @@ async fn who_waits_for_a_repair_has_the_bmc_looked_at_and_a_node_that_joins_does
     let silent = passes(&now).await.unwrap_err();
     assert!(silent.contains("not known: bios: its BMC tells nothing now: no answer"));
     assert!(silent.contains(" min ago)"), "and how old it is: {silent}");
-    // A setting that changed counts once it is read twice.
+    // A changed setting counts once it is read twice.
     fixture.looks.lock().unwrap().1 = Looked::Read {
         differs: vec![Class::Bios],
     };
     let once = passes(&now).await.unwrap_err();
     assert!(once.contains("not known: bios: its BMC tells otherwise than before"));
-    // The second time is told with this very look.
+    // This reading confirms the change.
     let (readings, looks) = (core.bmc.clone(), fixture.looks.clone());
     core.bmc.answers(id(NODE), move || {
         let bios = settings(Reading::Present("Disabled"));
@@ -344,7 +344,7 @@ async fn who_waits_for_a_repair_has_the_bmc_looked_at_and_a_node_that_joins_does
     );
 }
 
-/// The agent signs its half; control says the whole, and what it was made of.
+/// The agent signs its part; control adds the whole, and the parts it was made of.
 #[tokio::test]
 async fn sensitive_work_rests_on_the_whole_made_of_what_the_node_claims() {
     let mut fixture = UniteFixture::new().await;
@@ -409,7 +409,7 @@ fn keys_of_two_schemas_make_no_record() {
     assert_eq!(together(Some(record), &part), None);
 }
 
-/// What the agent reads of its whole node, whatever it announces.
+/// Sets the inventory that the agent reads, independent of its announcement.
 fn agent_reads(fixture: &UniteFixture, bios: ClassRecord) {
     let off = |class| (class, ClassRecord::disabled(class, "not probed"));
     let mut records: BTreeMap<Class, ClassRecord> = Class::ALL.map(off).into();
@@ -428,7 +428,7 @@ async fn an_inventory_is_of_the_whole_node_and_each_class_the_one_that_is_announ
         let view = core.view();
         view.node(&id(NODE)).unwrap().marks()[&Class::Bios]
     };
-    // What it read last is announced, or was read once and is not announced yet.
+    // The last reading is announced, or was read once and is not announced yet.
     for reads in ["2.1.0", "2.2.0"] {
         agent_reads(&fixture, dmi(reads));
         let found = core.inventory(&id(NODE), Look::Last).await.unwrap();
@@ -441,9 +441,9 @@ async fn an_inventory_is_of_the_whole_node_and_each_class_the_one_that_is_announ
         }
         assert_eq!(bios.state().mark(), announced(), "{reads}");
     }
-    // What its agent alone reads of the class is something else.
+    // The agent's part of the class alone has another mark.
     assert_ne!(dmi("2.1.0").state().mark(), announced());
-    // While the BMC is silent the class is not the agent's half.
+    // While the BMC is silent, the class is not reduced to the agent's part.
     fixture.bmc_says(settings(Reading::failed("401 Unauthorized")));
     fixture.settle().await;
     let found = core.inventory(&id(NODE), Look::Last).await.unwrap();
@@ -475,7 +475,7 @@ async fn a_reading_that_is_made_now_prints_the_fingerprint_that_everybody_shows(
     let read = nodes::reprobe(core, &operator, NODE).await.unwrap();
     assert_ne!(read.fingerprint, shown(), "it is another one now");
     assert_eq!(read.differs, ["bios"]);
-    // Without its BMC's part it has none, here as everywhere.
+    // Without the BMC's part the node has no fingerprint, here as everywhere.
     fixture.bmc_says(settings(Reading::failed("401 Unauthorized")));
     let read = nodes::reprobe(core, &operator, NODE).await.unwrap();
     assert_eq!(read.fingerprint, None);

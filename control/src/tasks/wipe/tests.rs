@@ -1,4 +1,4 @@
-//! What becomes of a node that was given back, by its agent's own word.
+//! Wipes of released nodes, confirmed by their agent.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use super::*;
@@ -16,7 +16,7 @@ use lattice_quorum_types::{
     tenure::{TenurePhase, WipeOutcome},
 };
 
-/// Alice has claimed the node and given it back. The number of the wipe it waits for.
+/// A node claimed and released by alice. Returns the number of the pending wipe.
 fn given_back(world: &World) -> u64 {
     let claim = Claim {
         node: id(NODE),
@@ -57,14 +57,14 @@ fn given_back(world: &World) -> u64 {
     awaited(world)
 }
 
-/// The number of the wipe that is waited for, which control sees too.
+/// Number of the pending wipe, after an update of the view.
 fn awaited(world: &World) -> u64 {
     world.fold();
     let tenure = world.node().tenure.unwrap();
     tenure.awaits_wipe().unwrap()
 }
 
-/// The agent's wipe of this number stands so.
+/// Sets the state of the agent's wipe with this number.
 fn stands(world: &World, number: u64, status: WipeStatus) {
     world.says.lock().unwrap().wipes.insert(number, status);
 }
@@ -77,13 +77,13 @@ fn wiped() -> WipeStatus {
     })
 }
 
-/// The numbers of the orders that reached the agent.
+/// Numbers of the orders received by the agent.
 fn ordered(world: &World) -> Vec<u64> {
     let says = world.says.lock().unwrap();
     says.ordered.iter().map(|wipe| wipe.number).collect()
 }
 
-/// One pass of whoever has this fence, on the view as it is committed.
+/// One pass under this fence, on the committed view.
 async fn pass(wipes: &mut Wipes, world: &World, fence: &Fence) -> usize {
     world.fold();
     wipes.reconcile(fence).await
@@ -176,7 +176,7 @@ async fn who_cannot_begin_or_whose_answer_is_lost_is_asked_again_under_the_same_
     assert_eq!(world.node().tenure, None);
 }
 
-/// The agent's word reached the leader and was committed; then the leader went.
+/// The agent's result reached the leader and was committed; then the leader failed.
 #[tokio::test]
 async fn a_word_that_was_committed_before_the_leader_went_is_not_committed_twice() {
     let world = World::new();
@@ -184,7 +184,7 @@ async fn a_word_that_was_committed_before_the_leader_went_is_not_committed_twice
     let number = given_back(&world);
     stands(&world, number, wiped());
     world.loses_answers(true);
-    // Another one proposes on a view in which it still waits.
+    // Another control proposes on a view in which the node still waits.
     let late = world.core.view();
     assert_eq!(wipes.reconcile(&world.fence).await, 0, "nobody knows yet");
     world.loses_answers(false);

@@ -1,4 +1,4 @@
-//! A baseline beside a node, or beside another baseline.
+//! Comparison of a baseline with a node or another baseline.
 
 use super::find;
 use crate::{
@@ -17,7 +17,7 @@ use lattice_hwprobe::{
 use lattice_quorum_types::NodeId;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A baseline beside a node, or beside another baseline.
+/// Compares a baseline with a node or another baseline.
 pub(crate) async fn diff(core: &Core, text: &str, with: &str) -> Result<DiffView, Problem> {
     let left = find(core, text).await?;
     let node = NodeId::new(with).ok();
@@ -38,7 +38,7 @@ pub(crate) async fn diff(core: &Core, text: &str, with: &str) -> Result<DiffView
     })
 }
 
-/// Who names what is neither may have meant a node.
+/// Finds the other baseline. The error for an unknown name also mentions nodes, because the caller may have meant one.
 async fn other(core: &Core, text: &str) -> Result<Kept, Problem> {
     let found = find(core, text).await;
     found.map_err(|problem| {
@@ -56,8 +56,8 @@ async fn other(core: &Core, text: &str) -> Result<Kept, Problem> {
     })
 }
 
-/// Where these records are not what the baseline asks, whether it speaks for their node or not. A
-/// class that is not read there, or whose rule cannot be read here, is unknown.
+/// Deviations of these records from the baseline, whether or not it applies to their node. A class without a record, or
+/// with a rule that this build cannot read, is unknown.
 fn beside(baseline: &Kept, records: &BTreeMap<Class, ClassRecord>) -> Vec<Deviation> {
     let mut deviations = Vec::new();
     for (class, rule) in baseline.classes() {
@@ -101,7 +101,7 @@ fn row(class: Class, key: String, left: String, right: String, v: Verdict) -> Di
     }
 }
 
-/// What one asks for and the other does not, or otherwise.
+/// Differences between the rules of two baselines.
 fn between(left: &Kept, right: &Kept) -> Vec<DifferenceView> {
     let classes: BTreeSet<Class> = left
         .classes()

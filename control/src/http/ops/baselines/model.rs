@@ -1,4 +1,4 @@
-//! What a baseline asks when it is made like a node, or like a group.
+//! Baseline models: the rules of a baseline that is modelled on a node or a group.
 
 use crate::{
     Core, Look, NodeEntry,
@@ -18,10 +18,10 @@ use lattice_quorum_types::{
 };
 use std::{cmp::Reverse, collections::BTreeMap};
 
-/// Members of a group with different marks that are looked at before it is given up.
+/// Maximum number of distinct mark sets within a group that are tried before the group is given up.
 const ALIKE_ASKED: usize = 4;
 
-/// The rule of each class that is asked for, or that the model has.
+/// Rules for each requested class, or for each class of the model.
 pub(super) fn rules(
     wanted: &Wanted,
     model: &BTreeMap<Class, ClassRecord>,
@@ -80,7 +80,8 @@ fn exact(class: Class, record: Option<&ClassRecord>) -> Result<Rule, Problem> {
     Err(Problem::field(format!("classes.{class}"), reason))
 }
 
-/// What the model is: a node by its own word, now; a group by what its members share.
+/// Records of the model: the last reading that a node returns when queried now, or the records that the members of a
+/// group share.
 pub(super) async fn records(
     core: &Core,
     model: &Model,
@@ -103,8 +104,8 @@ pub(super) async fn records(
     }
 }
 
-/// The records of a group, by their digests: whoever gives one, it is what its digest names. While a
-/// cluster is upgraded members may write different schemas: the marks that most of them have go first.
+/// Records of a group, fetched by digest; the digest verifies a record from any source. During a cluster upgrade
+/// members may write different schemas, so the most common marks are tried first.
 async fn of_group(
     core: &Core,
     group: &Group,
@@ -145,7 +146,7 @@ async fn of_group(
     Err(Problem::new(Kind::Unavailable, "node_unavailable", detail))
 }
 
-/// Why a record is not the one that the node has in common with its group.
+/// Reason why a record is not the one that the node shares with its group.
 fn unlike(member: &NodeEntry, class: Class, record: &ClassRecord) -> Option<String> {
     let state = record.state();
     if let ClassState::Incomplete { missing } = &state {
@@ -172,9 +173,11 @@ fn unlike(member: &NodeEntry, class: Class, record: &ClassRecord) -> Option<Stri
     })
 }
 
-/// With what another source tells of the same class: the rest of the class is what others are to be
-/// like as well. What was read once and is not announced yet is no model, and neither is a part, nor
-/// what the node itself announces as incomplete.
+/// Completes each record with the data of another source (BMC) for the same class, because other nodes must match that
+/// part as well.
+///
+/// Three kinds of records cannot be a model: those that differ from the marks announced by the node, partial ones, and
+/// those of a class announced as incomplete.
 async fn whole(
     core: &Core,
     node: &NodeId,
@@ -213,15 +216,15 @@ async fn whole(
     Ok(records)
 }
 
-/// Another moment later it may be one.
+/// Error for a node that is changing; a retry may succeed.
 fn no_model(node: &NodeId, classes: &[Class], why: &str) -> Problem {
     let classes: Vec<String> = classes.iter().map(Class::to_string).collect();
     let detail = format!("{} of {node}: {why}; try again", classes.join(", "));
     Problem::new(Kind::Unavailable, "node_changing", detail)
 }
 
-/// The one group whose digest begins so: of the classes that are asked for together, of one class,
-/// or of whole nodes.
+/// The only group with a digest that starts with this text: a group of the requested classes together, of one class, or
+/// of whole nodes.
 fn group(core: &Core, beginning: &str, wanted: &Wanted) -> Result<(Group, Scope), Problem> {
     let mut scopes = groups::plain();
     if wanted.classes.len() > 1 {

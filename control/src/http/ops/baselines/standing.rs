@@ -1,5 +1,4 @@
-//! Whom a baseline would speak for, and how they stand, before anything follows from it: what is
-//! told to whoever sets it.
+//! Preview of a baseline: the nodes it would apply to and their conformance, returned to the caller that sets it.
 
 use crate::{Core, View, baselines::Kept, drift};
 use lattice_api::baseline::BaselineStanding;
@@ -15,10 +14,10 @@ use std::{
     sync::Arc,
 };
 
-/// Values of a part of a cohort that are told where none is the one asked for.
+/// Maximum number of known values listed for a cohort part without a match.
 const MOST_VALUES: usize = 8;
 
-/// By what is known now, as if it were in force; with the version it would be.
+/// Evaluates the definition on current data as if it were in force. Returns it with the version it would have.
 pub(super) fn of(
     core: &Core,
     name: &BaselineName,
@@ -92,7 +91,7 @@ pub(super) fn of(
     (version, standing)
 }
 
-/// What is right to ask and names nothing that is there: such nodes and keys may come, or may be
+/// Warnings about names and keys that match nothing at present: such nodes and keys may appear later, or may be
 /// misspelt.
 fn warnings(core: &Core, view: &View, kept: &Kept, judged: &BTreeSet<NodeId>) -> Vec<String> {
     let definition = &kept.record.definition;
@@ -116,7 +115,7 @@ fn warnings(core: &Core, view: &View, kept: &Kept, judged: &BTreeSet<NodeId>) ->
         };
         let records: Vec<_> = judged.iter().filter_map(of_class).collect();
         for constraint in constraints {
-            // What may or must be absent is nowhere to be found.
+            // A key that may or must be absent need not exist anywhere.
             let is_asked = !constraint.any_of.is_empty() && !constraint.or_absent;
             let is_there = |record: &Arc<ClassRecord>| {
                 let mut keys = record.entries.keys();
@@ -134,7 +133,7 @@ fn warnings(core: &Core, view: &View, kept: &Kept, judged: &BTreeSet<NodeId>) ->
     warnings
 }
 
-/// Parts of which no node has the value, with those that there are.
+/// Warnings for cohort parts with a value that no node has, with the existing values.
 fn of_cohort(view: &View, cohort: &CohortSelector) -> Vec<String> {
     let keys: Vec<_> = view.nodes.values().filter_map(|e| e.cohort()).collect();
     let count = cohort.gpu_count.map(|count| count.to_string());

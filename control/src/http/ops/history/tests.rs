@@ -8,8 +8,8 @@ use lattice_hwprobe::{
 
 const FIRST: usize = 20;
 
-/// A change of a key a second from 1 on, each to another value, then classes that are read for the
-/// first time: an agent whose journal was lost.
+/// One change of a key per second, each to another value, then classes read for the first time: an agent that lost its
+/// journal.
 async fn fleet() -> History {
     let history = History::open(None).unwrap();
     let text = |value: u64| Reading::Present(value.to_string().as_str().into());

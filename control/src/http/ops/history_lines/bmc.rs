@@ -1,4 +1,4 @@
-//! What a BMC did, in a line and in parts.
+//! BMC log entries and tasks, as text and as fields.
 
 use super::time;
 use crate::history::BmcDid;
@@ -6,7 +6,7 @@ use lattice_api::{history::NodeEventView, text::roughly};
 use lattice_quorum_types::UnixMillis;
 use lattice_redfish::{DeedOf, DeedSeverity};
 
-/// `BIOS Update: completed in 7 min: Job completed successfully.`, `IML, critical: …`
+/// Examples: `BIOS Update: completed in 7 min: Job completed successfully.`, `IML, critical: …`
 pub(super) fn did(did: &BmcDid) -> (String, NodeEventView) {
     let deed = &did.deed;
     let at = |at: u64| time(UnixMillis(at));

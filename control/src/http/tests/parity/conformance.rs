@@ -1,5 +1,4 @@
-//! What is asked of nodes, conformance and projects, on both faces: the same callers, the same
-//! refusals, the same answers.
+//! Node, conformance and project requests over REST and gRPC: the same callers, refusals and answers.
 
 use super::{super::fixture::ApiFixture, Said, WHO, said};
 use futures::{FutureExt, future::BoxFuture};
@@ -23,7 +22,7 @@ struct Case {
     path: &'static str,
     body: Value,
     call: Call,
-    /// It may leave the cluster another than before.
+    /// The request may change the cluster.
     changes: bool,
 }
 
@@ -34,7 +33,7 @@ pub(super) fn by<T>(bearer: &str, message: T) -> Request<T> {
     request
 }
 
-/// A question on both faces.
+/// A request over REST and gRPC.
 macro_rules! ask {
     ($method:ident $path:literal $body:expr, $client:ident.$call:ident($message:expr)) => {
         Case {
@@ -72,7 +71,7 @@ fn history(edit: impl Fn(&mut v1::NodeHistoryRequest)) -> v1::NodeHistoryRequest
     request
 }
 
-/// `kernel.osrelease` must be this.
+/// Baseline request with this value of `kernel.osrelease`.
 fn kernel(value: v1::key_value::Value) -> v1::SetBaselineRequest {
     let value = v1::KeyValue { value: Some(value) };
     let rule = v1::KeyRule {
@@ -271,7 +270,7 @@ async fn grpc(fixture: &ApiFixture, who: &str, case: &Case) -> Said {
     said(problem)
 }
 
-/// With an allocation of alice's that waits.
+/// Fixture with a waiting allocation of alice.
 async fn furnished() -> ApiFixture {
     let fixture = ApiFixture::furnished().await;
     let id = fixture.submit("alice", "atlas/web", 1).await;
@@ -292,7 +291,7 @@ async fn both_faces_say_the_same_of_nodes_conformance_and_projects() {
                     rest(&shared, who, &case).await,
                     grpc(&shared, who, &case).await,
                 ),
-                // A cluster for each answer, so that none depends on the one before it.
+                // One cluster per response, so that no response depends on an earlier one.
                 true => {
                     let (a, b) = (furnished().await, furnished().await);
                     (rest(&a, who, &case).await, grpc(&b, who, &case).await)
@@ -312,7 +311,7 @@ async fn both_faces_say_the_same_of_nodes_conformance_and_projects() {
     }
     println!("{}", table.join("\n"));
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    // Good and bad ones both: a face that refused everything would agree with itself.
+    // The results must include successes and refusals: an interface that rejected everything would agree with itself.
     let all = table.join(" ");
     for status in [" 200", " 400", " 403", " 404"] {
         assert!(all.contains(status), "{status}: {all}");

@@ -1,5 +1,5 @@
-//! What both faces tell of hardware and conformance is the same, field by field. That a message has
-//! every field of what REST shows is a test of the conversions themselves, in `lattice-api`.
+//! Hardware and conformance data is the same over REST and gRPC, field by field. Tests of the conversions in
+//! `lattice-api` check that a message has every field of the REST view.
 
 use super::{
     super::{
@@ -26,12 +26,12 @@ use std::fmt::Debug;
 use tonic::transport::Channel;
 use v1::{conformance_client::ConformanceClient, nodes_client::NodesClient};
 
-/// Who may read all of it, the audit too.
+/// Caller that may read everything, including the audit.
 const WHO: &str = "op";
-/// A time that is the same for both questions, before everything.
+/// A time that is the same for both requests, before all events.
 const SINCE: &str = "2020-01-01T00:00:00Z";
 
-/// Asks on both faces; gives what was told.
+/// Sends a request over REST and gRPC and returns the content.
 macro_rules! both {
     ($fixture:ident, $path:expr => $view:ty, $client:ident.$call:ident($message:expr)) => {{
         let mut client: $client<Channel> = $client::new(channel(&$fixture).await);
@@ -40,7 +40,7 @@ macro_rules! both {
     }};
 }
 
-/// REST's bytes are all in the view, and the view is all in the message.
+/// Checks that the view contains all of the REST response, and the message all of the view.
 async fn same<View, Message>(fixture: &ApiFixture, path: &str, message: Message) -> View
 where
     View: Serialize + DeserializeOwned + Clone,

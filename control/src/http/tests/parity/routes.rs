@@ -1,9 +1,8 @@
-//! Every route has its call, and every call its route: who adds one adds the other, or says here why
-//! not.
+//! Every route has a gRPC call and every call a route; exceptions are listed here with the reason.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Each route with the call that asks the same.
+/// Each route with its equivalent call.
 pub(in super::super) const CALLS: &[(&str, &str)] = &[
     ("GET /api/v1/allocations", "Allocations.List"),
     ("POST /api/v1/allocations", "Allocations.Submit"),
@@ -211,7 +210,7 @@ pub(in super::super) fn routes() -> BTreeSet<String> {
     paths.iter().flat_map(of_path).collect()
 }
 
-/// `Service.Method` of each call, as the files that clients are made of say.
+/// `Service.Method` of each call, from the proto files.
 pub(in super::super) fn calls() -> BTreeSet<String> {
     let files = [
         include_str!("../../../../api/proto/lattice/v1/lattice.proto"),

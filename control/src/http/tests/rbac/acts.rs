@@ -1,4 +1,4 @@
-//! Every act, asked well through both faces.
+//! Every action, as a valid request over REST and gRPC.
 
 use futures::future::BoxFuture;
 use lattice_api::v1::{
@@ -10,7 +10,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use tonic::{Request, Status, transport::Channel};
 
-/// Who submitted each allocation, by number, and where.
+/// Submitting user and project of each allocation, by number.
 pub(super) const WORK: [(&str, &str); 5] = [
     ("alice", "ocean/deep"),
     ("bob", "ocean/deep"),
@@ -18,9 +18,9 @@ pub(super) const WORK: [(&str, &str); 5] = [
     ("bob", "ocean/deep"),
     ("bob", "atlas/web"),
 ];
-/// Where `bob` submitted a graph, and its number, which is of the same row.
+/// Projects of the DAGs submitted by `bob`, and their numbers, which share the sequence of allocations.
 pub(super) const DAGS: [(&str, u64); 2] = [("ocean/deep", 6), ("atlas/web", 8)];
-/// Nodes that `bob` claimed, and for what.
+/// Nodes claimed by `bob`, and the projects.
 pub(super) const CLAIMS: [(&str, &str); 2] = [("ocean/deep", "gpu006"), ("atlas/web", "gpu007")];
 const ALICES: u64 = 1;
 const IN_OCEAN: u64 = 2;
@@ -29,7 +29,7 @@ const IN_ATLAS: u64 = 3;
 pub(super) const HELD_IN_OCEAN: (u64, &str) = (4, "gpu004");
 pub(super) const HELD_IN_ATLAS: (u64, &str) = (5, "gpu005");
 
-/// A call, by gRPC.
+/// A gRPC call.
 pub(super) struct Call {
     /// `Service.Method`.
     pub(super) name: String,
@@ -42,25 +42,25 @@ const PUBLIC: [&str; 5] = ["/", "/openapi.json", "/healthz", "/readyz", HOOK];
 type Ask =
     Box<dyn Fn(Channel, Option<String>) -> BoxFuture<'static, Result<(), Status>> + Send + Sync>;
 
-/// One act.
+/// One action.
 pub(super) struct Act {
     pub(super) method: Method,
-    /// The route's path below `/api/v1`, or, of what is not below it, the whole.
+    /// Path of the route below `/api/v1`, or the whole path of a route outside it.
     template: &'static str,
-    /// The path that is asked.
+    /// Path of the request.
     pub(super) path: String,
     pub(super) body: Value,
     pub(super) call: Option<Call>,
-    /// What tells it from other lines of the same route.
+    /// Distinguishes lines of the same route.
     note: &'static str,
-    /// What it is about is not there for anybody: 404 hides nothing.
+    /// The object exists for no caller: 404 hides nothing.
     pub(super) is_absent: bool,
-    /// It is not in a state for that, whoever asks.
+    /// The object is not in a suitable state, whichever caller requests the action.
     pub(super) is_unfit: bool,
 }
 
 impl Act {
-    /// As in the document.
+    /// The route as in the OpenAPI document.
     pub(super) fn route(&self) -> String {
         match self.is_below_v1() {
             true => format!("{} /api/v1/{}", self.method, self.template),
@@ -68,12 +68,12 @@ impl Act {
         }
     }
 
-    /// Nobody is asked who they are.
+    /// Whether the route needs no authentication.
     pub(super) fn is_public(&self) -> bool {
         PUBLIC.contains(&self.template)
     }
 
-    /// Whether it is about a baseline that there is.
+    /// Whether the action concerns an existing baseline.
     pub(super) fn needs_baseline(&self) -> bool {
         self.template.starts_with("conformance/baselines/{name}")
     }
@@ -141,11 +141,11 @@ fn submit(project: &str) -> v1::SubmitRequest {
     super::super::grpc::submit(project, 1)
 }
 
-/// All of them, in the order of the table.
+/// All actions, in the order of the table.
 pub(super) struct Acts(pub(super) Vec<Act>);
 
 impl Acts {
-    /// `authority`: a certificate, PEM, that may become one of the cluster's.
+    /// `authority`: a certificate, PEM, that may be added to the cluster.
     pub(super) fn all(authority: &str) -> Self {
         let mut acts = Self(Vec::new());
         acts.service();
@@ -187,7 +187,7 @@ impl Acts {
         self.0.last_mut().unwrap()
     }
 
-    /// One without a body and without anything variable.
+    /// A GET action without a body or variable parts.
     fn get(&mut self, template: &'static str) -> &mut Act {
         self.push(Method::GET, template, template, Value::Null)
     }
@@ -221,7 +221,7 @@ impl Acts {
         ] {
             self.allocation(note, id);
         }
-        // Of what runs: more may be done to it, and its nodes are someone's.
+        // Running allocations: more actions apply, and their nodes have an owner.
         for (note, id) in [
             ("runs in ocean", HELD_IN_OCEAN.0),
             ("runs in atlas", HELD_IN_ATLAS.0),
@@ -472,7 +472,7 @@ impl Acts {
         self.get("tenants").by(call!(
             AdminServiceClient.list_tenants(v1::ListTenantsRequest::default())
         ));
-        // Who is told of some tenants is told that there is no other.
+        // A caller limited to some tenants is informed that another tenant does not exist.
         self.push(
             Method::POST,
             "tenants",
@@ -611,7 +611,7 @@ impl Acts {
                 dry_run: false
             }
         )));
-        // Its secret stands for a token, and nobody has it here.
+        // The secret replaces a token, and no caller has it here.
         self.push(Method::POST, HOOK, "accounting/hook/anything", Value::Null)
             .absent();
     }

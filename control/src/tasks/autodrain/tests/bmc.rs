@@ -1,4 +1,4 @@
-//! Draining by what a BMC names, which the node's own checks do not see.
+//! Draining by BMC faults that the node's own checks do not detect.
 
 use super::*;
 use crate::tasks::{
@@ -15,7 +15,7 @@ struct Beside {
 }
 
 impl Beside {
-    /// A node that says itself that it is sound, with its BMC.
+    /// A node that reports itself as sound, with its BMC.
     async fn new(checks: &str) -> Self {
         let fixture = AutodrainFixture::new(Policy::Warn);
         fixture.finds(&[]);
@@ -24,7 +24,7 @@ impl Beside {
         Self { fixture, bmc }
     }
 
-    /// What the usual look at the BMC finds.
+    /// Sets the machine health and performs a periodic BMC reading.
     async fn is_called(&self, health: &str) {
         self.bmc.calls_it(health);
         self.bmc.is_looked_at(&self.fixture.world).await;
@@ -60,7 +60,7 @@ async fn what_its_bmc_names_drains_a_node_by_a_new_look_and_its_end_brings_it_ba
         revision,
         "it is written once"
     );
-    // The part was replaced. Nobody has looked since.
+    // The part was replaced, and no reading has been made since.
     it.bmc.calls_it("OK");
     assert_eq!(it.fixture.pass().await.cleared, 1);
     assert!(it.fixture.world.node().is_assignable());
@@ -87,7 +87,7 @@ async fn what_a_new_look_does_not_see_drains_nobody() {
             "nobody is asked again"
         );
     }
-    // A firmware that changed with it is to be read twice: until then it may be garbage.
+    // A firmware change at the same time must be read twice: until then it may be garbage.
     it.bmc.answers();
     it.is_called("OK").await;
     it.bmc.is_flashed("iLO 5 v9.99");
@@ -111,7 +111,7 @@ async fn by_a_table_that_only_watches_nobody_is_drained_and_no_bmc_is_asked() {
             AutoDrainReport::default(),
             "{checks}"
         );
-        // A fault of the node's own comes and goes without a word of its BMC.
+        // A fault of the node's own is set and cleared without BMC data.
         it.fixture.breaks();
         assert_eq!(it.fixture.pass().await.drained, 1);
         it.fixture.is_mended();
@@ -126,12 +126,12 @@ async fn what_it_named_stands_while_it_is_silent_also_over_a_restart() {
     it.is_drained().await;
     it.bmc.is_silent();
     assert_eq!(it.fixture.pass().await.cleared, 0);
-    // Who reads it next has never heard what it named; but it is written down.
+    // The next reader has no earlier BMC data, but the reason is written down.
     it.bmc.is_read_anew(&it.fixture.world);
     it.bmc.is_looked_at(&it.fixture.world).await;
     assert_eq!(it.fixture.pass().await.cleared, 0);
     assert_eq!(it.reasons(), [format!("service:health: {NAMED}")]);
-    // It answers, and does not tell how the machine is.
+    // The BMC answers without the health of the machine.
     it.bmc.answers();
     it.bmc.calls_it(serde_json::Value::Null);
     let before = it.bmc.looks();
@@ -163,7 +163,7 @@ async fn an_end_told_with_another_firmware_counts_once_that_is_read_twice() {
         assert!(it.bmc.looks() > before, "it was looked at for this");
         assert_eq!(it.reasons(), [format!("service:health: {NAMED}")]);
     }
-    // That was garbage, but this is not.
+    // The other firmware was garbage, but this one is not.
     it.bmc.is_flashed(FIRMWARE);
     assert_eq!(it.fixture.pass().await.cleared, 1);
 }
@@ -238,7 +238,7 @@ async fn either_is_enough_and_neither_waits_for_the_other() {
         "its own checks never answer"
     );
     it.fixture.world.says.lock().unwrap().hangs = false;
-    // Its card fails meanwhile, and its fan is replaced: one reason, until nothing is left of both.
+    // Its card fails meanwhile, and its fan is replaced: there is one reason until both faults are gone.
     it.fixture.breaks();
     it.bmc.calls_it("OK");
     assert_eq!(it.fixture.pass().await.cleared, 0);
@@ -299,7 +299,7 @@ async fn what_its_bmc_names_stops_new_work_at_once_also_while_the_brake_is_held(
     assert_eq!(it.fixture.pass().await, AutoDrainReport::default());
     assert_eq!(it.reasons(), Vec::<String>::new(), "nobody drained it");
     assert_eq!(placed(), Health::Faulty);
-    // It falls silent: what it named stands, and of itself its silence stops nothing.
+    // The BMC falls silent: its fault stands, and its silence alone stops nothing.
     it.bmc.is_silent();
     it.bmc.is_looked_at(&it.fixture.world).await;
     assert_eq!(placed(), Health::Faulty);

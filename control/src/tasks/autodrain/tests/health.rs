@@ -1,4 +1,4 @@
-//! Draining by health checks, alone and beside baselines and persons.
+//! Draining by health checks, alone and together with baselines and operators.
 
 use super::*;
 use crate::tasks::testing::world;
@@ -26,23 +26,23 @@ fn off_the_bus() -> Reason {
 }
 
 impl AutodrainFixture {
-    /// What is gossiped of the node's health, whatever it says itself.
+    /// Sets the gossiped health, independent of the node's own answer.
     pub(super) fn is_called(&self, health: Health, codes: &[&str]) {
         self.world.verdict_is(health, codes);
     }
 
-    /// What its checks find, when it is asked itself.
+    /// Sets the findings of the node's own checks.
     pub(super) fn finds(&self, reasons: &[Reason]) {
         self.world.says.lock().unwrap().health = Ok(world::health(reasons));
     }
 
-    /// It has a fault, and says so everywhere.
+    /// Sets a fault, in gossip and in the node's own answer.
     pub(super) fn breaks(&self) {
         self.is_called(Health::Faulty, &[XID]);
         self.finds(&[off_the_bus()]);
     }
 
-    /// It was repaired, and says so everywhere.
+    /// Clears the fault, in gossip and in the node's own answer.
     pub(super) fn is_mended(&self) {
         self.is_called(Health::Healthy, &[]);
         self.finds(&[]);
@@ -91,10 +91,10 @@ async fn a_faulty_node_is_drained_on_its_own_word_and_comes_back_when_that_is_ve
         revision,
         "it is written once"
     );
-    // Gossip alone brings nothing back.
+    // Gossip alone does not bring a node back.
     fixture.is_called(Health::Healthy, &[]);
     assert_eq!(fixture.pass().await.cleared, 0);
-    // Nor does a node whose checks see nothing, one that cannot look, or one whose gate says no.
+    // Nor does a node return if its checks have no data, if it cannot check, or if its gate fails.
     let mut blind = world::health(&[]);
     blind["blind"] = serde_json::json!(["probe.gpu.hung"]);
     for told in [Ok(blind), Err("the probes have not answered".to_owned())] {
@@ -148,10 +148,10 @@ async fn what_the_node_does_not_say_itself_drains_nobody() {
         assert!(fixture.looked() > before, "it was asked itself");
         assert!(fixture.reasons().is_empty(), "{told:?}");
     }
-    // Nor does what is only degraded, whatever the node would say.
+    // Nor is a degraded node queried, whatever it would answer.
     fixture.finds(&[off_the_bus()]);
     fixture.is_called(Health::Degraded, &["nic.link_downed"]);
-    // A fault of the executor is the dispatcher's matter.
+    // A fault of the executor is handled by the dispatcher.
     let before = fixture.looked();
     assert_eq!(fixture.pass().await, AutoDrainReport::default());
     fixture.is_called(Health::Faulty, &["executor.journal"]);
@@ -189,7 +189,7 @@ async fn a_persons_reason_stays_and_a_fault_beside_it_is_not_braked() {
     let report = fixture.pass().await;
     assert_eq!((report.drained, report.braked), (1, false));
     assert_eq!(fixture.owners(), ["root", "service:health"]);
-    // Nor does the person's leave take the node back.
+    // Nor does an undrain by the operator bring the node back.
     fixture.drained_by_root(None);
     assert_eq!(fixture.owners(), ["service:health"]);
     assert_eq!(fixture.world.node().lifecycle, Lifecycle::Drained);
@@ -200,7 +200,7 @@ async fn both_causes_have_a_reason_of_their_own_and_neither_clears_the_others() 
     let mut fixture = AutodrainFixture::new(Policy::Drain);
     fixture.has(&nic("28.39"), Some(&nic("28.39"))).await;
     fixture.breaks();
-    // The second is written on what the first has made of the node.
+    // The second reason is written on the record changed by the first.
     let first = fixture.pass().await;
     let second = fixture.pass().await;
     assert_eq!((first.drained, second.drained), (1, 1));
@@ -208,12 +208,12 @@ async fn both_causes_have_a_reason_of_their_own_and_neither_clears_the_others() 
     let owners: BTreeSet<String> = fixture.owners().into_iter().collect();
     let both = Cause::ALL.map(|cause| cause.owner().to_owned());
     assert_eq!(owners, both.into());
-    // Its firmware is flashed; its card is not.
+    // Its firmware is flashed; its card is not replaced.
     fixture.has(&nic("28.41"), Some(&nic("28.41"))).await;
     fixture.is_called(Health::Faulty, &[XID]);
     assert_eq!(fixture.pass().await.cleared, 1);
     assert_eq!(fixture.owners(), ["service:health"]);
-    // The other way round: the last reason goes only when nothing of either is left.
+    // The other way round: the last reason is cleared only when both faults are gone.
     fixture.has(&nic("28.39"), Some(&nic("28.39"))).await;
     fixture.is_mended();
     assert_eq!(fixture.pass().await.cleared, 0);
@@ -258,7 +258,7 @@ async fn what_others_gossip_of_a_mended_node_does_not_keep_it_out() {
     let mut fixture = AutodrainFixture::new(Policy::Warn);
     fixture.breaks();
     assert_eq!(fixture.pass().await.drained, 1);
-    // Forged, or by a table that calls faulty what drains nobody.
+    // Forged gossip, or a site rule that reports faults without a drain.
     fixture.finds(&[reason(
         "site.own",
         Severity::Faulty,
@@ -358,7 +358,7 @@ async fn the_brake_is_not_held_for_what_nobody_asks_for_any_more() {
     fixture.task.asking.forget_pauses();
     fixture.task.ask();
     fixture.task.asking.hear().await;
-    // While they are asked a person sees that the baseline was wrong.
+    // During the query an operator notices that the baseline was wrong.
     fixture.world.admin(Command::DeleteBaseline {
         name: BaselineName::new("fw").unwrap(),
         expected_version: None,
@@ -369,7 +369,7 @@ async fn the_brake_is_not_held_for_what_nobody_asks_for_any_more() {
     assert!(fixture.world.core.view().brake.is_none());
 }
 
-/// Nobody forgets a pause here: what is known anew ends it.
+/// Pauses are in effect here: new data ends them.
 #[tokio::test]
 async fn a_node_that_was_cleared_and_breaks_again_is_drained_at_once() {
     let mut fixture = AutodrainFixture::new(Policy::Warn);
@@ -378,7 +378,7 @@ async fn a_node_that_was_cleared_and_breaks_again_is_drained_at_once() {
     fixture.drained_by_root(Some("its riser is swapped"));
     fixture.is_mended();
     assert_eq!(fixture.at_once().await.cleared, 1);
-    // By a view that does not show it yet the reason is there, and is cleared already.
+    // The view does not show the clear yet: the reason is there, but is cleared already.
     let looked = fixture.looked();
     assert_eq!(fixture.at_once().await, AutoDrainReport::default());
     assert_eq!(

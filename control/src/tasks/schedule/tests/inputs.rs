@@ -1,5 +1,5 @@
-//! What a planner is given of arrays, promises, begin times, reservations and loans: from scratch, and by what
-//! differs between two views.
+//! Planner input for arrays, promises, begin times, reservations and loans: from scratch, and by differences between
+//! two views.
 
 use super::*;
 use lattice_placement::Explanation;
@@ -22,7 +22,7 @@ fn name(text: &str) -> VclusterName {
     VclusterName::new(text).unwrap()
 }
 
-/// What a planner sees that was given the first view whole, and the others by their differences.
+/// Planner states after the whole first view and the differences of the others.
 fn followed(steps: &[Arc<View>]) -> Vec<ClusterView> {
     let mut planner = Planner::new(whole(&steps[0], &vcluster(), 7));
     let mut seen = vec![planner.view().clone()];
@@ -34,7 +34,7 @@ fn followed(steps: &[Arc<View>]) -> Vec<ClusterView> {
     seen
 }
 
-/// As a fold makes it: what is kept beside the records follows from them.
+/// A view as folding makes it: its indexes follow from the records.
 pub(super) fn folded(
     revision: u64,
     nodes: &[Arc<NodeEntry>],
@@ -44,7 +44,7 @@ pub(super) fn folded(
     for record in allocations {
         view.set_allocation(Allocation::clone(record));
     }
-    // Those that did not change are shared, as between two views.
+    // Unchanged records are shared, as between two views.
     let shared = allocations.iter().filter(|a| !a.state.is_terminal());
     view.allocations = Arc::new(shared.map(|a| (a.id, a.clone())).collect());
     for record in nodes.iter().filter_map(|node| node.record.as_ref()) {
@@ -73,7 +73,7 @@ fn set(first: u32, last: u32) -> IndexSet {
     IndexSet::range(first, last, 1).unwrap()
 }
 
-/// The array 10 of the indices 0, 2, … 38, three at a time, of which these are pending.
+/// The array 10 of the indices 0, 2, … 38, three at a time, with these pending.
 fn array(state: AllocationState, pending: IndexSet, alive: u32) -> Arc<Allocation> {
     let mut array = Allocation::clone(&allocation(10, state));
     let indices = IndexSet::range(0, 38, 2).unwrap();
@@ -124,13 +124,13 @@ fn elements_of_an_array_are_planned_and_not_the_array_as_many_as_may_run() {
     let nodes = [alive("n1")];
     let steps = [
         folded(1, &nodes, &[array(Pending, indices(), 0)]),
-        // The first is placed and begins: it counts among those that run.
+        // The first element is placed and starts: it counts as running.
         folded(
             2,
             &nodes,
             &[array(Pending, left(&[0]), 1), element(11, 0, Starting)],
         ),
-        // It lost its node and waits again, as an allocation of its own; another one runs.
+        // The element lost its node and waits again, as an allocation of its own; another one runs.
         folded(
             3,
             &nodes,
@@ -140,7 +140,7 @@ fn elements_of_an_array_are_planned_and_not_the_array_as_many_as_may_run() {
                 element(12, 2, Running),
             ],
         ),
-        // Both have ended, and somebody cancelled the third.
+        // Both have ended, and a user cancelled the third.
         folded(4, &nodes, &[array(Pending, left(&[0, 2, 4]), 0)]),
         folded(5, &nodes, &[array(Held, left(&[0, 2, 4]), 0)]),
         folded(6, &nodes, &[array(Pending, set(38, 38), 0)]),
@@ -188,7 +188,7 @@ fn an_array_of_another_vcluster_is_not_planned_here() {
     assert!(seen[0].pending.is_empty());
 }
 
-/// Who is promised nodes is given them as they are free; nobody else is, meanwhile.
+/// A job with promised nodes receives them once they are free; meanwhile no other job does.
 #[test]
 fn who_is_promised_nodes_is_not_planned_and_nobody_is_planned_on_these() {
     let waits = [1, 2].map(|id| allocation(id, AllocationState::Pending));
@@ -214,7 +214,7 @@ fn waiting(planner: &mut Planner, now: u64) -> Option<Explanation> {
     planner.plan(UnixMillis(now)).waiting.get(AllocationId(1))
 }
 
-/// A node that takes work.
+/// A node that accepts jobs.
 pub(super) fn well(name: &str) -> Arc<NodeEntry> {
     let mut entry = crate::tasks::testing::entry(name);
     if let Some(record) = &mut entry.record {
@@ -269,7 +269,7 @@ fn reserving(view: &Arc<View>, reservations: &[Arc<Reservation>]) -> Arc<View> {
 fn reservations_are_told_when_they_are_made_changed_and_deleted() {
     let plain = folded(1, &[well("a")], &[allocation(1, AllocationState::Pending)]);
     let made = reserving(&plain, &[reservation(&["a"], 30)]);
-    // Somebody else's node answers; nothing is reserved otherwise.
+    // A node of another vCluster answers; the reservations are unchanged.
     let same = Arc::new(View {
         version: 9,
         ..View::clone(&made)
@@ -292,7 +292,7 @@ fn reservations_are_told_when_they_are_made_changed_and_deleted() {
         )
     };
     assert!(is_news(&plain, &made) && is_news(&made, &plain) && !is_news(&made, &same));
-    // It asks for a minute, which is over just before.
+    // The job asks for a minute, which ends just before the reservation.
     let blockers = seen.iter().map(|cluster| {
         let waits = waiting(&mut Planner::new(cluster.clone()), 20);
         waits.map(|why| why.blocker.to_string())
@@ -346,7 +346,7 @@ fn with_settings(
     })
 }
 
-/// As one that is the vCluster's own, another one's that it uses, and its own that another one uses.
+/// A node of the vCluster itself, one borrowed from another, and one lent to another.
 #[test]
 fn what_is_lent_is_told_apart_with_how_long_it_takes_to_come_back() {
     let timeout = |ms| SchedulerSettings {
@@ -391,7 +391,7 @@ fn what_is_lent_is_told_apart_with_how_long_it_takes_to_come_back() {
         assert!(loan.node.in_service);
         Some((loan.release_after_ms, loan.recalled_at))
     });
-    // The owner's grace, and half as much again as the longer timeout: work that is slow is given so much.
+    // The owner's grace period, and half as much again as the longer timeout: a slow job is granted that much.
     let expected = [
         None,
         Some((1_000 + 3_000, None)),
@@ -409,7 +409,8 @@ fn what_is_lent_is_told_apart_with_how_long_it_takes_to_come_back() {
     assert_eq!(longest, 3_000);
 }
 
-/// Also when only a rule changes: what is nearly done at once is not placed where its owner could not get it back.
+/// Also when only a rule changes: a job that is nearly done at once is not placed where its owner could not reclaim the
+/// node.
 #[test]
 fn work_that_nobody_could_stop_keeps_off_borrowed_nodes() {
     let job = |id, edit: fn(&mut AllocationSpec)| {
@@ -451,7 +452,7 @@ fn work_that_nobody_could_stop_keeps_off_borrowed_nodes() {
             .collect::<Vec<_>>()
     };
     assert_eq!(is_borrowed(&seen[0]), [false, true]);
-    // Two nodes are free, and only the job that can be stopped is given the other's.
+    // Two nodes are free, and only the preemptible job receives the borrowed one.
     let mut planner = Planner::new(seen[0].clone());
     let plan = planner.plan(UnixMillis(20));
     let on_b =

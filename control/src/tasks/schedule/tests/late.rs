@@ -1,4 +1,4 @@
-//! For whom room is sought: who would wait too long, each in its turn.
+//! Selection of late jobs, in turn.
 
 use super::super::late::Late;
 use super::{
@@ -16,7 +16,7 @@ use lattice_view::Rules;
 const NOW: UnixMillis = UnixMillis(100_000_000);
 const SECOND: u64 = 1_000;
 
-/// A node, and the work on it: that has so long left.
+/// A node, and the allocation on it with this remaining time.
 fn held(name: &str, by: u64, class: u8, left_ms: u64) -> (Arc<NodeEntry>, Arc<Allocation>) {
     let holder = Holder {
         allocation: AllocationId(by),
@@ -60,7 +60,7 @@ fn planned(view: &Arc<View>) -> (Planner, Plan) {
     (planner, plan)
 }
 
-/// Of several that wait a plan says of one when it would start.
+/// Of several waiting jobs, a plan estimates the start of one.
 #[test]
 fn who_would_start_soon_is_not_made_room_for_whether_the_plan_says_so_or_not() {
     let ((n1, first), (n2, second)) =
@@ -82,7 +82,7 @@ fn who_would_start_soon_is_not_made_room_for_whether_the_plan_says_so_or_not() {
     assert_eq!(late(60 * SECOND), []);
     let starts = late(10 * SECOND);
     assert_eq!(starts.len(), 2);
-    // The patience is over before either ends.
+    // The patience ends before either job does.
     assert!(
         starts
             .iter()
@@ -100,7 +100,7 @@ fn who_waits_for_room_has_its_turn_however_many_wait_before_it() {
     let mut all = vec![first, second];
     all.extend((3..=6).map(|id| waits(id, 9, 2)));
     all.push(waits(7, 8, 1));
-    // There are no such nodes, whoever makes room.
+    // No nodes satisfy this job, even with preemption.
     all.push(waits(8, 9, 3));
     let view = folded(1, &[n1, n2], &all);
     let (mut planner, plan) = planned(&view);
@@ -116,7 +116,7 @@ fn who_waits_for_room_has_its_turn_however_many_wait_before_it() {
     assert_eq!(cycle(3), [3, 6, 7]);
 }
 
-/// A planned reservation is no promise: who matters more goes first.
+/// A planned reservation is not a promise: a job of a higher class goes first.
 #[tokio::test]
 async fn nodes_that_are_planned_for_a_lower_class_can_be_made_room_on() {
     let world = World::new();
@@ -157,7 +157,7 @@ async fn nodes_that_are_planned_for_a_lower_class_can_be_made_room_on() {
     assert_eq!(victims(5), 0, "its own class has it reserved");
 }
 
-/// Who waits for promised nodes uses what limits leave, and so does who was found room in the same cycle.
+/// A job with promised nodes uses the remaining limits, and so does a job with victims found in the same cycle.
 #[tokio::test]
 async fn nobody_makes_room_for_who_a_limit_would_keep_waiting_by_then() {
     let world = World::new();

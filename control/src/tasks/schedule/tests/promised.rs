@@ -1,4 +1,4 @@
-//! Work that is promised nodes: when it gets them, and when others sooner.
+//! Jobs with promised nodes: when they receive them, and when other nodes sooner.
 
 use super::{
     inputs::{alive, edited, folded, id, well},
@@ -35,7 +35,7 @@ fn hold(record: &mut Node) {
     });
 }
 
-/// What is promised is given once all of it is free and heard of; what cannot be used any more is promised no more.
+/// Promised nodes are assigned once all of them are free and alive; a promise with an unusable node is withdrawn.
 #[test]
 fn a_promise_waits_for_a_suspect_node_and_ends_with_an_unreachable_one() {
     use promises::Promise::{self, Broken, Ready, Waits};
@@ -62,7 +62,7 @@ fn a_promise_waits_for_a_suspect_node_and_ends_with_an_unreachable_one() {
     assert_eq!(promise(Liveness::Suspect, drained), Broken);
 }
 
-/// What hangs on a promised node though it was killed would keep the others empty for ever.
+/// A killed process that hangs on a promised node would keep the others idle for ever.
 #[test]
 fn a_promise_ends_where_what_makes_room_does_not_end() {
     use promises::Promise::{Broken, Waits};
@@ -86,7 +86,7 @@ fn a_promise_ends_where_what_makes_room_does_not_end() {
     );
 }
 
-/// As they are placed by one cycle, each with its nodes.
+/// Placements of one cycle, each with its nodes.
 fn placed(nodes: &[Arc<NodeEntry>], waits: &[Arc<Allocation>]) -> Vec<(u64, Vec<String>)> {
     let view = folded(1, nodes, waits);
     let given = whole(&view, &vcluster(), 7);
@@ -113,15 +113,15 @@ fn who_waits_for_a_promise_takes_other_nodes_that_are_free_meanwhile() {
     let waits = [wide(), small.clone()];
     let both = |id: u64, names: &[&str]| (id, names.iter().map(|n| (*n).to_owned()).collect());
     assert_eq!(placed(&given, &waits), [both(1, &["n3", "n4"])]);
-    // One is not enough, and is not held back for it.
+    // One node is not enough, and is not held back for the job.
     assert_eq!(placed(&given[..3], &waits), [both(2, &["n3"])]);
-    // As many as it needs, and not such as it may use: again nothing is held back.
+    // Enough nodes, but some of them are excluded: again nothing is held back.
     let mut picky = Allocation::clone(&wide());
     picky.spec.constraints.exclude = vec![id("n3")];
     let waits = [Arc::new(picky), small];
     assert_eq!(placed(&given, &waits).len(), 1);
     assert_eq!(placed(&given, &waits)[0].0, 2);
-    // What it is promised and has got comes by the promise alone.
+    // Promised nodes that are free are assigned by the promise alone.
     let ready = [
         promised(&well("n1")),
         promised(&well("n2")),
@@ -131,7 +131,7 @@ fn who_waits_for_a_promise_takes_other_nodes_that_are_free_meanwhile() {
     assert_eq!(placed(&ready, &[wide()]), []);
 }
 
-/// Work of a higher class than what ran on the only node, which is promised to it and free by now.
+/// An allocation of a higher class than the previous holder of the only node, which is promised to it and free by now.
 fn promised_a_free_node(world: &World, is_sensitive: bool) -> AllocationId {
     let runs = world.runs_under("b1");
     let urgent = submit(world, |spec| {
@@ -164,7 +164,7 @@ fn promised_a_free_node(world: &World, is_sensitive: bool) -> AllocationId {
     urgent
 }
 
-/// Its only node gossips one digest and claims this one.
+/// The only node gossips one digest and attests this one.
 async fn sensitive_work_and_a_node_that_claims(digest: u8) -> (World, Schedule, AllocationId) {
     let world = World::new();
     world.says.lock().unwrap().digests = BTreeMap::from([("gpu".to_owned(), [digest; 32])]);
@@ -198,7 +198,7 @@ async fn sensitive_work_is_not_promised_a_node_that_is_other_than_it_said() {
     assert_eq!((world.node().holder, world.node().promised), (None, None));
 }
 
-/// Nothing stands empty for who does not get it.
+/// No node stays idle for a job that does not receive it.
 #[tokio::test]
 async fn a_promise_that_is_refused_again_and_again_is_withdrawn() {
     let world = World::new();
@@ -215,14 +215,14 @@ async fn a_promise_that_is_refused_again_and_again_is_withdrawn() {
     schedule.reconcile(world.fence.clone()).await;
     assert_eq!((world.node().holder, world.node().promised), (None, None));
     assert_eq!(world.allocation(urgent).state, AllocationState::Pending);
-    // What was set right meanwhile is as it was.
+    // After the limit is corrected, assignment works as before.
     world.admin(limit("atlas", 8));
     world.fold();
     schedule.reconcile(world.fence.clone()).await;
     assert_eq!(world.allocation(urgent).state, AllocationState::Starting);
 }
 
-/// As long as the command that would give them may be.
+/// Limited by the length of the command that would assign the nodes.
 #[tokio::test]
 async fn a_promise_that_no_command_could_keep_is_withdrawn() {
     let world = World::new();

@@ -1,4 +1,4 @@
-//! What was placed and is not assigned, and who is told why.
+//! Placed but unassigned allocations, and their explanations.
 
 use super::*;
 use crate::{
@@ -36,7 +36,7 @@ pub(super) fn scheduler(world: &World) -> Schedule {
     Schedule::new(world.core.clone(), lease, vcluster())
 }
 
-/// What a person is told.
+/// Explanation for users.
 fn why(world: &World, id: AllocationId) -> ExplanationView {
     let view = world.core.view();
     let why = explain(&view, &view.plan, view.allocation(id).unwrap(), Sight::Full);
@@ -51,7 +51,7 @@ fn is_told_in_full(why: &ExplanationView, blocker: &str) {
     assert!(!why.steps.is_empty() && why.as_of.is_some(), "{why:?}");
 }
 
-/// What a site says of the data that is ready.
+/// Sets the site's data readiness.
 fn is_ready(world: &World, ready: &[(AllocationId, u32)]) {
     let fraction = |(id, millionths): &(_, u32)| (*id, Fraction::millionths(*millionths));
     let ready = Arc::new(ready.iter().map(fraction).collect());
@@ -91,7 +91,7 @@ fn second_tenant(world: &World) {
     });
 }
 
-/// The quorum knows of a limit that the view does not show, for as long as it takes.
+/// The quorum has a limit that the view does not show, for as long as the test needs.
 #[tokio::test]
 async fn what_is_refused_again_and_again_says_so_and_leaves_its_nodes_to_others() {
     let world = World::new();
@@ -110,7 +110,7 @@ async fn what_is_refused_again_and_again_says_so_and_leaves_its_nodes_to_others(
         let wakes = timeout(Duration::from_millis(1), schedule.wakes()).await;
         (report.assigned, report.refused, wakes.is_ok())
     };
-    // A view that lags behind is refused as well.
+    // A view that lags behind is rejected as well.
     assert_eq!(cycle().await, (0, 1, false));
     let refusal = "tenant \"atlas\" would exceed max_nodes quota";
     let told = why(&world, first);
@@ -132,7 +132,7 @@ async fn what_is_refused_again_and_again_says_so_and_leaves_its_nodes_to_others(
     let told = why(&world, first);
     is_told_in_full(&told, refusal);
     is_told_in_full(&told, "for 30 s at a time others may have its nodes");
-    // The view has caught up, and the site says more. That is looked at when its time is over.
+    // The view has caught up, and the site reports more. That is considered when the set-aside period is over.
     world.fold();
     is_ready(&world, &[(first, 900_000)]);
     assert_eq!(cycle().await, (0, 0, false));
@@ -144,7 +144,7 @@ async fn what_is_refused_again_and_again_says_so_and_leaves_its_nodes_to_others(
     assert_eq!(readiness(&told), 0.9);
 }
 
-/// Who asks before submitting is told what the next cycle would do.
+/// A dry run reflects what the next cycle would do.
 #[tokio::test]
 async fn a_dry_run_is_planned_without_what_is_set_aside() {
     let world = World::new();
@@ -170,7 +170,7 @@ async fn a_dry_run_is_planned_without_what_is_set_aside() {
     assert!(starts().await);
 }
 
-/// What a view shows late counts no time, nor does time in which nothing is proposed.
+/// Time in which a view lags behind does not count, nor time in which nothing is proposed.
 #[tokio::test]
 async fn only_what_lasts_is_refused_again_and_again() {
     let world = World::new();
@@ -202,7 +202,7 @@ async fn only_what_lasts_is_refused_again_and_again() {
     assert!(!unassigned.refuse(of, &lasting, now));
 }
 
-/// However long the view lags behind: the next one has it right.
+/// However long the view lags behind: the next one is correct.
 #[tokio::test]
 async fn what_is_refused_for_what_changed_since_is_planned_again_till_it_is_assigned() {
     let world = World::new();
@@ -270,13 +270,13 @@ async fn what_waits_for_a_word_of_its_nodes_says_for_which() {
     schedule.wakes().await;
     let report = schedule.reconcile(world.fence.clone()).await;
     assert_eq!((report.assigned, report.waiting), (1, 0));
-    // Till this control sees that.
+    // Until this control sees the assignment.
     is_told_in_full(&why(&world, id), "not assigned yet: that is under way");
     world.fold();
     assert!(why(&world, id).summary.starts_with("has a since"));
 }
 
-/// Another control takes the lease over between what this one plans and what it proposes.
+/// Another control takes over the lease between planning and proposal.
 #[tokio::test]
 async fn who_is_refused_for_its_epoch_plans_no_more_until_it_has_the_lease_again() {
     let world = World::new();
@@ -296,7 +296,7 @@ async fn who_is_refused_for_its_epoch_plans_no_more_until_it_has_the_lease_again
     assert_eq!(report, wanted);
     assert_eq!(world.allocation(id).state, AllocationState::Pending);
     assert_eq!(lease.fence(), None);
-    // As it goes on by itself: it forgets what it planned, and plans nothing.
+    // As in normal operation: the scheduler discards its plan, and plans nothing.
     let planned = || world.core.view().plan.of(&vcluster()).is_some();
     assert!(planned());
     let running = reconciler::run(world.core.clone(), lease.clone(), schedule);

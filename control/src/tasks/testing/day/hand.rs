@@ -38,13 +38,13 @@ use std::{
 };
 use tokio::time::Instant;
 
-/// Leases are renewed with each look: looks are further apart than a lease is meant to last, and nobody else
-/// wants them.
+/// Leases are renewed with each look: looks are further apart than a lease normally lasts, and no other control wants
+/// them.
 const TTL_MS: u64 = 60_000;
-/// How long a node is unreachable before its work is stopped.
+/// How long a node is unreachable before its allocation is stopped.
 const STOP_AFTER: Duration = Duration::from_secs(60);
 
-/// The day's state as control uses it. What is committed is in the view at once.
+/// Store over the day's state. A commit is in the view at once.
 struct Desk {
     site: Site,
     core: OnceLock<Weak<Core>>,
@@ -85,17 +85,17 @@ impl Store for Desk {
     }
 }
 
-/// Nodes that say at once what sensitive work rests on.
+/// Maximum number of rounds for attestations of sensitive jobs, which nodes answer at once.
 const MOST_ANSWERS: usize = 8;
 
-/// See the module.
+/// One control of the day; see the module.
 pub(super) struct Hand {
     core: Arc<Core>,
     desk: Arc<Desk>,
     site: Site,
     clock: DayClock,
     looked_at: UnixMillis,
-    /// The leases, each with the epoch it was granted with.
+    /// Leases, each with the epoch it was granted with.
     leases: Vec<(LeaseName, u64)>,
     schedules: Vec<(Schedule, Scale)>,
     dispatch: Dispatch,
@@ -163,7 +163,7 @@ impl Hand {
         hand
     }
 
-    /// The record of what its schedulers were given and decided.
+    /// Recorded inputs and decisions of its schedulers.
     pub(super) fn record(&self) -> Vec<u8> {
         let mut lines = self.core.decisions.since(UnixMillis(0)).unwrap();
         let mut record = Vec::new();
@@ -176,7 +176,7 @@ impl Hand {
         }
     }
 
-    /// All nodes are well, and the same.
+    /// Simulates gossip: all nodes are healthy and equal.
     fn gossip(&self) {
         let mark = ClassMark::Complete {
             schema: 1,
@@ -191,7 +191,7 @@ impl Hand {
         observe::cell(&self.core, "c0", all.collect());
     }
 
-    /// What pings came to.
+    /// Applies the results of pings.
     fn pings(&self) {
         let addr = SocketAddr::from(([127, 0, 0, 1], 1));
         let found = self.site.heard().into_iter().map(|(node, heard)| {
@@ -235,7 +235,7 @@ impl Hand {
         Fence { lease, epoch }
     }
 
-    /// One pass of everybody.
+    /// One pass of every reconciler.
     pub(super) async fn look(&mut self, now: UnixMillis) {
         tokio::time::advance(Duration::from_millis(now.since(self.looked_at))).await;
         self.looked_at = now;
@@ -248,7 +248,7 @@ impl Hand {
         self.moves.reconcile(&dispatch).await;
         self.checkpoints.reconcile(&dispatch).await;
         settled().await;
-        // What was answered meanwhile is taken down.
+        // Answers received meanwhile are handled.
         self.checkpoints.reconcile(&dispatch).await;
         for place in 0..self.schedules.len() {
             let fence = self.fence(place + 1);
@@ -256,7 +256,7 @@ impl Hand {
             schedule.reconcile(fence.clone()).await;
             settled().await;
             let mut answers = false;
-            // One who is to look again at once wakes as often as somebody asks.
+            // A scheduler with more to do wakes as often as it is polled.
             for _ in 0..MOST_ANSWERS {
                 answers |= schedule.wakes().now_or_never().is_some();
             }
@@ -270,7 +270,7 @@ impl Hand {
     }
 }
 
-/// Calls that were begun are answered: nobody waits for anything but the others here.
+/// Lets started calls complete: their answers come from this process.
 async fn settled() {
     for _ in 0..4 {
         tokio::task::yield_now().await;

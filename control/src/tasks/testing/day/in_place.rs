@@ -1,5 +1,4 @@
-//! A view that is changed in place, as a replay has it. Planners that are given its deltas must have the same input as
-//! new planners.
+//! A view changed in place, as in a replay. Planners updated by its deltas must have the same input as new planners.
 
 use lattice_placement::{NodeFacts, Planner};
 use lattice_quorum_types::{Event, NodeId, VclusterName, node::Node};
@@ -7,7 +6,7 @@ use lattice_replay::day::Site;
 use lattice_view::{BaseView, Changes, ViewNode, whole};
 use std::collections::BTreeMap;
 
-/// A node by its record alone.
+/// A node with its record alone.
 #[derive(Clone, Default)]
 struct RecordOnly(Option<Node>);
 
@@ -29,7 +28,7 @@ impl ViewNode for RecordOnly {
     }
 }
 
-/// See the module.
+/// View changed in place, with its planners; see the module.
 pub(super) struct InPlace {
     view: BaseView<RecordOnly>,
     planners: BTreeMap<VclusterName, Planner>,

@@ -1,6 +1,6 @@
-//! A day of [`lattice_replay::day`] on which this crate decides: every pass of every reconciler that moves work
-//! is the real one, over the real view, folded from the real state's events. The network alone is not: the
-//! day's agents answer in this process. See there what must hold.
+//! A day of [`lattice_replay::day`] decided by this crate. Every pass of every reconciler that moves jobs is the real
+//! one, over the real view, folded from the real state's events. Only the network is simulated: the day's agents answer
+//! in this process. The invariants are documented there.
 
 mod hand;
 mod in_place;
@@ -24,9 +24,9 @@ use std::{
 };
 use tokio::runtime::{Builder, Runtime};
 
-/// The usual tests see so much of a day, hours: as much as takes seconds.
+/// Part of a day that the usual tests cover, hours: it takes seconds.
 const MORNING: u64 = 2;
-/// Bugs that it takes no longer to find.
+/// Planted bugs that this part suffices to find.
 const OF_A_MORNING: [Plant; 4] = [
     Plant::PromiseDropped,
     Plant::CheckpointForgotten,
@@ -62,7 +62,7 @@ fn day(site: &Site) -> Report {
     run(site, &mut Live::new(site, Decisions::default()))
 }
 
-/// So many seeds from the first on, on two threads; ends early after some that went wrong.
+/// Runs `count` seeds from `first` on, on two threads; ends early after some failures.
 fn days(first: u64, count: u64, site: impl Fn(u64) -> Site + Sync) -> Sum {
     let (next, sum) = (AtomicU64::new(first), Mutex::new(Sum::default()));
     let began = Instant::now();
@@ -106,7 +106,7 @@ fn what_must_hold_holds_whatever_a_day_brings() {
         sum.failed.len()
     );
     assert_eq!(sum.days, count);
-    // A day on which nothing is moved shows nothing.
+    // A day without any move proves nothing.
     let of_a_morning = [
         "nodes lent",
         "nodes home again",
@@ -129,7 +129,7 @@ fn what_must_hold_holds_whatever_a_day_brings() {
     }
 }
 
-/// What the record of a day has, by kind.
+/// Contents of the record of a day, by kind.
 #[derive(Debug, Default)]
 struct Recorded(BTreeMap<&'static str, usize>);
 
@@ -184,7 +184,7 @@ impl Recorded {
     }
 }
 
-/// Every plan of every scheduler, on what the record has of it: arrays, promises, loans and reservations as well.
+/// Every plan of every scheduler is repeated from the record, including arrays, promises, loans and reservations.
 #[test]
 fn recorded_days_are_decided_again() {
     let hours = number("LATTICE_DAY_HOURS", MORNING);

@@ -1,4 +1,4 @@
-//! What the day's agents are asked, and what they say of themselves, signed.
+//! Requests to the day's agents, and their signed attestations.
 
 use bytes::Bytes;
 use lattice_hwprobe::{Class, Digest};
@@ -19,10 +19,10 @@ use std::{
     time::Duration,
 };
 
-/// The record of its GPUs that every node of the day has.
+/// GPU record digest of every node of the day.
 pub(super) const GPUS: [u8; 32] = [1; 32];
 
-/// The day's time.
+/// Clock of the day.
 #[derive(Debug, Clone)]
 pub(super) struct DayClock(pub(super) Arc<AtomicU64>);
 
@@ -63,14 +63,14 @@ impl Office {
         Credentials::issued_by(&self.authority, &identity, self.validity).unwrap()
     }
 
-    /// Nobody is called through it.
+    /// A mesh endpoint over which no call is made.
     pub(super) fn mesh(&self) -> Mesh {
         let addr = "127.0.0.1:0".parse().unwrap();
         let credentials = self.credentials(Role::Control, "c1");
         Mesh::bind(addr, credentials, MeshConfig::default()).unwrap()
     }
 
-    /// How these nodes sign.
+    /// Credentials with which these nodes sign.
     pub(super) fn signers<'a>(
         &self,
         nodes: impl Iterator<Item = &'a NodeId>,
@@ -80,7 +80,7 @@ impl Office {
     }
 }
 
-/// What a node's agent answers.
+/// Answer of a node's agent.
 pub(super) fn answer(
     site: &Site,
     signers: &BTreeMap<NodeId, Credentials>,
@@ -128,7 +128,7 @@ pub(super) fn answer(
     panic!("an agent of the day was asked something else")
 }
 
-/// As in gossip.
+/// The digest as gossiped.
 pub(super) fn digest() -> Digest {
     Digest(GPUS)
 }
