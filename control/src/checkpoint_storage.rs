@@ -4,10 +4,10 @@
 //! A place is paused for a user once one of the user's checkpoints fails there because of the storage. The pause
 //! doubles with each failure in a row. A failure for one user may be caused by the user's quota or by a folder of
 //! another user. So the place is paused for all users only after checkpoints of two users have failed. During a pause
-//! the scheduler requests no optional checkpoints there, and a victim is preempted without one, as if it could not
-//! write any. After the pause a checkpoint may be requested again. A complete checkpoint ends the user's outage; if the
-//! outage counted for all users, it ends for all. Only the control that dispatches holds this state, from the agents'
-//! reports; another control starts without it.
+//! no checkpoint is requested there only because one would pay off, and a victim is preempted without one, as if it
+//! could not write any. After the pause a checkpoint may be requested again. A complete checkpoint ends the user's
+//! outage; if the outage counted for all users, it ends for all. Only the control that dispatches holds this state,
+//! from the agents' reports; another control starts without it.
 
 use crate::{core::Core, exposition::Exposition, view::View};
 use lattice_quorum_types::{Allocation, UnixMillis, VclusterName, vcluster::DEFAULT_VCLUSTER};

@@ -34,7 +34,7 @@ pub enum Change {
 }
 
 /// Changes without a revision. Both sets are empty when something else in the view changed, such as whether this
-/// control holds the dispatch lease.
+/// control acts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Observed {
     /// Nodes with changed liveness, health, facts, marks or drift.

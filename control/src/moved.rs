@@ -26,8 +26,8 @@ use std::collections::{BTreeMap, VecDeque};
 const BOUNDS: [f64; 12] = [
     0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1800.0,
 ];
-/// Number of recent changes kept while no lease is held. The answer to a lease request takes milliseconds, so the lease
-/// may have been granted before changes that arrive first.
+/// Maximum number of changes kept while no lease is held. They may arrive in the milliseconds between the grant of the
+/// lease and the answer to its request, and are then counted.
 const RECENT: usize = 256;
 const UNLABELLED: &[&str] = &[];
 
@@ -191,8 +191,8 @@ fn changes(view: &View, before: &Allocation, after: &Allocation) -> Vec<Change> 
     changes
 }
 
-/// Reason of the preemption that an allocation is a victim of, now or last. `None` for a suspension requested by a user
-/// or operator, which frees nodes for no particular allocation.
+/// Reason of the preemption that an allocation is a victim of, now or last. `None` for other allocations, including a
+/// suspension requested by a user or operator, which frees nodes for no particular allocation.
 fn for_others(held: &Allocation) -> Option<&MoveReason> {
     let reason = match (&held.course.writing, &held.stop) {
         (Some(writing), _) => match &writing.then {

@@ -489,7 +489,7 @@ impl Ledger {
             unknown = true;
         }
         if of_stretch.is_empty() || unknown {
-            // The end was recorded before the start.
+            // The use ended before its start was recorded.
             let stretch = self.stretch(account, used.from, Some(used.until), &used.nodes);
             self.remember(kind, stretch);
             let rate = self.rate(&self.stretches[stretch as usize].nodes);

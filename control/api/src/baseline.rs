@@ -60,9 +60,9 @@ pub struct ClassForm {
     /// `strict` or `ignore`; the baseline's value when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sensitive: Option<String>,
-    /// Expected values by key, in place of the reference node's: a value, a list `{any_of: [a, b]}`, either with
-    /// `or_absent: true`, or `{absent: true}`. `nic.*.firmware` matches every slot. Without keys the class must equal
-    /// that of `from_node` or `from_group` exactly.
+    /// Expected values by key; other keys of the class are not checked. Each is a value, a list `{any_of: [a, b]}`,
+    /// either with `or_absent: true`, or `{absent: true}`. `nic.*.firmware` matches every slot. Without keys the class
+    /// must equal that of `from_node` or `from_group` exactly.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub keys: Option<BTreeMap<String, serde_json::Value>>,
@@ -84,11 +84,11 @@ pub struct BaselineRequest {
     /// Nodes that the baseline applies to, by cohort. A baseline that names a node takes precedence over one by cohort.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cohort: Option<CohortForm>,
-    /// Reference node. Control probes it during this request.
+    /// Reference node. Control requests its last reading during this request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from_node: Option<String>,
-    /// Reference conformance group: its digest, or a prefix of at least 8 digits. Control probes one of its members
-    /// during this request.
+    /// Reference conformance group: its digest, or a prefix of at least 8 digits. Control reads the records of
+    /// its members during this request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from_group: Option<String>,
     /// Default policy for nodes that drift, for classes without their own: `warn` (when left out), `deprioritise`,

@@ -33,7 +33,7 @@ pub enum ReadingView<T> {
     },
     /// The value was not requested, by policy or because no probe exists.
     Disabled {
-        /// Which policy disabled the reading.
+        /// What disabled the reading.
         why: String,
     },
 }

@@ -73,6 +73,9 @@ impl Client {
 
     /// Releases a node by force, although it is unconfirmed that the holder's processes have ended. The node stays
     /// drained by the caller, and the audit keeps the reason. The caller takes responsibility.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
     pub async fn force_release(&self, name: &str, reason: &str) -> Result<Drained, ClientError> {
         self.drain_with(name, reason, true).await
     }

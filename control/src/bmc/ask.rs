@@ -47,7 +47,7 @@ pub(crate) enum Looked {
     },
 }
 
-/// Returns the latest data from the BMC of the requested node.
+/// Closure that returns the latest data from the BMC of the requested node.
 type Told<'a> = &'a (dyn Fn() -> Option<Arc<Parts>> + Sync);
 
 /// Time for which a reading that outlasted its request answers a repeated request of the same principal.

@@ -7,7 +7,8 @@ use std::{mem::size_of, sync::Arc};
 /// Bytes of one name in a set or list, with its container.
 const NAME: usize = 64;
 
-/// Removes the large parts of records that readers do not need.
+/// Removes the workloads of allocations and the classes of baselines, which may be large. Readers find them in the
+/// view.
 pub(super) fn slim(change: &mut Change) {
     if let Change::Events(events) = change
         && let Some(events) = Arc::get_mut(events)

@@ -39,9 +39,9 @@ impl HistoryStore {
         })
     }
 
-    /// Deletes records that no entry named at the last sweep or names now. A record is stored, or found stored, before
-    /// its entry is written, so a record requested in between is kept. The scan runs in a read transaction and does not
-    /// block writers; only the deletions are written.
+    /// Deletes records that no entry named at the last sweep and that no entry names now. A record is stored, or found
+    /// stored, before its entry is written, so a record requested in between is kept. The scan runs in a read
+    /// transaction and does not block writers; only the deletions are written.
     pub(super) fn sweep(&self) -> Result<(), HistoryError> {
         let unnamed_now = self.read(|txn| {
             let mut unnamed = BTreeSet::new();

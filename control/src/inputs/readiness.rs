@@ -94,7 +94,7 @@ enum Fails {
 /// Change to be logged for an allocation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum News {
-    /// The source returns no fraction for this allocation, while it answers for others.
+    /// The request for this allocation failed, although the source does not count as down.
     Fails(AllocationId, AskError),
     /// The source answers for this allocation again.
     Recovered(AllocationId),

@@ -1,7 +1,7 @@
 //! Accounting reconciler: synchronizes the books of an external accounting system with the cluster.
 //!
-//! It runs only where a site configures accounting. Of several controls, the one that dispatches runs it; the others
-//! read the state they need from the quorum.
+//! It runs only where a site configures accounting. Of several controls, the one that dispatches runs it. Its progress
+//! is in the quorum, so that another control can take over.
 
 use crate::{
     core::Core,
@@ -44,8 +44,8 @@ use tokio::{
 const ACCOUNTING: &str = "accounting:waldur";
 /// Age at which the cached webhook secret is read again.
 const SECRET_AGE: Duration = Duration::from_secs(60);
-/// Time after the start during which no totals are reported, so that the GPU count of every node can arrive. A node
-/// without a known GPU count counts as one GPU, and Waldur totals are never lowered.
+/// Time after the start during which no totals are reported while the GPU count of any node is unknown. A node without
+/// a known GPU count counts as one GPU, and Waldur totals are never lowered.
 const SETTLES_AFTER: Duration = Duration::from_secs(60);
 /// Maximum number of queued reconciliation requests.
 const MOST_ASKED: usize = 8;

@@ -404,8 +404,7 @@ impl Sharing {
                 lend,
                 checkpoint,
             } = view.movement_of(name);
-            // The longest setting of all vClusters applies, because the lender does not depend on a particular
-            // borrower.
+            // The longest setting of all vClusters applies, because the borrower is not determined in advance.
             let timing = &mut sharing.timing;
             let deadlines = checkpoint.deadlines(false);
             timing.checkpoint_timeout_ms = timing.checkpoint_timeout_ms.max(deadlines.longest_ms());

@@ -165,9 +165,9 @@ impl Claims {
     }
 
     /// Handles an assignment rejected because of the attestations of its nodes. A stale attestation is requested again,
-    /// at most once per period. Without that limit, an attestation that is stale at once again (state time may be far
-    /// ahead) would be requested in a tight loop, because each answer wakes the scheduler. For other faults the node
-    /// receives no sensitive jobs for now, and its entry shows why.
+    /// at most once per period. Without that limit, the requests could form a tight loop: each answer wakes the
+    /// scheduler, and may be stale at once again (state time may be far ahead). For any other fault, and for an
+    /// attestation that is stale again, the node receives no sensitive jobs for now, and its entry shows why.
     pub(crate) fn refused(&mut self, faults: &[Unproven]) {
         // One fault per node: a node may have several faults of either kind.
         let mut of_nodes: BTreeMap<&NodeId, &ProofFault> = BTreeMap::new();

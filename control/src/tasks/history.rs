@@ -310,7 +310,7 @@ async fn read(
     Ok((cursor, added))
 }
 
-/// Position up to which a page has been read. A `next` beyond the last line must not skip the rest for ever, and an
+/// Position up to which a page has been read. A `next` beyond the last line must not skip the rest forever, and an
 /// earlier `next` must not cause an endless repeat.
 fn read_up_to(page: &HistoryPage, told: &[Record], read: u64) -> u64 {
     let last_told = told.last().and_then(Record::seq).unwrap_or(0);

@@ -97,7 +97,7 @@ impl Lease {
         Some(held.filter(|held| held.epoch == epoch)?.granted_at)
     }
 
-    /// Notifies when the lease is taken or lost.
+    /// Receiver that is notified when the lease is taken or lost.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }

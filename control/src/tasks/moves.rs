@@ -1,5 +1,5 @@
-//! Deadline and resume reconciler: preempted allocations wait for nodes again, and allocations that cannot meet their
-//! deadline expire. The quorum decides on both; this reconciler only proposes when they are due.
+//! Deadline and resume reconciler: preempted or reclaimed allocations wait for nodes again, and allocations that cannot
+//! meet their deadline expire. The quorum decides on both; this reconciler only proposes when they are due.
 
 use crate::{
     core::Core,

@@ -39,8 +39,8 @@ const SPACING: Duration = Duration::from_millis(200);
 const AUDIT_EVERY: Duration = Duration::from_secs(5);
 /// Audit chunks read in one pass. A control with a new data directory has the whole audit to read.
 const AUDIT_CHUNKS: usize = 4;
-/// Time after the start during which cohorts may still be incomplete. Until then, entries about a baseline with a
-/// cohort wait.
+/// Time after the start during which cohorts may still be incomplete. Until then, audit entries about a baseline with a
+/// cohort wait while the cohort of any node is unknown.
 const SETTLES_AFTER: Duration = Duration::from_secs(60);
 /// Age of the view, milliseconds, from which this control may have missed quorum decisions.
 const DEAF_AFTER_MS: u64 = 30_000;

@@ -1,6 +1,7 @@
-//! Ranks of an earlier boot. A node that answers a direct, mutually authenticated ping with another boot id than that
-//! of a rank's assignment has no process of that rank left. This holds whether or not its agent has a record of the
-//! rank.
+//! Reboot reconciler: reports ranks of an earlier boot.
+//!
+//! A node that answers a direct, mutually authenticated ping with another boot id than that of a rank's assignment has
+//! no process of that rank left. This holds whether or not its agent has a record of the rank.
 //!
 //! An agent with a record reports the end itself. If no report arrives within a short time, this reconciler reports the
 //! rank as lost, with the observed boot ids.

@@ -127,7 +127,7 @@ impl Register {
     }
 
     /// Resolves when queried nodes have answered or failed. Cancel safe: answers already received are kept, because a
-    /// node with a lost answer would stay marked as being queried for ever.
+    /// node with a lost answer would stay marked as being queried forever.
     pub(crate) async fn answered(&mut self) -> Vec<Asked> {
         let (gates, heard) = (&mut self.gates, &mut self.heard);
         if heard.is_empty() {
@@ -292,8 +292,8 @@ fn joins(node: &NodeEntry) -> bool {
         && has_whole_reading(node)
 }
 
-/// Whether the node has published a state for every standing class (including unreadable and disabled ones), and its
-/// document was fetched from the node itself and verified.
+/// Whether the first reading of the node is complete. The node must have published a state for every standing class
+/// (including unreadable and disabled ones). Its document must have been fetched from the node itself and verified.
 fn has_whole_reading(node: &NodeEntry) -> bool {
     node.document.is_some()
         && Class::STANDING

@@ -530,7 +530,7 @@ fn set_aside(
 /// one boot never starts under another.
 ///
 /// # Errors
-/// Nodes that have not reported a boot since they were last known to be rebooted. Another control may have seen that
+/// Nodes that have reported no boot, or none since a boot that is known to be over. Another control may have seen that
 /// reboot first, and would requeue the allocation as fast as it is assigned here.
 pub(crate) fn under_boots(
     view: &View,

@@ -31,7 +31,7 @@ use tokio::{
 };
 use tokio_util::task::AbortOnDropHandle;
 
-/// Longest and shortest time between two passes; vClusters are created and deleted by operators only.
+/// Longest and shortest time between two passes; vClusters appear and disappear rarely, by user actions.
 const PERIOD: Duration = Duration::from_secs(5);
 const SPACING: Duration = Duration::from_millis(250);
 /// Time between two lease rounds.
@@ -39,7 +39,7 @@ const ROUND: Duration = Duration::from_millis(250);
 /// Delay of a request for a free lease, per lease already held; and its maximum.
 const LATER_FOR_EACH: Duration = Duration::from_millis(100);
 const LATER_AT_MOST: Duration = Duration::from_secs(1);
-/// Minimum number of free leases requested per round; otherwise a quarter of them.
+/// Maximum number of leases not held that are requested per round, or a quarter of them if that is more.
 const BITE: usize = 4;
 /// Timeout for releasing the lease of a deleted vCluster.
 const GIVE_BACK: Duration = Duration::from_secs(1);

@@ -55,7 +55,7 @@ pub enum VclusterCommand {
 pub struct SetArgs {
     /// vCluster name.
     name: String,
-    /// Only tenants that may use it, separated by commas.
+    /// Tenants that may use it, separated by commas; no other tenant may.
     #[arg(long, value_name = "TENANTS", value_delimiter = ',')]
     tenants: Vec<String>,
     /// Let all tenants use it.

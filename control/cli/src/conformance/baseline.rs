@@ -47,7 +47,7 @@ pub enum BaselineCommand {
 pub struct SetArgs {
     /// Baseline name. Setting an existing baseline creates a new version.
     name: String,
-    /// Reference node. It is probed now.
+    /// Reference node. Its last reading is requested now.
     #[arg(long, value_name = "NODE", conflicts_with = "from_group")]
     from_node: Option<String>,
     /// Reference conformance group: its digest, or at least 8 digits of it.
@@ -56,8 +56,8 @@ pub struct SetArgs {
     /// File (YAML or JSON; - for standard input) with nodes, cohort, policy and classes.
     #[arg(long, short, value_name = "FILE")]
     file: Option<PathBuf>,
-    /// Expected value of a key, in place of the reference's: nic.0.firmware=28.41.1000. Repeat for the same key to
-    /// accept either value.
+    /// Expected value of a key: nic.0.firmware=28.41.1000. Other keys of its class are not checked. Repeat for the same
+    /// key to accept either value.
     #[arg(long, value_name = "KEY=VALUE")]
     key: Vec<String>,
     /// Classes of the reference to include, such as nic,bios,gpu; every complete one when left out.

@@ -65,7 +65,7 @@ struct One {
 pub struct Bmcs(Vec<One>);
 
 impl Bmcs {
-    /// Starts one BMC for each captured host, or for each two hosts that shared one.
+    /// Starts one BMC for each captured host that had one, or for each two hosts that shared one.
     pub async fn start(fixtures: &Fixtures, nodes: &[DemoNode]) -> anyhow::Result<Bmcs> {
         let identity = Arc::new(Identity::generate().context("a certificate for the BMCs")?);
         let mut all = Vec::new();

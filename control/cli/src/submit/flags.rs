@@ -110,7 +110,8 @@ pub struct Flags {
     /// Reservation; only its nodes are used.
     #[arg(long, value_name = "NAME")]
     pub reservation: Option<String>,
-    /// Checkpoint mode of the job. A job with one can be preempted and resumes from its last checkpoint.
+    /// Checkpoint mode of the job. The job can then save its state before a preemption and resumes from its last
+    /// checkpoint.
     #[arg(long, value_name = "MODE", value_enum)]
     pub checkpoint: Option<Checkpoint>,
     /// Directory for checkpoints, an absolute path [default: that of the site].

@@ -200,8 +200,8 @@ impl Rules {
         }
     }
 
-    /// Tenants of the token. If the site configures a tenants claim, a token without it has no tenant; it never has
-    /// all.
+    /// Tenants of the token; `None` for all. If the site configures a tenants claim, a token without the claim is
+    /// rejected and never counts as one for all tenants.
     fn tenants(&self, claims: &Claims, name: &str) -> Result<Option<BTreeSet<ProjectPath>>, Fault> {
         let Some(claim) = &self.tenants_claim else {
             return Ok(None);

@@ -174,7 +174,7 @@ pub(crate) async fn list(
     })
 }
 
-/// Has the current end of the audit signed, unless it is already.
+/// Has the leader sign the audit up to its current end, unless it is signed already.
 pub(crate) async fn sign(core: &Core, caller: &Caller) -> Result<AuditHeadView, Problem> {
     caller.check_whole(Role::Operator, "having the audit signed")?;
     let signed = core.store.sign_audit().await;

@@ -1,4 +1,4 @@
-//! Changes, as the event stream shows them to one caller.
+//! Event stream changes, as shown to one caller.
 
 use super::{allocations, explain, nodes, time, waits::Waits};
 use crate::{Change as CoreChange, Core, Observed as CoreObserved, View, http::caller::Caller};
@@ -80,7 +80,7 @@ fn one(
         EventKind::Allocation { change, record } => {
             let why = (&*view.plan, waits);
             let mut record = Box::new(allocations::shown(view, why, caller, record));
-            // The workload never changes, and subscribers do not store it.
+            // The workload never changes, and the feed does not keep it.
             record.workload = None;
             Some(Change::Allocation {
                 change: word(*change).to_owned(),

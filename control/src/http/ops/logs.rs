@@ -1,4 +1,4 @@
-//! Output of ranks.
+//! Logs: captured output of ranks.
 
 use super::{
     allocations::{record, sight},

@@ -69,7 +69,8 @@ pub(crate) fn list(
     Ok(page.map(|(_, entry)| told(caller, with_bmc(core, shown(&view, entry), entry))))
 }
 
-/// Shows one node: with its certificate for operators, and with the agent's power reading if no BMC is read.
+/// Shows one node: with its certificate for operators of the whole cluster, and with the agent's power reading if no
+/// BMC is read.
 pub(crate) async fn show(core: &Core, caller: &Caller, node: &str) -> Result<NodeView, Problem> {
     let mut shown = told(caller, get(core, node)?);
     if shown.power.is_none() {
@@ -290,8 +291,8 @@ pub(super) fn difference(d: Difference) -> DifferenceView {
     }
 }
 
-/// Differences from the majority of the cohort. Nodes that were not compared return an error, because no result does
-/// not mean equal.
+/// Differences from the majority of the cohort. A node that was not compared causes an error, because an empty list
+/// would mean that the node is equal.
 async fn diff_majority(core: &Core, node: &str) -> Result<DiffView, Problem> {
     get(core, node)?;
     let (id, view) = (name(node)?, core.view());

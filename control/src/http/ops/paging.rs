@@ -5,7 +5,7 @@ use lattice_api::{
     problem::Problem,
 };
 
-/// Parses `limit`.
+/// Checks `limit`: 1 to [`MAX_LIMIT`], or [`DEFAULT_LIMIT`] if left out.
 pub(crate) fn limit(asked: Option<u32>) -> Result<usize, Problem> {
     match asked.unwrap_or(DEFAULT_LIMIT) {
         limit if (1..=MAX_LIMIT).contains(&limit) => Ok(limit as usize),

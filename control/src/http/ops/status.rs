@@ -101,7 +101,7 @@ pub(crate) fn nodes_drifted(view: &View) -> Option<u64> {
     judged.then_some(drifted)
 }
 
-/// Number of nodes not yet judged. Retired nodes that are gone are not counted.
+/// Number of nodes for which drift is unknown. Retired nodes that are gone are not counted.
 pub(crate) fn nodes_not_judged(view: &View) -> u64 {
     let is_there = |node: &&std::sync::Arc<crate::NodeEntry>| {
         let record = node.record.as_ref();

@@ -184,7 +184,7 @@ pub(super) async fn was_used(
     key: Option<&str>,
 ) -> Result<bool, Problem> {
     let Some(key) = key else { return Ok(false) };
-    // This command is never applied.
+    // No such command was ever applied, so any earlier use of the key is reported as reuse.
     let other = Command::Cancel {
         id: AllocationId(0),
     };

@@ -76,7 +76,7 @@ pub(super) async fn query(
     ))
 }
 
-/// Sign the current audit head, if it is not signed yet, and return it.
+/// Have the leader sign the current audit head, if it is not signed yet, and return it.
 ///
 /// An export made afterwards is verifiable up to that head. For operators of the whole cluster.
 #[utoipa::path(post, path = "/audit/checkpoint", tag = "audit", responses(

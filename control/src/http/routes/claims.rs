@@ -12,9 +12,9 @@ use lattice_api::claim::{ClaimRequest, Claimed, ReleaseRequest, Released};
 
 /// Claim nodes for the caller's sensitive jobs, until they are released.
 ///
-/// `id` is a node or a hostlist (`gpu[001-004]`), all or none. Each node must be ready, unclaimed and not held, fit the
-/// project's limits and the sensitive pool, and conform to its baselines by its own signed attestation. A refusal with
-/// the code `ownership_conflict` names each unavailable node and its owner.
+/// `id` is a node or a hostlist (`gpu[001-004]`), all or none. Each node must be ready, unclaimed and not held, and fit
+/// the project's limits and the sensitive pool. It must conform to its baselines by its own signed attestation. A
+/// refusal with the code `ownership_conflict` names each unavailable node and its owner.
 #[utoipa::path(post, path = "/nodes/{id}/claim", tag = "nodes", params(
     ("id" = String, Path, description = "Nodes, as a hostlist.", example = "gpu[001-004]"), Key),
     request_body = ClaimRequest, responses((status = 200, body = Claimed)))]

@@ -1,4 +1,4 @@
-//! Event stream.
+//! Event stream route (server-sent events).
 
 use crate::{
     Subscription,

@@ -50,7 +50,7 @@ async fn a_class_that_two_nodes_do_not_tell_is_unknown_and_not_equal() {
         assert!(nic[0].left.contains("the node"), "{nic:?}");
         assert!(of_class(&diff, "kernel").is_empty(), "{diff:?}");
     }
-    // A lost class of the earlier state is not shown as a present value.
+    // A class that is lost now is not shown as a present value.
     let diff = eye.diff("gpu004", "gpu005").await.unwrap();
     let present = |d: &&DifferenceView| !d.left.starts_with('<');
     assert_eq!(diff.differences.iter().find(present), None);

@@ -1,4 +1,4 @@
-//! Event stream.
+//! Event stream endpoint.
 
 use super::fixture::{ApiFixture, PATIENCE, job};
 use crate::observe::{self, Found};

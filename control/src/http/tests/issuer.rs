@@ -286,7 +286,7 @@ impl Idp {
         })
     }
 
-    /// The same, with some replaced, or, as null, left out.
+    /// The same claims with changes; a null removes a claim.
     pub(super) fn claims_with(&self, changes: Value) -> Value {
         let mut claims = self.claims();
         for (name, value) in changes.as_object().unwrap() {

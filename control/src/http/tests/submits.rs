@@ -150,7 +150,7 @@ async fn what_no_node_could_be_is_refused_and_what_one_may_be_is_not() {
     }
 }
 
-/// A request for more bandwidth than the system has would wait for ever, and a misspelt name would be limited by
+/// A request for more bandwidth than the system has would wait forever, and a misspelt name would be limited by
 /// nothing.
 #[tokio::test]
 async fn bandwidth_that_no_system_of_the_site_has_is_refused() {

@@ -146,7 +146,7 @@ async fn whose_nodes_theirs_are_is_not_told() {
     for text in &told {
         assert!(!text.contains("atlas"), "{text}");
     }
-    // That the node is claimed is shown; for the own tenant, all details are.
+    // A claim of another tenant is shown without details, one of the own tenant with all of them.
     let (_, theirs) = ask(&fixture, "diver", Method::GET, "nodes/gpu006", Value::Null).await;
     assert_eq!(theirs["claim"]["user"], "(another tenant)");
     let (_, own) = ask(&fixture, "diver", Method::GET, "nodes/gpu007", Value::Null).await;

@@ -48,7 +48,7 @@ pub(super) struct Heard {
     pub(super) entry: Arc<NodeEntry>,
     /// Number of the baseline set at the time of the query.
     pub(super) number: u64,
-    /// Whether the node was a suspect at the time of the query.
+    /// Whether the cause was suspected at the time of the query (see [`Cause::suspects`]).
     was_suspect: bool,
     /// `Ok`: the reason to drain the node, or that its drain reason may be cleared. `Err`: why not.
     pub(super) said: Result<String, String>,

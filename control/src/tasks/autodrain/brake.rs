@@ -161,9 +161,9 @@ fn left(
     most(nodes(view)).saturating_sub(recent.len())
 }
 
-/// Whether draining this node counts against the budget. It does not if an operator drained the node, or if another
-/// automatic cause already did. Drains by other services do count: their error may affect the checks of the whole
-/// cluster.
+/// Whether draining this node counts against the budget. It does not if an operator has already drained the node, or if
+/// another automatic cause has. A node already drained by another service does count: the fault behind that drain may
+/// also mislead the checks of the whole cluster.
 pub(super) fn counts(record: &Node) -> bool {
     let drains = &record.drain;
     !drains

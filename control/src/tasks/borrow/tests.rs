@@ -237,7 +237,7 @@ async fn an_owner_waits_for_a_checkpoint_no_longer_than_its_borrower_gives_one()
     assert_eq!(writing.until.since(writing.asked_at), 20_000);
 }
 
-/// A job that waits for several nodes keeps those that are free first: they are not idle for its vCluster.
+/// A job with several promised nodes leaves those idle that become free first; its vCluster still needs them.
 #[tokio::test]
 async fn a_borrowed_node_that_is_promised_stays() {
     for is_promised in [true, false] {
@@ -330,7 +330,8 @@ async fn a_service_that_gives_a_node_back_keeps_the_others_however_long_its_rank
     assert_eq!(held.kept_nodes().collect::<Vec<_>>(), [&id("a")]);
 }
 
-/// With or without settings; the node belongs to one of them and is idle, and the other has a job for it.
+/// An undefined vCluster takes no part, with or without settings. The idle node belongs to one of the two vClusters,
+/// and the other one has a job for it.
 #[tokio::test]
 async fn what_nobody_has_defined_neither_lends_nor_borrows() {
     for (owner, borrower) in [("default", "home"), ("home", "default")] {

@@ -67,7 +67,7 @@ pub(super) struct Fetches {
     /// Items to fetch again; they wait behind new items.
     again: VecDeque<Wanted>,
     in_vain: BTreeMap<Wanted, InVain>,
-    /// Documents that have arrived but are not yet attached to their nodes.
+    /// Documents that have arrived but are not yet attached to their nodes, each with whether it came from the history.
     documents: Vec<(Documented, bool)>,
     /// Records that arrived since the last count.
     records: usize,
@@ -132,7 +132,7 @@ impl Fetches {
         self.records > 0 || !self.documents.is_empty()
     }
 
-    /// Whether an item that never failed before is being fetched.
+    /// Whether an item is queued or being fetched that was not fetched in vain before.
     pub(super) fn is_anything_new_asked_for(&self) -> bool {
         let mut asked_for = self.asked_for.keys();
         asked_for.any(|wanted| !self.in_vain.contains_key(wanted))

@@ -75,8 +75,8 @@ fn addr(view: &View, node: &NodeId) -> Option<SocketAddr> {
     view.node(node)?.addr()
 }
 
-/// Requests the boot id of the agent before the first launch. Without that check, a launch sent to a process of an
-/// earlier boot, with its answer lost, could not be distinguished from a launch that started something.
+/// Requests the boot id of the agent before the first launch. Otherwise a launch could go to an agent process of an
+/// earlier boot. With its answer lost, such a launch could not be distinguished from one that started something.
 async fn launch(
     core: &Core,
     view: &View,

@@ -48,7 +48,7 @@ pub(super) enum Promise {
     Ready(Vec<ExpectedNode>),
     /// Number of nodes that are still held by others or are not alive.
     Waits(usize),
-    /// A node is no longer usable, so the promise is withdrawn.
+    /// A node is no longer promised to the job or no longer usable, so the whole promise is withdrawn.
     Broken,
 }
 

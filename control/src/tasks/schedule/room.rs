@@ -44,8 +44,8 @@ impl Search<'_> {
         }
         let work = self.work();
         let borrowed = self.borrowed();
-        // Jobs that wait for promised nodes will use the remaining limits; further preemptions within those limits
-        // would be useless.
+        // Jobs that wait for promised nodes will use headroom of their limits. Preemption for another job within the
+        // same headroom would be useless.
         let mut cluster = Cow::Borrowed(self.cluster);
         let promised = self.view.room.ids();
         let mut uncounted: Vec<_> = promised

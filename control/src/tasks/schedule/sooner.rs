@@ -1,4 +1,4 @@
-//! Earlier placement of jobs with promised nodes: their victims take as long as their checkpoints, and other nodes may
+//! Earlier placement of jobs with promised nodes. The victims leave only after their checkpoints, and other nodes may
 //! become free meanwhile.
 
 use super::promises::{self, Promise};

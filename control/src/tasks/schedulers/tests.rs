@@ -101,7 +101,7 @@ fn who_has_more_asks_later_within_a_bound() {
     assert_eq!(later(usize::MAX), LATER_AT_MOST);
 }
 
-/// Its leases last 6 s, and it must stop acting half a second before: three renewals may fail.
+/// Leases last 6 s, and a control must stop acting half a second before their end: three renewals may fail.
 #[tokio::test]
 async fn what_is_held_is_renewed_soon_after_a_renewal_failed_however_much_that_is() {
     let world = World::new();

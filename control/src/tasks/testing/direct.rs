@@ -351,7 +351,7 @@ async fn a_list_that_no_agent_can_have_is_no_answer() {
     assert!(refused.to_string().contains("10001 attempts"), "{refused}");
 }
 
-/// The truncated answer would be taken for healthy.
+/// An oversized health answer is rejected; otherwise it would be taken for healthy.
 #[tokio::test]
 async fn health_told_at_too_great_length_is_no_answer() {
     let world = World::new();

@@ -62,7 +62,7 @@ fn a_promise_waits_for_a_suspect_node_and_ends_with_an_unreachable_one() {
     assert_eq!(promise(Liveness::Suspect, drained), Broken);
 }
 
-/// A killed process that hangs on a promised node would keep the others idle for ever.
+/// A killed process that hangs on a promised node would keep the others idle forever.
 #[test]
 fn a_promise_ends_where_what_makes_room_does_not_end() {
     use promises::Promise::{Broken, Waits};

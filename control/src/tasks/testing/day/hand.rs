@@ -85,7 +85,7 @@ impl Store for Desk {
     }
 }
 
-/// Maximum number of rounds for attestations of sensitive jobs, which nodes answer at once.
+/// Maximum number of attestations for sensitive jobs handled per cycle; nodes answer at once.
 const MOST_ANSWERS: usize = 8;
 
 /// One control of the day; see the module.
