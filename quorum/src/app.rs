@@ -407,7 +407,7 @@ impl App {
 
 type Work = Box<dyn Fn() -> std::pin::Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
 
-/// Restarts `work` whenever it ends.
+/// Restarts `work` whenever it ends: a stopped gate would leave elections in their last state.
 async fn keep(name: &'static str, work: Work) {
     loop {
         let run = tokio_util::task::AbortOnDropHandle::new(tokio::spawn(work()));

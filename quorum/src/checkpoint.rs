@@ -1,8 +1,8 @@
 //! Signed audit heads (in the code: checkpoints): the leader signs the end of the audit chain and commits the signature
 //! to the log. It does so at intervals, and at once before an export or a backup. See `../0008-audit-checkpoints.md`.
 //!
-//! A signed head is a log entry like any other. A new leader finds it in the state, and this module keeps no memory of
-//! its own. A change of leader therefore neither repeats nor loses a signed head.
+//! A signed head is an audit entry like any other. A new leader finds it in the state, and this module keeps no memory
+//! of its own. A change of leader therefore neither repeats nor loses a signed head.
 
 use crate::{
     issuer::MEMBERS, member::Member, proposals::Proposals, reads::Reads, service::Service,

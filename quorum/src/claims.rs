@@ -53,7 +53,8 @@ fn faults(mesh: &Mesh, nodes: &mut [ClaimedNode], clock: UnixMillis) -> Vec<Unpr
     faults
 }
 
-/// Checks that the node in the attestation signed it. The command decides later which node it should be.
+/// Checks that the node in the attestation signed it. Whether it is the expected node is checked when the command is
+/// judged.
 fn signed_by_itself(mesh: &Mesh, proof: &Proof, clock: UnixMillis) -> Result<(), String> {
     proof.check().map_err(|error| error.to_string())?;
     let signed: Signed = postcard::from_bytes(&proof.signature)

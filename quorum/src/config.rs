@@ -73,7 +73,8 @@ pub struct EnrolmentConfig {
     /// Folder with `ca.pem` and `ca.key`. During a rotation, its subfolders contain those of further authorities.
     /// Without a folder this member issues no certificates.
     pub authority: Option<PathBuf>,
-    /// Certificate lifetime, such as `30d`, `12h`, `10m` or `90s`. Members renew at 2/3 of it.
+    /// Certificate lifetime, such as `30d`, `12h`, `10m` or `90s`. Every certificate holder renews at
+    /// 2/3 of it.
     pub lifetime: Option<String>,
     /// Gossip cell of agents that no cell lists.
     pub default_cell: String,

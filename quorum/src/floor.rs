@@ -81,8 +81,8 @@ pub(crate) async fn check(
     if term < told.term {
         return Err(later(told.term));
     }
-    // The log holds the membership and the first entry of a leader: the quorum is being founded, possibly while some
-    // members are missing.
+    // At most the membership and the first entry of a leader are committed: the quorum is being founded, possibly
+    // while some members are missing.
     let is_founding = committed.is_none_or(|id| id.index <= 1);
     if told.is_enough || is_founding {
         return Ok(());

@@ -74,9 +74,9 @@ impl TrustedAgain {
         }
     }
 
-    /// Lists the operator's steps in an order in which no step is refused and no trusted member is cut off. The first
-    /// trust change in the new cluster replaces the earlier bundle on all members, so it must add the missing
-    /// authorities.
+    /// Lists the operator's steps in an order in which no step is refused and no process that is trusted now is cut
+    /// off. The first trust change in the new cluster makes every process replace its earlier bundle, so it must add
+    /// the missing authorities.
     fn steps(&self) -> Vec<String> {
         let mut steps = Vec::new();
         steps.extend(self.added.iter().map(|pin| {

@@ -9,7 +9,7 @@ pub enum ClientError {
     /// The client has no address of a member.
     #[error("no address of a quorum member is configured")]
     NoMembers,
-    /// No member answered in time. Nothing was committed.
+    /// No member answered in time. For a proposal: nothing was committed.
     #[error("the quorum did not answer within {} ms: {reason}", .after.as_millis())]
     Unavailable {
         /// Duration of all attempts.

@@ -71,7 +71,7 @@ impl Stream for Watching {
 enum Over {
     /// The reader is gone, or the watch has ended.
     Done,
-    /// The stream is lost, and the watch continues at another member.
+    /// The stream is lost. The watch is opened again, possibly at another member.
     Lost(String),
 }
 

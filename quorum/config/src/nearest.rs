@@ -1,7 +1,7 @@
 //! Suggestions for misspelt keys ("did you mean").
 
-/// Returns the known key nearest to `key`, if it is near enough: the edit distance, without case and separators, is at
-/// most a third of the known key's length, but at least 1 and at most 3.
+/// Returns the known key nearest to `key`, if it is near enough. The limit of the edit distance, without case and
+/// separators, is a third of the known key's length, but at least 1 and at most 3.
 pub(crate) fn nearest<'a>(key: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let bare = normal(key);
     known

@@ -1,4 +1,4 @@
-//! etcd: three members as processes, and a client of as much of its API as is needed.
+//! etcd side: three members as processes, and a client for the required part of the etcd API.
 
 use crate::{
     below,
@@ -23,21 +23,22 @@ use tonic::{
 };
 use tonic_prost::ProstCodec;
 
-/// As our own members beat.
+/// Heartbeat interval, as for Lattice members.
 pub const HEARTBEAT_MS: u32 = 100;
-/// As our own members wait for a leader. etcd adds a random part up to as much again; ours add a
-/// window of each member's own, 150 to 400 ms.
+/// Election timeout, as for Lattice members. etcd adds a random time of up to the same length. A Lattice member adds
+/// its own election window, 150 to 400 ms.
 pub const ELECTION_MS: u32 = 500;
 
-/// As our own client has them: a try without an answer after so long asks who leads now.
+/// Time without an answer after which an attempt looks for the present leader, as in the Lattice client.
 const PATIENCE: Duration = Duration::from_millis(300);
+/// Timeout of one status request, as in the Lattice client.
 const LOCATE_TIMEOUT: Duration = Duration::from_millis(250);
-/// Between tries; ours wait longer.
+/// Pause between attempts; the Lattice client waits longer.
 const PAUSE: Duration = Duration::from_millis(10);
-/// A write that has no answer after so long has failed.
+/// Time without an answer after which a write has failed.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// Three members.
+/// The three etcd members.
 pub struct Etcd {
     root: PathBuf,
     clients: Vec<SocketAddr>,
@@ -47,7 +48,7 @@ pub struct Etcd {
 }
 
 impl Etcd {
-    /// Members that keep their data below `root`. None runs yet.
+    /// Prepares members that keep their data below `root`. Starts none.
     pub fn prepare(root: &Path, bytes: usize) -> Self {
         let mut ports = free_ports(2 * MEMBERS);
         let peers = ports.split_off(MEMBERS);
@@ -60,7 +61,7 @@ impl Etcd {
         }
     }
 
-    /// Where clients are served.
+    /// Returns the client addresses of the members.
     pub fn addrs(&self) -> &[SocketAddr] {
         &self.clients
     }
@@ -131,7 +132,7 @@ impl Side for Etcd {
         loop {
             let request = Range {
                 key: from,
-                // All from there on.
+                // A zero byte as the range end selects all keys from `key` on.
                 range_end: vec![0],
                 limit: 5000,
                 keys_only: true,
@@ -150,14 +151,14 @@ impl Side for Etcd {
     }
 }
 
-/// Finds the leader and writes to it, as our own client does.
+/// Client that finds the leader and writes to it, as the Lattice client does.
 #[derive(Clone)]
 pub struct EtcdClient {
     shared: Arc<Shared>,
 }
 
 struct Shared {
-    /// Of each member.
+    /// Connections to each member.
     channels: Vec<Vec<Channel>>,
     ids: Mutex<[u64; MEMBERS]>,
     leader: Mutex<Option<usize>>,
@@ -215,7 +216,7 @@ impl EtcdClient {
         Ok(found)
     }
 
-    /// Asks all members who leads, and believes the highest term once a majority has answered.
+    /// Asks all members for the leader. Trusts the answer with the highest term once a majority has answered.
     async fn locate(&self) -> Option<usize> {
         let mut asked: FuturesUnordered<_> = (0..MEMBERS).map(|m| self.status(m)).collect();
         let (mut answers, mut newest) = (0, None::<StatusFound>);
@@ -253,7 +254,7 @@ impl EtcdClient {
         }
     }
 
-    /// One try; goes on elsewhere when another leads by now.
+    /// Attempts the write once. Fails, with the new leader noted, if another member leads by now.
     async fn attempt(&self, member: usize, writer: usize, put: Put) -> Result<(), String> {
         let call = call::<Put, PutDone>(self.way(member, writer), put, "/etcdserverpb.KV/Put");
         let mut call = std::pin::pin!(call);

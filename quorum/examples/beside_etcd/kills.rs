@@ -1,5 +1,6 @@
-//! SIGKILL of the leader, ours and etcd's in turn: from the kill to the first write that is accepted
-//! again, as clients see it. In the end every write that was acknowledged is looked for.
+//! Leader kill comparison: the leaders of Lattice and etcd receive SIGKILL in turn. The result is the time from the
+//! kill to the first write that is accepted again, as clients see it. At the end, every acknowledged write is looked
+//! up.
 
 use crate::{
     Common,
@@ -17,24 +18,24 @@ use std::{
 };
 use tokio::{sync::watch, task::JoinHandle, time::sleep};
 
-/// Nothing comes after a kill that was on its way before it, but within this.
+/// Time after a kill within which all acknowledgements arrive that were under way before the kill.
 const SETTLES: Duration = Duration::from_millis(500);
-/// Longer than anybody takes.
+/// Timeout, longer than either side takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// From the kill of a leader to the first write that is accepted again.
+/// Measure the time from the kill of a leader to the first write that is accepted again.
 #[derive(Debug, Args)]
 pub struct Options {
-    /// How often each side's leader is killed.
+    /// Number of leader kills on each side.
     #[arg(long, default_value_t = 20)]
     kills: usize,
-    /// Writers at the same time.
+    /// Number of concurrent writers.
     #[arg(long, default_value_t = 64)]
     writers: usize,
-    /// Between a writer's writes, milliseconds: what is written in all must be looked for.
+    /// Pause between the writes of a writer, milliseconds. It limits the number of writes to look up at the end.
     #[arg(long, default_value_t = 20)]
     pause_ms: u64,
-    /// Of load before each kill, milliseconds.
+    /// Duration of the load before each kill, milliseconds.
     #[arg(long, default_value_t = 2000)]
     load_ms: u64,
     #[command(flatten)]
@@ -71,7 +72,7 @@ async fn write<C: Client>(
         }
         let (name, asked) = (format!("w{writer}-{n}"), Instant::now());
         while let Err(error) = client.write(writer, name.clone()).await {
-            // The same name again is harmless.
+            // A repetition under the same name is harmless.
             assert!(asked.elapsed() < PATIENCE, "{name}: {error}");
         }
         let answered = Instant::now();
@@ -104,8 +105,8 @@ impl<S: Side> Loaded<S> {
         }
     }
 
-    /// Loads, kills the leader, waits until writes go on, starts it again and waits until it is
-    /// where the others are.
+    /// Applies load, kills the leader and waits until writes are accepted again. Then restarts the killed member and
+    /// waits until it has caught up with the others.
     async fn round(&mut self, load: Duration) {
         self.runs.send_replace(true);
         sleep(load).await;
@@ -123,7 +124,7 @@ impl<S: Side> Loaded<S> {
         sleep(SETTLES).await;
     }
 
-    /// Waits until a write is acknowledged that was asked for after the kill.
+    /// Waits until a write that was requested after the kill is acknowledged.
     async fn accepted_again(&self, killed: Instant) {
         let is_new = |ack: &Ack| ack.asked > killed;
         while !self
@@ -144,8 +145,8 @@ impl<S: Side> Loaded<S> {
         }
     }
 
-    /// From the kill to the end of the longest time without an acknowledgement after it: some may
-    /// have been on their way when the leader died.
+    /// Returns the time from the kill to the end of the longest later gap between acknowledgements. Some
+    /// acknowledgements may have been under way at the kill, so the first one does not count as the end.
     fn outage(&self, killed: Instant) -> u64 {
         let acks = self.acks.lock().unwrap();
         let mut after: Vec<_> = acks.iter().map(|ack| ack.answered).collect();
@@ -179,7 +180,7 @@ impl<S: Side> Loaded<S> {
         }
     }
 
-    /// Ends the writers, looks for every acknowledged write, and says what came of it all.
+    /// Ends the writers, looks up every acknowledged write, and returns the outcome.
     async fn finish(self) -> Outcome {
         self.runs.send_replace(true);
         drop(self.runs);
@@ -206,7 +207,7 @@ fn millis(span: Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap()
 }
 
-/// Sorted.
+/// Distribution of measured values; `all` is sorted.
 #[derive(Debug, Serialize)]
 struct Spread {
     median: u64,

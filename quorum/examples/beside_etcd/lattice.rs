@@ -1,4 +1,4 @@
-//! Our own side: members as processes, and the client that services use.
+//! Lattice side: three members as processes, and the client that services use.
 
 use crate::{
     below,
@@ -26,7 +26,7 @@ use std::{
 };
 
 const CLUSTER: &str = "beside";
-/// The client's; `WRITER` is that of the process that writes.
+/// Certificate id of the client in this process; [`WRITER`] is that of the writer process.
 const ASKER: &str = "c1";
 const WRITER: &str = "c2";
 
@@ -55,7 +55,7 @@ pub async fn member(id: u64, root: &Path, addrs: &[SocketAddr]) {
     std::process::exit(1);
 }
 
-/// Three members.
+/// The three Lattice members.
 pub struct Lattice {
     root: PathBuf,
     addrs: Vec<SocketAddr>,
@@ -64,7 +64,7 @@ pub struct Lattice {
 }
 
 impl Lattice {
-    /// Members that keep their data below `root`. None runs yet.
+    /// Prepares members that keep their data below `root`. Starts none.
     pub fn prepare(root: &Path, bytes: usize) -> Self {
         let root = below(root, "lattice");
         let validity = Validity::from_now(SystemClock.now(), Duration::from_secs(86_400));
@@ -85,23 +85,23 @@ impl Lattice {
         }
     }
 
-    /// Where the members listen.
+    /// Returns the addresses of the members.
     pub fn addrs(&self) -> &[SocketAddr] {
         &self.addrs
     }
 
-    /// Where credentials and data are.
+    /// Returns the folder of the credentials and data.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// Starts all members and makes what records rest on.
+    /// Starts all members and creates the project and the node that records require.
     pub async fn found(&mut self) {
         (0..MEMBERS).for_each(|member| self.start(member));
         self.asks.prepare().await;
     }
 
-    /// Allocations that are kept.
+    /// Returns the number of kept allocations.
     pub async fn records(&self) -> u64 {
         match self.asks.quorum.read(Query::Counts).await {
             Ok(Answer::Counts(counts)) => counts.iter().map(|(_, count)| count).sum(),
@@ -176,7 +176,7 @@ impl Side for Lattice {
     }
 }
 
-/// The client of services.
+/// The client that services use.
 #[derive(Clone)]
 pub struct LatticeClient {
     quorum: QuorumClient,
@@ -196,7 +196,7 @@ impl LatticeClient {
         Self { quorum, bytes }
     }
 
-    /// That of the process that writes.
+    /// Creates the client of the writer process.
     pub fn of_writer(root: &Path, addrs: Vec<SocketAddr>, bytes: usize) -> Self {
         Self::new(root, WRITER, addrs, bytes)
     }
@@ -221,8 +221,8 @@ impl LatticeClient {
         self.propose_all("found", commands).await;
     }
 
-    /// Proposes what must be accepted, under keys that begin with `name`; patiently, since the
-    /// members may only just be founded.
+    /// Proposes commands that must be accepted, under keys that begin with `name`. Retries for up to a minute, since
+    /// the quorum may still be in foundation.
     pub async fn propose_all(&self, name: &str, commands: Vec<Command>) {
         let keyed = commands.into_iter().enumerate();
         let keyed = keyed.map(|(n, command)| envelope(Some(format!("{name}-{n}")), command));
@@ -238,7 +238,7 @@ impl LatticeClient {
         }
     }
 
-    /// One command, until its outcome is known.
+    /// Proposes one command and waits for its outcome.
     pub async fn settle(&self, envelope: Envelope) -> Result<(), String> {
         match self.quorum.propose(envelope).await {
             Ok(Ok(_)) => Ok(()),
@@ -248,7 +248,7 @@ impl LatticeClient {
         }
     }
 
-    /// What one record's command weighs on the wire, bytes.
+    /// Returns the encoded size of one record's command on the wire, bytes.
     pub fn command_bytes(bytes: usize) -> usize {
         weight::on_wire(&record("w63-100000".to_owned(), bytes))
     }
@@ -260,7 +260,7 @@ impl Client for LatticeClient {
     }
 }
 
-/// As control proposes for its users.
+/// Creates an envelope as control does for its users.
 pub fn envelope(key: Option<String>, command: Command) -> Envelope {
     Envelope {
         schema: SCHEMA,
@@ -275,7 +275,7 @@ pub fn envelope(key: Option<String>, command: Command) -> Envelope {
     }
 }
 
-/// An allocation with a command line of so many bytes.
+/// Creates the command that submits an allocation with a command line of this number of bytes.
 fn record(name: String, bytes: usize) -> Envelope {
     let spec = AllocationSpec {
         name: Some(name.clone()),

@@ -1,4 +1,4 @@
-//! The machine: free ports, processes, what they take, and whether it stood still.
+//! Machine under test: free ports, processes and their resource use, and standstills of the machine.
 
 use std::{
     fs::File,
@@ -12,8 +12,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Ports that were free a moment ago, below those that the system gives to whoever asks for any: one
-/// of a member that is down must stay free.
+/// Returns ports that were free a moment ago. They lie below the system's range of ephemeral ports: the port of a
+/// stopped member must stay free.
 pub fn free_ports(count: usize) -> Vec<SocketAddr> {
     let first = 10_000 + u16::try_from(std::process::id() % 1000).unwrap() * 20;
     let mut held = Vec::new();
@@ -31,7 +31,7 @@ pub fn free_ports(count: usize) -> Vec<SocketAddr> {
     panic!("no free ports");
 }
 
-/// Starts a process; what it says is added to a file.
+/// Starts a process and appends its output to a file.
 pub fn spawn(command: &mut Command, log: &Path) -> Child {
     let log = File::options().create(true).append(true).open(log).unwrap();
     let command = command
@@ -42,7 +42,7 @@ pub fn spawn(command: &mut Command, log: &Path) -> Child {
     started.unwrap_or_else(|error| panic!("{:?}: {error}", command.get_program()))
 }
 
-/// Resident memory of a process, MiB.
+/// Returns the resident memory of a process, MiB.
 pub fn resident_mib(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -50,16 +50,16 @@ pub fn resident_mib(pid: u32) -> u64 {
     kib.unwrap_or_default() / 1024
 }
 
-/// Processor time that a process has had, milliseconds; the kernel's for it as well.
+/// Returns the processor time of a process in user and kernel mode, milliseconds.
 pub fn cpu_ms(pid: u32) -> u64 {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
     let ticks = fields.split_whitespace().skip(11).take(2);
-    // Linux counts in hundredths of a second here, whatever the machine.
+    // Linux counts this time in hundredths of a second on every machine.
     ticks.filter_map(|n| n.parse::<u64>().ok()).sum::<u64>() * 10
 }
 
-/// What a folder's files take on the disk, MiB.
+/// Returns the disk space of a folder's files, MiB.
 pub fn disk_mib(folder: &Path) -> u64 {
     use std::os::unix::fs::MetadataExt as _;
     fn blocks(folder: &Path) -> u64 {
@@ -76,7 +76,7 @@ pub fn disk_mib(folder: &Path) -> u64 {
     (blocks(folder) * 512) >> 20
 }
 
-/// Looks after the machine, in a thread that does nothing else.
+/// Detector of standstills of the machine: a thread that only measures how much too long short sleeps last.
 pub struct Standstill {
     longest_ms: Arc<AtomicU64>,
 }
@@ -96,7 +96,7 @@ impl Standstill {
         Self { longest_ms }
     }
 
-    /// Most milliseconds that a short sleep lasted too long since this was asked last.
+    /// Returns the longest overrun of a short sleep since the last call, milliseconds.
     pub fn take_longest_ms(&self) -> u64 {
         self.longest_ms.swap(0, Ordering::Relaxed)
     }

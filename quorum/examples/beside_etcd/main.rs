@@ -1,28 +1,29 @@
-//! Three members of ours beside three of etcd, on loopback, in one run:
+//! Performance comparison of the Lattice quorum with etcd: three members of each, on loopback, in one run.
 //!
 //! ```text
-//! just etcd      # writes a second, p50 and p99 with 1, 16, 64 and 256 writers
-//! just kills     # from the SIGKILL of a leader to the first write that is accepted again
+//! just etcd      # writes per second, p50 and p99 with 1, 16, 64 and 256 writers
+//! just kills     # time from the SIGKILL of a leader to the first write that is accepted again
 //! just steady    # full load for half an hour: elections, and the longest time without a write
 //! ```
 //!
-//! Both keep their data on the same filesystem and sync it before they acknowledge: ours always,
-//! etcd unless it is told not to, which it is not. Both beat every 100 ms and take five beats missed
-//! for a leader's death. Clients talk to the leader, and look for it in the same way. What differs
-//! is in etcd's favour: its clients speak plain HTTP/2 over as many connections as it likes best, ours
-//! QUIC with mutual TLS over one; its writes are values, ours are judged (limits, keys) and told to
-//! watchers.
+//! Both sides keep their data on the same filesystem and sync it before they acknowledge. Lattice always does so. etcd
+//! does so by default, and this program leaves the default. Both send heartbeats every 100 ms and regard a leader as
+//! dead after five missed heartbeats. Clients send writes to the leader, and find it in the same way.
 //!
-//! One write is a record of its own that is kept: for etcd a key with a value of so many bytes, for us
-//! an allocation whose command line is as long, submitted under an idempotency key as services do. Our
-//! members are this program again, so that nothing else must be built. `etcd` must be in the path.
+//! The differences favour etcd. Its clients use plain HTTP/2 over the number of connections that gives the most writes
+//! per second. Lattice clients use QUIC with mutual TLS over one connection. An etcd write stores a value. A Lattice
+//! write is judged (limits, keys) and sent to watchers.
+//!
+//! Each write creates one record that is kept. For etcd, it is a key with a value of the configured size. For Lattice,
+//! it is an allocation with a command line of that size, submitted under an idempotency key as services do. The
+//! Lattice members run this same program, so nothing else must be built. `etcd` must be in the path.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     reason = "an example for a terminal"
 )]
 
-/// As the members have it.
+/// The allocator that the members use.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -42,68 +43,68 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Our quorum beside etcd.
+/// Compares the Lattice quorum with etcd.
 #[derive(Debug, Parser)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
 }
 
-/// What every comparison may be told.
+/// Options of all comparisons.
 #[derive(Debug, Clone, Args)]
 pub struct Common {
-    /// Where the members keep their data; a folder of its own is made in it.
+    /// Folder in which a new folder for the data of the members is created.
     #[arg(long, default_value_os_t = std::env::temp_dir())]
     dir: PathBuf,
-    /// Bytes of each record.
+    /// Size of each record, bytes.
     #[arg(long, default_value_t = 300)]
     bytes: usize,
-    /// Prints one JSON object instead of the table.
+    /// Print one JSON object instead of the table.
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Writes a second and how long each takes.
+    /// Measure writes per second and the latency of a write.
     Speed(speed::Options),
-    /// From the kill of a leader to the first write that is accepted again.
+    /// Measure the time from the kill of a leader to the first write that is accepted again.
     Kills(kills::Options),
-    /// Full load for long, on our members alone.
+    /// Put full load on the Lattice members alone for a long time.
     Steady(steady::Options),
-    /// One member of ours.
+    /// Run one Lattice member.
     #[command(hide = true)]
     Member {
-        /// Its number.
+        /// Number of the member.
         #[arg(long)]
         id: u64,
-        /// Where credentials and data are.
+        /// Folder of the credentials and data.
         #[arg(long)]
         root: PathBuf,
-        /// Of all members.
+        /// Addresses of all members.
         #[arg(long, value_delimiter = ',')]
         addrs: Vec<SocketAddr>,
     },
-    /// The process that writes; it is told what on its standard input.
+    /// Run the writer process, which reads requests for measurements from its standard input.
     #[command(hide = true)]
     Writer {
-        /// To whom.
+        /// Destination of the writes.
         #[arg(long)]
         to: writer::To,
-        /// Where credentials are.
+        /// Folder of the credentials.
         #[arg(long)]
         root: PathBuf,
-        /// Of all members.
+        /// Addresses of all members.
         #[arg(long, value_delimiter = ',')]
         addrs: Vec<SocketAddr>,
-        /// Of each record.
+        /// Size of each record, bytes.
         #[arg(long)]
         bytes: usize,
     },
 }
 
 impl Common {
-    /// A new folder, which is removed when it is dropped.
+    /// Creates a folder that is removed when the return value is dropped.
     fn folder(&self) -> tempfile::TempDir {
         let made = tempfile::Builder::new()
             .prefix("beside-etcd-")
@@ -114,7 +115,7 @@ impl Common {
     }
 }
 
-/// A folder below `root`.
+/// Creates a folder below `root` unless it exists.
 fn below(root: &Path, name: &str) -> PathBuf {
     let folder = root.join(name);
     std::fs::create_dir_all(&folder).unwrap();

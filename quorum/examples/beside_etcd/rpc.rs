@@ -1,9 +1,9 @@
-//! The few messages of etcd's API (v3) that are used here: fields by their numbers, the others are
-//! skipped. From etcd's `rpc.proto` and `kv.proto` (Apache-2.0).
+//! Messages of the etcd API (v3) that this program uses, with their field numbers; unused fields are omitted. Source:
+//! etcd's `rpc.proto` and `kv.proto` (Apache-2.0).
 
 use prost::Message;
 
-/// In every answer.
+/// Header of every answer.
 #[derive(Clone, PartialEq, Message)]
 pub struct Header {
     #[prost(uint64, tag = "2")]
@@ -12,7 +12,7 @@ pub struct Header {
     pub raft_term: u64,
 }
 
-/// `KV/Put`
+/// Request of `KV/Put`.
 #[derive(Clone, PartialEq, Message)]
 pub struct Put {
     #[prost(bytes = "vec", tag = "1")]
@@ -27,7 +27,7 @@ pub struct PutDone {
     pub header: Option<Header>,
 }
 
-/// `KV/Range`
+/// Request of `KV/Range`.
 #[derive(Clone, PartialEq, Message)]
 pub struct Range {
     #[prost(bytes = "vec", tag = "1")]
@@ -54,7 +54,7 @@ pub struct Found {
     pub more: bool,
 }
 
-/// `Maintenance/Status`
+/// Request of `Maintenance/Status`.
 #[derive(Clone, PartialEq, Message)]
 pub struct StatusRequest {}
 
@@ -62,7 +62,7 @@ pub struct StatusRequest {}
 pub struct StatusFound {
     #[prost(message, optional, tag = "1")]
     pub header: Option<Header>,
-    /// 0: none is known.
+    /// Member id of the leader; 0 if none is known.
     #[prost(uint64, tag = "4")]
     pub leader: u64,
     #[prost(uint64, tag = "6")]

@@ -1,71 +1,71 @@
-//! What the comparisons know of either side.
+//! Interface of the two compared systems (sides).
 
 use std::{future::Future, process::Child, time::Duration};
 
-/// Members of each side.
+/// Number of members of each side.
 pub const MEMBERS: usize = 3;
 
-/// What one member says of itself.
+/// Status of a member, reported by itself.
 #[derive(Debug, Clone, Copy)]
 pub struct Status {
-    /// It leads, by its own word.
+    /// The member claims to lead.
     pub leads: bool,
-    /// It knows of a leader.
+    /// The member knows a leader.
     pub follows: bool,
-    /// Grows with each election.
+    /// Raft term; increases with each election.
     pub term: u64,
-    /// Position of what it has applied.
+    /// Index of the last applied log entry.
     pub applied: u64,
 }
 
-/// Writes records.
+/// Client that writes records.
 pub trait Client: Clone + Send + Sync + 'static {
-    /// Writes one record under this name and returns once it is acknowledged. A repeat under the
-    /// same name is harmless. `writer` is who asks.
+    /// Writes one record under this name and returns once the write is acknowledged. A repetition under the same name
+    /// is harmless. `writer` is the number of the calling writer.
     fn write(&self, writer: usize, name: String)
     -> impl Future<Output = Result<(), String>> + Send;
 }
 
-/// Three members as processes.
+/// One compared system: three members as processes.
 pub trait Side {
-    /// What it is called.
+    /// Name of the system.
     const NAME: &'static str;
     type Client: Client;
 
-    /// Starts a member, for the first time or again. The first is 0.
+    /// Starts a member, for the first time or again. Members are counted from 0.
     fn start(&mut self, member: usize);
-    /// SIGKILL, and waits until it is gone.
+    /// Sends SIGKILL to a member and waits until its process has ended.
     fn kill(&mut self, member: usize);
-    /// Process ids of the members that run.
+    /// Returns the process ids of the running members.
     fn pids(&self) -> Vec<u32>;
-    /// Where a member keeps its data.
+    /// Returns the data folder of a member.
     fn data(&self, member: usize) -> std::path::PathBuf;
-    /// A client with these many connections to each member, where it may have several.
+    /// Creates a client with this number of connections to each member, if the client supports several.
     fn client(&self, connections: usize) -> Self::Client;
-    /// What each member says; `None`: nothing.
+    /// Returns the status of each member; `None` if it does not answer.
     fn statuses(&self) -> impl Future<Output = [Option<Status>; MEMBERS]>;
-    /// The names of all records.
+    /// Returns the names of all records.
     fn names(&self) -> impl Future<Output = Vec<String>>;
 }
 
-/// The members' processes. They end with it.
+/// Processes of the members; a drop kills them.
 #[derive(Default)]
 pub struct Processes([Option<Child>; MEMBERS]);
 
 impl Processes {
-    /// A member runs as this one.
+    /// Registers the process of a member.
     pub fn put(&mut self, member: usize, child: Child) {
         self.0[member] = Some(child);
     }
 
-    /// SIGKILL, and waits until it is gone.
+    /// Sends SIGKILL to a member and waits until its process has ended.
     pub fn kill(&mut self, member: usize) {
         let mut child = self.0[member].take().expect("it runs");
         child.kill().unwrap();
         child.wait().unwrap();
     }
 
-    /// Of those that run.
+    /// Returns the process ids of the running members.
     pub fn ids(&self) -> Vec<u32> {
         self.0.iter().flatten().map(Child::id).collect()
     }
@@ -80,7 +80,7 @@ impl Drop for Processes {
     }
 }
 
-/// Waits until all members answer and follow one leader, and says which it is.
+/// Waits until all members answer and follow one leader. Returns the leader and the term.
 pub async fn settled<S: Side>(side: &S) -> (usize, u64) {
     let wait = async {
         loop {

@@ -1,4 +1,4 @@
-//! Writes a second and how long each takes, ours and etcd's in turn.
+//! Write throughput comparison: writes per second and latency of Lattice and etcd, measured in turn.
 
 use crate::{
     Common,
@@ -12,34 +12,34 @@ use clap::Args;
 use serde::Serialize;
 use std::time::Duration;
 
-/// Connections that are tried for etcd.
+/// Numbers of connections that are tried for etcd.
 const CONNECTIONS: [usize; 5] = [1, 2, 4, 8, 16];
-/// Between two measurements, so that what the one left to be written is not the next one's.
+/// Pause between two measurements, so that pending disk writes of one do not slow the next.
 const REST: Duration = Duration::from_millis(500);
 
-/// Writes a second and how long each takes.
+/// Measure writes per second and the latency of a write.
 #[derive(Debug, Args)]
 pub struct Options {
-    /// Seconds of each measurement, without its warm-up.
+    /// Duration of each measurement without its warm-up, seconds.
     #[arg(long, default_value_t = 3.0)]
     seconds: f64,
-    /// Seconds before each that do not count.
+    /// Duration of the uncounted warm-up before each measurement, seconds.
     #[arg(long, default_value_t = 1.0)]
     warm_up: f64,
-    /// How often each is measured; the middle one counts.
+    /// Number of repetitions of each measurement; the median counts.
     #[arg(long, default_value_t = 3)]
     rounds: usize,
-    /// Writers at the same time.
+    /// Numbers of concurrent writers.
     #[arg(long, value_delimiter = ',', default_value = "1,16,64,256")]
     writers: Vec<usize>,
-    /// Our members alone.
+    /// Measure the Lattice members alone.
     #[arg(long)]
     alone: bool,
     #[command(flatten)]
     common: Common,
 }
 
-/// One side's measurements of one number of writers.
+/// Results of one side for one number of writers.
 #[derive(Debug, Clone, Serialize)]
 struct Cell {
     per_second: f64,
@@ -49,7 +49,7 @@ struct Cell {
 }
 
 impl Cell {
-    /// The middle of each.
+    /// Takes the median of each value.
     fn of(rounds: Vec<Told>) -> Self {
         let middle = |pick: fn(&Told) -> f64| {
             let mut all: Vec<f64> = rounds.iter().map(pick).collect();
@@ -65,23 +65,23 @@ impl Cell {
     }
 }
 
-/// One number of writers.
+/// Results of both sides for one number of writers.
 #[derive(Debug, Serialize)]
 struct Row {
     writers: usize,
     lattice: Cell,
     etcd: Option<Cell>,
-    /// Ours by theirs, writes a second.
+    /// Writes per second of Lattice divided by those of etcd.
     ratio: Option<f64>,
 }
 
-/// What one side's members take at the end.
+/// Resource use of one side's members at the end.
 #[derive(Debug, Serialize)]
 struct Size {
     records: u64,
     resident_mib: u64,
     disk_mib: u64,
-    /// Processor time of all members for one record, microseconds.
+    /// Processor time of all members per record, microseconds.
     cpu_us: f64,
     elections: u64,
 }
@@ -100,11 +100,11 @@ async fn size<S: Side>(side: &S, records: u64, term: u64) -> Size {
     }
 }
 
-/// The other side with its process that writes.
+/// The etcd side with its writer process.
 struct Other {
     members: Etcd,
     writer: Writer,
-    /// What it likes best.
+    /// Number of connections that gave the most writes per second.
     connections: usize,
     term: u64,
 }

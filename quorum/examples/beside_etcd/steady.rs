@@ -1,8 +1,8 @@
-//! Full load for long on our members: nobody may be elected, and writes must go on.
+//! Endurance test of the Lattice members: under full load for a long time, no election may happen and writes must
+//! continue.
 //!
-//! What is written here replaces what was there, since at tens of thousands of records a second
-//! nothing that is kept fits into memory for half an hour: the drain reason of one of a thousand
-//! nodes, of so many bytes.
+//! Each write replaces an earlier value: the drain reason, of the configured size, of one of a thousand nodes. At tens
+//! of thousands of kept records per second, the records of half an hour would not fit into memory.
 
 use crate::{
     Common,
@@ -20,20 +20,20 @@ use std::{
 
 const NODES: usize = 1000;
 
-/// Full load for long.
+/// Put full load on the Lattice members for a long time.
 #[derive(Debug, Args)]
 pub struct Options {
-    /// For how long.
+    /// Duration of the load, minutes.
     #[arg(long, default_value_t = 30.0)]
     minutes: f64,
-    /// Writers at the same time.
+    /// Number of concurrent writers.
     #[arg(long, default_value_t = 64)]
     writers: usize,
     #[command(flatten)]
     common: Common,
 }
 
-/// When writes were acknowledged.
+/// Number and times of acknowledged writes.
 struct Written {
     count: u64,
     last: Instant,
@@ -64,7 +64,8 @@ async fn write(
         );
         drain.principal.name = format!("service:load-{}", writer % 4);
         drain.principal.power = Power::Service;
-        // Without a key a leader's end may leave the outcome unknown: then the next one is written.
+        // Without a key, the end of a leader may leave the outcome unknown. Then the writer continues with the next
+        // write.
         if let Err(error) = client.settle(drain).await {
             eprintln!("writer {writer}: {error}");
             continue;

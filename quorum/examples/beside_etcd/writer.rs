@@ -1,5 +1,5 @@
-//! The process that writes: so many writers for so long, as its standard input asks, and what came
-//! of it on its standard output.
+//! Writer process: runs the requested number of writers for the requested time. Requests arrive on its standard input,
+//! and results leave on its standard output.
 
 use crate::{etcd::EtcdClient, lattice::LatticeClient, side::Client};
 use serde::{Deserialize, Serialize};
@@ -12,46 +12,46 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// To whom a process writes.
+/// Destination of the writes of a writer process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum To {
-    /// Our members.
+    /// The Lattice members.
     Lattice,
-    /// etcd's.
+    /// The etcd members.
     Etcd,
 }
 
-/// One measurement.
+/// Request for one measurement.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Ask {
-    /// At the same time, each waiting for its answer before it writes again.
+    /// Number of concurrent writers. Each waits for its answer before its next write.
     pub writers: usize,
-    /// Connections to each member; for etcd alone.
+    /// Number of connections to each member; only for etcd.
     pub connections: usize,
-    /// Not counted.
+    /// Uncounted time before the measured span.
     pub warm_up: Duration,
-    /// Counted.
+    /// Measured span.
     pub span: Duration,
 }
 
-/// What came of it.
+/// Result of one measurement.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Told {
-    /// Writes acknowledged within the span, a second.
+    /// Writes acknowledged within the span, per second.
     pub per_second: f64,
-    /// Of those.
+    /// Median latency of these writes, milliseconds.
     pub p50_ms: f64,
-    /// Of those.
+    /// 99th percentile of the latency of these writes, milliseconds.
     pub p99_ms: f64,
-    /// Of those.
+    /// Longest latency of these writes, milliseconds.
     pub max_ms: f64,
 }
 
-/// Does what it is asked until nobody asks any more.
+/// Handles requests until the standard input ends.
 pub async fn run(to: To, root: &Path, addrs: Vec<SocketAddr>, bytes: usize) {
     let mut lines = std::io::stdin().lines();
     let ours = (to == To::Lattice).then(|| LatticeClient::of_writer(root, addrs.clone(), bytes));
-    // Dialled once and kept, whatever their number.
+    // A client is kept while the number of connections stays the same.
     let mut theirs: Option<(usize, EtcdClient)> = None;
     while let Some(Ok(line)) = lines.next() {
         let ask: Ask = serde_json::from_str(&line).unwrap();
@@ -108,14 +108,14 @@ async fn measure<C: Client>(client: &C, ask: &Ask) -> Told {
     }
 }
 
-/// A process that writes, seen from the one that asks.
+/// Writer process, as seen by the requesting process.
 pub struct Writer {
     child: Child,
     answers: BufReader<ChildStdout>,
 }
 
 impl Writer {
-    /// Starts one.
+    /// Starts a writer process.
     pub fn start(to: To, root: &Path, addrs: &[SocketAddr], bytes: usize) -> Self {
         let addrs: Vec<_> = addrs.iter().map(ToString::to_string).collect();
         let to = match to {
@@ -134,7 +134,7 @@ impl Writer {
         Self { child, answers }
     }
 
-    /// Measures once.
+    /// Requests one measurement and waits for its result.
     pub fn measure(&mut self, ask: &Ask) -> Told {
         let stdin = self.child.stdin.as_mut().unwrap();
         writeln!(stdin, "{}", serde_json::to_string(ask).unwrap()).unwrap();

@@ -1,9 +1,9 @@
-//! What a member costs that has a million ended allocations behind it: time from its start to the first
-//! linearizable read, resident memory, size on disk, time to find an old allocation.
+//! Cost of a long history: a member with a million ended allocations. Measures the time from its start to the first
+//! linearizable read, its resident memory, its size on disk, and the time to find an old allocation.
 //!
 //! `cargo build --profile dist -p lattice-quorum && cargo run --profile dist -p lattice-quorum --example history
-//! [-- ALLOCATIONS]`. The history is written through `apply`, put into a backup, and restored into a
-//! data directory; the member is the real binary.
+//! [-- ALLOCATIONS]`. The history is written through `apply`, put into a backup, and restored into a data directory.
+//! The member is the real binary.
 #![allow(clippy::unwrap_used, reason = "an example for a terminal")]
 
 mod past;
@@ -50,7 +50,7 @@ async fn measure(count: u64) {
     std::fs::remove_file(&past.backup).unwrap();
     let mut rows = Vec::new();
     rows.push(site.run("first start", count).await);
-    // A log behind the snapshot, as after any other day.
+    // After the restart, the log has entries after the snapshot, as in normal operation.
     rows.push(site.run("after 4,000 more commands", count).await);
     let on_disk = |part: &str| mib(bytes_of(&site.settings.data_dir.join(part)));
     println!(
@@ -99,9 +99,9 @@ struct Row {
     serves: Duration,
     rss: f64,
     rss_after: f64,
-    /// Mean of some single old allocations.
+    /// Mean time to read one old allocation.
     old: Duration,
-    /// A page of a thousand in the middle of the past.
+    /// Time to read a page of a thousand allocations in the middle of the history.
     page: Duration,
 }
 
@@ -163,7 +163,7 @@ impl Site {
             .unwrap()
     }
 
-    /// Starts the member, asks, writes, and kills it.
+    /// Starts the member, measures reads, writes commands, and kills the member.
     async fn run(&self, name: &'static str, count: u64) -> Row {
         let begun = Instant::now();
         let mut child = self.start();
@@ -177,7 +177,7 @@ impl Site {
         let asked = Instant::now();
         let olds = 50;
         for n in 0..olds {
-            // All over the past, none twice in one segment.
+            // Spread over half the history, each in another segment.
             let id = AllocationId(1 + n * (count / 2 / olds));
             match client.read(Query::Allocation { id }).await.unwrap() {
                 Answer::Allocation(Some(record)) => assert!(record.state.is_terminal()),
@@ -242,7 +242,7 @@ impl Site {
     }
 }
 
-/// Resident memory of a process, MiB.
+/// Returns the resident memory of a process, MiB.
 fn rss(child: &Child) -> f64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
     let line = status

@@ -1,4 +1,4 @@
-//! A past of so many allocations, applied command by command, as a backup.
+//! History of a given number of allocations, applied command by command and written as a backup.
 
 use lattice_quorum_state::{FORMAT_VERSION, Sealed, State};
 use lattice_quorum_types::{
@@ -18,14 +18,15 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Nodes of an allocation.
+/// Number of nodes of an allocation.
 const NODES: usize = 4;
-/// Allocations that run at the same time; each ends at another time than it was submitted.
+/// Number of allocations that run at the same time. Between the submission and the end of each, others are submitted.
 const RUNNING: usize = 64;
-/// Users and projects.
+/// Number of users.
 const USERS: u64 = 300;
+/// Number of projects.
 const PROJECTS: u64 = 60;
-/// Between two submits, milliseconds: a million in a year.
+/// Time between two submissions, milliseconds: a million submissions per year.
 const PACE_MS: u64 = 31_536;
 const START: UnixMillis = UnixMillis(1_760_000_000_000);
 
@@ -44,7 +45,7 @@ fn project(n: u64) -> ProjectPath {
     ProjectPath::new(format!("atlas/physics/group-{:02}", n % PROJECTS)).unwrap()
 }
 
-/// Work as people submit it: some six hundred bytes.
+/// Creates a typical submission of about 600 bytes.
 pub fn submit(n: u64) -> Command {
     let env = [
         ("OMP_NUM_THREADS", "16"),
@@ -107,7 +108,8 @@ impl Writer {
             },
             key: None,
             at: self.clock,
-            // Under its lease, as control does: what a person assigns is in the audit.
+            // Service commands carry the fence of the lease, as from control. The audit records an assignment by a
+            // person.
             fence: (power == Power::Service && self.index > 1).then(|| Fence {
                 lease: lease(),
                 epoch: 1,
@@ -221,7 +223,7 @@ pub fn write(backup: &Path, count: u64) -> Past {
     let places: Vec<&[NodeId]> = nodes.chunks(NODES).collect();
     let mut running: Vec<Option<AllocationId>> = vec![None; RUNNING];
     for n in 0..count + RUNNING as u64 {
-        // Every place in turn, but not in order: work takes longer or shorter.
+        // Uses all places equally, but not in order, since run times differ.
         let place = (n as usize * 37) % RUNNING;
         if let Some(id) = running[place].take() {
             writer.end(id, places[place]);

@@ -1,10 +1,10 @@
 //! Seeded random numbers for simulations, replays, generated tests and benchmarks.
 //!
-//! [`Rng`] (SplitMix64) is for everything new. [`Mmix`] stays for benchmarks with written figures: another
-//! generator would make another workload.
+//! [`Rng`] (SplitMix64) is for all new code. [`Mmix`] stays for benchmarks with recorded figures: another generator
+//! would make another workload.
 //!
 //! One seed gives the same numbers with each build on each platform: seeds of failing simulations and figures of
-//! replays are written down, so the sequence must never change. `rand` gives this promise for no generator of its own.
+//! replays are recorded, so the sequence must never change. `rand` gives this promise for no generator of its own.
 //! Nothing here may be used for secrets.
 #![forbid(unsafe_code)]
 

@@ -14,7 +14,7 @@ use std::{
 };
 
 /// Hash of an idempotency key and its principal. Keys are private to their principal, so a key guessed by another
-/// tenant reveals nothing. A part of a hash replaces the texts: among a million keys, most of the look-up time was
+/// principal reveals nothing. A part of a hash replaces the texts: among a million keys, most of the look-up time was
 /// spent comparing texts scattered in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct KeyId([u8; 16]);

@@ -73,8 +73,8 @@ impl Leases {
             lease.epoch = lease.epoch.saturating_add(gap);
         }
     }
-    /// Rejects a fence with a stale epoch. An expired lease that no other holder acquired still fences:
-    /// no other holder can have acted in between.
+    /// Rejects a fence with a stale epoch. The epoch of an expired lease stays valid until another holder acquires the
+    /// lease: no other holder can have acted in between.
     pub(crate) fn check_fence(&self, fence: &Fence) -> Result<(), Refusal> {
         let current = self
             .get(fence.lease.as_str())

@@ -12,11 +12,13 @@ use std::fmt;
 
 /// Life cycle: `Blocked → Pending ⇄ Held; Pending → Starting → Running ⇄ Checkpointing; holding states → Stopping →
 /// Pending | Suspended | Completed | Failed | Cancelled; Suspended → Pending`. An allocation that holds no nodes can
-/// also end directly, as `Cancelled`.
+/// also end directly, as `Cancelled`. A job array never holds nodes: it ends once its last element has ended, as
+/// `Completed`, `Failed` or `Cancelled`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AllocationState {
-    /// Waits for other allocations: a dependency or a mutex.
+    /// Waits for other allocations: a dependency or a mutex. A job array also waits here while none of its elements can
+    /// be placed.
     Blocked,
     /// Waits for nodes; holds none.
     Pending,

@@ -34,8 +34,8 @@ pub use parts::{
 
 /// A request to change the replicated state.
 ///
-/// A service must propose a command marked "Fenced" with a [`Fence`]: the lease under which the service acts. Operators
-/// and administrators need no fence.
+/// A service must propose a command marked "Fenced" with a [`Fence`]: the lease under which the service acts. Other
+/// principals need no fence.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Command {
@@ -479,8 +479,8 @@ pub enum Command {
         /// Extension, milliseconds.
         by_ms: u64,
     },
-    /// Give up waiting for a checkpoint. An allocation that was to be preempted or suspended after it stops without it.
-    /// Fenced.
+    /// Give up waiting for a checkpoint. An allocation that was to release its nodes or to be suspended after the
+    /// checkpoint stops without it. Fenced.
     GiveUpCheckpoint {
         /// Allocation that writes the checkpoint.
         id: AllocationId,

@@ -23,7 +23,8 @@ pub struct Course {
     pub tally: Option<Box<Tally>>,
     /// Number of times that a preemption or a reclaim took its nodes.
     pub preempted: u32,
-    /// Time of the last preemption or reclaim, or of the last resumption from a checkpoint.
+    /// Time of the last preemption or reclaim that took the nodes, or of the last resumption after the allocation left
+    /// its nodes with a checkpoint.
     pub moved_at: Option<UnixMillis>,
     /// Number of requested checkpoints. Each checkpoint has the next number.
     pub checkpoints: u32,

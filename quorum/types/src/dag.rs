@@ -124,7 +124,7 @@ pub enum DagState {
     Running,
     /// All members have ended. Each member that failed had a dependent member that ran on its failure.
     Completed,
-    /// All members have ended, and one of them counts as a failure. It failed without a dependent member for that
+    /// All members have ended, and one of them counts as a failure. It failed and no dependent member ran on that
     /// failure, missed its deadline, or had an unmet dependency outside the DAG.
     Failed,
     /// All members have ended, none counts as a failure, and the DAG or one of its members was cancelled.

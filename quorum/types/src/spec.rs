@@ -193,8 +193,9 @@ pub struct Constraints {
     pub spread: Spread,
 }
 
-/// Requeue policy after the loss of a node, and after a preemption or reclaim that left no checkpoint. An attempt that
-/// certainly never started any process is requeued under every policy, and is not counted.
+/// Requeue policy after the loss of a node, and after a move off the nodes (preemption, reclaim or request) that left
+/// no checkpoint. An attempt that certainly never started any process is requeued under every policy, and is not
+/// counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Requeue {

@@ -96,7 +96,7 @@ pub struct Vcluster {
     /// Definition of the vCluster.
     pub definition: VclusterDefinition,
     /// Version of the definition, from 1. After a deletion, numbering continues above the deleted versions, so that no
-    /// number is used twice for one name. 0: the scheduler has settings, but the vCluster is not defined.
+    /// number is used twice for one name. Version 0: the scheduler has settings, but the vCluster is not defined.
     pub version: u32,
     /// Revision of the last change.
     pub revision: Revision,

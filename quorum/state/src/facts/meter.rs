@@ -79,7 +79,8 @@ impl Meter {
         } else if held {
             if self.began_at.is_none() && after.ranks.iter().any(ran) {
                 // The attempt ended before it was reported running. Its nodes count as held from their assignment.
-                // Nodes of a grown attempt count from when it grew, since another allocation may have used them before.
+                // Nodes that were added later count from when they were added: another allocation may have used them
+                // before.
                 self.began_at = Some(self.assigned_at);
                 self.began_with = self.assigned_with;
                 self.later = std::mem::take(&mut self.grown_at);

@@ -21,7 +21,8 @@ use lattice_quorum_types::{
     tenure::Tenure,
 };
 
-/// Attempts that a node fault requeues. A fault in a later attempt fails the allocation: it has met five bad nodes.
+/// Attempts that a node fault requeues. A fault in a later attempt fails the allocation, which has met five bad
+/// nodes. The requeue policy `Always` has no such limit.
 pub(super) const FAULTY_ATTEMPTS: u32 = 5;
 
 /// Most attempts that requeue an allocation uncounted because nothing ever started. Later attempts count, so that a

@@ -84,7 +84,8 @@ fn check_purpose(purpose: &str) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Returns the nodes if all can be claimed for this project; else a refusal that lists each taken node and its owner.
+/// Returns the nodes if all can be claimed for this project; else a refusal that lists each taken node and
+/// why it is taken.
 fn claimable<'a>(
     case: Case<'a>,
     project: &ProjectPath,
@@ -137,7 +138,7 @@ fn claimable<'a>(
     }
 }
 
-/// Present owner of a node; `None` if the node is free.
+/// Reason why a node is not available; `None` if the node is free.
 pub(super) fn taken_by(case: Case<'_>, node: &Node) -> Option<TakenBy> {
     if let Some(Tenure {
         user,

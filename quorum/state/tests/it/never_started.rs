@@ -160,8 +160,8 @@ fn it_is_not_counted_against_once_before_or_after_it_was_spent() {
     assert_eq!((ended.state, ended.attempt), (Failed, 4));
 }
 
-/// The reply to a launch was lost, and the node rebooted: the rank may have run, and no agent reports that it never
-/// did.
+/// The reply to a launch was lost, and the node rebooted: the rank may have run, and no report states that it
+/// never started.
 #[test]
 fn what_may_have_run_is_lost_and_counts() {
     let mut fixture = DispatcherFixture::new();

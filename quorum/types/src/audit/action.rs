@@ -284,7 +284,7 @@ pub enum AuditAction {
         user: String,
         /// Project of the allocation.
         project: ProjectPath,
-        /// Action, as in [`AuditAction::SensitiveAsked`], or `assign` or `grow`.
+        /// Action, as in [`AuditAction::SensitiveAsked`], or `assign`, `grow` or `force release`.
         what: String,
     },
     /// A vCluster was defined, or its definition or scheduler settings changed.

@@ -29,7 +29,7 @@ pub enum Power {
     User,
     /// Operator: may act on all allocations and nodes.
     Operator,
-    /// Administrator: may also change tenants and limits.
+    /// Administrator: may do everything, including changes of tenants and limits.
     Admin,
     /// A Lattice service (control) that acts on its own.
     Service,

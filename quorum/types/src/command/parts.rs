@@ -63,8 +63,9 @@ pub struct IssuedCertificate {
 }
 
 impl IssuedCertificate {
-    /// Earliest issue time of the next certificate of the same name by renewal: one minute after this one, or an eighth
-    /// of its lifetime if that is shorter. The bound exists because every renewal is a command that all members store.
+    /// Earliest time at which renewal can issue the next certificate of the same name. It is one minute after this
+    /// issue, or an eighth of the lifetime if that is shorter. The bound exists because every renewal is a command that
+    /// all members store.
     pub fn renewable_from(self) -> UnixMillis {
         let life = self.expires_at.since(self.issued_at);
         self.issued_at.after((life / 8).min(60_000))

@@ -150,8 +150,9 @@ pub trait Rules: Sync {
     }
 }
 
-/// Strict policy: the limits of children add up to at most their parent's limit. A request must fit at the project and
-/// at every level above it. Default closed.
+/// Strict policy: the limits of children add up to at most their parent's limit. As in
+/// [`Flat`], a tenant's `max_nodes` must be finite. A request must fit at the project and at every level above it.
+/// Default closed.
 #[derive(Debug, Clone, Copy)]
 pub struct Strict;
 
