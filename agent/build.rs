@@ -1,4 +1,4 @@
-//! Compiles `proto/` without protoc.
+//! Build script: compiles `proto/` without protoc.
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo:rerun-if-changed=proto");

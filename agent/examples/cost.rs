@@ -1,10 +1,9 @@
-//! One agent as its own process, probing this machine, in a cell with others: what it costs.
+//! Cost of one agent: a separate process that probes this machine, in a cell with other members.
 //!
 //! `cargo run --profile dist -p lattice-agent --example cost -- [members] [seconds]`
 //!
-//! The others are gossip members in this process; a control among them starts one rank a minute.
-//! Memory and processor time are the kernel's (`/proc/<pid>`), bytes those of gossip itself, as
-//! the agent counts them.
+//! The other members run in this process; a control among them starts one rank per minute. Memory and processor time
+//! come from the kernel (`/proc/<pid>`). The bytes are those of gossip itself, as the agent counts them.
 
 use anyhow::Context as _;
 use lattice_gossip::{Boot, Cell, CellConfig, Gossip, Health, Load, Published, Seed, Verdict};
@@ -30,7 +29,7 @@ fn credentials(authority: &Authority, role: Role, id: &str) -> anyhow::Result<Cr
     Ok(Credentials::issued_now(authority, CLUSTER, role, id, day)?)
 }
 
-/// What a node of this size says of itself.
+/// Published state of a node with nine classes.
 fn published(n: usize) -> Published {
     let mark = |class: &str| (class.to_owned(), format!("1:{}", "5f".repeat(32)));
     let classes = [
@@ -63,7 +62,7 @@ struct Other {
     cell: Cell,
 }
 
-/// A member that says what a node says; the first one is a control.
+/// Starts a gossip member with the published state of a node; the first member is a control.
 async fn other(authority: &Authority, n: usize, seed: Option<SocketAddr>) -> anyhow::Result<Other> {
     let role = if n == 0 { Role::Control } else { Role::Agent };
     let credentials = credentials(authority, role, &format!("m{n}"))?;
@@ -79,7 +78,7 @@ async fn other(authority: &Authority, n: usize, seed: Option<SocketAddr>) -> any
     Ok(Other { mesh, cell })
 }
 
-/// The agent's program, beside this example's folder.
+/// Path of the agent's binary, in the parent of this example's folder.
 fn program() -> anyhow::Result<std::path::PathBuf> {
     let example = std::env::current_exe()?;
     let built = example
@@ -143,7 +142,7 @@ fn usage(pid: u32) -> anyhow::Result<Usage> {
     Ok(Usage {
         resident_kib: kib("Rss:"),
         anonymous_kib: kib("Anonymous:"),
-        // Hundredths of a second on every Linux that this runs on.
+        // A tick is 1/100 s on every Linux that this example supports.
         cpu: Duration::from_millis(10 * (ticks(11) + ticks(12))),
     })
 }

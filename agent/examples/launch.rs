@@ -1,5 +1,5 @@
-//! Launches ranks one after the other, then many at once, and prints how long it took from the
-//! call until control was told that the process runs, and until it was told the end.
+//! Launch latency: launches ranks one after the other, then many at once. Prints the time from the call until control
+//! receives the report that the process runs.
 //!
 //! `cargo run -p lattice-agent --example launch -- [ranks] [at once]`
 
@@ -88,7 +88,7 @@ fn settings(folder: &std::path::Path) -> anyhow::Result<ExecutorSettings> {
     })
 }
 
-/// Milliseconds at a share of the sorted times.
+/// Quantile `share` of the sorted times, in milliseconds.
 fn at(times: &[Duration], share: f64) -> f64 {
     let last = times.len().saturating_sub(1) as f64;
     let index = (last * share).round() as usize;

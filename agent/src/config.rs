@@ -80,7 +80,7 @@ pub struct Join {
     /// File that contains the join token.
     #[serde(default)]
     pub token_file: Option<PathBuf>,
-    /// The join token itself. For the environment only: a configuration file must not hold the token.
+    /// The join token itself. Intended for the environment: a configuration file should not contain the token.
     #[serde(default)]
     pub token: Option<SecretString>,
     /// Mesh addresses (`host:port`) of quorum members.

@@ -1,4 +1,4 @@
-//! Cell configuration.
+//! Configuration of a gossip cell.
 
 use lattice_mesh::Role;
 use std::{fmt, net::SocketAddr, str::FromStr, sync::Arc, time::Duration};

@@ -1,4 +1,4 @@
-//! Inbox of one cell, and the identities of its senders.
+//! Inbox of one gossip cell, and the identities of its senders.
 
 use crate::{
     CellName,

@@ -68,7 +68,7 @@ pub enum NotPublishable {
         /// Limit of the total length, bytes.
         limit: usize,
     },
-    /// A value contains invalid characters.
+    /// A class name or a value is not in the required form.
     #[error("gossip value {key} cannot be written: {reason}")]
     BadText {
         /// Key of the value.

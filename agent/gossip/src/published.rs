@@ -1,4 +1,4 @@
-//! Published state of a member.
+//! Published state of a gossip member.
 
 use std::{collections::BTreeMap, fmt, str::FromStr};
 

@@ -1,4 +1,4 @@
-//! Rate limit per peer: a malicious peer must not keep this process busy.
+//! Gossip rate limit per peer: a malicious peer must not keep this process busy.
 
 use lattice_mesh::{Crowd, Identity, RateLimit, RateLimiter};
 use std::time::{Duration, Instant};

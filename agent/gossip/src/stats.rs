@@ -1,4 +1,4 @@
-//! Cell counters.
+//! Counters of a gossip cell.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -53,7 +53,6 @@ counters!(
     restarts
 );
 
-/// Adds `n` to a counter.
 pub(crate) fn add(counter: &AtomicU64, n: u64) {
     counter.fetch_add(n, Ordering::Relaxed);
 }

@@ -1,4 +1,4 @@
-//! Key schema: [`Published`] as a few short texts, and back.
+//! Gossip key schema: [`Published`] as a few short texts, and back.
 //!
 //! | key | value |
 //! |---|---|

@@ -125,8 +125,8 @@ impl Authority {
         let mut params = base_params(validity, &key, cluster);
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-        // Two authorities of one cluster have different names, so that a certificate of the other one reads as
-        // untrusted, not as broken.
+        // Two authorities with the same cluster name have different common names, so that a certificate of the other
+        // authority reads as untrusted, not as broken.
         let mark = blake3::hash(key.der_bytes()).to_hex();
         let mark = mark.get(..8).unwrap_or_default();
         params.distinguished_name = common_name(&format!("lattice {mark} {cluster}"));

@@ -11,7 +11,7 @@ pub struct MeshConfig {
     /// Longest reply or stream item accepted or sent, bytes.
     pub max_reply_bytes: usize,
     /// Longest reply or stream item accepted from an agent, bytes, where `max_reply_bytes` is higher. There are
-    /// thousands of agents, and a compromised agent must not fill the memory of a control.
+    /// thousands of agents, and a compromised agent must not fill the memory of this process.
     pub max_agent_reply_bytes: usize,
     /// Longest duration of a call's handler. On timeout the mesh drops the handler and returns an error to the caller.
     pub request_timeout: Duration,

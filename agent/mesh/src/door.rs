@@ -13,8 +13,8 @@ use tokio::{
     time::Instant,
 };
 
-/// Maximum number of unenrolled processes served at a time. They wait while the quorum is stalled, so they must not
-/// occupy the handshake slots of members.
+/// Maximum number of unenrolled processes served at a time. Each holds its slot while it waits for the quorum, so
+/// unenrolled processes must not occupy the handshake slots of members.
 const MAX_STRANGERS: usize = 64;
 /// Single key of a limiter that covers all sources.
 const ALL: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);

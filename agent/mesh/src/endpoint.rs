@@ -289,7 +289,6 @@ impl Core {
             .cloned()
     }
 
-    /// All open connections.
     pub(crate) fn open_links(&self) -> Vec<Link> {
         self.links.lock().open.values().cloned().collect()
     }

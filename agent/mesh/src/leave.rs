@@ -84,7 +84,7 @@ async fn leave(link: Link) {
     };
     match tokio::time::timeout(ANSWER_TIMEOUT, told).await {
         Ok(Some(())) => {}
-        // The connection closes without help when the peer's certificate expires.
+        // The connection closes anyway when a certificate from its handshake expires.
         _ => return,
     }
     let mut idle_looks = 0;

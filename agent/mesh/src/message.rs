@@ -14,8 +14,8 @@ const VERSION: u8 = 1;
 /// Longest time to read a message; a slower message is dropped.
 const READ_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(10);
 
-/// Writes `[version u8][kind u16][length u32][bytes]`, big endian. The length marks a message that its sender
-/// abandoned: a stream dropped half written ends like any other.
+/// Writes `[version u8][kind u16][length u32][bytes]`, big endian. The length distinguishes a complete
+/// message from one that its sender abandoned: a stream dropped half written ends like any other.
 pub(crate) async fn write_message(
     connection: &Connection,
     kind: u16,

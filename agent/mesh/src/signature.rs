@@ -1,9 +1,10 @@
 //! Signatures outside TLS: message format and verification.
 //!
-//! A signed message is `"lattice mesh 1 <kind>" 0x00 H`. `H` is a blake3 digest in key derivation mode, with `"lattice
-//! mesh 1 <kind>"` as its context. The digest covers the parts, each with its length (u64, little endian) in front. The
-//! message is signed with ECDSA P-256 and SHA-256, ASN.1 form. The prefix separates the kinds from each other, and from
-//! all other messages that the same keys sign. Certificates begin with 0x30, and TLS handshakes with 64 spaces.
+//! A signed message is `"lattice mesh 1 <kind>" 0x00 H`. `H` is a blake3 digest in key derivation mode, with
+//! `"lattice mesh 1 <kind>"` as its context. The digest covers the parts, each with its length (u64, little endian) in
+//! front. The message is signed with ECDSA P-256 and SHA-256, ASN.1 form. The prefix separates the kinds from each
+//! other, and from all other messages that the same keys sign: certificates, which begin with 0x30, and TLS handshakes,
+//! which begin with 64 spaces.
 
 use rustls::crypto::CryptoProvider;
 use rustls_pki_types::alg_id;

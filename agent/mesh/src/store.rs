@@ -125,8 +125,8 @@ impl Credentials {
         let chain = read_certificates(CHAIN_FILE);
         let key = read_key(folder, chain.as_deref().ok().and_then(<[_]>::first))?;
         let read = Self::new(chain?, key, read_certificates(ROOTS_FILE)?)?;
-        // Without a usable reset file, or with one that other users can read, the new reset key applies. Peers of an
-        // earlier run then wait for their timeout.
+        // Without a usable reset file, or with one that other users can read, the reset key is derived from the present
+        // private key. Peers of an earlier run then wait for their timeout.
         let reset = folder.join(RESET_FILE);
         let reset = private_file::read(&reset).ok();
         let reset = reset.and_then(|text| ResetKey::from_text(text.expose_secret()));

@@ -11,14 +11,12 @@
 //! | `started.json` | supervisor | the job's process is running |
 //! | `stop` | agent | a stop was requested |
 //! | `reserve`, `reserve.2` | agent, before anything starts | no data: space for the end records on a full disk |
-//! | `job.json` | supervisor, durably; agent where no supervisor is left | result of the job; the site's hooks have
-//! still to run |
+//! | `job.json` | supervisor, durably; agent where no supervisor is left | result of the job; hooks are left to run |
 //! | `exit.json` | supervisor, durably; agent where no supervisor is left | result of the rank; no step is left |
 //! | `orphan.json` | agent | processes of the attempt were found without a record |
 //! | `checkpoint.json` | agent, durably, before the job receives the request | the last requested checkpoint |
 //! | `checkpoint.state.json` | supervisor; an end durably, before it is reported | status of that checkpoint |
-//! | `walltime.json` | agent, durably, before it confirms the change | walltime in force, if it differs from the
-//! launch's |
+//! | `walltime.json` | agent, durably, before it confirms the change | walltime in force, if changed after launch |
 //! | `acknowledged` | agent | control has the result; only output is kept from then on |
 //! | `stdout`, `stderr` | supervisor | captured output |
 //! | `supervisor.log` | supervisor | messages of the supervisor |

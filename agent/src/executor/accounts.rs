@@ -1,7 +1,7 @@
 //! Local accounts, from the system's name services, in a child process with a timeout.
 //!
-//! This process does not query them through the C library: a directory service that hangs would block the agent.
-//! `getent` queries the same services, and can be killed.
+//! The agent does not query the name services through the C library: a directory service that hangs would block the
+//! agent. `getent` queries the same services, and can be killed.
 
 mod files;
 mod getent;

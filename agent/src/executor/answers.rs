@@ -118,7 +118,7 @@ impl Executor {
         let Some(exit) = exit else {
             return Ok(None);
         };
-        // Control has this end, or an earlier agent reported it, and control requests the attempt again. The answer
+        // Control has acknowledged this end, or received a report of it, and requests the attempt again. The answer
         // alone does not end the rank at control, so the end is reported once more.
         let report = Some(rank::ended(exit));
         self.follow(key, self.shared.attempts.dir(key), report.clone());

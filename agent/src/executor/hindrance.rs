@@ -13,7 +13,7 @@ pub enum Hindrance {
     Journal,
     /// Processes of an attempt without a record are running.
     Orphans,
-    /// Processes that carry this agent's mark have no record and cannot be ended.
+    /// Processes that claim to belong to this agent run without a record or proof, and have outlasted the hold time.
     Strays,
     /// The hooks after a rank have not completed since the node rebooted.
     Finishing,

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// First pause between two checks of killed processes; each further pause is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
-/// Longest pause: a process that survives it is stuck in the kernel.
+/// Longest pause: a process that survives SIGKILL is stuck in the kernel.
 const LAST_PAUSE: Duration = Duration::from_secs(1);
 /// Pause between two writes of an end to a full disk.
 const WRITE_PAUSE: Duration = Duration::from_secs(1);

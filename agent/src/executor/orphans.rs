@@ -39,7 +39,8 @@ pub enum OrphanPolicy {
     /// End the processes, and report the attempt as lost when they have ended.
     #[default]
     End,
-    /// Leave the processes alone and log them; the node takes no jobs until they have ended.
+    /// Leave the processes alone and log them. The node takes no jobs until they have ended; if no cgroup proves the
+    /// processes, for [`HOLD`] at most.
     Report,
 }
 

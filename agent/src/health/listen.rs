@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Longest wait before the thread checks for its stop flag. New events wake it earlier.
+/// Longest wait before the thread checks its stop flag. New events wake the thread earlier.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Longest delay of the kernel's log after the driver's event for the same fault; the log adds details.
 const KERNEL_WITHIN: Duration = Duration::from_millis(300);

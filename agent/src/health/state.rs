@@ -33,7 +33,7 @@ pub(super) struct Stored {
     nics: KnownNics,
 }
 
-/// Present faults, without their times and counts.
+/// Present faults, without their times and counts, and the sizes of the two event maps.
 pub(super) type Standing = (BTreeSet<(String, String, Severity)>, usize, usize);
 
 #[derive(Debug)]

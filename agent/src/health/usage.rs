@@ -22,7 +22,6 @@ const PROCESSORS_AT_LEAST: Duration = Duration::from_millis(500);
 const WITHIN: Duration = Duration::from_secs(1);
 const MILLION: u128 = 1_000_000;
 
-/// Last values.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     gpus: Mutex<Option<(Instant, Result<u32, String>)>>,

@@ -154,8 +154,8 @@ impl Prober {
         });
     }
 
-    /// Answers requests and follows triggers until the next read is due, then reads. Neither delays that read, nor do
-    /// they confirm a change earlier: a device under reset returns the same values for seconds.
+    /// Answers requests and follows triggers until the next read is due, then reads. Neither delays that read or
+    /// confirms a change earlier: a device under reset returns the same values for seconds.
     async fn serve_until(&mut self, due: Instant, step: Step) -> Step {
         loop {
             self.waiting.retain(|wish| !wish.answer.is_closed());
@@ -163,7 +163,7 @@ impl Prober {
             let read_again_at = self.last_read_at + self.settings.fresh_for;
             tokio::select! {
                 () = tokio::time::sleep_until(due) => return self.read(Purpose::Announce).await,
-                // A request of an operator is due.
+                // A waiting request, usually of an operator, is due.
                 () = tokio::time::sleep_until(read_again_at), if is_asked => {}
                 Some(wish) = self.wishes.recv() => {
                     self.take(wish);

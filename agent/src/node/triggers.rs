@@ -71,8 +71,8 @@ pub enum Heard {
     Lost,
 }
 
-/// Listener for the kernel's device messages. Any user may listen, unless a container or a sandbox forbids it. In
-/// another network namespace, only the network devices of that namespace are reported.
+/// Listener for the kernel's device messages. Any user may listen, unless a container or a sandbox forbids it. In a
+/// separate network namespace, the kernel reports only the network devices of that namespace.
 #[derive(Debug)]
 pub struct DeviceEvents {
     devices: Multicast,

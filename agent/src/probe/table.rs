@@ -13,7 +13,6 @@ const COLUMNS: u16 = 100;
 /// Most missing keys that are listed by name.
 const MOST_MISSING: usize = 8;
 
-/// Level of detail.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Detail {
     /// Classes and faults.
@@ -22,7 +21,6 @@ pub(super) enum Detail {
     EveryKey,
 }
 
-/// Complete text.
 pub(super) fn of(inventory: &Inventory, health: &Health, detail: Detail) -> String {
     let mut text = heading(inventory, health);
     let _ = writeln!(text, "\n{}", classes(inventory));

@@ -43,7 +43,6 @@ pub(super) fn open(path: &Path) -> io::Result<File> {
         .open(path)
 }
 
-/// Starts to copy.
 pub(super) fn spawn(pipe: OwnedFd, file: File, cap: u64) -> io::Result<Capture> {
     let pipe = Receiver::from_owned_fd(pipe)?;
     let (all_writers_gone, gone) = oneshot::channel();

@@ -17,7 +17,7 @@ use sysinfo::{MemoryRefreshKind, System};
 
 /// Name of the cgroup of the supervisors.
 const SUPERVISORS: &str = "supervisors";
-/// Longest wait for an empty cgroup: its parent reaps the last process asynchronously.
+/// Longest wait for the removal of a cgroup: it fails until the parent of the last process has reaped that process.
 const REMOVE_WITHIN: Duration = Duration::from_millis(500);
 const REMOVE_PAUSE: Duration = Duration::from_millis(5);
 
@@ -143,7 +143,7 @@ impl Cgroups {
             && opened.has(mount, "memory", "executor.memory_reserve_bytes")?
         {
             let total = total_memory().map_err(refused(Path::new("/proc/meminfo")))?;
-            // A reserve larger than the memory leaves one mebibyte: the job then fails with a clear reason.
+            // A reserve that withholds all memory leaves one mebibyte: the job then fails with a clear reason.
             opened.memory_max = Some(total.saturating_sub(reserve).max(1 << 20));
         }
         if let Some(cpus) = &settings.cpus
@@ -254,7 +254,6 @@ fn total_memory() -> io::Result<u64> {
     }
 }
 
-/// One cgroup.
 #[derive(Debug, Clone)]
 pub(crate) struct Cgroup {
     path: PathBuf,
@@ -271,8 +270,8 @@ impl Cgroup {
         std::fs::create_dir_all(&group.path)?;
         if let Some(bytes) = record.memory_max {
             group.write("memory.max", &bytes.to_string())?;
-            // A job that loses one process only hangs, so the kernel kills all of them. Kernels before 4.19 lack this
-            // file.
+            // A job that has lost one process would hang, so the kernel kills all of its processes. Kernels before 4.19
+            // lack this file.
             let _ = group.write("memory.oom.group", "1");
         }
         if let Some(cpus) = &record.cpus {

@@ -1,4 +1,4 @@
-//! Supervisor log.
+//! Supervisor log: messages to the attempt's `supervisor.log`.
 
 use std::fmt::Display;
 use std::io::Write;

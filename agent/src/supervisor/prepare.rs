@@ -5,7 +5,7 @@ use rustix::fs::Mode;
 use rustix::process::{getpid, set_child_subreaper, setsid, umask};
 use std::io;
 
-/// Sets up a separate session, adoption of orphans, private files, and close-on-exec for all descriptors.
+/// Sets up a separate session, adoption of orphans, private files, and close-on-exec for all descriptors above 2.
 pub(super) fn process() -> io::Result<()> {
     umask(Mode::from_raw_mode(0o077));
     // Fails only if this process leads a group already; then it has its own group as well.

@@ -50,8 +50,8 @@ pub(super) fn empty_bounding_set() -> rustix::io::Result<()> {
             Ok(()) => {}
             // The previous number was the last capability.
             Err(Errno::INVAL) => return Ok(()),
-            // Without the permission, the process has no capability to lose: it is not root, or root of a container.
-            // `no_new_privs` closes the same path.
+            // Without the permission, the process has no capability to lose: it runs as a user other than root, or as
+            // root of a container. `no_new_privs` closes the same path.
             Err(Errno::PERM) => return Ok(()),
             Err(error) => return Err(error),
         }

@@ -1,4 +1,4 @@
-//! Job end: from the start of a job to the end of its last process.
+//! Job supervision, from the start of a job to the end of its last process.
 
 use super::capture::Capture;
 use super::cgroup::Cgroup;
@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep_until};
 const LEFTOVER_GRACE: Duration = Duration::from_secs(2);
 /// First pause before SIGKILL is repeated: processes may have started between listing and signalling.
 const FIRST_REPEAT: Duration = Duration::from_millis(10);
-/// Longest pause: a process that survives it is stuck in the kernel.
+/// Longest pause between two SIGKILLs: a process that survives SIGKILL is stuck in the kernel.
 const LAST_REPEAT: Duration = Duration::from_secs(1);
 /// Duration that stands for "never" in timers, close to tokio's own limit.
 pub(super) const NEVER: Duration = Duration::from_secs(30 * 365 * 24 * 3600);

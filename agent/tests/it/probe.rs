@@ -305,7 +305,7 @@ fn a_capture_says_the_same_anywhere_and_names_nobody() {
         );
         assert_eq!(there["fingerprint"], here["fingerprint"]);
         assert!(here["fingerprint"].is_string());
-        // The archive does not need the captured machine, and a capture never overwrites another one.
+        // A capture never overwrites an existing archive.
         let again = on_host(name, &["capture", "--output", at])
             .output()
             .unwrap();

@@ -183,7 +183,7 @@ async fn a_hook_is_ended_at_its_deadline_with_all_it_started_and_its_output_has_
     bench.settings.hooks.rank.epilog = Some(slow);
     let began = Instant::now();
     let (exit, fault) = run(&bench, job(&bench, 1, "exit 4")).await;
-    // Without the timeout, the hook would take 20 s.
+    // The usual timeout of these hooks is 20 s.
     assert!(began.elapsed() < Duration::from_secs(18));
     assert_eq!(exit, RankExit::Exited { code: 4 });
     let fault = fault.unwrap();

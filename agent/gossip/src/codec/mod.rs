@@ -139,7 +139,6 @@ impl Codec {
         Ok(codec)
     }
 
-    /// Encodes an envelope.
     pub(crate) async fn encode(
         &mut self,
         envelope: ChitchatEnvelope,

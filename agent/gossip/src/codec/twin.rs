@@ -1,6 +1,6 @@
-//! A second handle on chitchat's socket, which does not give out its descriptor.
+//! Second handle on chitchat's socket, which hides its own descriptor.
 //!
-//! Without it the socket could not be connected, and would take datagrams from any process.
+//! Without the handle, the socket could not be connected, and would take datagrams from any process.
 //! `pidfd_getfd` would give one without `unsafe`, but needs Linux 5.6 and is forbidden by the
 //! usual container profiles; reopening `/proc/self/fd/N` does not work for sockets.
 //!

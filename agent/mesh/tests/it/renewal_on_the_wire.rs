@@ -81,8 +81,8 @@ impl Wire {
     }
 }
 
-/// Renewal over the wire, with an unreachable member asked first. A stream and a call that run meanwhile are not cut,
-/// and new calls present the new certificate. The old connection is closed when nothing runs on it.
+/// Renewal over the wire, with an unreachable member contacted first. A stream and a call that run meanwhile are not
+/// cut, and new calls present the new certificate. The old connection is closed when nothing runs on it.
 #[tokio::test]
 async fn a_renewal_cuts_no_stream_and_no_call() {
     let wire = wire();

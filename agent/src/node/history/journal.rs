@@ -18,7 +18,8 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-/// A segment is full when it holds this fraction of the event limit: events are removed by segments.
+/// Number of segments that share the event limit. A segment with its share of events is full: events are removed by
+/// segments.
 const EVENT_SEGMENTS: u64 = 8;
 
 /// Limits of the journal.

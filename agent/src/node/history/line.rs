@@ -10,7 +10,6 @@ use std::ops::Range;
 /// Number of checksum digits.
 const SUM: usize = 16;
 
-/// Encodes a line.
 pub(super) fn encode(line: &Line) -> io::Result<Vec<u8>> {
     let json = serde_json::to_vec(line)?;
     let mut bytes = sum(&json).into_bytes();
@@ -36,7 +35,6 @@ fn decode(bytes: &[u8]) -> Option<Line> {
     serde_json::from_slice(json).ok()
 }
 
-/// Result of a scan.
 #[derive(Debug, Default)]
 pub(super) struct Scan {
     /// Valid lines in order, each with its byte range.

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 const NEVER: Duration = Duration::from_secs(3600);
 
-/// Writes a node with all required kernel keys.
+/// Sets the kernel command line of the node in `root`.
 fn write(root: &Path, command_line: &str) {
     std::fs::write(root.join("proc/cmdline"), format!("{command_line}\n")).unwrap();
 }

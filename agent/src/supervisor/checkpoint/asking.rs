@@ -19,8 +19,8 @@ const LOOK_WITHIN: Duration = Duration::from_secs(5);
 /// Longest poll interval of files, as a multiple of the first. A poll costs the filesystem's servers three calls, and
 /// there may be thousands of nodes.
 const RAREST: u32 = 10;
-/// Limit of the poll interval, as a fraction of the time elapsed so far: the completion is noticed late by at most that
-/// fraction.
+/// Divisor of the elapsed time that gives the poll interval, so that the delay in noticing the completion is a fraction
+/// of the checkpoint's duration.
 const PART_OF_TIME: u32 = 20;
 
 /// Parameters of a request in any mode.

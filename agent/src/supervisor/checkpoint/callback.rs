@@ -1,5 +1,5 @@
-//! Mode `callback`: a gRPC service of the supervisor on a Unix socket for the job. The agent may restart while the job
-//! is connected; the supervisor lives as long as the job.
+//! Checkpoint mode `callback`: a gRPC service of the supervisor on a Unix socket for the job. The agent may restart
+//! while the job is connected; the supervisor lives as long as the job.
 
 use super::word::{Refused, Said, Word};
 use rustix::net::sockopt::socket_peercred;
@@ -96,7 +96,7 @@ async fn accept(listener: UnixListener, uid: u32, to: mpsc::Sender<io::Result<Co
     }
 }
 
-/// Rejects other users. The socket's mode excludes them already, except root.
+/// Whether the client runs as `uid`. The socket's mode already excludes other users, except root.
 fn is_users(stream: &UnixStream, uid: u32) -> bool {
     socket_peercred(stream).is_ok_and(|peer| peer.uid.as_raw() == uid)
 }

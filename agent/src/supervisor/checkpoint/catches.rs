@@ -1,4 +1,4 @@
-//! Signal disposition of a process.
+//! Signal disposition of a process, read from `/proc`.
 
 use rustix::process::{Pid, Signal};
 

@@ -1,9 +1,9 @@
 //! Access to the user's files with the user's rights.
 //!
-//! The supervisor stays root, because the job must not be able to end or trace it. But without capabilities it may not
-//! even read the user's folders. So one thread of the supervisor takes the user's ids for file access only
-//! (`setfsuid`): signals and `ptrace` use the other ids. The thread holds no capability. A filesystem that hangs blocks
-//! this thread alone.
+//! The supervisor stays root, because the job must not be able to end or trace it. By the time the job runs, the
+//! supervisor has given up its privileges and may not even read the user's folders. So one thread of the supervisor
+//! takes the user's ids for file access only (`setfsuid`): signals and `ptrace` use the other ids. The thread holds no
+//! capability. A filesystem that hangs blocks this thread alone.
 
 use crate::attempt::LocalUser;
 use crate::supervisor::privileges;

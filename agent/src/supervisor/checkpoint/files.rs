@@ -1,4 +1,4 @@
-//! File protocol of mode `signal`: the request file, and the files with the job's answer.
+//! Checkpoint mode `signal`: the request file, and the files with the job's answer.
 //!
 //! All code here runs with the rights of the job's user, so the user decides where its paths lead. The exception is
 //! that links are not followed below the checkpoint directory. In a folder that others can write, a link could lead to

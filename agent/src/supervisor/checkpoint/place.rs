@@ -17,7 +17,7 @@ pub(super) fn make(plan: &CheckpointPlan) -> Result<(), String> {
     let failed =
         |path: &Path, error: io::Error| format!("{} cannot be made: {error}", path.display());
     plan.remove_place().map_err(|error| failed(place, error))?;
-    // The folder of this agent, and the parent of all agents.
+    // The folder of this agent, and the parent of all agents' folders.
     let parent = place.parent().unwrap_or(place);
     let above = parent.parent().unwrap_or(parent);
     for path in [above, parent, place] {

@@ -1,4 +1,4 @@
-//! File that a job in mode `shared_memory` maps. All numbers are little endian; offsets in bytes:
+//! Checkpoint mode `shared_memory`: the file that the job maps. All numbers are little endian; offsets in bytes:
 //!
 //! ```c
 //! struct lattice_checkpoint {       /* 4096 bytes */

@@ -56,8 +56,8 @@ impl Timing {
         }
     }
 
-    /// Defers the checkpoint by `for_ms` from now on, and returns the new deadline. The error text is for the job's
-    /// log.
+    /// Defers the checkpoint by `for_ms` from now on, and returns the end of the deferral. The error text is for the
+    /// job's log.
     pub(super) fn put_off(&mut self, for_ms: u64, now: UnixMillis) -> Result<UnixMillis, String> {
         let order = &self.of.order;
         if for_ms == 0 {

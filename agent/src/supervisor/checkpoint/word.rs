@@ -16,7 +16,7 @@ pub(super) struct Said {
     pub(super) place: Option<OwnedSemaphorePermit>,
 }
 
-/// Deferral deadline, if the checkpoint was deferred; the error is for the job.
+/// End of the deferral, if the checkpoint was deferred; the error is for the job.
 pub(super) type Answer = Result<Option<UnixMillis>, Refused>;
 
 /// Reason that a report is rejected.
